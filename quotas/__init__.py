@@ -1,0 +1,1 @@
+"""Usage ↔ throttles: entities, limits, pacing. Knows nothing of frames, sockets or clocks."""
