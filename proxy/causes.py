@@ -1,0 +1,30 @@
+"""Why a client connection ended: a closed set, the label `cause` of sluice_disconnects_total."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class DisconnectCause(StrEnum):
+    """Every way in which a client connection can end."""
+
+    CLIENT_CLOSED = "client_closed"
+    CLIENT_RESET = "client_reset"
+    BROKER_CLOSED = "broker_closed"
+    BROKER_RESET = "broker_reset"
+    UPSTREAM_UNREACHABLE = "upstream_unreachable"
+    DRAINED = "drained"
+    DRAIN_DEADLINE = "drain_deadline"
+    LEFT_WHILE_HELD = "left_while_held"
+    AUTHENTICATION_FAILED = "authentication_failed"
+    PRINCIPAL_CHANGED = "principal_changed"
+    UNFINISHED_BYTES_OVER_CAP = "unfinished_bytes_over_cap"
+    TLS_ON_PLAINTEXT = "tls_on_plaintext"
+    FRAME_TOO_LARGE = "frame_too_large"
+    MALFORMED_FRAME = "malformed_frame"
+    UNMETERED_VERSION = "unmetered_version"
+    UNKNOWN_API = "unknown_api"
+    PROTOCOL_ERROR = "protocol_error"
+    BROKER_CORRELATION = "broker_correlation"
+    BROKER_MALFORMED = "broker_malformed"
+    INTERNAL_ERROR = "internal_error"
