@@ -1,0 +1,304 @@
+"""Every option of `sluice run`: its name (with its unit), default, bounds and one line of documentation.
+
+Frozen values, checked when built; reading them from a file and the environment is config_file.py's work.
+docs/configuration.md and docs/config.schema.json are generated from this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+
+def _no_bool(value: Any) -> Any:
+    """`true` is no number, though Python says that it is 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("not_a_number", "must be a number")
+    return value
+
+
+def _no_blank(value: Any) -> Any:
+    if isinstance(value, str) and not value.strip():
+        raise PydanticCustomError("blank", "must not be blank")
+    return value
+
+
+_Int = Annotated[int, BeforeValidator(_no_bool)]
+_Seconds = Annotated[float, BeforeValidator(_no_bool)]
+_Text = Annotated[str, BeforeValidator(_no_blank)]
+_Path = Annotated[Path, BeforeValidator(_no_blank)]
+_BindPort = Annotated[_Int, Field(ge=0, le=65535)]
+_MAX_INT32 = 2**31 - 1
+
+
+class Options(BaseModel):
+    """A section of the configuration: unknown keys are refused, nothing changes after it is built."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
+
+
+class ListenerOptions(Options):
+    """One port that clients connect to, and the broker behind it."""
+
+    name: _Text = Field(max_length=63, description="Names the listener in logs; unique.")
+    bind_host: _Text = Field(
+        default="0.0.0.0", description="Address to listen on; `::` listens on IPv6 and IPv4."
+    )
+    bind_port: _BindPort = Field(description="Port to listen on; 0 lets the system choose one.")
+    upstream_host: _Text = Field(description="Host name or address of the broker behind this listener.")
+    upstream_port: Annotated[_Int, Field(ge=1, le=65535)] = Field(
+        description="Port of the broker behind this listener."
+    )
+    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"] = Field(
+        default="PLAINTEXT",
+        description="As the broker's listener: with SASL_PLAINTEXT the principal is observed as clients "
+        "authenticate with the broker; with PLAINTEXT everybody is User:ANONYMOUS.",
+    )
+
+
+class LimitsOptions(Options):
+    """Bounds on what a client can make the proxy keep."""
+
+    max_frame_bytes: Annotated[_Int, Field(ge=1024, le=_MAX_INT32)] = Field(
+        default=104_857_600,
+        description="Largest frame accepted in either direction (Kafka: socket.request.max.bytes).",
+    )
+    max_frame_bytes_before_authentication: Annotated[_Int, Field(ge=1024, le=_MAX_INT32)] = Field(
+        default=524_288,
+        description="Largest request accepted on a SASL listener until the broker has said yes.",
+    )
+    unfinished_bytes_per_user: Annotated[_Int, Field(ge=0)] = Field(
+        default=16_777_216,
+        description="Bytes of acks=0 requests that clients of one user left behind while muted, still "
+        "forwarded at the user's quota; beyond it they are dropped and counted.",
+    )
+    max_client_ids_per_user: Annotated[_Int, Field(ge=1)] = Field(
+        default=1000,
+        description="Client ids of one user that get a bucket of their own under a default-client quota; "
+        "those beyond it share one overflow bucket of that user.",
+    )
+    max_sensors: Annotated[_Int, Field(ge=1)] = Field(
+        default=100_000,
+        description="Buckets kept in all; beyond it new ones share their user's overflow bucket.",
+    )
+
+
+class PacingOptions(Options):
+    """How a principal over its quota is slowed down."""
+
+    mode: Literal["smooth"] = Field(
+        default="smooth", description="One token bucket per quota entity, evenly paced."
+    )
+    burst_s: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
+        default=1.0, description="Seconds' worth of quota that an idle entity may use at once."
+    )
+    max_debt_s: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
+        default=60.0,
+        description="Seconds' worth of quota that an entity can owe at most; what goes beyond is forgiven.",
+    )
+    answer_budget_s: Annotated[_Seconds, Field(gt=0, le=15)] = Field(
+        default=10.0,
+        description="Longest that a request waits in the proxy by the proxy's own doing; what is left is "
+        "carried as debt.",
+    )
+    group_delay_max_s: Annotated[_Seconds, Field(ge=0, le=2)] = Field(
+        default=2.0, description="Longest mute or hold of a connection that has carried a group request."
+    )
+    fetch_delay_default_s: Annotated[_Seconds, Field(ge=0, le=15)] = Field(
+        default=3.0,
+        description="Longest mute of a connection that only fetches, while no session timeout was seen.",
+    )
+    written_fetch_throttle_max_s: Annotated[_Seconds, Field(ge=0, le=2)] = Field(
+        default=2.0,
+        description="Largest throttle_time_ms written into a Fetch answer (some clients sleep on it).",
+    )
+    share_fetch_delay_max_s: Annotated[_Seconds, Field(ge=0, le=15)] = Field(
+        default=10.0,
+        description="Longest mute after a ShareFetch or ShareAcknowledge (acquisition locks last 30 s).",
+    )
+
+
+class UpstreamOptions(Options):
+    """The way to the broker."""
+
+    dial_timeout_s: Annotated[_Seconds, Field(gt=0, le=300)] = Field(
+        default=5.0,
+        description="Longest wait for a connection to the broker; then the client's connection is closed.",
+    )
+
+
+class DrainOptions(Options):
+    """What SIGTERM starts: stop accepting, answer what is in flight, close."""
+
+    deadline_s: Annotated[_Seconds, Field(ge=0, le=3600)] = Field(
+        default=25.0,
+        description="Longest wait for answers in flight; keep it below the pod's "
+        "terminationGracePeriodSeconds (30).",
+    )
+
+
+class AdminOptions(Options):
+    """The port of /metrics, /livez, /readyz and /startupz; nothing can be changed through it."""
+
+    bind_host: _Text = Field(
+        default="0.0.0.0", description="Address to listen on; Prometheus scrapes from outside the pod."
+    )
+    bind_port: _BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")
+
+
+class QuotaFileOptions(Options):
+    """Where the quotas come from."""
+
+    file: _Path = Field(
+        description="The quota file; a relative path in the configuration file is relative to that file's "
+        "folder, in the environment to the working directory."
+    )
+    reload_interval_s: Annotated[_Seconds, Field(ge=0.05, le=3600)] = Field(
+        default=1.0, description="How often the quota file is looked at for changes."
+    )
+
+
+class LogOptions(Options):
+    """Structured logs on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level written."
+    )
+    format: Literal["auto", "json", "console"] = Field(
+        default="auto",
+        description="json: one object a line; console: for people; auto: console on a terminal, else json.",
+    )
+
+
+class SaslOptions(Options):
+    """How a principal is read from what clients tell the broker."""
+
+    oauthbearer_principal_claim: _Text = Field(
+        default="sub",
+        description="Claim of an OAUTHBEARER token that names the user "
+        "(Kafka: sasl.oauthbearer.sub.claim.name).",
+    )
+
+
+class MetricsOptions(Options):
+    """Bounds on /metrics."""
+
+    max_series: Annotated[_Int, Field(ge=100, le=1_000_000)] = Field(
+        default=10_000,
+        description="Series with user and client_id labels at most; what is beyond is counted as `other`.",
+    )
+
+
+class Config(Options):
+    """The whole configuration of one proxy process."""
+
+    mode: Literal["broker"] = Field(
+        default="broker",
+        description="broker: a sidecar in the broker's pod, the broker's advertised listener is the proxy.",
+    )
+    listeners: tuple[ListenerOptions, ...] = Field(
+        min_length=1, description="At least one port and its broker."
+    )
+    quotas: QuotaFileOptions = Field(description="Where the quotas come from.")
+    limits: LimitsOptions = Field(
+        default=LimitsOptions(), description="Bounds on what a client can make the proxy keep."
+    )
+    pacing: PacingOptions = Field(
+        default=PacingOptions(), description="How a principal over its quota is slowed down."
+    )
+    unknown_apis: Literal["pass", "close"] = Field(
+        default="pass",
+        description="pass: a request whose API this proxy does not know goes through unmetered; close: it "
+        "ends the connection.",
+    )
+    upstream: UpstreamOptions = Field(default=UpstreamOptions(), description="The way to the broker.")
+    drain: DrainOptions = Field(default=DrainOptions(), description="What SIGTERM starts.")
+    admin: AdminOptions = Field(default=AdminOptions(), description="The port of metrics and health.")
+    log: LogOptions = Field(default=LogOptions(), description="Structured logs on standard error.")
+    sasl: SaslOptions = Field(
+        default=SaslOptions(), description="How a principal is read from what clients tell the broker."
+    )
+    metrics: MetricsOptions = Field(default=MetricsOptions(), description="Bounds on /metrics.")
+
+    @model_validator(mode="after")
+    def _check_across_options(self) -> Config:
+        contradictions = list(_contradictions(self))
+        if contradictions:
+            text = "; ".join(message for _, message in contradictions)
+            raise PydanticCustomError(
+                "contradictions", "{text}", {"text": text, "contradictions": contradictions}
+            )
+        return self
+
+
+def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
+    binds: list[tuple[str, str, int]] = []
+    names: set[str] = set()
+    for index, listener in enumerate(config.listeners):
+        at: tuple[str | int, ...] = ("listeners", index)
+        if listener.name in names:
+            yield (*at, "name"), f"{listener.name!r} names an earlier listener too; names must be unique"
+        names.add(listener.name)
+        for label, host, port in binds:
+            if _same_port(host, port, listener.bind_host, listener.bind_port):
+                yield (*at, "bind_port"), f"port {port} is taken by {label} already; give each its own"
+        binds.append((f"listener {listener.name!r}", listener.bind_host, listener.bind_port))
+    for label, host, port in binds:
+        if _same_port(host, port, config.admin.bind_host, config.admin.bind_port):
+            yield ("admin", "bind_port"), f"port {port} is taken by {label} already; give each its own"
+    binds.append(("the admin port", config.admin.bind_host, config.admin.bind_port))
+    for index, listener in enumerate(config.listeners):
+        for label, host, port in binds:
+            if _leads_to(listener.upstream_host, listener.upstream_port, host, port):
+                yield (
+                    ("listeners", index, "upstream_port"),
+                    f"{listener.upstream_host}:{port} is {label} of this proxy itself; name the broker's own",
+                )
+    limits, pacing = config.limits, config.pacing
+    if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:
+        yield (
+            ("limits", "max_frame_bytes_before_authentication"),
+            f"must be at most max_frame_bytes ({limits.max_frame_bytes}), "
+            f"is {limits.max_frame_bytes_before_authentication}",
+        )
+    if pacing.max_debt_s < pacing.answer_budget_s:
+        yield (
+            ("pacing", "max_debt_s"),
+            f"must be at least answer_budget_s ({pacing.answer_budget_s:g}), or requests would go before "
+            f"their turn; is {pacing.max_debt_s:g}",
+        )
+
+
+def _same_port(host: str, port: int, other_host: str, other_port: int) -> bool:
+    """Whether binding the second address would fail after the first."""
+    if port != other_port or port == 0:
+        return False
+    return host == other_host or _is_wildcard(host) or _is_wildcard(other_host)
+
+
+def _leads_to(upstream_host: str, upstream_port: int, bind_host: str, bind_port: int) -> bool:
+    """Whether dialling the upstream surely reaches the bound address. No name is resolved but `localhost`."""
+    if upstream_port != bind_port:
+        return False
+    if upstream_host == bind_host:
+        return True
+    return _is_wildcard(bind_host) and (_is_loopback(upstream_host) or _is_wildcard(upstream_host))
+
+
+def _is_wildcard(host: str) -> bool:
+    return host in {"0.0.0.0", "::", "*"}
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,52 @@
+"""What is wrong with a configuration or quota file: all problems at once, each with key, line and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to repair."""
+
+    message: str
+    """what is wrong and what would be right"""
+    path: str = ""
+    """dotted, as in `listeners[0].bind_port`; empty when the file as a whole is meant"""
+    source: str = ""
+    """the file, or the environment variable, that brought the value"""
+    line: int | None = None
+    """1-based; None when there is no file or no place in it"""
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}" if self.line is not None else self.source
+        return ": ".join(part for part in (place, self.path, self.message) if part)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. At start-up: exit code 2. `str()` is one line per problem."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class QuotaFileError(ConfigError):
+    """The quota file cannot be used. At start-up: exit code 2; on a reload: the limits in force are kept."""
+
+
+def unknown_key_message(key: str, known: Iterable[str]) -> str:
+    """`unknown key; did you mean burst_s?`, or the list of what may stand there."""
+    names = sorted(known)
+    close = get_close_matches(key.lower(), names, n=1, cutoff=0.6)
+    if close:
+        return f"unknown key; did you mean {close[0]}?"
+    return f"unknown key; known here: {', '.join(names)}"
+
+
+def shown(value: object) -> str:
+    """A value for an error message, cut at 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
