@@ -1,0 +1,161 @@
+"""Bounded readers of Kafka's primitive types over a shared buffer: offsets are absolute, nothing is copied.
+
+Every reader takes `(buf, pos, end)`, looks at no byte at or behind `end`, and returns `(value, next_pos)`, or
+only `next_pos` where it skips. Raises MalformedFrame, with `offset` absolute in `buf`, where a length or
+count cannot fit in the bytes that are left. Knows no message. Source: Kafka protocol guide, "Protocol
+Primitive Types"; KIP-482 (compact types, tagged fields); org.apache.kafka.common.utils.ByteUtils.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, TypeAlias
+
+from sluice.protocol.errors import MalformedFrame
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+
+UVARINT_MAX_BYTES: Final = 5
+UUID_BYTES: Final = 16
+NULL: Final = -1
+"""The count of a null array."""
+
+
+def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes and 32 bits.
+
+    Needlessly long forms (0x80 0x00) are read as the broker reads them. A fifth byte with more than the four
+    bits that 32 leave is refused: Java drops what is over, so that a length could be one for the broker and
+    another for us.
+    """
+    if pos < end and (byte := buf[pos]) < 0x80:  # all but a few lengths and counts on real wires
+        return byte, pos + 1
+    value = shift = 0
+    for at in range(pos, min(pos + UVARINT_MAX_BYTES, end)):
+        byte = buf[at]
+        if shift == 28 and byte > 0x0F:
+            raise MalformedFrame("varint of more than 32 bits", offset=pos)
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+    raise MalformedFrame("varint runs beyond its frame", offset=pos)
+
+
+def skip(pos: int, length_bytes: int, end: int) -> int:
+    """Skip `length_bytes` that must lie before `end`."""
+    if length_bytes < 0 or length_bytes > end - pos:
+        raise MalformedFrame(f"{length_bytes} bytes wanted, {max(end - pos, 0)} left", offset=pos)
+    return pos + length_bytes
+
+
+def int16(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """A signed 16-bit integer."""
+    after = skip(pos, 2, end)
+    return INT16.unpack_from(buf, pos)[0], after
+
+
+def int32(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """A signed 32-bit integer."""
+    after = skip(pos, 4, end)
+    return INT32.unpack_from(buf, pos)[0], after
+
+
+def int64(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """A signed 64-bit integer."""
+    after = skip(pos, 8, end)
+    return INT64.unpack_from(buf, pos)[0], after
+
+
+def text(buf: Buffer, start: int, stop: int) -> str:
+    """The string at `buf[start:stop]`. Raises MalformedFrame if it is not UTF-8, without quoting it."""
+    try:
+        return str(buf[start:stop], "utf-8")
+    except UnicodeDecodeError:
+        pass  # raised outside: the exception chained here would carry the bytes, which may be a secret
+    raise MalformedFrame("string is not UTF-8", offset=start)
+
+
+def string(buf: Buffer, pos: int, end: int) -> tuple[str, int]:
+    """A string with an int16 length. Raises MalformedFrame for a null one."""
+    length, pos = int16(buf, pos, end)
+    stop = skip(pos, length, end)
+    return text(buf, pos, stop), stop
+
+
+def nullable_string(buf: Buffer, pos: int, end: int) -> tuple[str | None, int]:
+    """A string with an int16 length, -1 for null. Raises MalformedFrame for any other negative length."""
+    length, pos = int16(buf, pos, end)
+    if length == NULL:
+        return None, pos
+    stop = skip(pos, length, end)
+    return text(buf, pos, stop), stop
+
+
+def compact_string(buf: Buffer, pos: int, end: int) -> tuple[str, int]:
+    """A string with a uvarint of its length + 1. Raises MalformedFrame for a null one."""
+    length, pos = uvarint(buf, pos, end)
+    stop = skip(pos, length - 1, end)
+    return text(buf, pos, stop), stop
+
+
+def compact_nullable_string(buf: Buffer, pos: int, end: int) -> tuple[str | None, int]:
+    """A string with a uvarint of its length + 1, 0 for null."""
+    length, pos = uvarint(buf, pos, end)
+    if length == 0:
+        return None, pos
+    stop = skip(pos, length - 1, end)
+    return text(buf, pos, stop), stop
+
+
+def skip_nullable_string(buf: Buffer, pos: int, end: int) -> int:
+    """Skip a string with an int16 length, or null."""
+    length, pos = int16(buf, pos, end)
+    return pos if length == NULL else skip(pos, length, end)
+
+
+def skip_compact_nullable(buf: Buffer, pos: int, end: int) -> int:
+    """Skip a compact string, bytes or records, or null: a uvarint of the length + 1, then the bytes."""
+    length, pos = uvarint(buf, pos, end)
+    return skip(pos, length - 1, end) if length else pos
+
+
+def array_count(buf: Buffer, pos: int, end: int, element_min_bytes: int) -> tuple[int, int]:
+    """The int32 count of an array, NULL (-1) for a null one, bounded by what could stand in the bytes left.
+
+    `element_min_bytes` ≥ 1 is the least an element can take, so that a forged count fails here and not after
+    a long loop. Raises MalformedFrame for any other negative count too.
+    """
+    count, pos = int32(buf, pos, end)
+    if count < NULL or count * element_min_bytes > end - pos:
+        raise MalformedFrame(f"array of {count} in {end - pos} bytes", offset=pos)
+    return count, pos
+
+
+def compact_array_count(buf: Buffer, pos: int, end: int, element_min_bytes: int) -> tuple[int, int]:
+    """The uvarint count + 1 of a compact array, NULL (-1) for a null one; bounded as `array_count`."""
+    length, pos = uvarint(buf, pos, end)
+    if (length - 1) * element_min_bytes > end - pos:
+        raise MalformedFrame(f"array of {length - 1} in {end - pos} bytes", offset=pos)
+    return length - 1, pos
+
+
+def skip_tags(buf: Buffer, pos: int, end: int) -> int:
+    """Skip a tagged-field section: a uvarint count, then tag, size and that many bytes for each.
+
+    Does not mind the order of the tags, nor a tag that comes twice: Kafka's generated readers do not either.
+    """
+    if pos < end and buf[pos] == 0:
+        return pos + 1
+    fields, pos = uvarint(buf, pos, end)
+    if fields * 2 > end - pos:
+        raise MalformedFrame(f"{fields} tagged fields in {end - pos} bytes", offset=pos)
+    for _ in range(fields):
+        _, pos = uvarint(buf, pos, end)
+        size, pos = uvarint(buf, pos, end)
+        pos = skip(pos, size, end)
+    return pos
