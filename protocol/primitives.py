@@ -35,15 +35,18 @@ def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     if pos < end and (byte := buf[pos]) < 0x80:  # all but a few lengths and counts on real wires
         return byte, pos + 1
     value = shift = 0
-    for at in range(pos, min(pos + UVARINT_MAX_BYTES, end)):
-        byte = buf[at]
-        if shift == 28 and byte > 0x0F:
-            raise MalformedFrame("varint of more than 32 bits", offset=pos)
-        value |= (byte & 0x7F) << shift
+    start, limit = pos, end if end - pos < UVARINT_MAX_BYTES else pos + UVARINT_MAX_BYTES
+    while pos < limit:
+        byte = buf[pos]
+        pos += 1
         if byte < 0x80:
-            return value, at + 1
+            if shift == 28 and byte > 0x0F:
+                break
+            return value | byte << shift, pos
+        value |= (byte & 0x7F) << shift
         shift += 7
-    raise MalformedFrame("varint runs beyond its frame", offset=pos)
+    fault = "of more than 32 bits" if pos - start == UVARINT_MAX_BYTES else "runs beyond its frame"
+    raise MalformedFrame(f"varint {fault}", offset=start)
 
 
 def skip(pos: int, length_bytes: int, end: int) -> int:
