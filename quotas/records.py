@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from sluice.quotas.manager import Sensor
+from sluice.quotas.sensor import Sensor
 
 RequestRecord: TypeAlias = tuple[
     int,  # api_key

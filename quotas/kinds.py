@@ -1,0 +1,94 @@
+"""What can be limited: one row a kind. Manager, limits, metrics, docs and the quota file all iterate over
+KINDS.
+
+To add a kind: a member of QuotaKind and its row in KINDS; nothing else in quotas/ changes.
+Keys, value types and error texts are Kafka's: QuotaConfig, ClientQuotaControlManager.validateQuotaKeyValue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+_LONG_MAX: Final = 2**63 - 1
+
+
+class QuotaKind(Enum):
+    """What a limit limits. The value is the metric label `quota`."""
+
+    PRODUCE = "produce"
+    FETCH = "fetch"
+
+    # Enum's own hash is a Python call (70 ns in each look-up); members are singletons, so identity serves.
+    __hash__ = object.__hash__
+
+
+def whole_number(key: str, value: object) -> int:
+    """The rule of Kafka's LONG: whole, > 0, < 2⁶³. 1e6 is whole; a bool, a string and NaN are no numbers.
+
+    Raises ValueError with Kafka's text.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError(f"Quota {key} must be a whole number, not {value!r}")
+    if value <= 0:
+        raise ValueError(f"Quota {key} must be greater than 0")
+    if value > _LONG_MAX:
+        raise ValueError(f"Proposed value for {key} is too large for a LONG.")
+    if value != int(value):
+        raise ValueError(f"{key} cannot be a fractional value.")
+    return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class KindSpec:
+    """All that the rest of Sluice needs to know of a kind."""
+
+    kind: QuotaKind
+    config_key: str
+    """the name in quota files and in Kafka's API"""
+    kafka_type: str
+    """Kafka's QuotaType as its metric groups print it"""
+    amount_unit: str
+    """what charge() counts"""
+    limit_unit: str
+    """what the configured number is a number of"""
+    limit_span_s: float
+    """the configured number is of units per this many seconds"""
+    validated: Callable[[str, object], float]
+    """(config_key, value) → the limit; raises ValueError with Kafka's text"""
+    effect: str
+    """one sentence for the docs: what is limited"""
+
+    def rate_per_s(self, limit: float) -> float:
+        """The limit in units per second."""
+        return limit / self.limit_span_s
+
+
+_ROWS: Final = (
+    KindSpec(
+        kind=QuotaKind.PRODUCE,
+        config_key="producer_byte_rate",
+        kafka_type="Produce",
+        amount_unit="bytes",
+        limit_unit="bytes per second",
+        limit_span_s=1.0,
+        validated=whole_number,
+        effect="Bytes of Produce requests.",
+    ),
+    KindSpec(
+        kind=QuotaKind.FETCH,
+        config_key="consumer_byte_rate",
+        kafka_type="Fetch",
+        amount_unit="bytes",
+        limit_unit="bytes per second",
+        limit_span_s=1.0,
+        validated=whole_number,
+        effect="Bytes of Fetch and ShareFetch answers.",
+    ),
+)
+KINDS: Final[Mapping[QuotaKind, KindSpec]] = MappingProxyType({row.kind: row for row in _ROWS})
+KIND_BY_KEY: Final[Mapping[str, QuotaKind]] = MappingProxyType({row.config_key: row.kind for row in _ROWS})

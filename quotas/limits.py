@@ -1,0 +1,189 @@
+"""The configured limits, as one immutable snapshot: entities and numbers in, the limit of a connection out.
+
+The most specific level that has a limit *of this kind* wins; a level configured for other kinds only is
+passed over. The empty (or null) client id matches no exact entity and gets the defaults by the same
+precedence; the broker instead looks it up as a name and falls to `user`, `default user` or unlimited (wire-
+semantics 2, measured). Knows no usage: manager.py does. Source: Kafka design 4.10, "Quota Configuration";
+ClientQuotaManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+
+_Found: TypeAlias = tuple[QuotaLevel, float]
+
+
+class QuotaError(Exception):
+    """A limit that cannot be. `key` is None where the entity itself is at fault."""
+
+    def __init__(self, message: str, entity: QuotaEntity, key: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.entity = entity
+        self.key = key
+
+
+class Match(NamedTuple):
+    """The limit that applies to a connection."""
+
+    level: QuotaLevel
+    limit: float
+    """as configured, in the kind's limit_unit"""
+    bucket: QuotaEntity
+    """whose connections share one sensor"""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelExplanation:
+    """What one level says of a connection and a kind."""
+
+    level: QuotaLevel
+    entity: QuotaEntity
+    """the entity that was looked up"""
+    limit: float | None
+    """what is configured for it, None if nothing is"""
+    chosen: bool
+    why: str
+    """one sentence"""
+
+
+class _Row:
+    """The limits of one kind under one user (or the default user, or no user):
+
+    up to three levels of the eight.
+    """
+
+    __slots__ = ("clients", "default_client", "own")
+
+    def __init__(self) -> None:
+        self.clients: dict[str, _Found] = {}
+        self.default_client: _Found | None = None
+        self.own: _Found | None = None
+
+    def find(self, client_id: str) -> _Found | None:
+        """In order of precedence: client id, default client id, the user alone."""
+        return self.clients.get(client_id) or self.default_client or self.own
+
+
+class _Table:
+    """The limits of one kind, by user, so that eight levels take at most two look-ups a row."""
+
+    __slots__ = ("any_user", "default_user", "users")
+
+    def __init__(self) -> None:
+        self.users: dict[str, _Row] = {}
+        self.default_user = _Row()
+        self.any_user = _Row()
+
+    def find(self, user: str, client_id: str) -> _Found | None:
+        row = self.users.get(user)
+        found = row.find(client_id) if row is not None else None
+        return found or self.default_user.find(client_id) or self.any_user.find(client_id)
+
+    def put(self, entity: QuotaEntity, level: QuotaLevel, limit: float) -> None:
+        if isinstance(entity.user, str):
+            row = self.users.setdefault(entity.user, _Row())
+        else:
+            row = self.default_user if level.has_user else self.any_user
+        if isinstance(entity.client_id, str):
+            row.clients[entity.client_id] = (level, limit)
+        elif level.has_client:
+            row.default_client = (level, limit)
+        else:
+            row.own = (level, limit)
+
+
+class QuotaLimits:
+    """An immutable snapshot of all configured limits."""
+
+    __slots__ = ("_entries", "_tables")
+
+    def __init__(self, entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]] = ()) -> None:
+        """Check and index (entity, {config_key: number}) pairs; an entity without keys is allowed, as in
+        Kafka.
+
+        Raises QuotaError for an empty or duplicate entity, an empty name, an unknown key, a value its kind
+        refuses.
+        """
+        checked: dict[QuotaEntity, Mapping[str, float]] = {}
+        tables: dict[QuotaKind, _Table] = {}
+        for entity, values in entries:
+            level = _checked_level(entity)
+            if entity in checked:
+                raise QuotaError(f"{entity} is configured twice", entity)
+            limits: dict[str, float] = {}
+            for key, value in values.items():
+                kind = KIND_BY_KEY.get(key)
+                if kind is None:
+                    known = ", ".join(KIND_BY_KEY)
+                    raise QuotaError(
+                        f"Invalid configuration key {key} for {entity}; known: {known}", entity, key
+                    )
+                try:
+                    limits[key] = KINDS[kind].validated(key, value)
+                except ValueError as error:
+                    raise QuotaError(f"{error} ({entity})", entity, key) from None
+                tables.setdefault(kind, _Table()).put(entity, level, limits[key])
+            checked[entity] = MappingProxyType(limits)
+        self._entries: Final = MappingProxyType(checked)
+        self._tables: Final = tables
+
+    @property
+    def entries(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        """What is configured: {entity: {config_key: limit}}, in the order given; read-only."""
+        return self._entries
+
+    def resolve(self, kind: QuotaKind, user: str, client_id: str) -> Match | None:
+        """The limit for a connection, or None: unlimited. A null client id is "". At most six look-ups."""
+        table = self._tables.get(kind)
+        if table is None:
+            return None
+        found = table.find(user, client_id)
+        if found is None:
+            return None
+        level, limit = found
+        return Match(level, limit, level.bucket(user, client_id))
+
+    def explain(self, kind: QuotaKind, user: str, client_id: str) -> tuple[LevelExplanation, ...]:
+        """All eight levels in order of precedence, what each says of this connection, and which one applies."""
+        key = KINDS[kind].config_key
+        match = self.resolve(kind, user, client_id)
+        chosen = match.level if match is not None else None
+        lines = []
+        for level in QuotaLevel:
+            entity = level.configured_entity(user, client_id)
+            configured = self._entries.get(entity)
+            limit = configured.get(key) if configured is not None else None
+            if level is chosen:
+                why = f"Applies: the first level in Kafka's order that has a {key} for this client."
+            elif limit is not None and chosen is not None:
+                why = f"Has a {key}, but {chosen.value} comes first in Kafka's order."
+            elif configured is not None:
+                why = f"Is configured, but without {key}, so it is passed over."
+            elif "" in {entity.user, entity.client_id}:
+                why = "An empty name matches no exact entity, only the defaults."
+            else:
+                why = f"Nothing is configured for {entity}."
+            lines.append(LevelExplanation(level, entity, limit, level is chosen, why))
+        return tuple(lines)
+
+
+def _checked_level(entity: QuotaEntity) -> QuotaLevel:
+    if entity.user is None and entity.client_id is None:
+        raise QuotaError("Invalid empty client quota entity: name a user, a client id, or both", entity)
+    for part, name in (("user", entity.user), ("client-id", entity.client_id)):
+        if name == "":
+            raise QuotaError(
+                f"An empty {part} cannot be configured; it gets the default {part}'s limit", entity
+            )
+    try:
+        return QuotaLevel.of(entity)
+    except KeyError:
+        raise QuotaError(f"{entity}: <overflow> is Sluice's own and cannot be configured", entity) from None

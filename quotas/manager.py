@@ -1,0 +1,223 @@
+"""Which sensor a connection charges: makes them, shares them by bucket, caps what clients can mint, lets idle
+ones go.
+
+Sessions keep the sensor they got and ask again when `generation` has moved. One manager a worker; not thread-
+safe. Knows no clock, connections or files. Source: ClientQuotaManager.getOrCreateQuotaSensors (one hour to
+expiry), updateQuotaMetricConfigs; wire-semantics 4.3, 4.4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from sluice.quotas.entity import OVERFLOW, Default, Overflow, Part, QuotaEntity, QuotaLevel
+from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.limits import Match, QuotaLimits
+from sluice.quotas.sensor import Sensor
+
+EXPIRY_MS: Final = 3_600_000.0
+"""Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS"""
+
+_Name: TypeAlias = str | Default | Overflow | None
+_Key: TypeAlias = tuple[_Name, _Name]
+
+
+class QuotaManager:
+    """All running sensors of one worker, under one snapshot of limits.
+
+    Buckets that come into being through a default are what a client can mint, with each client id it thinks
+    of. So a user's minted client ids share one overflow bucket of the user beyond `max_client_ids_per_user`
+    (a kind), and beyond nine tenths of `max_sensors` in all; the last tenth is kept for buckets of which a
+    user has but one, so that a user with many client ids delays no other. Only beyond that do users share:
+    one overflow bucket for all. An overflow bucket has the limit of the default that matched: never
+    unbounded, never free. Configured entities always get their own; they are not counted.
+    """
+
+    def __init__(
+        self,
+        limits: QuotaLimits,
+        *,
+        burst_s: float = 1.0,
+        max_debt_ms: float = 60_000.0,
+        max_client_ids_per_user: int = 1_000,
+        max_sensors: int = 100_000,
+    ) -> None:
+        self.generation = 0
+        """moves when a session may have to ask for its sensors again"""
+        self.overflows = 0
+        """look-ups that were sent to an overflow bucket"""
+        self._limits = limits
+        self._burst_s = burst_s
+        self._max_debt_ms = max_debt_ms
+        self._max_client_ids_per_user = max_client_ids_per_user
+        self._max_sensors = max_sensors
+        self._client_id_room = max_sensors - max_sensors // 10
+        self._sensors: dict[QuotaKind, dict[_Key, Sensor]] = {kind: {} for kind in KINDS}
+        self._minted = 0
+        self._minted_by: Counter[tuple[QuotaKind, str]] = Counter()
+
+    @property
+    def limits(self) -> QuotaLimits:
+        """The snapshot in force."""
+        return self._limits
+
+    def sensor(self, kind: QuotaKind, user: str, client_id: str, now_ms: float) -> Sensor | None:
+        """The sensor that a connection of this user and client id charges;
+
+        None: unlimited. A null client id is "".
+        """
+        match = self._limits.resolve(kind, user, client_id)
+        if match is None:
+            return None
+        bucket = match.bucket
+        sensor = self._sensors[kind].get((bucket.user, bucket.client_id))
+        if sensor is None:
+            return self._make(kind, match, user, now_ms)
+        sensor.last_ms = now_ms
+        return sensor
+
+    def reload(self, limits: QuotaLimits, now_ms: float) -> None:
+        """Put other limits in force.
+
+        A bucket that some client still reaches goes on, its debt kept; others are dropped.
+        """
+        self._limits = limits
+        for kind, sensors in self._sensors.items():
+            dropped = []
+            for key, sensor in sensors.items():
+                match = self._still_reached(kind, sensor.entity)
+                if match is None:
+                    dropped.append(key)
+                else:
+                    rate_per_s = KINDS[kind].rate_per_s(match.limit)
+                    sensor.update(rate_per_s, match.level, sensor.entity, now_ms)
+            for key in dropped:
+                del sensors[key]
+        self._recount()
+        self.generation += 1
+
+    def expire(self, now_ms: float) -> int:
+        """Drop sensors that nobody charged or looked up for an hour and that owe nothing; return how many."""
+        removed = 0
+        for sensors in self._sensors.values():
+            idle = [
+                key
+                for key, sensor in sensors.items()
+                if now_ms - sensor.last_ms >= EXPIRY_MS and sensor.zero_ms <= now_ms
+            ]
+            for key in idle:
+                del sensors[key]
+            removed += len(idle)
+        if removed:
+            self._recount()
+            self.generation += 1
+        return removed
+
+    def sensors(self) -> Iterator[Sensor]:
+        """All running sensors, by kind. Do not reload or expire while iterating."""
+        for sensors in self._sensors.values():
+            yield from sensors.values()
+
+    def __len__(self) -> int:
+        return sum(len(sensors) for sensors in self._sensors.values())
+
+    def __repr__(self) -> str:
+        return (
+            f"<QuotaManager generation {self.generation}: {len(self)} sensors, {self._minted} of them minted, "
+            f"{self.overflows} overflows>"
+        )
+
+    def _make(self, kind: QuotaKind, match: Match, user: str, now_ms: float) -> Sensor:
+        """The sensor of a bucket that has none yet:
+
+        its own, or an overflow bucket's, which may run already.
+        """
+        level = match.level
+        entity = match.bucket
+        sensors = self._sensors[kind]
+        if level.mints_client_ids and (
+            self._minted_by[kind, user] >= self._max_client_ids_per_user
+            or self._minted >= self._client_id_room
+        ):
+            entity = _overflow_of_user(user)
+        sensor = sensors.get((entity.user, entity.client_id))
+        if sensor is None and _is_mintable(level, entity) and self._minted >= self._max_sensors:
+            entity = _overflow_of_all(level, match.bucket)
+            sensor = sensors.get((entity.user, entity.client_id))
+        if entity is not match.bucket:
+            self.overflows += 1
+        if sensor is not None:
+            sensor.last_ms = now_ms
+            return sensor
+        sensor = Sensor(
+            kind,
+            level,
+            entity,
+            KINDS[kind].rate_per_s(match.limit),
+            now_ms,
+            burst_s=self._burst_s,
+            max_debt_ms=self._max_debt_ms,
+            owner=user,
+        )
+        sensors[entity.user, entity.client_id] = sensor
+        self._count(sensor)
+        return sensor
+
+    def _count(self, sensor: Sensor) -> None:
+        level = sensor.level
+        if _is_mintable(level, sensor.entity):
+            self._minted += 1
+            if level.mints_client_ids and sensor.entity.client_id is not OVERFLOW:
+                self._minted_by[sensor.kind, sensor.owner] += 1
+
+    def _recount(self) -> None:
+        """Counting anew is as cheap as the walk that made it necessary, and cannot drift."""
+        self._minted = 0
+        self._minted_by.clear()
+        for sensor in self.sensors():
+            self._count(sensor)
+
+    def _still_reached(self, kind: QuotaKind, entity: QuotaEntity) -> Match | None:
+        """What the limits in force say of a running bucket; None if no client reaches it any more.
+
+        A bucket without a user (client id) is reached exactly if it is by one that nobody configured, and so
+        is an overflow bucket. The empty name is such a one: it cannot be configured.
+        """
+        user = entity.user if isinstance(entity.user, str) else ""
+        client_id = entity.client_id if isinstance(entity.client_id, str) else ""
+        match = self._limits.resolve(kind, user, client_id)
+        if match is None:
+            return None
+        level = match.level
+        reached = entity == match.bucket
+        if level.mints_client_ids:
+            reached = reached or entity == _overflow_of_user(user)
+        if _mints_for_any_user(level):
+            reached = reached or entity == _overflow_of_all(level, match.bucket)
+        return match if reached else None
+
+
+def _mints_for_any_user(level: QuotaLevel) -> bool:
+    """Users that nobody configured reach this level, and each may make a bucket."""
+    return level.mints_buckets and level.user_part is not Part.EXACT
+
+
+def _is_mintable(level: QuotaLevel, entity: QuotaEntity) -> bool:
+    """Counts against max_sensors: how many such buckets there are is not bounded by the configuration."""
+    if entity.user is OVERFLOW:
+        return False
+    if level.user_part is Part.EXACT:
+        return level.mints_client_ids and entity.client_id is not OVERFLOW
+    return level.mints_buckets
+
+
+def _overflow_of_user(user: str) -> QuotaEntity:
+    """Shared by the client ids of one user beyond its cap."""
+    return QuotaEntity(user, OVERFLOW)
+
+
+def _overflow_of_all(level: QuotaLevel, bucket: QuotaEntity) -> QuotaEntity:
+    """Shared by users beyond the cap on all; as many of these as configured client ids, plus two."""
+    return QuotaEntity(OVERFLOW, OVERFLOW if level.mints_client_ids else bucket.client_id)
