@@ -43,10 +43,7 @@ class QuotaEntity:
     client_id: str | Default | Overflow | None = None
 
     def __str__(self) -> str:
-        """As in messages:
-
-        ``user 'alice', client-id <default>``. Names are escaped, so a log line stays one line.
-        """
+        """As in messages: ``user 'alice', client-id <default>``; names are escaped, so a line stays a line."""
         parts = []
         if self.user is not None:
             parts.append(f"user {_shown(self.user)}")

@@ -1,10 +1,9 @@
 """The configured limits, as one immutable snapshot: entities and numbers in, the limit of a connection out.
 
-The most specific level that has a limit *of this kind* wins; a level configured for other kinds only is
-passed over. The empty (or null) client id matches no exact entity and gets the defaults by the same
-precedence; the broker instead looks it up as a name and falls to `user`, `default user` or unlimited (wire-
-semantics 2, measured). Knows no usage: manager.py does. Source: Kafka design 4.10, "Quota Configuration";
-ClientQuotaManager.
+The most specific level that has a limit *of this kind* wins; one configured for other kinds only is passed over.
+The empty (or null) client id matches no exact entity and gets the defaults by the same precedence; the broker
+looks it up as a name and falls to `user`, `default user` or unlimited (wire-semantics 2, measured).
+Knows no usage: manager.py does. Source: Kafka design 4.10, "Quota Configuration"; ClientQuotaManager.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class LevelExplanation:
 
 
 class _Row:
-    """The limits of one kind under one user (or the default user, or no user):
-
-    up to three levels of the eight.
-    """
+    """The limits of one kind under one user, the default user or no user: up to three of the eight levels."""
 
     __slots__ = ("clients", "default_client", "own")
 
@@ -73,7 +69,7 @@ class _Row:
 
 
 class _Table:
-    """The limits of one kind, by user, so that eight levels take at most two look-ups a row."""
+    """The limits of one kind, by user, so that all eight levels take at most four dict look-ups."""
 
     __slots__ = ("any_user", "default_user", "users")
 
@@ -106,11 +102,10 @@ class QuotaLimits:
     __slots__ = ("_entries", "_tables")
 
     def __init__(self, entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]] = ()) -> None:
-        """Check and index (entity, {config_key: number}) pairs; an entity without keys is allowed, as in
-        Kafka.
+        """Check and index (entity, {config_key: number}) pairs.
 
-        Raises QuotaError for an empty or duplicate entity, an empty name, an unknown key, a value its kind
-        refuses.
+        An entity without keys is allowed, as in Kafka. Raises QuotaError for an empty or duplicate entity,
+        an empty name, an unknown key, a value that its kind refuses.
         """
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
         tables: dict[QuotaKind, _Table] = {}
@@ -141,7 +136,7 @@ class QuotaLimits:
         return self._entries
 
     def resolve(self, kind: QuotaKind, user: str, client_id: str) -> Match | None:
-        """The limit for a connection, or None: unlimited. A null client id is "". At most six look-ups."""
+        """The limit for a connection, or None: unlimited. A null client id is ""."""
         table = self._tables.get(kind)
         if table is None:
             return None
@@ -152,7 +147,7 @@ class QuotaLimits:
         return Match(level, limit, level.bucket(user, client_id))
 
     def explain(self, kind: QuotaKind, user: str, client_id: str) -> tuple[LevelExplanation, ...]:
-        """All eight levels in order of precedence, what each says of this connection, and which one applies."""
+        """All eight levels in order of precedence: what each says of this connection, which one applies."""
         key = KINDS[kind].config_key
         match = self.resolve(kind, user, client_id)
         chosen = match.level if match is not None else None

@@ -1,9 +1,8 @@
-"""Which sensor a connection charges: makes them, shares them by bucket, caps what clients can mint, lets idle
-ones go.
+"""Which sensor a connection charges: one a bucket and kind, made on first use, dropped after an idle hour.
 
-Sessions keep the sensor they got and ask again when `generation` has moved. One manager a worker; not thread-
-safe. Knows no clock, connections or files. Source: ClientQuotaManager.getOrCreateQuotaSensors (one hour to
-expiry), updateQuotaMetricConfigs; wire-semantics 4.3, 4.4.
+Sessions keep the sensor they got and ask again when `generation` has moved. One manager a worker; not for
+several threads. Knows no clock, no connections, no files. Source: ClientQuotaManager.getOrCreateQuotaSensors,
+updateQuotaMetricConfigs; wire-semantics 4.3, 4.4.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ class QuotaManager:
         return self._limits
 
     def sensor(self, kind: QuotaKind, user: str, client_id: str, now_ms: float) -> Sensor | None:
-        """The sensor that a connection of this user and client id charges;
-
-        None: unlimited. A null client id is "".
-        """
+        """What a connection of this user and client id charges; None: unlimited. A null client id is ""."""
         match = self._limits.resolve(kind, user, client_id)
         if match is None:
             return None
@@ -92,7 +88,7 @@ class QuotaManager:
                     dropped.append(key)
                 else:
                     rate_per_s = KINDS[kind].rate_per_s(match.limit)
-                    sensor.update(rate_per_s, match.level, sensor.entity, now_ms)
+                    sensor.update(rate_per_s, match.level, now_ms)
             for key in dropped:
                 del sensors[key]
         self._recount()
@@ -125,15 +121,12 @@ class QuotaManager:
 
     def __repr__(self) -> str:
         return (
-            f"<QuotaManager generation {self.generation}: {len(self)} sensors, {self._minted} of them minted, "
+            f"<QuotaManager generation {self.generation}: {len(self)} sensors, {self._minted} minted, "
             f"{self.overflows} overflows>"
         )
 
     def _make(self, kind: QuotaKind, match: Match, user: str, now_ms: float) -> Sensor:
-        """The sensor of a bucket that has none yet:
-
-        its own, or an overflow bucket's, which may run already.
-        """
+        """The sensor of a bucket that has none yet: its own, or beyond a cap an overflow bucket's."""
         level = match.level
         entity = match.bucket
         sensors = self._sensors[kind]

@@ -14,7 +14,7 @@ Worked example, 1,000 B/s, burst 1 s, full at 10,000 ms (zero = 9,000):
     10,000 ms: 1,100 B turn  9,400   paid 10,500   −500 tokens: goes at once, but 500 ms are owed
     10,000 ms: 200 B   turn 10,500   paid 10,700   in debt: waits 500 ms for its turn
     30,000 ms: 100 B   turn 29,000   paid 29,100   long idle: credit was clipped to 1 s
-Debt ends at max_debt_ms (who poured for an hour is not punished for hours); the rest is forgiven, and counted.
+Debt ends at max_debt_ms (who poured for an hour is not punished for hours): the rest is forgiven and counted.
 
 Rounding: each charge errs by at most half an ulp of the time: 2 ns after a year of uptime, 2 bytes at 1 GB/s.
 Knows no clock, no frames, no connections. Source: wire-semantics 1.1, 1.6, 2.
@@ -148,28 +148,24 @@ class Sensor:
         """Units that may pass at once; negative: units owed. At most the burst."""
         return min(now_ms - self.zero_ms, self._burst_ms) / self._ms_per_unit
 
-    def update(self, rate_per_s: float, level: QuotaLevel, entity: QuotaEntity, now_ms: float) -> None:
+    def update(self, rate_per_s: float, level: QuotaLevel, now_ms: float) -> None:
         """Go on with another limit: a debt stays the same in units, a credit the same share of the burst.
 
         Deadlines already told stay.
         """
-        ms_per_unit = 1000.0 / rate_per_s
-        if self.zero_ms > now_ms:
-            zero_ms = now_ms + (self.zero_ms - now_ms) * (ms_per_unit / self._ms_per_unit)
-            self._ms_per_unit = ms_per_unit
+        debt_ms = self.zero_ms - now_ms
+        slower = self.rate_per_s / rate_per_s
+        self.rate_per_s = rate_per_s
+        self._ms_per_unit = 1000.0 / rate_per_s
+        self.level = level
+        if debt_ms > 0.0:
+            zero_ms = now_ms + debt_ms * slower
             if zero_ms > now_ms + self._max_debt_ms:
                 zero_ms = self._forgive(zero_ms, now_ms)
             self.zero_ms = zero_ms
-        self._ms_per_unit = ms_per_unit
-        self.rate_per_s = rate_per_s
-        self.level = level
-        self.entity = entity
 
     def count_fetcher(self, window_index: int) -> None:
-        """A connection fetched in this window, int(now_ms // FETCH_WINDOW_MS).
-
-        Once per connection and window.
-        """
+        """A connection fetched in window int(now_ms // FETCH_WINDOW_MS); each tells it once a window."""
         if window_index != self._fetch_window:
             self._fetchers_before = self._fetchers if window_index == self._fetch_window + 1 else 0
             self._fetch_window = window_index
@@ -177,8 +173,7 @@ class Sensor:
         self._fetchers += 1
 
     def fetch_max_bytes(self, now_ms: float) -> int:
-        """What one Fetch may ask for: max(tokens, 0.1 s of the rate) ÷ connections that fetched of late; 1 …
-        2³¹−1.
+        """What one Fetch may ask for, 1 … 2³¹−1: max(tokens, 0.1 s of the rate) ÷ connections that fetch.
 
         The connections are those of this window or of the last, whichever are more: at the start of a window
         few have come yet. Source: wire-semantics 2.
@@ -193,9 +188,9 @@ class Sensor:
         return min(max(int(share), 1), MAX_INT32)
 
     def utilisation(self, now_ms: float) -> float:
-        """Mean charged rate ÷ limit over at least the last 10 s, or since the start; above 1: over its limit.
+        """Mean charged rate ÷ limit; above 1 while more is asked for than the limit. For gauges.
 
-        For gauges: the span is from 10 s to twice the longer of 10 s and the interval between calls.
+        Over the last 10 to 20 s plus up to the interval between two calls; at first, since the start.
         """
         used = self.charged - self.refunded
         if now_ms - self._mark[0] >= _UTILISATION_WINDOW_MS:
