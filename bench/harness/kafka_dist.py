@@ -1,8 +1,8 @@
 """Brings Apache Kafka onto the machine: jars from Maven coordinates, pinned by requirements/kafka-jars.lock.
 
-Knows nothing of running Kafka. Downloads through PyPI's `jgo` (pure Python: no Maven, no Java needed), checks
-each jar's SHA-256 before it gets its final name, and keeps them in a cache folder that all checkouts share:
-`$SLUICE_CACHE`, else `${XDG_CACHE_HOME:-~/.cache}/sluice`.
+Knows nothing of running Kafka. Downloads through PyPI's `jgo` (pure Python: no Maven, no Java needed),
+checks each jar's SHA-256 before it gets its final name, and keeps them in a cache folder that all
+checkouts share: `$SLUICE_CACHE`, else `${XDG_CACHE_HOME:-~/.cache}/sluice`.
 
     python -m bench.harness.kafka_dist          fetch what is missing, print the folder
     python -m bench.harness.kafka_dist --lock   resolve ROOTS anew and rewrite the lock file
@@ -86,9 +86,9 @@ def print_progress(line: str) -> None:
 def ensure_kafka(progress: Progress = print_progress) -> KafkaDist:
     """Return Kafka's jars and a Java, downloading only jars that are missing or differ from the lock file.
 
-    Safe to call from several processes at once: one downloads, the others wait. Some 10 ms once all is there;
-    the first time 60 MB. Raises KafkaDistError if a jar cannot be downloaded or has a wrong checksum,
-    JavaNotFoundError if no Java will do.
+    Safe to call from several processes at once: one downloads, the others wait. Some 10 ms once all is
+    there; the first time 60 MB. Raises KafkaDistError if a jar cannot be downloaded or has a wrong
+    checksum, JavaNotFoundError if no Java will do.
     """
     java = find_java()
     locked = read_lock()
@@ -254,8 +254,8 @@ def _download(group: str, artifact: str, version: str, home: Path) -> Path:
 def write_lock(progress: Progress = print_progress) -> None:
     """Resolve ROOTS and rewrite the lock file with the coordinate, SHA-256 and size of every jar.
 
-    The checksums are those of the jars as downloaded now: review the diff. Raises KafkaDistError if two jars
-    would have one file name.
+    The checksums are those of the jars as downloaded now: review the diff. Raises KafkaDistError if two
+    jars would have one file name.
     """
     from jgo.maven import MavenContext
 
