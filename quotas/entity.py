@@ -43,7 +43,7 @@ class QuotaEntity:
     client_id: str | Default | Overflow | None = None
 
     def __str__(self) -> str:
-        """As in messages: ``user 'alice', client-id <default>``; names are escaped, so a line stays a line."""
+        """As in messages: ``user 'alice', client-id <default>``; names are escaped: one line stays one."""
         parts = []
         if self.user is not None:
             parts.append(f"user {_shown(self.user)}")

@@ -1,5 +1,4 @@
-"""What can be limited: one row a kind. Manager, limits, metrics, docs and the quota file all iterate over
-KINDS.
+"""What can be limited, one row a kind: manager, limits, metrics, docs and the quota file iterate over KINDS.
 
 To add a kind: a member of QuotaKind and its row in KINDS; nothing else in quotas/ changes.
 Keys, value types and error texts are Kafka's: QuotaConfig, ClientQuotaControlManager.validateQuotaKeyValue.

@@ -1,6 +1,6 @@
 """The configured limits, as one immutable snapshot: entities and numbers in, the limit of a connection out.
 
-The most specific level that has a limit *of this kind* wins; one configured for other kinds only is passed over.
+The most specific level that has a limit *of this kind* wins; one with limits of other kinds is passed over.
 The empty (or null) client id matches no exact entity and gets the defaults by the same precedence; the broker
 looks it up as a name and falls to `user`, `default user` or unlimited (wire-semantics 2, measured).
 Knows no usage: manager.py does. Source: Kafka design 4.10, "Quota Configuration"; ClientQuotaManager.

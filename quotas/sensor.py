@@ -43,6 +43,7 @@ class Sensor:
 
     __slots__ = (
         "_burst_ms",
+        "_fetch_full_ms",
         "_fetch_window",
         "_fetchers",
         "_fetchers_before",
@@ -88,13 +89,14 @@ class Sensor:
         self.rate_per_s = rate_per_s
         self._ms_per_unit = 1000.0 / rate_per_s
         self._burst_ms = burst_s * 1000.0
+        self._fetch_full_ms = max(self._burst_ms, FETCH_MIN_SHARE_MS)
         self._max_debt_ms = max_debt_ms
         self.zero_ms = now_ms - self._burst_ms
         self.turn_ms = self.zero_ms
         """the turn of the latest charge; exact also where the debt cap cut its paid_ms"""
         self.last_ms = now_ms
         """when it was last charged or looked up; an idle sensor expires"""
-        self.charged = 0.0
+        self.charged: float = 0  # an int while amounts are: adding two ints is quicker
         """units charged since the start, refunded ones too; never falls"""
         self.refunded = 0.0
         """units given back since the start; never falls"""
@@ -119,7 +121,7 @@ class Sensor:
         if turn_ms < full_ms:  # noqa: PLR1730  max() is a call and costs as much as all the rest
             turn_ms = full_ms
         paid_ms = turn_ms + amount * self._ms_per_unit
-        if paid_ms > now_ms + self._max_debt_ms:
+        if paid_ms > now_ms and paid_ms > now_ms + self._max_debt_ms:
             paid_ms = self._forgive(paid_ms, now_ms)
         self.turn_ms = turn_ms
         self.zero_ms = paid_ms
@@ -178,14 +180,23 @@ class Sensor:
         The connections are those of this window or of the last, whichever are more: at the start of a window
         few have come yet. Source: wire-semantics 2.
         """
-        age = int(now_ms // FETCH_WINDOW_MS) - self._fetch_window
-        if age == 0:
-            fetchers = max(self._fetchers, self._fetchers_before, 1)
-        else:
-            fetchers = max(self._fetchers, 1) if age == 1 else 1
-        budget_ms = max(min(now_ms - self.zero_ms, self._burst_ms), FETCH_MIN_SHARE_MS)
-        share = budget_ms / (self._ms_per_unit * fetchers)
-        return min(max(int(share), 1), MAX_INT32)
+        window_index = int(now_ms // FETCH_WINDOW_MS)
+        fetchers = self._fetchers
+        if window_index == self._fetch_window:
+            fetchers = max(fetchers, self._fetchers_before)
+        elif window_index != self._fetch_window + 1:
+            fetchers = 1
+        budget_ms = now_ms - self.zero_ms
+        if budget_ms < FETCH_MIN_SHARE_MS:
+            budget_ms = FETCH_MIN_SHARE_MS
+        elif budget_ms > self._fetch_full_ms:
+            budget_ms = self._fetch_full_ms
+        share = budget_ms / self._ms_per_unit
+        if fetchers > 1:
+            share /= fetchers
+        if share < 1.0:
+            return 1
+        return int(share) if share < MAX_INT32 else MAX_INT32
 
     def utilisation(self, now_ms: float) -> float:
         """Mean charged rate ÷ limit; above 1 while more is asked for than the limit. For gauges.
