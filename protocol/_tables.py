@@ -298,13 +298,13 @@ FLEXIBLE: Final[dict[int, int]] = {
     92: 0,
 }
 
-# How THROTTLE's offset is meant: from the start of the body to the field's first byte; from that
-# byte to the end of the frame; not known without a walk (the offset is 0).
+# What THROTTLE's offset means: bytes from the start of the body to the field; bytes from the
+# start of the field to the end of the frame; nothing, it takes a walk.
 KIND_AT_OFFSET: Final = 0
 KIND_BEFORE_END: Final = 1
 KIND_WALK: Final = 2
 
-# api key → runs (first version, last version, kind, offset); versions without the field are absent.
+# api key → runs (first version, last version, kind, offset); no field, no run.
 THROTTLE: Final[dict[int, tuple[tuple[int, int, int, int], ...]]] = {
     0: ((3, 8, 1, 4), (9, 13, 2, 0)),
     1: ((4, 18, 0, 0),),
