@@ -4,8 +4,9 @@ Knows nothing of running Kafka. Downloads through PyPI's `jgo` (pure Python: no 
 checks each jar's SHA-256 before it gets its final name, and keeps them in a cache folder that all
 checkouts share: `$SLUICE_CACHE`, else `${XDG_CACHE_HOME:-~/.cache}/sluice`.
 
-    python -m bench.harness.kafka_dist          fetch what is missing, print the folder
-    python -m bench.harness.kafka_dist --lock   resolve ROOTS anew and rewrite the lock file
+    python -m bench.harness.kafka_dist           fetch what is missing, print the folder and the Java to use
+    python -m bench.harness.kafka_dist --quiet   the same, but say nothing if all is there
+    python -m bench.harness.kafka_dist --lock    resolve ROOTS anew and rewrite the lock file
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.harness.java_runtime import find_java
+from bench.harness.java_runtime import JavaNotFoundError, find_java
 
 KAFKA_VERSION = "4.3.1"
 LOCK_FILE = Path(__file__).resolve().parents[2] / "requirements" / "kafka-jars.lock"
@@ -281,10 +282,20 @@ def write_lock(progress: Progress = print_progress) -> None:
     progress(f"{LOCK_FILE.name}: {len(lines)} jars")
 
 
+def main(arguments: list[str]) -> None:
+    """Run the command line that the module docstring shows; errors are a message and exit code 1."""
+    if arguments not in ([], ["--quiet"], ["--lock"]):
+        sys.exit("usage: python -m bench.harness.kafka_dist [--quiet | --lock]")
+    try:
+        if arguments == ["--lock"]:
+            write_lock()
+            return
+        dist = ensure_kafka()
+    except (KafkaDistError, JavaNotFoundError) as error:
+        sys.exit(f"Kafka: {error}")
+    if not arguments:
+        print(f"jars: {dist.jars}\njava: {dist.java}")
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--lock"]:
-        write_lock()
-    elif sys.argv[1:]:
-        sys.exit("usage: python -m bench.harness.kafka_dist [--lock]")
-    else:
-        print(ensure_kafka().jars)
+    main(sys.argv[1:])

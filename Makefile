@@ -1,0 +1,97 @@
+# Everything a checkout needs, on a bare Debian or Ubuntu: python3 >= 3.11 with venv, make. Nothing else.
+#
+# Python packages go to .venv, pinned with checksums (requirements/*.txt). Kafka's jars go to a cache folder
+# that all checkouts share ($SLUICE_CACHE, else ~/.cache/sluice), pinned likewise (requirements/kafka-jars.lock).
+# Java is the machine's if it is 17 or newer, else the one that came with the packages.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+# Further arguments for the program that a target runs: make test ARGS='-k quota -x'
+ARGS ?=
+# Only for `make lock`; nothing at run time needs it.
+UV_VERSION := 0.13.9
+
+PY := .venv/bin/python
+READY := .venv/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# --- what people call --------------------------------------------------------------------------------------
+
+.PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
+.PHONY: kafka setup clean help bench-evenness bench-cost
+
+demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
+	@$(PY) -m bench.demo $(ARGS)
+
+test: setup kafka  ## the whole test suite but what is marked slow; starts a real Kafka itself
+	@$(PY) -m pytest -m 'not slow' $(ARGS)
+
+test-quick: setup  ## only the tests that need no Kafka: seconds
+	@$(PY) -m pytest -m 'not slow and not kafka' $(ARGS)
+
+test-slow: setup kafka  ## the tests marked slow: minutes each
+	@$(PY) -m pytest -m slow $(ARGS)
+
+bench-evenness: setup kafka  ## how even the rate is, native quota against Sluice; last line JSON
+	@$(PY) -m bench.evenness $(ARGS)
+
+bench-cost: setup kafka  ## processor time and memory of the proxy against HAProxy; last line JSON
+	@$(PY) -m bench.cost $(ARGS)
+
+lint: setup  ## ruff: rules and format
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: setup  ## mypy --strict over everything, tests too
+	@$(PY) -m mypy
+
+contracts: setup  ## which package may import which
+	@.venv/bin/lint-imports
+
+check-generated: setup kafka  ## the protocol tables are what the generator makes of Kafka's jar
+	@$(PY) -m sluice.protocol.generate --check
+
+generate: setup kafka  ## write the protocol tables anew from Kafka's jar
+	@$(PY) -m sluice.protocol.generate
+
+build-check: setup  ## source distribution, wheel from it, and that wheel in a fresh environment
+	@.ci/build-check
+
+lock: setup  ## pin anew: Python packages from pyproject.toml, Kafka's jars from kafka_dist.py
+	@[ -x .cache/lock/bin/uv ] || { $(PYTHON) -m venv .cache/lock; .cache/lock/bin/pip install -q uv==$(UV_VERSION); }
+	@for group in run dev; do \
+	  echo "requirements/$$group.txt"; \
+	  .cache/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --no-emit-find-links $(LOCK_FLAGS) \
+	    pyproject.toml $$([ $$group = run ] || echo "--group $$group") -o requirements/$$group.txt; \
+	done
+	@$(PY) -m bench.harness.kafka_dist --lock
+
+clean:  ## remove all that this Makefile made here (not the shared cache of Kafka's jars)
+	rm -rf .venv .editable .cache dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- set-up: quick when nothing has changed ----------------------------------------------------------------
+
+setup: $(READY)
+
+kafka: setup
+	@$(PY) -m bench.harness.kafka_dist --quiet
+
+$(READY): requirements/dev.txt pyproject.toml hatch_build.py
+	@command -v $(PYTHON) >/dev/null || { echo "Sluice needs python3 (3.11 or newer): apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Sluice needs Python 3.11 or newer; $(PYTHON) is %d.%d. Say which to use: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: apt-get install python3-venv" >&2; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || { echo "Python: creating .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv .venv; }
+	@echo "Python: installing $$(grep -c '^[a-z].*==' requirements/dev.txt) pinned packages into .venv"
+	@$(PY) -m pip install -q --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+	@echo "Python: ready"
