@@ -1,0 +1,189 @@
+"""The quota file → QuotaLimits, or every problem with its key and line.
+
+    quotas:
+      - user: alice                  # or client-id, or both; `<default>` as in /config/users/<default>
+        client-id: app-1
+        producer_byte_rate: 1048576
+
+Knows the names of keys from quotas/kinds.py and what a value may be from QuotaLimits, not when to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from sluice.proxy.config_error import ConfigError, Problem, QuotaFileError, shown, unknown_key_message
+from sluice.proxy.config_file import read_text
+from sluice.proxy.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml_in_steps
+from sluice.quotas.entity import DEFAULT, Default, QuotaEntity
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS
+from sluice.quotas.limits import QuotaError, QuotaLimits
+
+ENTITY_KEYS = ("user", "client-id")
+DEFAULT_NAME = "<default>"
+_ENTRIES_PER_STEP = 100
+
+
+def load_quotas(file: Path) -> QuotaLimits:
+    """The limits in `file`. Raises QuotaFileError when it cannot be read or used."""
+    try:
+        text = read_text(file, "quota")
+    except ConfigError as error:
+        raise QuotaFileError(error.problems) from None
+    return parse_quotas(text, str(file))
+
+
+def parse_quotas(text: str, source: str) -> QuotaLimits:
+    """The limits in `text`. Raises QuotaFileError with every problem, naming `source`, key and line."""
+    steps = parse_quotas_in_steps(text, source)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            limits: QuotaLimits = done.value
+            return limits
+
+
+def parse_quotas_in_steps(text: str, source: str) -> Generator[None, None, QuotaLimits]:
+    """The same, pausing every millisecond or so; the limits are the generator's return value."""
+    try:
+        document = yield from parse_yaml_in_steps(text, source)
+    except ConfigError as error:
+        raise QuotaFileError(error.problems) from None
+    return (yield from limits_in_steps(document, source))
+
+
+def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None, QuotaLimits]:
+    """The limits in a parsed document."""
+    reader = _Reader(document, source)
+    entries: list[tuple[QuotaEntity, dict[str, Any]]] = []
+    seen: dict[QuotaEntity, int] = {}
+    for index, item in enumerate(reader.items()):
+        if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+            yield
+        entry = reader.entry(index, item)
+        if entry is None:
+            continue
+        earlier = seen.setdefault(entry[0], index)
+        if earlier != index:
+            line = document.line_of(("quotas", earlier))
+            reader.problem(
+                ("quotas", index), f"{entry[0]} has limits already, on line {line}; put them together"
+            )
+        entries.append(entry)
+    if reader.problems:
+        raise QuotaFileError(sorted(reader.problems, key=lambda problem: problem.line or 0))
+    try:
+        return QuotaLimits(entries)
+    except QuotaError as error:  # a rule that is checked nowhere above
+        raise QuotaFileError([Problem(error.message, source=source)]) from None
+
+
+def quotas_schema() -> dict[str, Any]:
+    """JSON Schema of a quota file, for editors; `sluice check` knows more."""
+    name = {"type": "string", "minLength": 1}
+    keys: dict[str, Any] = {
+        "user": {
+            **name,
+            "description": "The principal's name without its type; <default>: every other user.",
+        },
+        "client-id": {**name, "description": "The client id; <default>: every other client id."},
+    }
+    for spec in KINDS.values():
+        keys[spec.config_key] = {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": f"{spec.effect} In {spec.limit_unit}.",
+        }
+    entry = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": keys,
+        "allOf": [
+            {"anyOf": [{"required": [key]} for key in ENTITY_KEYS]},
+            {"anyOf": [{"required": [spec.config_key]} for spec in KINDS.values()]},
+        ],
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Sluice quota file",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["quotas"],
+        "properties": {"quotas": {"type": "array", "items": entry}},
+    }
+
+
+class _Reader:
+    """Takes a document apart and collects what is wrong with it."""
+
+    def __init__(self, document: YamlDocument, source: str) -> None:
+        self.problems: list[Problem] = []
+        self._document = document
+        self._source = source
+
+    def problem(self, path: YamlPath, message: str) -> None:
+        line = self._document.line_of(path)
+        self.problems.append(Problem(message, path=dotted(path), source=self._source, line=line))
+
+    def items(self) -> list[YamlValue]:
+        """The entries; what stands around them is checked."""
+        top = self._document.value
+        if not isinstance(top, dict) or "quotas" not in top:
+            # An empty file is more likely a failed write than the wish to lift every limit.
+            self.problem((), "must begin with `quotas:`, a list of limits; no limits at all: `quotas: []`")
+            return []
+        for key in top:
+            if key != "quotas":
+                self.problem((key,), unknown_key_message(key, ["quotas"]))
+        entries = top["quotas"]
+        if not isinstance(entries, list):
+            what = "is blank" if entries is None else "must be a list of entries (each begins with `- `)"
+            self.problem(("quotas",), f"{what}; no limits at all: `quotas: []`")
+            return []
+        return entries
+
+    def entry(self, index: int, item: YamlValue) -> tuple[QuotaEntity, dict[str, Any]] | None:
+        """(entity, limits) of one entry, or None after telling what is wrong with it."""
+        at: YamlPath = ("quotas", index)
+        before = len(self.problems)
+        if not isinstance(item, dict):
+            self.problem(at, f"must be a mapping such as `user: alice`, is {shown(item)}")
+            return None
+        entity = QuotaEntity(*(self._name(at, item, key) for key in ENTITY_KEYS))
+        if not any(key in item for key in ENTITY_KEYS):
+            self.problem(at, "names nobody; give user, client-id or both")
+        limits = {key: value for key, value in item.items() if key not in ENTITY_KEYS}
+        if not limits:
+            self.problem(at, f"sets no limit; give {' or '.join(KIND_BY_KEY)}")
+        for key, value in limits.items():
+            self._check_limit((*at, key), key, value)
+        return (entity, limits) if len(self.problems) == before else None
+
+    def _name(self, at: YamlPath, item: dict[str, YamlValue], key: str) -> str | Default | None:
+        if key not in item:
+            return None
+        name = item[key]
+        if name == DEFAULT_NAME:
+            return DEFAULT
+        if name is None or (isinstance(name, str) and not name.strip()):
+            self.problem((*at, key), f"must not be blank; for every other {key} write {DEFAULT_NAME}")
+        elif not isinstance(name, str):
+            self.problem((*at, key), f"must be a text, is {shown(name)}; write it in quotes: '{name}'")
+        else:
+            return name
+        return None
+
+    def _check_limit(self, at: YamlPath, key: str, value: YamlValue) -> None:
+        kind = KIND_BY_KEY.get(key)
+        if kind is None:
+            self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY]))
+        elif value is None:
+            self.problem(at, "must not be blank; leave the key out for no limit")
+        else:
+            try:
+                KINDS[kind].validated(key, value)
+            except ValueError as error:
+                self.problem(at, f"{str(error).rstrip('.')}; is {shown(value)} ({KINDS[kind].limit_unit})")
