@@ -1,7 +1,7 @@
 """Plain values → whole Kafka frames, size included, for load generators and the fake broker.
 
-Written against the message definitions of Kafka 4.3.1 (Produce v12, Fetch v12, ApiVersions v3); knows no other
-version. It shares no code with the proxy on purpose: a mistake in ours must not cancel out here.
+Written against the message definitions of Kafka 4.3.1 (Produce v12, Fetch v12, ApiVersions v3); knows no
+other version. It shares no code with the proxy on purpose: a mistake in ours must not cancel out here.
 """
 
 import struct
@@ -67,7 +67,7 @@ def compact(data: bytes) -> bytes:
 
 
 def record_batch(value: bytes, count: int = 1, timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """One magic-2 batch of `count` records without key, each with `value`; not idempotent (producer id −1)."""
+    """One magic-2 batch of `count` records without key, each with `value`; producer id −1: not idempotent."""
     records = bytearray()
     for offset_delta in range(count):
         body = (

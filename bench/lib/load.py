@@ -142,7 +142,7 @@ class _Client:
                 self._send(answers)
 
     def _check(self, got: int) -> None:
-        """The answer that starts in the buffer: size and id always, what is there of the rest at both ends."""
+        """The answer that starts in the buffer: size and id always, the rest at both ends of the run."""
         answer = self._load.work.answer
         size, correlation_id = struct.unpack_from(">ii", BUFFER)
         if size + 4 != len(answer) or correlation_id != self._last_seen_id + 1:

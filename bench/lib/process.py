@@ -45,7 +45,7 @@ def wakeups(pid: int) -> int:
 
 
 def raise_fd_limit(wanted: int) -> int:
-    """Raises the soft limit of open files towards `wanted`; returns what is allowed now, here and in children."""
+    """Raises the soft limit of open files towards `wanted`; returns what we and our children may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and allowed > soft:

@@ -1,8 +1,8 @@
 """A TCP relay of the same shape as a proxy, without a thought: non-blocking sockets, one receive buffer.
 
 In the evenness benchmark it stands before the broker and before Sluice alike and tells a meter how many bytes
-it has passed on, when and on which connection. In the cost benchmark it is what is left when the proxy's work is
-taken away (`--against relay`).
+it has passed on, when and on which connection. In the cost benchmark it is what is left when the proxy's work
+is taken away (`--against relay`).
 
     python -m bench.lib.relay LISTEN_PORT UPSTREAM_PORT
 """
