@@ -91,7 +91,11 @@ $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: apt-get install python3-venv" >&2; exit 1; }
 	@$(PY) -m pip --version >/dev/null 2>&1 || { echo "Python: creating .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv .venv; }
 	@echo "Python: installing $$(grep -c '^[a-z].*==' requirements/dev.txt) pinned packages into .venv"
-	@$(PY) -m pip install -q --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --progress-bar off --require-hashes -r requirements/dev.txt | { \
+	  count=0; while read -r word _; do case $$word in \
+	    Collecting) count=$$((count + 1)); ((count % 20)) || echo "  $$count fetched";; \
+	    Installing) echo "  all fetched; unpacking them takes half a minute";; \
+	  esac; done; }
 	@$(PY) -m pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo "Python: ready"

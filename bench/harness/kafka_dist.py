@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import ssl
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -191,13 +192,37 @@ def _fetch_missing(folder: Path, locked: tuple[LockedJar, ...], progress: Progre
         total_mb = sum(jar.size_bytes for jar in missing) / 1e6
         progress(f"Kafka {KAFKA_VERSION}: fetching {len(missing)} of {len(locked)} jars, {total_mb:.0f} MB")
         # jgo writes straight to the final name, hence a scratch folder: a jar moves only once it is right.
-        with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
+        with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch, _machine_trust():
             _fetch_all(missing, Path(scratch), folder, progress)
         progress(f"Kafka {KAFKA_VERSION}: all {len(locked)} jars are there, every checksum is right")
     stamps = {jar.file_name: _stamp(folder / jar.file_name) for jar in locked}
     new = _stamp_file(folder).with_suffix(".new")
     new.write_text(json.dumps(stamps, indent=0), encoding="utf-8")
     new.replace(_stamp_file(folder))
+
+
+@contextmanager
+def _machine_trust() -> Iterator[None]:
+    """Let `requests` trust the authorities that this machine trusts, as pip and curl do.
+
+    It would take only those that it ships, and fail behind a company's proxy. Integrity rests on the
+    checksums.
+    """
+    paths = ssl.get_default_verify_paths()
+    store = paths.cafile or paths.capath
+    told = "REQUESTS_CA_BUNDLE" in os.environ or "CURL_CA_BUNDLE" in os.environ
+    if told or store is None or not _is_filled(Path(store)):
+        yield
+        return
+    os.environ["REQUESTS_CA_BUNDLE"] = store
+    try:
+        yield
+    finally:
+        del os.environ["REQUESTS_CA_BUNDLE"]
+
+
+def _is_filled(store: Path) -> bool:
+    return store.is_file() or any(store.iterdir())  # Debian without ca-certificates has an empty folder
 
 
 def _is_right(path: Path, jar: LockedJar) -> bool:
