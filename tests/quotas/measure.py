@@ -1,0 +1,79 @@
+"""What the quota core costs: `python tests/quotas/measure.py` prints the table of docs/quotas.md."""
+
+from __future__ import annotations
+
+import statistics
+import timeit
+import tracemalloc
+
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.sensor import Sensor
+
+REPEATS = 5
+PRODUCE, FETCH = QuotaKind.PRODUCE, QuotaKind.FETCH
+NOW_MS = 1e6
+GB_PER_S = 1_000_000_000
+LEVELS = [
+    QuotaEntity(user, client_id)
+    for user in ("alice", DEFAULT, None)
+    for client_id in ("app", DEFAULT, None)
+    if (user, client_id) != (None, None)
+]
+OTHER_NAMES = [QuotaEntity("alice", "x"), QuotaEntity(DEFAULT, "x"), QuotaEntity(None, "x")]
+
+
+def limits_of(entities: list[QuotaEntity]) -> QuotaLimits:
+    return QuotaLimits((entity, {"producer_byte_rate": GB_PER_S}) for entity in entities)
+
+
+def line(what: str, values: list[float], unit: str) -> None:
+    print(f"| {what} | {statistics.median(values):.0f} {unit} | {min(values):.0f} … {max(values):.0f} |")
+
+
+def hot_path() -> None:
+    eight = limits_of(LEVELS)
+    worst = limits_of([*OTHER_NAMES, QuotaEntity(None, DEFAULT)])
+    manager, worst_manager = QuotaManager(eight), QuotaManager(worst)
+    idle = sensor_of(QuotaManager(QuotaLimits([(QuotaEntity("alice"), {"producer_byte_rate": 2**62})])))
+    owing = sensor_of(QuotaManager(eight, max_debt_ms=1e18))
+    owing.charge(10 * GB_PER_S, NOW_MS)
+    names = {**globals(), **locals()}
+
+    def measure(what: str, statement: str, number: int = 200_000) -> None:
+        runs = timeit.repeat(statement, globals=names, number=number, repeat=REPEATS)
+        line(what, [s / number * 1e9 for s in runs], "ns")
+
+    measure("`charge`, in credit", "idle.charge(16_384, NOW_MS)")
+    measure("`charge`, in debt", "owing.charge(16_384, NOW_MS)")
+    measure("`refund`", "owing.refund(1, NOW_MS)")
+    measure("`fetch_max_bytes`", "idle.fetch_max_bytes(NOW_MS)")
+    measure("`resolve`, first of eight levels", "eight.resolve(PRODUCE, 'alice', 'app')")
+    measure("`resolve`, last of eight levels", "worst.resolve(PRODUCE, 'alice', 'app')")
+    measure("`resolve`, a kind without limits", "eight.resolve(FETCH, 'alice', 'app')")
+    measure("`sensor`, first of eight levels", "manager.sensor(PRODUCE, 'alice', 'app', NOW_MS)")
+    measure("`sensor`, last of eight levels", "worst_manager.sensor(PRODUCE, 'alice', 'app', NOW_MS)")
+
+
+def full_house() -> None:
+    """As many sensors as max_sensors lets clients mint."""
+    limits = limits_of([QuotaEntity(DEFAULT, DEFAULT)])
+    tracemalloc.start()
+    manager = QuotaManager(limits)
+    for user in range(90):
+        for client in range(1_000):
+            manager.sensor(PRODUCE, f"user-{user}", f"client-{client}", NOW_MS)
+    kib = tracemalloc.get_traced_memory()[0] / 1024 / len(manager)
+    tracemalloc.stop()
+    print(f"| memory of one sensor with its names, of {len(manager)} | {kib:.2f} KiB | |")
+    reloads = timeit.repeat(lambda: manager.reload(limits, NOW_MS), number=1, repeat=REPEATS)
+    line("`reload` with 90,000 sensors", [s * 1e3 for s in reloads], "ms")
+    walks = timeit.repeat(lambda: manager.expire(NOW_MS), number=1, repeat=REPEATS)
+    line("`expire` with 90,000 sensors, none idle", [s * 1e3 for s in walks], "ms")
+
+
+if __name__ == "__main__":
+    hot_path()
+    full_house()
