@@ -128,7 +128,7 @@ def _field(spec: dict[str, Any], structs: dict[str, Any], outer: tuple[str, ...]
     if element not in FIXED_SIZES and element not in VARIABLE_TYPES:
         if element in outer:  # readers are built by recursion over the description; it must be finite
             raise SpecError(f"struct {element} contains itself")
-        children = spec.get("fields") or structs.get(element)
+        children = spec["fields"] if "fields" in spec else structs.get(element)
         if children is None:
             raise SpecError(f"field {spec['name']} has the unknown type {element}")
         options["fields"] = [_field(child, structs, (*outer, element)) for child in children]

@@ -27,7 +27,7 @@ FIXED_SIZES: Final = {
     "float64": 8,
     "uuid": 16,
 }
-VARIABLE_TYPES: Final = ("string", "bytes", "records", "struct")
+VARIABLE_TYPES: Final = ("string", "bytes", "records")
 
 
 class SpecError(Exception):
@@ -119,7 +119,7 @@ def _field(raw: list[object], flexible: Versions) -> Field:
     name, full_type, versions = cast("tuple[str, str, str]", tuple(raw[:3]))
     options = cast("dict[str, object]", raw[3]) if len(raw) > 3 else {}
     element = full_type.removeprefix("[]")
-    if element not in FIXED_SIZES and element not in VARIABLE_TYPES:
+    if element not in FIXED_SIZES and element not in VARIABLE_TYPES and element != "struct":
         raise SpecError(f"field {name} has the unknown type {full_type}")
     own_flexible = Versions.parse(cast(str, options["flexible"])) if "flexible" in options else flexible
     return Field(
