@@ -1,4 +1,5 @@
-"""What can be wrong with a peer's bytes. Each ends one connection, with one clear log line; none ends the proxy.
+"""What can be wrong with a peer's bytes. Each ends one connection, with one clear log line; none ends the
+proxy.
 
 A throttle is never an exception: it is a value (see sluice.quotas).
 """
@@ -7,7 +8,8 @@ from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """The peer broke Kafka's protocol. `cause` is the value of the metric label of the disconnect that follows."""
+    """The peer broke Kafka's protocol. `cause` is the value of the metric label of the disconnect that
+    follows."""
 
     cause = "protocol_error"
 
@@ -39,7 +41,8 @@ class ProtocolError(Exception):
 
 
 class MalformedFrame(ProtocolError):
-    """A frame's bytes contradict its layout: a count that cannot fit, a walk that does not end where the frame ends."""
+    """A frame's bytes contradict its layout: a count that cannot fit, a walk that does not end where the
+    frame ends."""
 
     cause = "malformed_frame"
 
@@ -51,6 +54,7 @@ class FrameTooLarge(ProtocolError):
 
 
 class UnsupportedVersion(ProtocolError):
-    """A version of a metered API that our tables do not know would go unmetered (wire-semantics, section 5)."""
+    """A version of a metered API that our tables do not know would go unmetered (wire-semantics, section
+    5)."""
 
     cause = "unmetered_version"

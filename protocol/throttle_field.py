@@ -1,0 +1,129 @@
+"""Write `throttle_time_ms` into an answer in place: max(the broker's, ours). Nothing else of the frame
+changes.
+
+Where it stands is a generated table (THROTTLE in _tables.py): at a fixed offset of the body in most
+versions, a fixed
+distance before the end in a few, behind a walk in Produce v9–13, ApiVersions v3–4 and the delegation tokens
+v2–3, absent in the oldest. Source: wire-semantics, section 5; the message definitions of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, THROTTLE
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.headers import API_VERSIONS, PRODUCE, response_body
+from sluice.protocol.primitives import skip_tags, uvarint
+
+_INT32: Final = Struct(">i")
+MAX_THROTTLE_MS: Final = 2**31 - 1
+
+CREATE_DELEGATION_TOKEN: Final = 38
+DESCRIBE_DELEGATION_TOKEN: Final = 41
+
+_PLACES: dict[tuple[int, int], tuple[int, int]] = {
+    (api_key, version): (kind, offset)
+    for api_key, runs in THROTTLE.items()
+    for first, last, kind, offset in runs
+    for version in range(first, last + 1)
+}
+
+
+def at_fixed_offset(api_key: int, version: int) -> int | None:
+    """The field's offset in the body if it is fixed: then an answer can be patched before its end has
+    arrived."""
+    place = _PLACES.get((api_key, version))
+    return place[1] if place is not None and place[0] == KIND_AT_OFFSET else None
+
+
+def throttle_offset(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> int | None:
+    """Absolute offset of the field in the whole answer `buf[pos:end]` (size prefix included); None if it has
+    none.
+
+    Raises MalformedFrame if the answer's bytes contradict the layout.
+    """
+    place = _PLACES.get((api_key, version))
+    if place is None:
+        return None
+    kind, offset = place
+    if kind == KIND_BEFORE_END:
+        found = end - offset
+    else:
+        body = response_body(buf, pos, end, api_key, version)
+        found = body + offset if kind == KIND_AT_OFFSET else _walk(buf, body, end, api_key, version)
+    if found < pos or found + 4 > end:
+        raise MalformedFrame(
+            "no room for throttle_time_ms", api_key=api_key, api_version=version, offset=found - pos
+        )
+    return found
+
+
+def raise_throttle(buf: bytearray, offset: int, throttle_ms: int) -> None:
+    """Raise the throttle_time_ms at `offset` to at least `throttle_ms`; never lower it."""
+    (brokers,) = _INT32.unpack_from(buf, offset)
+    if brokers < throttle_ms:
+        _INT32.pack_into(buf, offset, min(throttle_ms, MAX_THROTTLE_MS))
+
+
+def _walk(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> int:
+    if api_key == PRODUCE:
+        return _walk_produce(buf, pos, end, version)
+    if api_key == API_VERSIONS:
+        count, pos = _count(buf, pos + 2, end)
+        for _ in range(count):
+            pos = skip_tags(buf, pos + 6, end)
+        return pos
+    if api_key == CREATE_DELEGATION_TOKEN:
+        pos += 2
+        for _ in range(4 if version >= 3 else 2):
+            pos = _string(buf, pos, end)  # principal type and name, from v3 on the requester's too
+        return _string(buf, _string(buf, pos + 24, end), end)  # three timestamps; token id, hmac
+    if api_key == DESCRIBE_DELEGATION_TOKEN:
+        return _walk_describe_tokens(buf, pos, end, version)
+    raise MalformedFrame("no walk to throttle_time_ms", api_key=api_key, api_version=version)
+
+
+def _walk_produce(buf: bytearray, pos: int, end: int, version: int) -> int:
+    topics, pos = _count(buf, pos, end)
+    for _ in range(topics):
+        pos = pos + 16 if version >= 13 else _string(buf, pos, end)
+        partitions, pos = _count(buf, pos, end)
+        for _ in range(partitions):
+            errors, pos = _count(
+                buf, pos + 30, end
+            )  # index, error code, base offset, append time, start offset
+            for _ in range(errors):
+                pos = skip_tags(buf, _string(buf, pos + 4, end), end)
+            pos = skip_tags(buf, _string(buf, pos, end), end)
+        pos = skip_tags(buf, pos, end)
+    return pos
+
+
+def _walk_describe_tokens(buf: bytearray, pos: int, end: int, version: int) -> int:
+    tokens, pos = _count(buf, pos + 2, end)
+    for _ in range(tokens):
+        for _ in range(4 if version >= 3 else 2):
+            pos = _string(buf, pos, end)
+        pos = _string(buf, _string(buf, pos + 24, end), end)
+        renewers, pos = _count(buf, pos, end)
+        for _ in range(renewers):
+            pos = skip_tags(buf, _string(buf, _string(buf, pos, end), end), end)
+        pos = skip_tags(buf, pos, end)
+    return pos
+
+
+def _string(buf: bytearray, pos: int, end: int) -> int:
+    length, pos = uvarint(buf, pos, end)
+    pos += length - 1 if length else 0
+    if pos > end:
+        raise MalformedFrame("string runs beyond its frame", offset=pos)
+    return pos
+
+
+def _count(buf: bytearray, pos: int, end: int) -> tuple[int, int]:
+    length, pos = uvarint(buf, pos, end)
+    if length - 1 > end - pos:
+        raise MalformedFrame(f"array of {length - 1} in {end - pos} bytes", offset=pos)
+    return (length - 1 if length else 0), pos

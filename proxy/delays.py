@@ -1,0 +1,94 @@
+"""How long a connection may be delayed, by what it has carried. Pure: numbers in, numbers out.
+
+Source: wire-semantics 1.5, by experiment with nine clients. A delay is a hold and the mute behind it taken
+together.
+
+    carried a group request        group_max_ms (2 s: 3 s breaks clients with the broker's minimum session of
+    6 s) Produce                        answer_budget_ms
+    Fetch                          min(answer_budget_ms, half the smallest session timeout seen from this
+    user, client id
+                                   and address; fetch_default_ms if none was seen)
+    ShareFetch                     share_fetch_max_ms (acquisition locks last 30 s)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_MAX_MEMBERS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class DelayLimits:
+    """The settings; all in ms."""
+
+    answer_budget_ms: float = 10_000.0
+    group_max_ms: float = 2_000.0
+    fetch_default_ms: float = 3_000.0
+    share_fetch_max_ms: float = 10_000.0
+    written_fetch_throttle_max_ms: float = 2_000.0
+    """franz-go and sarama sleep on the written figure and would miss heartbeats"""
+
+
+class SessionTimeouts:
+    """The smallest session.timeout.ms that each (user, client id, address) has asked for in a JoinGroup.
+
+    A client's heartbeats travel on another connection than its fetches, so the fetch connection learns here.
+    What clients can mint is capped (wire-semantics 4.4): the oldest entry goes, and its client is back at the
+    default.
+    """
+
+    __slots__ = ("_smallest_ms", "max_members")
+
+    def __init__(self, max_members: int = _MAX_MEMBERS) -> None:
+        self.max_members = max_members
+        self._smallest_ms: dict[tuple[str, str, str], int] = {}
+
+    def saw(self, user: str, client_id: str, address: str, session_timeout_ms: int) -> None:
+        """Note a JoinGroup. A timeout that is not positive is the broker's to refuse."""
+        if session_timeout_ms <= 0:
+            return
+        member = (user, client_id, address)
+        known = self._smallest_ms.get(member)
+        if known is None and len(self._smallest_ms) >= self.max_members:
+            del self._smallest_ms[next(iter(self._smallest_ms))]
+        if known is None or session_timeout_ms < known:
+            self._smallest_ms[member] = session_timeout_ms
+
+    def fetch_limit_ms(self, user: str, client_id: str, address: str, limits: DelayLimits) -> float:
+        """Longest mute of a connection of this client that only fetches."""
+        seen_ms = self._smallest_ms.get((user, client_id, address))
+        allowed_ms = limits.fetch_default_ms if seen_ms is None else seen_ms / 2
+        return min(limits.answer_budget_ms, allowed_ms)
+
+
+class LeftBehind:
+    """Bytes of acks=0 requests that clients of each user left behind while muted and that are still
+    forwarded.
+
+    Every client reports such records as sent (wire-semantics 1.2), so they are worth forwarding; but nobody
+    waits for them, so they are capped per user.
+    """
+
+    __slots__ = ("_bytes", "cap_bytes")
+
+    def __init__(self, cap_bytes: int = 16 * 1024 * 1024) -> None:
+        self.cap_bytes = cap_bytes
+        self._bytes: dict[str, int] = {}
+
+    def take(self, user: str, size_bytes: int) -> bool:
+        """Add one request of a client that left; False when the user's cap would be passed."""
+        total = self._bytes.get(user, 0) + size_bytes
+        if total > self.cap_bytes:
+            return False
+        self._bytes[user] = total
+        return True
+
+    def give_back(self, user: str, size_bytes: int) -> None:
+        """A connection that took `size_bytes` in all has ended."""
+        left = self._bytes.get(user, 0) - size_bytes
+        if left > 0:
+            self._bytes[user] = left
+        else:
+            self._bytes.pop(user, None)

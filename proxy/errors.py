@@ -1,0 +1,30 @@
+"""What ends a connection beyond a malformed frame; each with the cause that metrics count."""
+
+from __future__ import annotations
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.causes import DisconnectCause
+
+
+class NotAuthenticated(ProtocolError):
+    """A request that the broker would not answer either before it knows who asks."""
+
+    cause = DisconnectCause.AUTHENTICATION_FAILED
+
+
+class UnknownApi(ProtocolError):
+    """An API key that Kafka 4.3.1 does not have, where the configuration does not let it pass."""
+
+    cause = DisconnectCause.UNKNOWN_API
+
+
+class BrokerError(ProtocolError):
+    """The broker's answers do not fit what was asked: nothing more of this connection can be trusted."""
+
+    cause = DisconnectCause.BROKER_CORRELATION
+
+
+class BrokerMalformed(BrokerError):
+    """An answer's frame is broken."""
+
+    cause = DisconnectCause.BROKER_MALFORMED

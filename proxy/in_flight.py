@@ -1,0 +1,48 @@
+"""What is remembered of a request until it is answered, or until its turn comes.
+
+The table of a connection is a deque: Kafka answers in the order of the requests (one connection is one queue
+in the broker), so that an answer can only belong to the oldest entry. acks=0 requests are never in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from sluice.quotas.sensor import Sensor
+
+
+class AnswerWork(IntEnum):
+    """What is to be done with an answer before it goes on."""
+
+    NONE = 0
+    CHARGE = 1
+    """Fetch, ShareFetch: its size is what the quota counts"""
+    THROTTLE = 2
+    """Produce whose charge was not paid when it was forwarded"""
+    CAP_VERSIONS = 3
+    HANDSHAKE = 4
+    AUTHENTICATE = 5
+    RAW_TOKEN = 6
+    """behind SaslHandshake v0: a bare token without a header"""
+
+
+InFlight: TypeAlias = tuple[int, int, int, int, float, float, float, "Sensor | None", AnswerWork]
+"""correlation_id, api_key, api_version, request_bytes, forwarded_ms, held_ms, paid_ms, sensor, work.
+
+`paid_ms` (Produce): when its charge is paid, bounded by the answer budget; ≤ forwarded_ms: at once. A tuple,
+because one is made for every request: 60 ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A Produce that waits for its turn; its bytes are the first of those that the shell keeps."""
+
+    correlation_id: int
+    api_version: int
+    request_bytes: int
+    acks: int
+    begun_ms: float
+    paid_ms: float
+    sensor: Sensor

@@ -1,0 +1,128 @@
+"""When the next request of a connection may be begun: the states that the shell obeys. Pure; time is an
+argument.
+
+                 SaslHandshake or SaslAuthenticate went on
+      ┌──────────────────────────────────────────────► AWAITING_BROKER
+      │                 its answer came                   │
+    READING ◄─────────────────────────────────────────────┘
+      │  ▲ ▲
+      │  │ └─ wake ──────────────────────── MUTED ◄──┐
+      │  │   a charge is not paid yet ───────▲       │ not paid yet either
+      │  │                                           │
+      │  └─ wake: the held request goes ─────────────┤
+      └──── a Produce finds its entity in debt ──► HOLDING
+    any ─── drain, bad bytes, end of stream, left while held ──► ENDING
+
+A mute never cuts a frame in two: what is judged and still arrives is read on. So a mute first closes the
+*gate*, and the state changes where the session meets the gate, at the next frame boundary.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import inf
+
+from sluice.quotas.kinds import QuotaKind
+
+
+class State(IntEnum):
+    """READING is 0, so that the common case is one truth test."""
+
+    READING = 0
+    MUTED = 1
+    HOLDING = 2
+    AWAITING_BROKER = 3
+    ENDING = 4
+
+
+class Pace:
+    """The reading state of one client connection."""
+
+    __slots__ = (
+        "_gate_state",
+        "_mute_until_ms",
+        "_stopped_ms",
+        "gate_ms",
+        "state",
+        "throttled_by",
+        "wake_ms",
+    )
+
+    def __init__(self) -> None:
+        self.state = State.READING
+        self.wake_ms = inf
+        """when the shell shall call Session.wake; of meaning in MUTED and HOLDING"""
+        self.gate_ms = 0.0
+        """no frame is begun before this; inf: not before something happens"""
+        self.throttled_by: QuotaKind | None = None
+        """the kind whose delay MUTED or HOLDING is"""
+        self._gate_state = State.MUTED
+        self._mute_until_ms = 0.0
+        self._stopped_ms = 0.0
+
+    @property
+    def is_delayed(self) -> bool:
+        """In MUTED or HOLDING: the delay is the proxy's own doing."""
+        return self.state in {State.MUTED, State.HOLDING}
+
+    def meet_gate(self) -> None:
+        """A frame boundary is reached while the gate is closed."""
+        self.state = self._gate_state
+        self.wake_ms = self.gate_ms
+
+    def latest_ms(self, limit_ms: float, now_ms: float) -> float:
+        """The latest end of a delay that may take `limit_ms` in all, what is already being sat out
+        included."""
+        begun_ms = self._stopped_ms if self.is_delayed else now_ms
+        return max(now_ms, begun_ms + limit_ms)
+
+    def mute(self, until_ms: float, now_ms: float, kind: QuotaKind, *, at_boundary: bool = False) -> None:
+        """Close the gate until `until_ms`. `at_boundary`: no frame is half read, so the state changes at
+        once."""
+        if self.state is State.READING:
+            self._stopped_ms = now_ms
+        self._mute_until_ms = max(self._mute_until_ms, until_ms)
+        self.throttled_by = kind
+        if self.gate_ms != inf:
+            self.gate_ms = self._mute_until_ms
+            if self.state is State.MUTED or (at_boundary and self.state is State.READING):
+                self.meet_gate()
+
+    def hold(self, until_ms: float, now_ms: float, kind: QuotaKind) -> None:
+        """The request at hand waits for its turn."""
+        self._stopped_ms = now_ms
+        self.throttled_by = kind
+        self.state = State.HOLDING
+        self.wake_ms = until_ms
+
+    def release(self) -> None:
+        """The held request goes on."""
+        self.state = State.READING
+
+    def wake(self, now_ms: float) -> None:
+        """`wake_ms` has come while MUTED; an answer that came meanwhile may have moved the end."""
+        if self.gate_ms > now_ms:
+            self.wake_ms = self.gate_ms
+        else:
+            self.state = State.READING
+
+    def await_broker(self) -> None:
+        """Nothing follows the request at hand before its answer."""
+        if self._gate_state is not State.ENDING:
+            self.gate_ms = inf
+            self._gate_state = State.AWAITING_BROKER
+
+    def broker_answered(self) -> None:
+        """The answer that was waited for has come."""
+        if self._gate_state is State.AWAITING_BROKER:
+            self.gate_ms = self._mute_until_ms
+            self._gate_state = State.MUTED
+            if self.state is State.AWAITING_BROKER:
+                self.state = State.READING
+
+    def end(self, *, at_boundary: bool) -> None:
+        """Begin no further request, for good."""
+        self.gate_ms = inf
+        self._gate_state = State.ENDING
+        if at_boundary:
+            self.state = State.ENDING

@@ -1,0 +1,33 @@
+"""What sessions are given: the settings of their listener, and what all of them share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPolicy:
+    """What all sessions of one listener are told; none of it changes."""
+
+    delays: DelayLimits = field(default_factory=DelayLimits)
+    max_frame_bytes: int = 104_857_600
+    max_frame_bytes_before_authentication: int = 524_288
+    authentication_required: bool = False
+    """the listener's security protocol has SASL: only that and ApiVersions pass until the broker has said
+    yes"""
+    pass_unknown_apis: bool = True
+    oauthbearer_principal_claim: str = "sub"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """What all sessions of one process share; all of it is bounded."""
+
+    quotas: QuotaManager
+    recorder: Recorder
+    session_timeouts: SessionTimeouts = field(default_factory=SessionTimeouts)
+    left_behind: LeftBehind = field(default_factory=LeftBehind)

@@ -1,0 +1,164 @@
+"""The process: listeners, quota file, metrics and admin port together; start, drain, end.
+
+Start: quotas first (a proxy without them is not ready), then listeners, then ready. SIGTERM or SIGINT: not
+ready, accept no more, answer what is in flight, close; a second signal, or the deadline, closes the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from time import monotonic
+from typing import Final
+
+import uvloop
+
+from sluice.proxy.admin import AdminServer, Health
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.config import Config, ListenerOptions
+from sluice.proxy.connection import Connection, Worker
+from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
+from sluice.proxy.gauges import Gauges
+from sluice.proxy.listener import Listener
+from sluice.proxy.log import configure_logging, get_logger
+from sluice.proxy.metrics import SluiceCollector
+from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.quota_watch import QuotaFile
+from sluice.proxy.tasks import spawn
+from sluice.proxy.usage_meter import UsageMeter
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import Recorder
+
+_EXPIRE_INTERVAL_S: Final = 60.0
+_DRAIN_POLL_S: Final = 0.02
+EXIT_FINE: Final = 0
+EXIT_FAILED: Final = 1
+
+_log = get_logger()
+
+
+def run(config: Config) -> int:
+    """Serve until a signal ends it; returns the exit code (docs: `sluice --help`).
+
+    Raises QuotaFileError if the quota file cannot be used at the start.
+    """
+    configure_logging(config.log)
+    quota_file = QuotaFile(config.quotas.file)
+    limits = quota_file.load()
+    return uvloop.run(Server(config, quota_file, limits).serve())
+
+
+class Server:
+    """One worker process: one event loop, all its listeners."""
+
+    def __init__(self, config: Config, quota_file: QuotaFile, limits: QuotaLimits) -> None:
+        self._config = config
+        self._quota_file = quota_file
+        self._quotas = QuotaManager(
+            limits,
+            burst_s=config.pacing.burst_s,
+            max_debt_ms=config.pacing.max_debt_s * 1000.0,
+            max_client_ids_per_user=config.limits.max_client_ids_per_user,
+            max_sensors=config.limits.max_sensors,
+        )
+        self._recorder = Recorder()
+        self._gauges = Gauges()
+        self._health = Health()
+        self._shared = SharedState(
+            self._quotas,
+            self._recorder,
+            SessionTimeouts(),
+            LeftBehind(config.limits.unfinished_bytes_per_user),
+        )
+        self._listeners: list[Listener] = []
+        self._signals = 0
+        self._signalled = asyncio.Event()
+
+    async def serve(self) -> int:
+        """Start everything, wait for a signal, drain. Returns the exit code."""
+        loop = asyncio.get_running_loop()
+        worker = Worker(loop, self._recorder, self._gauges)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signal)
+        meter = UsageMeter(self._recorder, self._quotas, max_series=self._config.metrics.max_series)
+        collector = SluiceCollector(meter, self._quotas, self._gauges, self._quota_file.status)
+        admin = AdminServer(self._config.admin, self._health, collector)
+        try:
+            await admin.start()
+            for options in self._config.listeners:
+                self._listeners.append(self._listener(worker, options))
+        except OSError as error:
+            _log.error("cannot_listen", reason=str(error))
+            await self._stop_everything(admin)
+            return EXIT_FAILED
+        tasks = [
+            spawn(self._quota_file.watch(self._config.quotas.reload_interval_s, self._apply), "quota_file"),
+            spawn(meter.run(), "usage_meter"),
+            spawn(self._expire(), "expire"),
+        ]
+        for listener in self._listeners:
+            listener.start()
+        self._health.started = True
+        await self._signalled.wait()
+        await self._drain()
+        for task in tasks:
+            task.cancel()
+        meter.drain(monotonic() * 1000.0)
+        await self._stop_everything(admin)
+        return EXIT_FINE
+
+    def _listener(self, worker: Worker, options: ListenerOptions) -> Listener:
+        config = self._config
+        policy = SessionPolicy(
+            delays=DelayLimits(
+                answer_budget_ms=config.pacing.answer_budget_s * 1000.0,
+                group_max_ms=config.pacing.group_delay_max_s * 1000.0,
+                fetch_default_ms=config.pacing.fetch_delay_default_s * 1000.0,
+                share_fetch_max_ms=config.pacing.share_fetch_delay_max_s * 1000.0,
+                written_fetch_throttle_max_ms=config.pacing.written_fetch_throttle_max_s * 1000.0,
+            ),
+            max_frame_bytes=config.limits.max_frame_bytes,
+            max_frame_bytes_before_authentication=config.limits.max_frame_bytes_before_authentication,
+            authentication_required=options.security_protocol == "SASL_PLAINTEXT",
+            pass_unknown_apis=config.unknown_apis == "pass",
+            oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
+        )
+        return Listener(worker, options, self._shared, policy, config.upstream.dial_timeout_s)
+
+    def _apply(self, limits: QuotaLimits) -> None:
+        self._quotas.reload(limits, monotonic() * 1000.0)
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(_EXPIRE_INTERVAL_S)
+            self._quotas.expire(monotonic() * 1000.0)
+
+    def _signal(self) -> None:
+        self._signals += 1
+        self._health.draining = True
+        self._signalled.set()
+
+    def _connections(self) -> list[Connection]:
+        return [connection for listener in self._listeners for connection in listener.connections]
+
+    async def _drain(self) -> None:
+        """Until the last connection is closed, the deadline, or a second signal."""
+        begun_s = monotonic()
+        deadline_s = begun_s + self._config.drain.deadline_s
+        _log.info("draining", connections=len(self._connections()), deadline_s=self._config.drain.deadline_s)
+        for listener in self._listeners:
+            listener.stop()
+        for connection in self._connections():
+            connection.drain()
+        while self._connections() and monotonic() < deadline_s and self._signals < 2:
+            await asyncio.sleep(_DRAIN_POLL_S)
+        cut_off = self._connections()
+        for connection in cut_off:
+            connection.abort(DisconnectCause.DRAIN_DEADLINE)
+        _log.info("drained", took_s=round(monotonic() - begun_s, 3), cut_off=len(cut_off))
+
+    async def _stop_everything(self, admin: AdminServer) -> None:
+        for listener in self._listeners:
+            listener.stop()
+        await admin.stop()
