@@ -1,0 +1,19 @@
+"""What is true of all connections at this moment: integers that connections keep and metrics read."""
+
+from __future__ import annotations
+
+from sluice.quotas.kinds import KINDS
+
+
+class Gauges:
+    """One per worker; connections add to it and take away what they added."""
+
+    __slots__ = ("connections", "connections_opened", "delayed")
+
+    def __init__(self) -> None:
+        self.connections = 0
+        """client connections open now"""
+        self.connections_opened = 0
+        """client connections accepted since the start; never falls"""
+        self.delayed = {kind.value: 0 for kind in KINDS}
+        """by quota kind: connections that are held or muted now"""
