@@ -33,6 +33,12 @@ def line(what: str, values: list[float], unit: str) -> None:
     print(f"| {what} | {statistics.median(values):.0f} {unit} | {min(values):.0f} … {max(values):.0f} |")
 
 
+def sensor_of(manager: QuotaManager) -> Sensor:
+    sensor = manager.sensor(PRODUCE, "alice", "app", NOW_MS)
+    assert sensor is not None
+    return sensor
+
+
 def hot_path() -> None:
     eight = limits_of(LEVELS)
     worst = limits_of([*OTHER_NAMES, QuotaEntity(None, DEFAULT)])
