@@ -1,0 +1,145 @@
+"""The admin port: /metrics, /livez, /readyz, /startupz. Reads only; nothing can be changed through it.
+
+    /livez      200 as long as the event loop turns
+    /startupz   503 until quotas are loaded and listeners are up
+    /readyz     503, with the reasons, before that and while draining
+
+Runs in the proxy's own event loop, so that an answer says that the loop turns; without signal handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sluice.proxy.config import AdminOptions
+from sluice.proxy.metrics import SluiceCollector, exposition
+from sluice.proxy.tasks import spawn
+
+_MAX_CONNECTIONS: Final = 64
+_BACKLOG: Final = 64
+
+
+class Health:
+    """What the server says of itself; it sets these attributes as they come true."""
+
+    __slots__ = ("draining", "started")
+
+    def __init__(self) -> None:
+        self.started = False
+        """quotas are loaded and all listeners accept connections"""
+        self.draining = False
+        """no more connections are accepted"""
+
+    def not_ready(self) -> list[str]:
+        """Why no client should be sent here; empty: ready."""
+        reasons = []
+        if not self.started:
+            reasons.append("starting: quotas and listeners are not up yet")
+        if self.draining:
+            reasons.append("draining: no more connections are accepted")
+        return reasons
+
+
+class AdminServer:
+    """The HTTP server of one process."""
+
+    def __init__(self, options: AdminOptions, health: Health, collector: SluiceCollector) -> None:
+        self._options = options
+        self._health = health
+        self._collector = collector
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.port = options.bind_port
+        """the bound one once started (the option may be 0)"""
+
+    async def start(self) -> None:
+        """Bind and serve. Raises OSError if the address cannot be bound."""
+        listening = _bound(self._options.bind_host, self._options.bind_port)
+        self.port = listening.getsockname()[1]
+        server = self._server = _Server(self._app())
+        self._serving = spawn(server.serve(sockets=[listening]), "admin")
+        await server.is_up.wait()
+
+    async def stop(self) -> None:
+        """Answer what has been asked, close, and return when it is done; fine if not started."""
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await self._serving
+            self._server = None
+
+    def _app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/metrics", self._metrics),
+                Route("/livez", self._livez),
+                Route("/readyz", self._readyz),
+                Route("/startupz", self._startupz),
+            ]
+        )
+
+    async def _metrics(self, request: Request) -> Response:
+        body, content_type = await exposition(self._collector, request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
+    async def _livez(self, _: Request) -> Response:
+        return _answer([])
+
+    async def _readyz(self, _: Request) -> Response:
+        return _answer(self._health.not_ready())
+
+    async def _startupz(self, _: Request) -> Response:
+        return _answer([] if self._health.started else self._health.not_ready())
+
+
+class _Server(uvicorn.Server):
+    """uvicorn in a loop that is not its own: signals are the proxy's business, its start can be awaited."""
+
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=_MAX_CONNECTIONS,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self.is_up = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+
+def _answer(reasons: list[str]) -> Response:
+    if reasons:
+        return JSONResponse({"status": "unavailable", "reasons": reasons}, status_code=503)
+    return JSONResponse({"status": "ok"})
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    is_ipv6 = ":" in host
+    return socket.create_server(
+        (host, port),
+        family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
+        dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+        backlog=_BACKLOG,
+    )

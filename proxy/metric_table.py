@@ -1,0 +1,120 @@
+"""The names of all metrics, in one table: docs/metrics.md comes from it, metrics.py exports nothing else.
+
+Prometheus' rules: base units, `_total` on counters, ratios 0–1, no label whose values clients can invent.
+`user` and `client_id` are names from the quota file, or `other`; empty where the level does not look at them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+_ENTITY: Final = ("quota", "user", "client_id")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """One metric family."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram", "info"]
+    labels: tuple[str, ...]
+    unit: str
+    help: str
+    """one sentence"""
+
+    @property
+    def family(self) -> str:
+        """The name without the suffix that its type adds."""
+        suffix = {"counter": "_total", "info": "_info"}.get(self.type, "")
+        return self.name.removesuffix(suffix)
+
+
+_ROWS: Final = (
+    MetricDefinition(
+        "sluice_quota_bytes_total", "counter", _ENTITY, "bytes",
+        "Bytes that the quota measured, also of clients without a limit.",
+    ),
+    MetricDefinition(
+        "sluice_quota_limit_bytes_per_second", "gauge", (*_ENTITY, "rule"), "bytes per second",
+        "The limit in force, of entities with traffic in the last hour; rule: the level it was found at.",
+    ),
+    MetricDefinition(
+        "sluice_quota_utilization_ratio", "gauge", _ENTITY, "ratio",
+        "Rate over the last 10 to 20 s, divided by the limit; of the buckets behind `other`, the highest.",
+    ),
+    MetricDefinition(
+        "sluice_over_quota_bytes_total", "counter", _ENTITY, "bytes",
+        "Bytes that passed ahead of their rate because a delay is bounded by the answer budget.",
+    ),
+    MetricDefinition(
+        "sluice_throttled_requests_total", "counter", _ENTITY, "requests",
+        "Requests that were delayed by their quota.",
+    ),
+    MetricDefinition(
+        "sluice_throttled_seconds_total", "counter", _ENTITY, "seconds",
+        "Delays by quotas, held and muted together; delays of several connections add up.",
+    ),
+    MetricDefinition(
+        "sluice_throttle_time_seconds", "histogram", ("quota",), "seconds",
+        "Delay of each request that was delayed by its quota, held and muted together.",
+    ),
+    MetricDefinition(
+        "sluice_delay_queue_size", "gauge", ("quota",), "connections",
+        "Connections held or muted now.",
+    ),
+    MetricDefinition(
+        "sluice_quota_forgiven_bytes_total", "counter", ("quota",), "bytes",
+        "Debt beyond pacing.max_debt_s that was forgiven.",
+    ),
+    MetricDefinition(
+        "sluice_quota_overflows_total", "counter", (), "look-ups",
+        "Look-ups that got a shared overflow bucket: clients brought more names than limits.* allows.",
+    ),
+    MetricDefinition(
+        "sluice_requests_total", "counter", ("api_key",), "requests",
+        "Requests finished: answered, or forwarded if they want no answer.",
+    ),
+    MetricDefinition(
+        "sluice_request_size_bytes", "histogram", ("api_key",), "bytes",
+        "Size of each request on the wire.",
+    ),
+    MetricDefinition(
+        "sluice_upstream_duration_seconds", "histogram", ("api_key",), "seconds",
+        "From forwarding a request to the first byte of the broker's answer.",
+    ),
+    MetricDefinition(
+        "sluice_connections", "gauge", (), "connections",
+        "Client connections open now.",
+    ),
+    MetricDefinition(
+        "sluice_connections_opened_total", "counter", (), "connections",
+        "Client connections accepted.",
+    ),
+    MetricDefinition(
+        "sluice_disconnects_total", "counter", ("cause",), "connections",
+        "Client connections that ended, by cause.",
+    ),
+    MetricDefinition(
+        "sluice_config_reloads_total", "counter", ("outcome",), "states of the file",
+        "What became of each new state of the quota file: success, unchanged, invalid, unreadable.",
+    ),
+    MetricDefinition(
+        "sluice_config_last_success_timestamp_seconds", "gauge", (), "Unix time in seconds",
+        "When the quota file was last found good.",
+    ),
+    MetricDefinition(
+        "sluice_config_generation_info", "info", ("hash",), "",
+        "The quota file in force, by the first 12 digits of its SHA-256.",
+    ),
+    MetricDefinition(
+        "sluice_label_overflow_total", "counter", (), "look-ups",
+        "Look-ups counted as `other` because metrics.max_series was reached.",
+    ),
+    MetricDefinition(
+        "sluice_build_info", "info", ("version",), "",
+        "The version that runs.",
+    ),
+)  # fmt: skip
+METRICS: Final = {row.name: row for row in _ROWS}
+"""Besides these, /metrics has prometheus_client's own `process_*` and `python_*`."""

@@ -1,0 +1,127 @@
+"""Throttle events → log lines that say when an entity's throttling begins and ends, at a bounded rate.
+
+An entity here is a quota bucket: the connections that share one sensor. Its throttling has ended when nothing
+of it was delayed for QUIET_MS; it gets at most one line per LINE_INTERVAL_MS, so throttling that comes and
+goes is one long episode. Values in, lines out: knows no clock and no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from sluice.proxy.log import LineBudget
+from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.records import ThrottleEvent
+
+QUIET_MS: Final = 5_000.0
+LINE_INTERVAL_MS: Final = 10_000.0
+MAX_ENTITIES: Final = 1_000
+"""followed at once; a client can mint entities through a default, so the rest is only counted"""
+
+ThrottleLine: TypeAlias = tuple[str, dict[str, str | int | float]]
+"""event name, fields"""
+LEVEL_BY_RULE: Final[dict[str, QuotaLevel]] = {level.value: level for level in QuotaLevel}
+_NEVER_MS: Final = float("-inf")
+
+
+class _Episode:
+    """One entity that is, or was until lately, throttled."""
+
+    __slots__ = (
+        "active",
+        "begin_logged",
+        "begun_ms",
+        "delay_ms",
+        "entity",
+        "event",
+        "events",
+        "line_ms",
+        "until_ms",
+    )
+
+    def __init__(self, event: ThrottleEvent, entity: QuotaEntity) -> None:
+        self.entity = entity
+        self.line_ms = _NEVER_MS
+        self.begin(event)
+
+    def begin(self, event: ThrottleEvent) -> None:
+        self.active = True
+        self.begin_logged = False
+        self.event = event
+        self.begun_ms = event.begun_ms
+        self.until_ms = event.begun_ms
+        self.events = 0
+        self.delay_ms = 0.0
+
+    def add(self, event: ThrottleEvent) -> None:
+        self.events += 1
+        self.delay_ms += event.delay_ms
+        self.until_ms = max(self.until_ms, event.begun_ms + event.delay_ms)
+
+
+class ThrottleLog:
+    """Follows episodes of throttling; `due` gives the lines to write now."""
+
+    def __init__(self, budget: LineBudget) -> None:
+        self._budget = budget
+        self._episodes: dict[tuple[str, QuotaEntity], _Episode] = {}
+
+    def note(self, event: ThrottleEvent) -> None:
+        """Take in one event."""
+        entity = LEVEL_BY_RULE[event.rule].bucket(event.user, event.client_id)
+        key = (event.quota, entity)
+        episode = self._episodes.get(key)
+        if episode is None:
+            if len(self._episodes) >= MAX_ENTITIES:
+                self._budget.suppress()
+                return
+            episode = self._episodes[key] = _Episode(event, entity)
+        elif not episode.active:
+            episode.begin(event)
+        episode.add(event)
+
+    def due(self, now_ms: float) -> Iterator[ThrottleLine]:
+        """The lines to write now; to be called a few times a second."""
+        forgotten = []
+        for key, episode in self._episodes.items():
+            may_write = now_ms - episode.line_ms >= LINE_INTERVAL_MS
+            if not episode.active:
+                if may_write:
+                    forgotten.append(key)
+                continue
+            ended = now_ms - episode.until_ms >= QUIET_MS
+            if ended and not episode.begin_logged:
+                # Over before its line could be written: the end alone would tell nothing.
+                episode.active = False
+                self._budget.suppress()
+            elif may_write and (ended or not episode.begin_logged) and self._budget.take(now_ms):
+                episode.line_ms = now_ms
+                yield self._end(episode) if ended else self._begin(episode)
+        for key in forgotten:
+            del self._episodes[key]
+
+    def _begin(self, episode: _Episode) -> ThrottleLine:
+        episode.begin_logged = True
+        return "throttling_began", {**self._whom(episode), "delay_ms": round(episode.event.delay_ms, 1)}
+
+    def _end(self, episode: _Episode) -> ThrottleLine:
+        episode.active = False
+        fields = {
+            **self._whom(episode),
+            "lasted_s": round((episode.until_ms - episode.begun_ms) / 1000.0, 1),
+            "delays": episode.events,
+            "delayed_s": round(episode.delay_ms / 1000.0, 1),
+        }
+        return "throttling_ended", fields
+
+    def _whom(self, episode: _Episode) -> dict[str, str | int | float]:
+        fields: dict[str, str | int | float] = {"quota": episode.event.quota, "rule": episode.event.rule}
+        if episode.entity.user is not None:
+            fields["user"] = str(episode.entity.user)
+        if episode.entity.client_id is not None:
+            fields["client_id"] = str(episode.entity.client_id)
+        suppressed = self._budget.suppressed()
+        if suppressed:
+            fields["lines_suppressed"] = suppressed
+        return fields
