@@ -85,8 +85,8 @@ class PlainBucket:
 
 
 # With times in eighths of a ms and powers of two for ms per unit, all that the sensor computes is exact in
-# floats: so it must be equal to the fractions, bit by bit. (A changed rate makes a debt finer: times near 0 and
-# rates near each other there.)
+# floats: so it must be equal to the fractions, bit by bit. (A changed rate makes a debt finer: times near 0
+# and rates near each other there.)
 EXACT_MS_PER_UNIT = [2.0**e for e in (-10, -3, 0, 4, 10)]
 NEAR_RATES = [0.5, 1.0, 2.0]
 Step: TypeAlias = tuple[float, str, int]
@@ -226,7 +226,7 @@ class Traffic:
 def test_in_any_interval_no_more_passes_than_rate_burst_and_one_charge(
     requests: list[Request], burst_s: float, max_debt_ms: float
 ) -> None:
-    """One charge: the largest. What was forgiven or given back is on top: turns behind it were told already."""
+    """One charge: the largest. What was forgiven or given back is on top, as turns were told before."""
     traffic = Traffic(sensor_of(1_000, 0, burst_s, max_debt_ms), requests)
     list(traffic.events())
     on_top = traffic.sensor.forgiven + traffic.sensor.refunded
