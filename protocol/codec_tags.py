@@ -124,7 +124,8 @@ def _is_tag(value: Value) -> bool:
 def _order(entries: dict[int, tuple[str, Codec] | bytes], wanted: Value) -> list[int]:
     if wanted is None:
         return sorted(entries)
-    order = [tag for tag in wanted if isinstance(tag, int)] if isinstance(wanted, list) else []
-    if sorted(order) != sorted(entries):
-        raise WireError("does not name each tagged field once").within(TAG_ORDER)
-    return order
+    if isinstance(wanted, list):
+        order = [tag for tag in wanted if isinstance(tag, int)]
+        if len(order) == len(wanted) and sorted(order) == sorted(entries):
+            return order
+    raise WireError("does not name each tagged field once").within(TAG_ORDER)

@@ -174,7 +174,7 @@ def float_to_bits(value: Value) -> bytes:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return struct.pack(">d", value)
-        except OverflowError:
+        except (OverflowError, struct.error):  # an int beyond all floats gives the second
             pass
     raise WireError(f"not a float64: {shorten(value)}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from typing import Final, TextIO, cast
 
 from sluice.protocol.codec import DecodedFrame, EncodeError, decode_frame, encode_frame
@@ -19,11 +20,11 @@ from sluice.protocol.spec_model import Direction
 KEYS: Final = ("api_key", "api_version", "direction", "hex")
 
 
-class _BadLine(Exception):  # noqa: N818 - its text becomes the line's "error"
+class _BadLine(Exception):
     """What is wrong with a line of input."""
 
 
-def run(source: TextIO, sink: TextIO, roundtrip: bool) -> int:
+def run(source: Iterable[str], sink: TextIO, roundtrip: bool) -> int:
     """Answer each line of `source` with a line in `sink`, at once; return how many of the answers are errors.
 
     Never raises for what a line holds. Bytes that are not UTF-8 make a line an error, not the program's end.
