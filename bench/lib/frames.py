@@ -6,6 +6,7 @@ other version. It shares no code with the proxy on purpose: a mistake in ours mu
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 PRODUCE: Final = 0
@@ -214,20 +215,30 @@ def produce_answer(frame: memoryview) -> tuple[int, int]:
     return error, struct.unpack_from(">i", frame, pos)[0]
 
 
-def fetch_answer(frame: memoryview) -> tuple[int, int, memoryview]:
-    """(error code, throttle_time_ms, records) of an answer to `fetch_request`."""
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    """What matters of an answer to `fetch_request`."""
+
+    error: int
+    throttle_ms: int
+    high_watermark: int  # −1 when the answer names no partition, as a throttled broker's does
+    records: memoryview
+
+
+def fetch_answer(frame: memoryview) -> FetchAnswer:
+    """Reads an answer to `fetch_request`, whatever the broker filled in."""
     throttle_ms, error = struct.unpack_from(">ih", frame, 9)
     topics, pos = read_uvarint(frame, 9 + 4 + 2 + 4)
     if error or topics < 2:
-        return error, throttle_ms, frame[:0]
+        return FetchAnswer(error, throttle_ms, -1, frame[:0])
     length, pos = read_uvarint(frame, pos)
     _, pos = read_uvarint(frame, pos + length - 1)
-    error = struct.unpack_from(">h", frame, pos + 4)[0]
+    error, high_watermark = struct.unpack_from(">hq", frame, pos + 4)
     aborted, pos = read_uvarint(frame, pos + 4 + 2 + 24)
     for _ in range(aborted - 1):
         pos = _skip_tags(frame, pos + 16)
     length, pos = read_uvarint(frame, pos + 4)
-    return error, throttle_ms, frame[pos : pos + max(length - 1, 0)]
+    return FetchAnswer(error, throttle_ms, high_watermark, frame[pos : pos + max(length - 1, 0)])
 
 
 def last_offsets(records: memoryview) -> Iterator[int]:

@@ -1,0 +1,129 @@
+"""The benchmarks' arithmetic and frames: wrong ones would make every figure of docs/benchmarks.md wrong."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.lib import frames, stats
+from bench.lib.even_cases import QUOTA_BYTES_PER_S, BoundResult, bound_bytes_per_s, evenness
+
+positive = st.floats(min_value=0.001, max_value=1e9)
+
+
+def test_the_median_is_the_middle_or_the_mean_of_the_middle_two() -> None:
+    assert stats.median([5, 1, 3]) == 3
+    assert stats.median([4, 1, 3, 2]) == 2.5
+
+
+def test_a_spread_holds_median_and_range() -> None:
+    assert stats.spread([2.0, 9.0, 4.0]) == stats.Spread(median=4.0, low=2.0, high=9.0)
+
+
+def test_ratios_pair_repeat_with_repeat() -> None:
+    assert stats.pairwise_ratios([2.0, 30.0], [1.0, 10.0]) == [2.0, 3.0]
+
+
+def test_ratios_refuse_runs_that_were_not_interleaved() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        stats.pairwise_ratios([1.0], [1.0, 2.0])
+
+
+def test_the_99th_percentile_of_one_to_hundred_is_99() -> None:
+    assert stats.percentile(range(1, 101), 99) == 99
+    assert stats.percentile(range(1, 101), 50) == 50
+    assert stats.percentile([7.0], 99) == 7.0
+
+
+def test_one_busy_second_of_eleven_varies_by_the_root_of_ten() -> None:
+    assert stats.coefficient_of_variation([11] + [0] * 10) == pytest.approx(math.sqrt(10))
+
+
+def test_an_even_rate_does_not_vary() -> None:
+    assert stats.coefficient_of_variation([5.0, 5.0, 5.0]) == 0
+
+
+def test_no_variation_is_claimed_where_nothing_passed() -> None:
+    with pytest.raises(ValueError, match="without a rate"):
+        stats.coefficient_of_variation([0, 0])
+
+
+def test_half_of_the_connections_with_nothing_is_a_fairness_of_one_half() -> None:
+    assert stats.jain([1, 1, 0, 0]) == 0.5
+
+
+def test_nothing_for_anybody_is_not_fair() -> None:
+    assert stats.jain([0, 0]) == 0
+
+
+@given(st.lists(positive, min_size=1, max_size=60), positive)
+def test_fairness_lies_between_one_nth_and_one_whatever_the_unit(shares: list[float], unit: float) -> None:
+    fairness = stats.jain(shares)
+    assert 1 / len(shares) - 1e-9 <= fairness <= 1 + 1e-9
+    assert stats.jain([share * unit for share in shares]) == pytest.approx(fairness)
+
+
+def test_seconds_are_counted_from_the_start_and_the_partial_last_one_is_left_out() -> None:
+    events = [(9.9, 1), (10.0, 2), (10.999, 3), (11.5, 4), (12.2, 5)]
+    assert stats.per_second(events, 10.0, 12.5) == [5, 4]
+
+
+def test_the_longest_gap_includes_the_time_before_the_first_and_after_the_last() -> None:
+    assert stats.longest_gap_s([13.0, 14.0], 10.0, 16.0) == 3.0
+    assert stats.longest_gap_s([11.0, 12.0], 10.0, 16.0) == 4.0
+    assert stats.longest_gap_s([], 10.0, 16.0) == 6.0
+
+
+def test_evenness_measures_from_second_three_on() -> None:
+    burst = (100.5, 50 * QUOTA_BYTES_PER_S)
+    first = [burst, *((103.5 + second, 600_000) for second in range(5))]
+    second = [(103.75 + second, 200_000) for second in range(5)]
+    figures = evenness([first, second], {}, 100.0, 8.0)
+    assert figures.bytes_per_s == [800_000] * 5
+    assert figures.rate_ratio == 0.8
+    assert figures.cv == 0
+    assert figures.bytes_per_connection == [3_000_000, 1_000_000]
+    assert figures.jain == 0.8  # (3 + 1)² ÷ (2 · (9 + 1))
+    assert figures.longest_gap_s == 1.0
+
+
+def test_the_bound_is_the_rate_until_what_is_outstanding_passes_ten_seconds_of_it() -> None:
+    assert bound_bytes_per_s(5 * 16_384, 10.0) == QUOTA_BYTES_PER_S
+    assert bound_bytes_per_s(50 * 2**20, 10.0) == 5_242_880
+    assert BoundResult("x", [1_000_000, 2_000_000], 3_000_000.0).ratio == 0.5
+
+
+def test_another_library_reads_our_record_batches_and_agrees_on_the_checksum() -> None:
+    batch = DefaultRecordBatch(frames.record_batch(b"value", 3))
+    assert batch.validate_crc()
+    assert [record.value for record in batch] == [b"value"] * 3
+
+
+@pytest.mark.parametrize("frame_bytes", [200, 300, 16_384, 1 << 20])
+def test_frames_of_a_given_size_have_it(frame_bytes: int) -> None:
+    for frame in (
+        frames.produce_request_of("client", "topic", frame_bytes),
+        frames.fetch_response_of("topic", frame_bytes),
+    ):
+        assert len(frame) == frame_bytes
+        assert int.from_bytes(frame[:4]) == frame_bytes - 4
+
+
+def test_a_produce_answer_tells_its_throttle_time() -> None:
+    assert frames.produce_answer(memoryview(frames.produce_response("topic", throttle_ms=7))) == (0, 7)
+
+
+def test_a_fetch_answer_tells_its_records() -> None:
+    found = frames.fetch_answer(memoryview(frames.fetch_response_of("topic", 5000)))
+    assert (found.error, found.throttle_ms, found.high_watermark) == (0, 0, 1)
+    assert list(frames.last_offsets(found.records)) == [0]
+    assert len(found.records) > 4800
+
+
+def test_last_offsets_leave_out_a_batch_that_was_cut_short() -> None:
+    batch = frames.record_batch(b"value", 3)
+    assert list(frames.last_offsets(memoryview(batch + batch[:-1]))) == [2]
