@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 
+# Warnings are errors; these come from other people's code, which we cannot mend.
+FOREIGN_WARNINGS = (
+    # kafka-python reads its message descriptions by functions that Python 3.11 and 3.12 call deprecated.
+    "ignore:read_text is deprecated:DeprecationWarning:kafka.protocol.schemas.load_json",
+    "ignore:open_text is deprecated:DeprecationWarning:importlib.resources._legacy",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pass the warnings that no change of ours would end."""
+    for warning in FOREIGN_WARNINGS:
+        config.addinivalue_line("filterwarnings", warning)
+
+
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], AbstractEventLoop]]:
     """Run async tests on the loop that Sluice runs on."""
     return {"uvloop": uvloop.new_event_loop}

@@ -177,7 +177,10 @@ class KafkaNode:
         self.await_start(timeout_s)
 
     def stop(self, *, graceful: bool = True) -> None:
-        """Stop the broker and keep its data: `graceful` with SIGTERM (controlled shutdown), else SIGKILL."""
+        """Stop the broker and keep its data: `graceful` with SIGTERM (controlled shutdown), else SIGKILL.
+
+        After SIGKILL the next start takes some 10 s more: the controller waits for the lost session's end.
+        """
         if self._process is not None:
             if graceful:
                 self._process.stop(timeout_s=20.0)
