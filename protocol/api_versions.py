@@ -1,0 +1,71 @@
+"""Caps the versions that an ApiVersions response offers to those that our tables know, in place.
+
+A client takes the highest version that both it and the response know, so that a capped response keeps clients
+to versions that we can meter. A client that does not ask first is the session's to refuse. Knows no quota, no
+table: the caller gives the caps. Source: ApiVersionsResponse.json 4.3.1; KIP-35, KIP-511; NodeApiVersions.
+
+    v0     errorCode int16, [apiKey int16, minVersion int16, maxVersion int16]
+    v1–v2  the same, throttleTimeMs int32
+    v3–v4  the same, compact, each entry and the whole closed by tagged fields
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final
+
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.primitives import INT16, NULL, array_count, compact_array_count, int16, skip, skip_tags
+
+UNSUPPORTED_VERSION: Final = 35
+_FIRST_WITH_THROTTLE: Final = 1
+_FIRST_FLEXIBLE: Final = 3
+
+_ENTRY: Final = Struct(">hhh")
+_ENTRY_BYTES: Final = 6
+_MAX_VERSION_AT: Final = 4
+
+
+def cap_versions(
+    buf: bytearray | memoryview, pos: int, end: int, version: int, caps: Mapping[int, tuple[int, int]]
+) -> None:
+    """Lower each max_version in the ApiVersions response body `buf[pos:end]` to `caps[api_key][1]`.
+
+    Never raises one. `version` is the request's; error 35 UNSUPPORTED_VERSION, and only that, means a body of
+    v0 whatever was asked (the broker did not know the version, KIP-511). A version above v4 is read as v4.
+
+    Minima stay as they are. Where our maximum lies below the broker's minimum, the range becomes empty:
+    Java's client finds no version in it, one that looks at the maximum alone takes ours, which we meter and
+    the broker refuses; min − 1 instead would offer a version that we do not know. An API that `caps` does not
+    know keeps its range: in place no entry can be taken out, and whether unknown APIs pass is for the session
+    to say.
+
+    Raises MalformedFrame, with `buf` unchanged, if the body does not end at `end`, as a newer layout's may
+    not.
+    """
+    error_code, entries = int16(buf, pos, end)
+    flexible = version >= _FIRST_FLEXIBLE and error_code != UNSUPPORTED_VERSION
+    with_throttle = version >= _FIRST_WITH_THROTTLE and error_code != UNSUPPORTED_VERSION
+    count, pos = (compact_array_count if flexible else array_count)(
+        buf, entries, end, _ENTRY_BYTES + 1 if flexible else _ENTRY_BYTES
+    )
+    if count == NULL:
+        raise MalformedFrame("null array of versions", offset=entries)
+    lowered: list[tuple[int, int]] = []
+    for _ in range(count):
+        entry, pos = pos, skip(pos, _ENTRY_BYTES, end)
+        api_key, _, newest = _ENTRY.unpack_from(buf, entry)
+        cap = caps.get(api_key)
+        if cap is not None and newest > cap[1]:
+            lowered.append((entry + _MAX_VERSION_AT, cap[1]))
+        if flexible:
+            pos = skip_tags(buf, pos, end)
+    if with_throttle:
+        pos = skip(pos, 4, end)
+    if flexible:
+        pos = skip_tags(buf, pos, end)
+    if pos != end:
+        raise MalformedFrame(f"ApiVersions response ends {end - pos} bytes before its frame", offset=pos)
+    for offset, newest in lowered:
+        INT16.pack_into(buf, offset, newest)
