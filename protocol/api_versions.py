@@ -48,19 +48,23 @@ def cap_versions(
     flexible = version >= _FIRST_FLEXIBLE and error_code != UNSUPPORTED_VERSION
     with_throttle = version >= _FIRST_WITH_THROTTLE and error_code != UNSUPPORTED_VERSION
     count, pos = (compact_array_count if flexible else array_count)(
-        buf, entries, end, _ENTRY_BYTES + 1 if flexible else _ENTRY_BYTES
+        buf, entries, end, _ENTRY_BYTES + flexible
     )
     if count == NULL:
         raise MalformedFrame("null array of versions", offset=entries)
     lowered: list[tuple[int, int]] = []
+    entry_end = _ENTRY_BYTES + flexible  # with the 0 of an empty section of tagged fields, as nearly always
     for _ in range(count):
-        entry, pos = pos, skip(pos, _ENTRY_BYTES, end)
-        api_key, _, newest = _ENTRY.unpack_from(buf, entry)
+        if pos + entry_end > end:
+            raise MalformedFrame("ApiVersions response runs beyond its frame", offset=pos)
+        api_key, _, newest = _ENTRY.unpack_from(buf, pos)
         cap = caps.get(api_key)
         if cap is not None and newest > cap[1]:
-            lowered.append((entry + _MAX_VERSION_AT, cap[1]))
-        if flexible:
-            pos = skip_tags(buf, pos, end)
+            lowered.append((pos + _MAX_VERSION_AT, cap[1]))
+        if flexible and buf[pos + _ENTRY_BYTES]:
+            pos = skip_tags(buf, pos + _ENTRY_BYTES, end)
+        else:
+            pos += entry_end
     if with_throttle:
         pos = skip(pos, 4, end)
     if flexible:
