@@ -28,11 +28,12 @@ def _no_blank(value: Any) -> Any:
     return value
 
 
-_Int = Annotated[int, BeforeValidator(_no_bool)]
-_Seconds = Annotated[float, BeforeValidator(_no_bool)]
-_Text = Annotated[str, BeforeValidator(_no_blank)]
-_Path = Annotated[Path, BeforeValidator(_no_blank)]
-_BindPort = Annotated[_Int, Field(ge=0, le=65535)]
+# Bounds stand before it, or they would be missing in the JSON Schema.
+_NO_BOOL = BeforeValidator(_no_bool)
+_NO_BLANK = BeforeValidator(_no_blank)
+_Text = Annotated[str, _NO_BLANK]
+_Path = Annotated[Path, _NO_BLANK]
+_BindPort = Annotated[int, Field(ge=0, le=65535), _NO_BOOL]
 _MAX_INT32 = 2**31 - 1
 
 
@@ -45,13 +46,15 @@ class Options(BaseModel):
 class ListenerOptions(Options):
     """One port that clients connect to, and the broker behind it."""
 
-    name: _Text = Field(max_length=63, description="Names the listener in logs; unique.")
+    name: Annotated[str, Field(max_length=63), _NO_BLANK] = Field(
+        description="Names the listener in logs; unique."
+    )
     bind_host: _Text = Field(
         default="0.0.0.0", description="Address to listen on; `::` listens on IPv6 and IPv4."
     )
     bind_port: _BindPort = Field(description="Port to listen on; 0 lets the system choose one.")
     upstream_host: _Text = Field(description="Host name or address of the broker behind this listener.")
-    upstream_port: Annotated[_Int, Field(ge=1, le=65535)] = Field(
+    upstream_port: Annotated[int, Field(ge=1, le=65535), _NO_BOOL] = Field(
         description="Port of the broker behind this listener."
     )
     security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"] = Field(
@@ -64,25 +67,25 @@ class ListenerOptions(Options):
 class LimitsOptions(Options):
     """Bounds on what a client can make the proxy keep."""
 
-    max_frame_bytes: Annotated[_Int, Field(ge=1024, le=_MAX_INT32)] = Field(
+    max_frame_bytes: Annotated[int, Field(ge=1024, le=_MAX_INT32), _NO_BOOL] = Field(
         default=104_857_600,
         description="Largest frame accepted in either direction (Kafka: socket.request.max.bytes).",
     )
-    max_frame_bytes_before_authentication: Annotated[_Int, Field(ge=1024, le=_MAX_INT32)] = Field(
+    max_frame_bytes_before_authentication: Annotated[int, Field(ge=1024, le=_MAX_INT32), _NO_BOOL] = Field(
         default=524_288,
         description="Largest request accepted on a SASL listener until the broker has said yes.",
     )
-    unfinished_bytes_per_user: Annotated[_Int, Field(ge=0)] = Field(
+    unfinished_bytes_per_user: Annotated[int, Field(ge=0), _NO_BOOL] = Field(
         default=16_777_216,
         description="Bytes of acks=0 requests that clients of one user left behind while muted, still "
         "forwarded at the user's quota; beyond it they are dropped and counted.",
     )
-    max_client_ids_per_user: Annotated[_Int, Field(ge=1)] = Field(
+    max_client_ids_per_user: Annotated[int, Field(ge=1), _NO_BOOL] = Field(
         default=1000,
         description="Client ids of one user that get a bucket of their own under a default-client quota; "
         "those beyond it share one overflow bucket of that user.",
     )
-    max_sensors: Annotated[_Int, Field(ge=1)] = Field(
+    max_sensors: Annotated[int, Field(ge=1), _NO_BOOL] = Field(
         default=100_000,
         description="Buckets kept in all; beyond it new ones share their user's overflow bucket.",
     )
@@ -94,30 +97,30 @@ class PacingOptions(Options):
     mode: Literal["smooth"] = Field(
         default="smooth", description="One token bucket per quota entity, evenly paced."
     )
-    burst_s: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
+    burst_s: Annotated[float, Field(gt=0, le=3600), _NO_BOOL] = Field(
         default=1.0, description="Seconds' worth of quota that an idle entity may use at once."
     )
-    max_debt_s: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
+    max_debt_s: Annotated[float, Field(gt=0, le=3600), _NO_BOOL] = Field(
         default=60.0,
         description="Seconds' worth of quota that an entity can owe at most; what goes beyond is forgiven.",
     )
-    answer_budget_s: Annotated[_Seconds, Field(gt=0, le=15)] = Field(
+    answer_budget_s: Annotated[float, Field(gt=0, le=15), _NO_BOOL] = Field(
         default=10.0,
         description="Longest that a request waits in the proxy by the proxy's own doing; what is left is "
         "carried as debt.",
     )
-    group_delay_max_s: Annotated[_Seconds, Field(ge=0, le=2)] = Field(
+    group_delay_max_s: Annotated[float, Field(ge=0, le=2), _NO_BOOL] = Field(
         default=2.0, description="Longest mute or hold of a connection that has carried a group request."
     )
-    fetch_delay_default_s: Annotated[_Seconds, Field(ge=0, le=15)] = Field(
+    fetch_delay_default_s: Annotated[float, Field(ge=0, le=15), _NO_BOOL] = Field(
         default=3.0,
         description="Longest mute of a connection that only fetches, while no session timeout was seen.",
     )
-    written_fetch_throttle_max_s: Annotated[_Seconds, Field(ge=0, le=2)] = Field(
+    written_fetch_throttle_max_s: Annotated[float, Field(ge=0, le=2), _NO_BOOL] = Field(
         default=2.0,
         description="Largest throttle_time_ms written into a Fetch answer (some clients sleep on it).",
     )
-    share_fetch_delay_max_s: Annotated[_Seconds, Field(ge=0, le=15)] = Field(
+    share_fetch_delay_max_s: Annotated[float, Field(ge=0, le=15), _NO_BOOL] = Field(
         default=10.0,
         description="Longest mute after a ShareFetch or ShareAcknowledge (acquisition locks last 30 s).",
     )
@@ -126,7 +129,7 @@ class PacingOptions(Options):
 class UpstreamOptions(Options):
     """The way to the broker."""
 
-    dial_timeout_s: Annotated[_Seconds, Field(gt=0, le=300)] = Field(
+    dial_timeout_s: Annotated[float, Field(gt=0, le=300), _NO_BOOL] = Field(
         default=5.0,
         description="Longest wait for a connection to the broker; then the client's connection is closed.",
     )
@@ -135,7 +138,7 @@ class UpstreamOptions(Options):
 class DrainOptions(Options):
     """What SIGTERM starts: stop accepting, answer what is in flight, close."""
 
-    deadline_s: Annotated[_Seconds, Field(ge=0, le=3600)] = Field(
+    deadline_s: Annotated[float, Field(ge=0, le=3600), _NO_BOOL] = Field(
         default=25.0,
         description="Longest wait for answers in flight; keep it below the pod's "
         "terminationGracePeriodSeconds (30).",
@@ -158,7 +161,7 @@ class QuotaFileOptions(Options):
         description="The quota file; a relative path in the configuration file is relative to that file's "
         "folder, in the environment to the working directory."
     )
-    reload_interval_s: Annotated[_Seconds, Field(ge=0.05, le=3600)] = Field(
+    reload_interval_s: Annotated[float, Field(ge=0.05, le=3600), _NO_BOOL] = Field(
         default=1.0, description="How often the quota file is looked at for changes."
     )
 
@@ -188,7 +191,7 @@ class SaslOptions(Options):
 class MetricsOptions(Options):
     """Bounds on /metrics."""
 
-    max_series: Annotated[_Int, Field(ge=100, le=1_000_000)] = Field(
+    max_series: Annotated[int, Field(ge=100, le=1_000_000), _NO_BOOL] = Field(
         default=10_000,
         description="Series with user and client_id labels at most; what is beyond is counted as `other`.",
     )

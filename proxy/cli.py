@@ -1,0 +1,179 @@
+"""The command `sluice`: arguments in; exit code, text on standard output, errors on standard error.
+
+Each command imports what it needs when it runs, so that `sluice version` and `--help` do not load a server.
+What a user did wrong is told without a traceback; a traceback means a fault of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from sluice.proxy.config_error import ConfigError
+
+if TYPE_CHECKING:
+    from sluice.quotas.limits import QuotaLimits
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_CODES = """\
+Exit codes: 0 fine (also after SIGTERM or SIGINT, once drained); 1 failed while running, or `decode` met a bad
+line; 2 bad configuration, quota file or arguments; 128+n ended by signal n."""
+
+app = typer.Typer(
+    name="sluice",
+    help="A proxy that speaks Kafka's protocol and enforces quotas per principal, evenly.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # else the lines of a docstring are kept as they are
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+quotas_app = typer.Typer(help="Questions about the quotas of a file.", no_args_is_help=True)
+app.add_typer(quotas_app, name="quotas")
+schema_app = typer.Typer(help="JSON Schema of the files, for editors.", no_args_is_help=True)
+app.add_typer(schema_app, name="schema")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file."),
+]
+
+
+def main() -> NoReturn:
+    """The entry point: run the command that the arguments name and exit with its code."""
+    try:
+        app()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_CONFIG)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+    sys.exit(0)
+
+
+@app.command(epilog=EXIT_CODES)
+def run(config: ConfigOption = None) -> None:
+    """Run the proxy until SIGTERM or SIGINT, which drain it; a second signal ends it at once.
+
+    Options come from `SLUICE_*` variables, the configuration file, and defaults, in this order:
+    `pacing.burst_s` is `SLUICE_PACING__BURST_S`. Without a file all that is required must be in variables.
+    """
+    from sluice.proxy.config_file import load_config
+    from sluice.proxy.server import run as serve
+
+    raise typer.Exit(serve(load_config(config, os.environ)))
+
+
+@app.command(epilog=EXIT_CODES)
+def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]) -> None:
+    """Check a configuration file, with the quota file that it names, or a quota file.
+
+    Prints OK and a summary, or every problem with its key and line. SLUICE_* variables count as in `run`.
+    """
+    from sluice.proxy.config_file import config_of, read_text
+    from sluice.proxy.quota_file import load_quotas, parse_quotas
+    from sluice.proxy.yaml_lines import parse_yaml
+
+    text = read_text(file, "given")
+    document = parse_yaml(text, str(file))
+    if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
+        print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")
+        return
+    config = config_of(document, str(file), os.environ)
+    limits = load_quotas(config.quotas.file)
+    print(f"OK: {file}")
+    for listener in config.listeners:
+        here = f"{listener.bind_host}:{listener.bind_port}"
+        there = f"{listener.upstream_host}:{listener.upstream_port}"
+        print(f"  listener {listener.name}: {here} -> {there} ({listener.security_protocol})")
+    print(f"  quota file {config.quotas.file}: {_counted(limits)}")
+    print(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
+
+
+@quotas_app.command(epilog=EXIT_CODES)
+def explain(
+    user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
+    client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
+    quotas: Annotated[
+        Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")
+    ] = None,
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+) -> None:
+    """Which limits apply to a client, and why: all eight levels of each quota, in Kafka's order."""
+    from sluice.proxy.explain import print_json, print_tables
+
+    limits = _limits(quotas, config)
+    name = user.removeprefix("User:")
+    (print_json if as_json else print_tables)(limits, name, client_id)
+
+
+@app.command()
+def version() -> None:
+    """Print the versions of Sluice, of the Kafka protocol that it knows, and of Python."""
+    from importlib.metadata import version as version_of
+    from platform import python_version
+
+    from sluice.protocol._tables import KAFKA_VERSION
+
+    print(f"sluice {version_of('kafka-sluice')} (Kafka protocol {KAFKA_VERSION}, Python {python_version()})")
+
+
+@app.command(epilog=EXIT_CODES)
+def decode(
+    roundtrip: Annotated[
+        bool, typer.Option("--roundtrip", help="Add the frame encoded anew, as `hex`, to each answer.")
+    ] = False,
+) -> None:
+    """Decode Kafka frames: JSON lines on standard input, one JSON line on standard output for each.
+
+    In: `{"api_key": 0, "api_version": 13, "direction": "request", "hex": "…"}`, the frame without its size.
+    Out: `{"header": …, "body": …}`, or `{"error": …}`. Exit code 1 if any line was bad.
+    """
+    from sluice.protocol.decode import run as decode_lines
+
+    raise typer.Exit(EXIT_FAILED if decode_lines(sys.stdin, sys.stdout, roundtrip) else 0)
+
+
+@schema_app.command("config")
+def schema_config() -> None:
+    """Print the JSON Schema of the configuration file."""
+    from sluice.proxy.reference import config_schema_text
+
+    print(config_schema_text(), end="")
+
+
+@schema_app.command("quotas")
+def schema_quotas() -> None:
+    """Print the JSON Schema of the quota file."""
+    from sluice.proxy.reference import quotas_schema_text
+
+    print(quotas_schema_text(), end="")
+
+
+def _counted(limits: QuotaLimits) -> str:
+    count = len(limits.entries)
+    return f"limits for {count} {'entity' if count == 1 else 'entities'}"
+
+
+def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:
+    """The limits in the quota file that was named, else in the one that the configuration names."""
+    from sluice.proxy.config_file import load_config
+    from sluice.proxy.quota_file import load_quotas
+
+    if quotas is None:
+        if config is None and "SLUICE_QUOTAS__FILE" in os.environ:
+            quotas = Path(os.environ["SLUICE_QUOTAS__FILE"])
+        elif config is None:
+            raise typer.BadParameter("give --quotas FILE or --config FILE")
+        else:
+            quotas = load_config(config, os.environ).quotas.file
+    return load_quotas(quotas)

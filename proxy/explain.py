@@ -1,0 +1,82 @@
+"""What `sluice quotas explain` prints: which limit applies to a client and why, as tables or as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.kinds import KINDS, KindSpec
+from sluice.quotas.limits import QuotaLimits
+
+_PIPE_WIDTH = 180
+"""columns where no terminal gives a width"""
+
+
+def print_json(limits: QuotaLimits, user: str, client_id: str) -> None:
+    """One object: the client, and for each quota what applies and what all eight levels say."""
+    quotas = [_explained(spec, limits, user, client_id) for spec in KINDS.values()]
+    print(json.dumps({"user": user, "client_id": client_id, "quotas": quotas}, indent=2, ensure_ascii=False))
+
+
+def print_tables(limits: QuotaLimits, user: str, client_id: str) -> None:
+    """One table a quota, the level that applies marked."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
+    for spec in KINDS.values():
+        match = limits.resolve(spec.kind, user, client_id)
+        verdict = (
+            "unlimited"
+            if match is None
+            else f"{match.limit:,.15g} {spec.limit_unit}, shared by {match.bucket}"
+        )
+        console.print(f"[bold]{spec.config_key}[/bold]: {escape(verdict)}")
+        table = Table(box=None, pad_edge=False)
+        for title in ("", "level", "limit"):
+            table.add_column(title, no_wrap=True, justify="right" if title == "limit" else "left")
+        for title in ("looked up", "why"):
+            table.add_column(title)
+        for level in limits.explain(spec.kind, user, client_id):
+            table.add_row(
+                "→" if level.chosen else "",
+                level.level.value,
+                "" if level.limit is None else f"{level.limit:,.15g}",
+                escape(str(level.entity)),
+                escape(level.why),
+                style="bold" if level.chosen else None,
+            )
+        console.print(table)
+        console.print()
+
+
+def _explained(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -> dict[str, Any]:
+    match = limits.resolve(spec.kind, user, client_id)
+    return {
+        "quota": spec.kind.value,
+        "key": spec.config_key,
+        "unit": spec.limit_unit,
+        "limit": match.limit if match is not None else None,
+        "rule": match.level.value if match is not None else None,
+        "shared_by": _named(match.bucket) if match is not None else None,
+        "levels": [
+            {
+                "rule": level.level.value,
+                "looked_up": _named(level.entity),
+                "limit": level.limit,
+                "applies": level.chosen,
+                "why": level.why,
+            }
+            for level in limits.explain(spec.kind, user, client_id)
+        ],
+    }
+
+
+def _named(entity: QuotaEntity) -> dict[str, str]:
+    """The entity's parts by their keys in the quota file."""
+    parts = {"user": entity.user, "client-id": entity.client_id}
+    return {key: str(part) for key, part in parts.items() if part is not None}
