@@ -118,6 +118,12 @@ def test_kinds_have_buckets_apart() -> None:
     assert (fetch.kind, fetch.rate_per_s) == (FETCH, 2_000)
 
 
+def test_by_default_a_burst_is_one_second_and_debt_ends_at_sixty() -> None:
+    sensor = running(QuotaManager(limits_of({ALICE: 1_000})), "alice", "app")
+    assert sensor.charge(1_000, 0) == 0
+    assert sensor.charge(99_000, 0) == 60_000
+
+
 def test_a_new_sensor_has_the_managers_burst_and_cap() -> None:
     """Burst 3 s: 3,000 B are free. Cap 5 s."""
     manager = QuotaManager(limits_of({ALICE: 1_000}), burst_s=3.0, max_debt_ms=5_000.0)
@@ -233,6 +239,17 @@ def test_configured_client_ids_get_their_own_buckets_beyond_the_cap() -> None:
     manager = minting_manager(max_client_ids_per_user=0, max_sensors=0)
     assert running(manager, "alice", "configured").entity == QuotaEntity("alice", "configured")
     assert manager.overflows == 0
+
+
+def test_configured_client_ids_of_any_user_do_not_count_for_its_cap() -> None:
+    """Cap 1: three client ids that the default user has limits for, and one more."""
+    configured = {QuotaEntity(DEFAULT, f"c{i}"): 5_000 for i in range(3)}
+    manager = QuotaManager(
+        limits_of({**configured, QuotaEntity(DEFAULT, DEFAULT): 1_000}), max_client_ids_per_user=1
+    )
+    for i in range(3):
+        running(manager, "alice", f"c{i}")
+    assert running(manager, "alice", "x").entity == QuotaEntity("alice", "x")
 
 
 def test_a_users_cap_is_its_own() -> None:
@@ -358,6 +375,13 @@ def test_a_reload_keeps_the_overflow_bucket_of_all_while_its_default_stands() ->
     manager.reload(limits_of({QuotaEntity(DEFAULT, DEFAULT): 500}), 0)
     assert list(manager.sensors()) == [overflow]
     manager.reload(limits_of({QuotaEntity(DEFAULT, None): 500}), 0)
+    assert len(manager) == 0
+
+
+def test_a_reload_to_one_bucket_for_all_users_drops_their_overflow_bucket() -> None:
+    manager = QuotaManager(limits_of({QuotaEntity(DEFAULT, "c"): 1_000}), max_sensors=0)
+    assert running(manager, "alice", "c").entity == QuotaEntity(OVERFLOW, "c")
+    manager.reload(limits_of({QuotaEntity(None, "c"): 500}), 0)
     assert len(manager) == 0
 
 

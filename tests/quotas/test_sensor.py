@@ -172,6 +172,14 @@ def test_a_changed_limit_keeps_the_debt_in_bytes(rate_per_s: float, debt_ms: flo
     assert sensor.forgiven == (440 if rate_per_s == 1 else 0)
 
 
+def test_a_changed_limit_keeps_a_debt_of_half_a_byte() -> None:
+    """0.5 ms of 1,000 B/s is 0.5 B: 0.25 ms of 2,000 B/s."""
+    sensor = sensor_of(1_000, 0)
+    sensor.charge(1_000.5, 0)
+    sensor.update(2_000, QuotaLevel.USER, 0)
+    assert sensor.tokens(0) == -0.5
+
+
 def test_a_changed_limit_keeps_the_share_of_the_burst_that_is_left() -> None:
     """600 of 1,000 B left; at 2,000 B/s 1,200 of 2,000."""
     sensor = sensor_of(1_000, 0)
