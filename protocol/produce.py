@@ -49,6 +49,31 @@ BatchHead: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 it is. A legacy message set has producer_id -1, epoch -1, sequence -1 and count 0."""
 
 
+def read_acks(buf: bytearray, body: int, limit: int, version: int) -> int | None:
+    """acks of the request whose body begins at `body`; None if it does not stand before `limit`.
+
+    All that byte rates need. Raises MalformedFrame for a length that is none.
+    """
+    if version >= FIRST_FLEXIBLE:
+        if body + 3 <= limit and buf[body] == _NULL:
+            pos = body + 1
+        else:
+            try:
+                length, pos = _uvarint(buf, body, limit)
+            except _NotArrived:
+                return None
+            pos += length - 1 if length else 0
+    else:
+        if body + 2 > limit:
+            return None
+        (length,) = _INT16.unpack_from(buf, body)
+        pos = body + 2 + max(length, 0)
+    if pos + 2 > limit:
+        return None
+    (acks,) = _INT16.unpack_from(buf, pos)
+    return int(acks)
+
+
 class ProduceUsage:
     """What one Produce request brings. Reused from request to request: `read` overwrites it."""
 

@@ -149,31 +149,28 @@ class Connection:
         """Give `buf[:end]` to the session; send on what may go, keep the rest."""
         session = self.session
         cut = session.client_data(self._buf, 0, end, now_ms)
-        if cut < end:
-            self._client_kept = bytes(self._view[cut:end])
-        else:
-            self._client_kept = None
+        self._client_kept = None if cut == end else bytes(self._view[cut:end])
         if cut:
-            self._send_to_broker(cut)
-        if session.pace.state:
-            self._not_reading()
-
-    def _send_to_broker(self, size: int) -> None:
-        sent = 0
-        if self._broker_out is None:
+            sent = 0
             try:
-                sent = self._broker.send(self._view[:size])
+                if self._broker_out is None:
+                    sent = self._broker.send(self._view[:cut])
             except BlockingIOError:
                 pass
             except OSError:
                 self._broker_ended(DisconnectCause.BROKER_RESET)
                 return
-            if sent == size:
-                return
+            if sent < cut:
+                self._send_to_broker_later(sent, cut)
+        if session.pace.state:
+            self._not_reading()
+
+    def _send_to_broker_later(self, start: int, end: int) -> None:
+        if self._broker_out is None:
             self._broker_out = bytearray()
             self._loop.add_writer(self._broker, self._broker_writable)
             self._read_from_client(False)
-        self._broker_out += self._view[sent:size]
+        self._broker_out += self._view[start:end]
 
     def _broker_writable(self) -> None:
         out = self._broker_out
@@ -250,9 +247,19 @@ class Connection:
             except ProtocolError as error:
                 self._fail(DisconnectCause(error.cause), str(error))
                 return
-            self._broker_kept = bytes(self._view[cut:end]) if cut < end else None
-            if cut:
-                self._send_to_client(cut)
+            self._broker_kept = None if cut == end else bytes(self._view[cut:end])
+            if cut and not self._client_gone:
+                sent = 0
+                try:
+                    if self._client_out is None:
+                        sent = self._client.send(self._view[:cut])
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    self._client_gone = True
+                    sent = cut
+                if sent < cut:
+                    self._send_to_client_later(sent, cut)
             if session.pace.state or not self._client_reading:
                 self._after_answer()
         except Exception:
@@ -269,24 +276,12 @@ class Connection:
         else:
             self._not_reading()
 
-    def _send_to_client(self, size: int) -> None:
-        if self._client_gone:
-            return
-        sent = 0
+    def _send_to_client_later(self, start: int, end: int) -> None:
         if self._client_out is None:
-            try:
-                sent = self._client.send(self._view[:size])
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._client_gone = True
-                return
-            if sent == size:
-                return
             self._client_out = bytearray()
             self._loop.add_writer(self._client, self._client_writable)
             self._read_from_broker(False)
-        self._client_out += self._view[sent:size]
+        self._client_out += self._view[start:end]
 
     def _client_writable(self) -> None:
         out = self._client_out

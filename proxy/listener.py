@@ -11,7 +11,6 @@ import socket
 from time import monotonic
 from typing import Final
 
-from sluice.protocol.produce import ProduceUsage
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.config import ListenerOptions
 from sluice.proxy.connection import Connection, Worker
@@ -48,7 +47,6 @@ class Listener:
         self._shared = shared
         self._policy = policy
         self._dial_timeout_s = dial_timeout_s
-        self._usage = ProduceUsage()
         self._accepting = False
         self._unreachable = False
         self._dialing: set[asyncio.Task[None]] = set()
@@ -125,7 +123,7 @@ class Listener:
         if self._unreachable:
             self._unreachable = False
             _log.info("upstream_reachable_again", listener=self.name)
-        session = Session(self._shared, self._policy, address[0], self._usage)
+        session = Session(self._shared, self._policy, address[0])
         connection = Connection(self._worker, client, broker, session, peer, self.connections.discard)
         self.connections.add(connection)
         connection.start()

@@ -152,7 +152,7 @@ class Server:
         for connection in self._connections():
             connection.drain()
         while self._connections() and monotonic() < deadline_s and self._signals < 2:
-            await asyncio.sleep(_DRAIN_POLL_S)
+            await asyncio.sleep(_DRAIN_POLL_S)  # noqa: ASYNC110  three conditions, one of them a clock
         cut_off = self._connections()
         for connection in cut_off:
             connection.abort(DisconnectCause.DRAIN_DEADLINE)

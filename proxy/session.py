@@ -32,7 +32,7 @@ from sluice.protocol.headers import (
     refuse_size,
     request_body,
 )
-from sluice.protocol.produce import ProduceUsage
+from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.proxy.answers import cap_api_versions, write_fetch_throttle, write_produce_throttle
 from sluice.proxy.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.causes import DisconnectCause
@@ -45,7 +45,6 @@ from sluice.quotas.records import EventKind, ThrottleEvent
 from sluice.quotas.sensor import Sensor
 
 _PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
-_FLEXIBLE_PRODUCE: Final = 9
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _WINDOW_MS: Final = 1000
 _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the next request is looked up
@@ -92,7 +91,6 @@ class Session:
         "_records",
         "_response_skip",
         "_shared",
-        "_usage",
         "address",
         "bytes_from_client",
         "bytes_to_client",
@@ -104,13 +102,12 @@ class Session:
         "user",
     )
 
-    def __init__(self, shared: SharedState, policy: SessionPolicy, address: str, usage: ProduceUsage) -> None:
-        """`address`: the client's, without its port. `usage`: scratch that all sessions of a thread share."""
+    def __init__(self, shared: SharedState, policy: SessionPolicy, address: str) -> None:
+        """`address`: the client's, without its port."""
         self._shared = shared
         self._quotas = shared.quotas
         self._records = shared.recorder.requests
         self._policy = policy
-        self._usage = usage
         self.pace = Pace()
         self.address = address
         self.user = "ANONYMOUS"
@@ -283,15 +280,15 @@ class Session:
             raise UnsupportedVersion("this version would go unmetered")
         if not self._authenticated:
             raise NotAuthenticated("a request before authentication")
-        if client_id_end < end and buf[client_id_end] == 0 and version >= _FLEXIBLE_PRODUCE:
+        if client_id_end < end and buf[client_id_end] == 0 and version >= FIRST_FLEXIBLE:
             body = client_id_end + 1
         else:
             body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
-        usage = self._usage
-        usage.read(buf, body, end, frame_end, version)
-        acks = usage.acks
-        if acks is None or not (usage.complete or usage.batches or end - pos > _HEAD_ENOUGH_BYTES):
-            return False  # what decides stands further on
+        acks = read_acks(buf, body, min(end, frame_end), version)
+        if acks is None:
+            if frame_end <= end:
+                raise MalformedFrame("Produce request without acks", offset=body)
+            return False
         request_bytes = frame_end - pos
         if self._client_left and not self._outlives_its_client(acks, request_bytes):
             return False
