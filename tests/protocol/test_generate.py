@@ -127,6 +127,15 @@ def test_the_throttle_field_is_found_from_the_front_from_the_end_or_not_at_all(t
     assert throttle_runs(message_from_json(found.responses[3])) == ((1, 1, 0, 2), (2, 2, 1, 5), (3, 4, 2, 0))
 
 
+def test_versions_on_both_sides_of_one_without_the_field_are_two_runs(tmp_path: Path) -> None:
+    fields = [
+        {"name": "ThrottleTimeMs", "type": "int32", "versions": "0-1"},
+        {"name": "ThrottleTimeMs", "type": "int32", "versions": "3+"},
+    ]
+    found = read_jar(write_jar(tmp_path, message("request", []), message("response", fields)))
+    assert throttle_runs(message_from_json(found.responses[3])) == ((0, 1, 0, 0), (3, 4, 0, 0))
+
+
 def test_a_tagged_throttle_field_is_refused(tmp_path: Path) -> None:
     field = {"name": "ThrottleTimeMs", "type": "int32", "versions": "3+", "taggedVersions": "3+", "tag": 0}
     found = read_jar(write_jar(tmp_path, message("request", []), message("response", [field])))
