@@ -1,0 +1,181 @@
+"""The admin port over real HTTP on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import uvloop
+
+from sluice.proxy.admin import AdminServer, Health
+from sluice.proxy.config import AdminOptions
+from sluice.proxy.gauges import Gauges
+from sluice.proxy.metrics import SluiceCollector
+from sluice.proxy.quota_watch import ReloadStatus
+from sluice.proxy.usage_meter import UsageMeter
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import Recorder
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def get(
+    port: int, path: str, *, method: str = "GET", accept: str = "*/*", host: str = "127.0.0.1"
+) -> Answer:
+    reader, writer = await asyncio.open_connection(host, port)
+    request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    writer.write(request.encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    first, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    return Answer(int(first.split()[1]), headers, body)
+
+
+def with_server(use: Callable[[AdminServer, Health], Awaitable[None]], host: str = "127.0.0.1") -> None:
+    """Run `use` against a started server, in uvloop as in the proxy."""
+
+    async def run() -> None:
+        quotas = QuotaManager(QuotaLimits())
+        meter = UsageMeter(Recorder(), quotas)
+        health = Health()
+        collector = SluiceCollector(meter, quotas, Gauges(), ReloadStatus())
+        server = AdminServer(AdminOptions(bind_host=host, bind_port=0), health, collector)
+        await server.start()
+        try:
+            await use(server, health)
+        finally:
+            await server.stop()
+
+    uvloop.run(run())
+
+
+def test_metrics_are_served_in_the_format_that_was_asked_for() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        text = await get(server.port, "/metrics")
+        assert text.status == 200
+        assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert b"\nsluice_connections 0.0\n" in text.body
+        openmetrics = await get(server.port, "/metrics", accept="application/openmetrics-text; version=1.0.0")
+        assert openmetrics.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        assert openmetrics.body.endswith(b"# EOF\n")
+
+    with_server(use)
+
+
+def test_ready_and_started_follow_the_servers_life() -> None:
+    async def statuses(port: int) -> list[int]:
+        return [(await get(port, path)).status for path in ("/livez", "/startupz", "/readyz")]
+
+    async def use(server: AdminServer, health: Health) -> None:
+        assert await statuses(server.port) == [200, 503, 503]
+        health.started = True
+        assert await statuses(server.port) == [200, 200, 200]
+        health.draining = True
+        assert await statuses(server.port) == [200, 200, 503]
+
+    with_server(use)
+
+
+def test_not_ready_tells_why() -> None:
+    async def use(server: AdminServer, health: Health) -> None:
+        health.draining = True
+        answer = await get(server.port, "/readyz")
+        assert answer.json == {
+            "status": "unavailable",
+            "reasons": [
+                "starting: quotas and listeners are not up yet",
+                "draining: no more connections are accepted",
+            ],
+        }
+        health.started, health.draining = True, False
+        assert (await get(server.port, "/readyz")).json == {"status": "ok"}
+
+    with_server(use)
+
+
+def test_nothing_else_is_served_and_nothing_can_be_changed() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        assert (await get(server.port, "/")).status == 404
+        assert (await get(server.port, "/docs")).status == 404
+        assert (await get(server.port, "/readyz", method="POST")).status == 405
+        assert "server" not in (await get(server.port, "/livez")).headers
+
+    with_server(use)
+
+
+def test_many_scrapes_at_once_are_all_answered() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        answers = await asyncio.gather(*(get(server.port, "/metrics") for _ in range(10)))
+        assert {answer.status for answer in answers} == {200}
+
+    with_server(use)
+
+
+def test_garbage_ends_only_its_own_connection() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"\x00\x00\x00\x10garbage\r\n\r\n")
+        assert b"400" in (await reader.read()).split(b"\r\n")[0]
+        writer.close()
+        await writer.wait_closed()
+        assert (await get(server.port, "/livez")).status == 200
+
+    with_server(use)
+
+
+def test_signal_handlers_are_left_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def use(server: AdminServer, _: Health) -> None:
+        assert (await get(server.port, "/livez")).status == 200
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    with_server(use)
+
+
+def test_a_taken_port_is_an_error_of_start_not_the_programs_end() -> None:
+    async def use(server: AdminServer, health: Health) -> None:
+        other = AdminServer(
+            AdminOptions(bind_host="127.0.0.1", bind_port=server.port), health, server._collector
+        )
+        with pytest.raises(OSError, match="in use"):
+            await other.start()
+        await other.stop()
+
+    with_server(use)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_the_ipv6_wildcard_answers_ipv4_too() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        assert (await get(server.port, "/livez")).status == 200
+        assert (await get(server.port, "/livez", host="::1")).status == 200
+
+    with_server(use, host="::")
+
+
+def test_ordinary_life_leaves_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        await get(server.port, "/livez")
+
+    with_server(use)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

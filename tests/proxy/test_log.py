@@ -1,0 +1,194 @@
+"""Logs: one shape for all, nothing secret, nothing that steers a terminal, no flood."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+import structlog
+
+from sluice.proxy.config import LogOptions
+from sluice.proxy.log import LineBudget, configure_logging, get_logger
+from sluice.proxy.throttle_log import LINE_INTERVAL_MS, MAX_ENTITIES, QUIET_MS, ThrottleLine, ThrottleLog
+from sluice.quotas.records import EventKind, ThrottleEvent
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def logged(options: LogOptions, stream: io.StringIO) -> str:
+    configure_logging(options, stream)
+    get_logger().info("something_happened", delay_ms=12.5, user="alice")
+    return stream.getvalue()
+
+
+def test_json_has_one_object_a_line_with_time_and_level() -> None:
+    line = json.loads(logged(LogOptions(format="json"), io.StringIO()))
+    assert line.pop("time").endswith("Z")
+    assert line == {"event": "something_happened", "level": "info", "delay_ms": 12.5, "user": "alice"}
+
+
+def test_auto_is_json_unless_a_person_reads() -> None:
+    assert logged(LogOptions(), io.StringIO()).startswith("{")
+    assert "something_happened" in logged(LogOptions(), Terminal())
+    assert not logged(LogOptions(), Terminal()).startswith("{")
+
+
+def test_the_level_is_the_least_that_is_written() -> None:
+    assert logged(LogOptions(level="warning"), io.StringIO()) == ""
+
+
+def test_a_loggers_error_of_a_library_looks_like_ours() -> None:
+    stream = io.StringIO()
+    configure_logging(LogOptions(format="json"), stream)
+    logging.getLogger("asyncio").error("Task exception was never retrieved")
+    logging.getLogger("asyncio").info("Using selector")
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["level"], line["logger"]) == (
+        "Task exception was never retrieved",
+        "error",
+        "asyncio",
+    )
+
+
+def test_an_exception_is_written_with_its_traceback() -> None:
+    stream = io.StringIO()
+    configure_logging(LogOptions(format="json"), stream)
+    try:
+        raise RuntimeError("boom")
+    except RuntimeError:
+        get_logger().exception("internal_error")
+    assert "RuntimeError: boom" in json.loads(stream.getvalue())["exception"]
+
+
+def test_a_value_under_a_telling_key_is_not_logged() -> None:
+    stream = io.StringIO()
+    configure_logging(LogOptions(format="json"), stream)
+    get_logger().info("x", password="hunter2", sasl_token="abc", tokens=-5)
+    line = json.loads(stream.getvalue())
+    assert (line["password"], line["sasl_token"], line["tokens"]) == ("[not logged]", "[not logged]", -5)
+
+
+def test_a_long_name_is_cut() -> None:
+    stream = io.StringIO()
+    configure_logging(LogOptions(format="json"), stream)
+    get_logger().info("x", client_id="a" * 32_000)
+    assert json.loads(stream.getvalue())["client_id"] == "a" * 256 + "… (32000 characters)"
+
+
+@pytest.mark.parametrize("options", [LogOptions(format="json"), LogOptions(format="console")])
+def test_a_name_with_control_characters_stays_on_its_line_and_steers_no_terminal(options: LogOptions) -> None:
+    stream = io.StringIO()
+    configure_logging(options, stream)
+    get_logger().info("x", client_id="a\x1b[2Jb\nlevel=error")
+    assert "\x1b" not in stream.getvalue()
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_a_line_budget_counts_what_it_suppresses() -> None:
+    budget = LineBudget(lines_per_s=3)
+    assert [budget.take(now_ms) for now_ms in (0.0, 1.0, 2.0, 3.0, 999.0, 1000.0)] == [
+        True, True, True, False, False, True,
+    ]  # fmt: skip
+    assert (budget.suppressed(), budget.suppressed()) == (2, 0)
+
+
+def event(begun_ms: float, user: str = "alice", delay_ms: float = 100.0, rule: str = "user") -> ThrottleEvent:
+    return ThrottleEvent(EventKind.HOLD, begun_ms, delay_ms, "produce", rule, user, "app", 0, 1000, 0)
+
+
+class Log:
+    """A throttle log, and its lines as (time, began or ended)."""
+
+    def __init__(self, lines_per_s: int = 20) -> None:
+        self.log = ThrottleLog(LineBudget(lines_per_s))
+        self.lines: list[tuple[float, ThrottleLine]] = []
+
+    def tick(self, now_ms: float, *events: ThrottleEvent) -> None:
+        for one in events:
+            self.log.note(one)
+        self.lines.extend((now_ms, line) for line in self.log.due(now_ms))
+
+    @property
+    def told(self) -> list[tuple[float, str]]:
+        return [(now_ms, line[0].removeprefix("throttling_")) for now_ms, line in self.lines]
+
+
+def test_an_episode_of_throttling_has_two_lines() -> None:
+    log = Log()
+    for now_ms in range(0, 30_000, 100):
+        log.tick(now_ms, *([event(now_ms)] if now_ms < 12_000 else []))
+    # The last delay begins at 11.9 s and ends at 12.0 s.
+    assert log.told == [(0, "began"), (12_000 + QUIET_MS, "ended")]
+    assert log.lines[0][1][1] == {"quota": "produce", "rule": "user", "user": "alice", "delay_ms": 100.0}
+    assert log.lines[1][1][1] == {
+        "quota": "produce", "rule": "user", "user": "alice",
+        "lasted_s": 12.0, "delays": 120, "delayed_s": 12.0,
+    }  # fmt: skip
+
+
+def test_an_entity_has_at_most_one_line_in_ten_seconds() -> None:
+    log = Log()
+    for now_ms in range(0, 100_000, 100):
+        # Throttled for a moment every 6 s: begins and ends again and again.
+        log.tick(now_ms, *([event(now_ms)] if now_ms % 6_000 == 0 else []))
+    times = [now_ms for now_ms, _ in log.told]
+    assert all(later - earlier >= LINE_INTERVAL_MS for earlier, later in pairwise(times))
+    assert [what for _, what in log.told][:2] == ["began", "ended"]
+
+
+def test_a_long_delay_has_not_ended_before_it_is_over() -> None:
+    log = Log()
+    log.tick(0, event(0, delay_ms=9_000.0))
+    log.tick(13_000)
+    assert log.told == [(0, "began")]
+    log.tick(14_000)
+    assert log.told == [(0, "began"), (14_000, "ended")]
+
+
+def test_connections_of_one_bucket_are_one_entity_and_buckets_are_apart() -> None:
+    log = Log()
+    log.tick(0, event(0), event(0), event(0, rule="user_client"), event(0, user="bob"))
+    assert [{key: fields.get(key) for key in ("user", "client_id")} for _, (_, fields) in log.lines] == [
+        {"user": "alice", "client_id": None},
+        {"user": "alice", "client_id": "app"},
+        {"user": "bob", "client_id": None},
+    ]
+
+
+def test_many_entities_share_the_lines_and_the_rest_is_told_as_a_number() -> None:
+    log = Log(lines_per_s=20)
+    log.tick(0, *(event(0, user=f"user-{index}") for index in range(100)))
+    assert len(log.lines) == 20
+    # Over before a line was free: only counted. Who is still throttled gets its line later.
+    log.tick(1_000, event(1_000, user="user-99", delay_ms=5_000.0))
+    log.tick(7_000)
+    log.tick(8_000, event(8_000, user="new"))
+    suppressed = [fields["lines_suppressed"] for _, (_, fields) in log.lines if "lines_suppressed" in fields]
+    assert sum(map(int, suppressed)) >= 79
+    assert ("user-99" in [fields["user"] for _, (_, fields) in log.lines]) is True
+
+
+def test_what_clients_can_mint_is_bounded() -> None:
+    log = Log(lines_per_s=1)
+    log.tick(0, *(event(0, user=f"user-{index}") for index in range(MAX_ENTITIES + 50)))
+    assert len(log.log._episodes) == MAX_ENTITIES
+    log.tick(30_000)
+    log.tick(60_000)
+    log.tick(90_000)
+    assert not log.log._episodes

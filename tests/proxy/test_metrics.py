@@ -1,0 +1,216 @@
+"""/metrics: exactly the families of the table, as two formats, with the numbers that were counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+import structlog
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families as text_families
+from prometheus_client.samples import Sample
+
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.gauges import Gauges
+from sluice.proxy.metric_table import METRICS
+from sluice.proxy.metrics import SluiceCollector, exposition
+from sluice.proxy.quota_watch import ReloadOutcome, ReloadStatus
+from sluice.proxy.usage_meter import UsageMeter
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, ThrottleEvent
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+LIMITS = QuotaLimits(
+    [
+        (QuotaEntity("alice"), {"producer_byte_rate": 1000, "consumer_byte_rate": 2000}),
+        (QuotaEntity(DEFAULT), {"producer_byte_rate": 500}),
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with structlog.testing.capture_logs():
+        yield
+
+
+class Proxy:
+    """All that /metrics reads, with something in each of it."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.quotas = QuotaManager(LIMITS, max_sensors=10, max_client_ids_per_user=2)
+        self.gauges = Gauges()
+        self.reloads = ReloadStatus(hash="0123456789ab", last_success_unix_s=1_700_000_000.5)
+        self.meter = UsageMeter(self.recorder, self.quotas)
+        self.collector = SluiceCollector(self.meter, self.quotas, self.gauges, self.reloads)
+
+    def use(self) -> None:
+        now_ms = monotonic() * 1000.0
+        for user, amount in (("alice", 70_000), ("mallory", 10)):
+            sensor = self.quotas.sensor(QuotaKind.PRODUCE, user, "app", now_ms)
+            assert sensor is not None
+            sensor.charge(amount, now_ms)
+            self.recorder.requests.append((0, 9, user, "app", 300, 60, now_ms, 3.0, 5.0, 40.0, sensor))
+        self.recorder.requests.append((1, 12, "bob", "app", 90, 5000, now_ms, 0.1, 0.0, 0.0, None))
+        self.recorder.requests.append((999, 0, "bob", "app", 90, 50, now_ms, 1.0, 0.0, 0.0, None))
+        self.recorder.throttles.append(
+            ThrottleEvent(EventKind.MUTE, now_ms, 40.0, "produce", "user", "alice", "app", 0, 300, 25)
+        )
+        self.recorder.connections.append(
+            ConnectionRecord(DisconnectCause.BROKER_CLOSED, "", "p", "alice", "app", 0.0, 1.0, 1, 2, 3)
+        )
+        self.gauges.connections = 3
+        self.gauges.connections_opened = 4
+        self.gauges.delayed["produce"] = 2
+        self.reloads.outcomes[ReloadOutcome.INVALID] = 1
+
+    def families(self, accept: str = "") -> dict[str, Metric]:
+        body, _ = asyncio.run(exposition(self.collector, accept))
+        parse = openmetrics_families if accept else text_families
+        return {family.name: family for family in parse(body.decode())}
+
+    def value(self, name: str, **labels: str) -> float:
+        """The one sample of this name and these labels."""
+        samples: list[Sample] = [
+            sample
+            for family in self.families().values()
+            for sample in family.samples
+            if sample.name == name and sample.labels == labels
+        ]
+        (sample,) = samples
+        return sample.value
+
+
+@pytest.fixture
+def proxy() -> Proxy:
+    proxy = Proxy()
+    proxy.use()
+    return proxy
+
+
+def is_ours(name: str) -> bool:
+    return not name.startswith(("process_", "python_"))
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+def test_every_exported_metric_is_in_the_table_and_every_row_is_exported(proxy: Proxy, accept: str) -> None:
+    exported = {name: family for name, family in proxy.families(accept).items() if is_ours(name)}
+    expected = {
+        row.name if row.type == "info" else row.family: ("gauge" if row.type == "info" else row.type)
+        for row in METRICS.values()
+    }
+    assert {name: family.type for name, family in exported.items()} == expected
+
+
+def test_every_sample_has_the_labels_of_its_row_and_every_row_has_a_sample(proxy: Proxy) -> None:
+    seen = set()
+    for family in proxy.families().values():
+        if not is_ours(family.name):
+            continue
+        for sample in family.samples:
+            name = family.name if family.type == "histogram" else sample.name
+            assert set(sample.labels) - {"le"} == set(METRICS[name].labels), sample
+            seen.add(name)
+    assert seen == set(METRICS)
+
+
+def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
+    alice = {"quota": "produce", "user": "alice", "client_id": ""}
+    assert proxy.value("sluice_quota_bytes_total", **alice) == 70_000
+    assert proxy.value("sluice_quota_bytes_total", **{**alice, "user": "other"}) == 10
+    assert proxy.value("sluice_quota_limit_bytes_per_second", **alice, rule="user") == 1000
+    assert proxy.value("sluice_quota_utilization_ratio", **alice) > 1
+    assert proxy.value("sluice_throttled_requests_total", **alice) == 1
+    assert proxy.value("sluice_throttled_seconds_total", **alice) == 0.04
+    assert proxy.value("sluice_over_quota_bytes_total", **alice) == 25
+    assert proxy.value("sluice_quota_forgiven_bytes_total", quota="produce") == pytest.approx(9_000)
+    assert proxy.value("sluice_requests_total", api_key="Produce") == 2
+    assert proxy.value("sluice_requests_total", api_key="other") == 1
+    assert proxy.value("sluice_disconnects_total", cause="broker_closed") == 1
+    assert proxy.value("sluice_disconnects_total", cause="frame_too_large") == 0
+    assert proxy.value("sluice_connections") == 3
+    assert proxy.value("sluice_connections_opened_total") == 4
+    assert proxy.value("sluice_delay_queue_size", quota="produce") == 2
+    assert proxy.value("sluice_config_reloads_total", outcome="invalid") == 1
+    assert proxy.value("sluice_config_last_success_timestamp_seconds") == 1_700_000_000.5
+    assert proxy.value("sluice_config_generation_info", hash="0123456789ab") == 1
+
+
+def test_histograms_are_cumulative_in_base_units(proxy: Proxy) -> None:
+    def buckets(name: str, **labels: str) -> dict[str, float]:
+        samples = proxy.families()[name].samples
+        return {
+            sample.labels["le"]: sample.value
+            for sample in samples
+            if sample.name == f"{name}_bucket" and labels.items() <= sample.labels.items()
+        }
+
+    sizes = buckets("sluice_request_size_bytes", api_key="Produce")  # twice 300 bytes
+    assert (sizes["64.0"], sizes["256.0"], sizes["1024.0"], sizes["+Inf"]) == (0, 0, 2, 2)
+    durations = buckets("sluice_upstream_duration_seconds", api_key="Produce")  # twice 3 ms
+    assert (durations["0.002"], durations["0.004"], durations["65.536"], durations["+Inf"]) == (0, 2, 2, 2)
+    fetches = buckets("sluice_upstream_duration_seconds", api_key="Fetch")  # 0.1 ms
+    assert fetches["0.00025"] == 1
+    throttles = buckets("sluice_throttle_time_seconds", quota="produce")  # twice 40 ms
+    assert (throttles["0.032"], throttles["0.064"]) == (0, 2)
+    assert proxy.value("sluice_throttle_time_seconds_sum", quota="produce") == 0.08
+    assert proxy.value("sluice_request_size_bytes_sum", api_key="Produce") == 600
+    assert proxy.value("sluice_request_size_bytes_count", api_key="Produce") == 2
+
+
+def test_a_size_on_a_bound_is_within_it() -> None:
+    proxy = Proxy()
+    proxy.recorder.requests.append((3, 9, "a", "b", 64, 60, 1.0, 1.0, 0.0, 0.0, None))
+    proxy.recorder.requests.append((3, 9, "a", "b", 2**27, 60, 1.0, 1.0, 0.0, 0.0, None))
+    assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="64.0") == 1
+    assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="67108864.0") == 1
+    assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="+Inf") == 2
+
+
+def test_the_format_is_negotiated(proxy: Proxy) -> None:
+    body, content_type = asyncio.run(exposition(proxy.collector, OPENMETRICS))
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert body.endswith(b"# EOF\n")
+    assert body.count(b"# EOF") == 1
+    body, content_type = asyncio.run(exposition(proxy.collector, ""))
+    assert content_type.startswith("text/plain; version=0.0.4")
+    assert b"# EOF" not in body
+
+
+def test_names_with_quotes_and_line_ends_are_escaped() -> None:
+    name = 'a"b\\c\nd'
+    quotas = QuotaManager(QuotaLimits([(QuotaEntity(name), {"producer_byte_rate": 1})]))
+    meter = UsageMeter(Recorder(), quotas)
+    sensor = quotas.sensor(QuotaKind.PRODUCE, name, "x", 0.0)
+    assert sensor is not None
+    sensor.charge(1, 0.0)
+    body, _ = asyncio.run(exposition(SluiceCollector(meter, quotas, Gauges(), ReloadStatus()), ""))
+    (family,) = [f for f in text_families(body.decode()) if f.name == "sluice_quota_bytes"]
+    assert [sample.labels["user"] for sample in family.samples] == [name]
+
+
+def test_the_event_loop_runs_between_families(proxy: Proxy) -> None:
+    async def turns() -> int:
+        scrape = asyncio.ensure_future(exposition(proxy.collector, ""))
+        count = 0
+        while not scrape.done():
+            count += 1
+            await asyncio.sleep(0)
+        return count
+
+    assert asyncio.run(turns()) >= len(METRICS)
+
+
+def test_names_follow_prometheus_rules() -> None:
+    for row in METRICS.values():
+        assert (row.type == "counter") == row.name.endswith("_total")
+        assert (row.type == "info") == row.name.endswith("_info")
+        assert row.help.endswith(".")
+        assert not any(label in row.name for label in ("user", "client_id", "api_key"))
