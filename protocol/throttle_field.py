@@ -14,10 +14,11 @@ from typing import Final
 
 from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, THROTTLE
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import API_VERSIONS, PRODUCE, response_body
+from sluice.protocol.headers import API_VERSIONS, PRODUCE, RESPONSE_HEAD_BYTES, response_body
 from sluice.protocol.primitives import skip_tags, uvarint
 
 _INT32: Final = Struct(">i")
+_UNSUPPORTED_VERSION: Final = b"\0\x23"  # error 35
 MAX_THROTTLE_MS: Final = 2**31 - 1
 
 CREATE_DELEGATION_TOKEN: Final = 38
@@ -42,10 +43,14 @@ def throttle_offset(buf: bytearray, pos: int, end: int, api_key: int, version: i
     """Absolute offset of the field in the whole answer `buf[pos:end]` (size prefix included); None if it has
     none.
 
+    An ApiVersions answer of error 35, and only that, has the body of v0, whatever was asked (KIP-511).
     Raises MalformedFrame if the answer's bytes contradict the layout.
     """
     place = _PLACES.get((api_key, version))
     if place is None:
+        return None
+    body = pos + RESPONSE_HEAD_BYTES
+    if api_key == API_VERSIONS and buf[body : min(body + 2, end)] == _UNSUPPORTED_VERSION:
         return None
     kind, offset = place
     if kind == KIND_BEFORE_END:
@@ -53,7 +58,7 @@ def throttle_offset(buf: bytearray, pos: int, end: int, api_key: int, version: i
     else:
         body = response_body(buf, pos, end, api_key, version)
         found = body + offset if kind == KIND_AT_OFFSET else _walk(buf, body, end, api_key, version)
-    if found < pos or found + 4 > end:
+    if found < body or found + 4 > end:
         raise MalformedFrame(
             "no room for throttle_time_ms", api_key=api_key, api_version=version, offset=found - pos
         )
