@@ -149,11 +149,15 @@ def default_jar() -> Path:
     named = os.environ.get(JAR_VARIABLE)
     if named:
         return Path(named)
-    try:
-        from bench.harness.kafka_dist import ensure_kafka  # in a checkout only, and it may download
+    try:  # in a checkout only, and it may download
+        from bench.harness.java_runtime import JavaNotFoundError
+        from bench.harness.kafka_dist import KafkaDistError, ensure_kafka
     except ImportError:
         raise SpecError(f"no kafka-clients jar: give --jar, or set {JAR_VARIABLE}") from None
-    return ensure_kafka().clients_jar
+    try:
+        return ensure_kafka().clients_jar
+    except (KafkaDistError, JavaNotFoundError) as error:
+        raise SpecError(f"no kafka-clients jar: {error}") from error
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from bench.harness.kafka_dist import ensure_kafka
 from sluice.protocol import generate
 
@@ -15,6 +17,14 @@ def test_the_committed_tables_are_what_the_pinned_jar_gives() -> None:
 
 def test_the_generator_finds_the_jar_of_the_test_harness_by_itself() -> None:
     assert generate.default_jar() == ensure_kafka().clients_jar
+
+
+def test_a_harness_that_cannot_help_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLUICE_JAVA", "/nowhere/java")
+    assert generate.main(["--check"]) == 2
+    assert capsys.readouterr().err.startswith("generate: no kafka-clients jar: SLUICE_JAVA=/nowhere/java")
 
 
 def test_the_tables_do_not_load_the_message_descriptions() -> None:
