@@ -437,7 +437,7 @@ class Connection:
             self._client_out = None
         self._close_broker()
         self._record()
-        self.session.give_back()
+        self.session.closed(monotonic() * 1000.0)
         self._worker.gauges.connections -= 1
         if self._eof or self._client_gone:
             self._close_client()

@@ -7,6 +7,7 @@ ready, accept no more, answer what is in flight, close; a second signal, or the 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from time import monotonic
 from typing import Final
@@ -99,6 +100,7 @@ class Server:
         ]
         for listener in self._listeners:
             listener.start()
+        _tune_garbage_collection()
         self._health.started = True
         await self._signalled.wait()
         await self._drain()
@@ -162,3 +164,15 @@ class Server:
         for listener in self._listeners:
             listener.stop()
         await admin.stop()
+
+
+def _tune_garbage_collection() -> None:
+    """Everything loaded so far stays; the tuples that requests make die young, and none of them is in a
+    cycle.
+
+    Python's defaults would walk the young ones every 700 allocations, and all of 5,000 connections now and
+    then.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)

@@ -480,7 +480,17 @@ class Session:
                     break
                 try:
                     throttle_ms = self._work_on_answer(
-                        buf, pos, end, frame_end, api_key, version, paid_ms, sensor, work, now_ms
+                        buf,
+                        pos,
+                        end,
+                        frame_end,
+                        api_key,
+                        version,
+                        forwarded_ms,
+                        paid_ms,
+                        sensor,
+                        work,
+                        now_ms,
                     )
                 except MalformedFrame as error:
                     raise BrokerMalformed(error.reason, api_key=api_key, api_version=version) from None
@@ -512,12 +522,14 @@ class Session:
         frame_end: int,
         api_key: int,
         version: int,
+        forwarded_ms: float,
         paid_ms: float,
         sensor: Sensor | None,
         work: AnswerWork,
         now_ms: float,
     ) -> float:
-        """Charge, patch or learn from an answer. Returns the throttle in ms that it brings, 0.0: none."""
+        """Charge, patch or learn from an answer. Returns the throttle in ms that its request brought
+        about."""
         if work is _CHARGE:
             if sensor is None:
                 return 0.0
@@ -527,10 +539,10 @@ class Session:
                 write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, ceil(written_ms))
             return throttle_ms
         if work is _THROTTLE:
-            throttle_ms = max(paid_ms - now_ms, 0.0)
-            if throttle_ms > 0.0 and frame_end <= end:
-                write_produce_throttle(buf, pos, frame_end, version, ceil(throttle_ms))
-            return throttle_ms
+            left_ms = paid_ms - now_ms
+            if left_ms > 0.0 and frame_end <= end:
+                write_produce_throttle(buf, pos, frame_end, version, ceil(left_ms))
+            return paid_ms - forwarded_ms
         if frame_end <= end:
             if work is _CAP_VERSIONS:
                 cap_api_versions(buf, pos, frame_end, version)
@@ -627,8 +639,12 @@ class Session:
             held.sensor.refund(held.request_bytes, now_ms)
         self._end(DisconnectCause.DRAINED, "", at_boundary=not self._client_skip)
 
-    def give_back(self) -> None:
-        """The connection is closed: return its part of the shared budgets."""
+    def closed(self, now_ms: float) -> None:
+        """The connection is closed: return its part of the shared budgets, and what a held request was
+        charged."""
+        if self._held is not None:
+            self._held.sensor.refund(self._held.request_bytes, now_ms)
+            self._held = None
         self._shared.left_behind.give_back(self.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
 
