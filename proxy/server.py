@@ -153,8 +153,8 @@ class Server:
             listener.stop()
         for connection in self._connections():
             connection.drain()
-        while self._connections() and monotonic() < deadline_s and self._signals < 2:
-            await asyncio.sleep(_DRAIN_POLL_S)  # noqa: ASYNC110  three conditions, one of them a clock
+        while self._connections() and monotonic() < deadline_s and self._signals < 2:  # noqa: ASYNC110
+            await asyncio.sleep(_DRAIN_POLL_S)
         cut_off = self._connections()
         for connection in cut_off:
             connection.abort(DisconnectCause.DRAIN_DEADLINE)
