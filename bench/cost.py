@@ -32,6 +32,9 @@ from bench.lib.process import BenchError, raise_fd_limit, rss_bytes, usage
 from bench.lib.results import results_folder
 
 CLOSE_WITHIN_S: Final = 30.0
+ROUNDS: Final = 15  # many short ones: the two of a pair are seconds apart, so that drift cancels out
+QUICK_ROUNDS: Final = 3
+MIN_ROUNDS_OF_A_RESULT: Final = 5
 SPARE_FDS: Final = 200  # in each process: files, libraries, listeners, the load of the cases
 
 
@@ -92,12 +95,12 @@ def measure_all(arguments: argparse.Namespace) -> CostRun:
         for proxy in running:
             place_proxy(arguments.placement, proxy.pid)
         memory = {p.name: ProxyMemory(idle_bytes[p.name], rss_bytes(p.pid)) for p in running}
-        for number in range(arguments.repeats):
+        for number in range(arguments.rounds):
             for result in results:
                 # Who goes first changes, so that neither always runs on the warmer machine.
                 for proxy in running if number % 2 == 0 else reversed(running):
                     result.samples[proxy.name].append(rig.measure(proxy, result.case.work))
-                print(f"{number + 1}/{arguments.repeats}  {progress(result, *names)}", flush=True)
+                print(f"{number + 1}/{arguments.rounds}  {progress(result, *names)}", flush=True)
             for proxy in running:
                 memory[proxy.name].by_round.append(rss_bytes(proxy.pid))
     return CostRun(*names, version, str(arguments.placement), idle, results, memory)
@@ -112,17 +115,15 @@ def _measure_idle(rig: Rig, name: str, count: int) -> float:
 
 
 def _chosen_cases(arguments: argparse.Namespace) -> Sequence[Case]:
-    cases = all_cases(0.05 if arguments.quick else 1.0)
+    cases = all_cases(0.1 if arguments.quick else 1.0)
     return [case for case in cases if not arguments.cases or case.name in arguments.cases]
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cost", description=__doc__.splitlines()[0])
     parser.add_argument("--against", choices=(proxies.SLUICE, proxies.RELAY), default=proxies.SLUICE)
-    parser.add_argument(
-        "--quick", action="store_true", help="a twentieth of the requests: a trial, no result"
-    )
-    parser.add_argument("--repeats", type=int, default=7, help="interleaved repeats of every case (7)")
+    parser.add_argument("--quick", action="store_true", help="few and short rounds: a trial, no result")
+    parser.add_argument("--rounds", type=int, help=f"rounds of all cases ({ROUNDS}; quick: {QUICK_ROUNDS})")
     parser.add_argument("--idle", type=int, default=5000, help="idle connections (5000)")
     parser.add_argument(
         "--cases", nargs="+", choices=[case.name for case in all_cases(0.0)], help="only these"
@@ -131,7 +132,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--placement", type=Placement, choices=list(Placement), default=Placement.ONE_CORE, help="see docs"
     )
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    arguments.rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,8 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench-cost: {error}", file=sys.stderr)
         return 2
-    full = arguments.against == proxies.SLUICE and not arguments.quick and not arguments.cases
-    report(run, results_folder(arguments.out, official=full))
+    full = not arguments.quick and not arguments.cases and arguments.rounds >= MIN_ROUNDS_OF_A_RESULT
+    official = full and arguments.against == proxies.SLUICE
+    report(run, results_folder(arguments.out, official=official))
     return 0
 
 
