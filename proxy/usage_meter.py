@@ -27,7 +27,7 @@ from sluice.quotas.sensor import Sensor
 
 DRAIN_INTERVAL_S: Final = 0.1
 FOLD_INTERVAL_S: Final = 10.0
-SENSORS_PER_STEP: Final = 500
+SENSORS_PER_STEP: Final = 300
 """about 1 ms of work between which connections are served"""
 
 # A tally is a list: how many requests had a size in slot k, …, a duration in slot k, …, and the two sums.
