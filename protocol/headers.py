@@ -66,12 +66,12 @@ def refuse_size(buf: bytearray, pos: int, end: int, size: int, limit: int) -> Fr
     speaks."""
     head = bytes(buf[pos : min(pos + 5, end)])
     if head[:2] == b"\x16\x03":
-        return TlsOnPlaintext("a TLS handshake on a plaintext listener", offset=0)
+        return TlsOnPlaintext("a TLS handshake on a plaintext listener", offset=pos)
     if head[:4] in {b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN"}:
-        return FrameTooLarge("an HTTP request on a Kafka listener", offset=0)
+        return FrameTooLarge("an HTTP request on a Kafka listener", offset=pos)
     if size < 0:
-        return FrameTooLarge(f"negative frame size {size}", offset=0)
-    return FrameTooLarge(f"frame of {size} bytes, the limit is {limit}", offset=0)
+        return FrameTooLarge(f"negative frame size {size}", offset=pos)
+    return FrameTooLarge(f"frame of {size} bytes, the limit is {limit}", offset=pos)
 
 
 class TlsOnPlaintext(FrameTooLarge):

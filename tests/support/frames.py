@@ -99,9 +99,10 @@ def record_batch(
 
 
 def legacy_set(payload: bytes, *, magic: int = 1) -> bytes:
-    """One entry of a message set of magic 0 or 1: 14 bytes of it and `payload`."""
+    """One entry of a message set of magic 0 or 1, without a key and with `payload` as its value."""
     timestamp = struct.pack(">q", 1_700_000_000_000) if magic == 1 else b""
-    message = struct.pack(">Ibb", 0xC0DE, magic, 0) + timestamp + struct.pack(">i", -1) + payload
+    message = struct.pack(">Ibb", 0xC0DE, magic, 0) + timestamp + struct.pack(">ii", -1, len(payload))
+    message += payload
     return struct.pack(">qi", 0, len(message)) + message
 
 

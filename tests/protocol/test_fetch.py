@@ -1,0 +1,82 @@
+"""max_bytes of Fetch and ShareFetch, lowered in place; the codec judges what else changed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from frames import FETCH, SHARE_FETCH, max_bytes_of, request, sized
+from message_values import random_frame
+
+from sluice.protocol.codec import encode_frame
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.fetch import lower_max_bytes, max_bytes_offset
+from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
+
+FETCH_VERSIONS = [(FETCH, version) for version in range(4, 19)]
+SHARE_FETCH_VERSIONS = [(SHARE_FETCH, version) for version in (1, 2)]
+VERSIONS = pytest.mark.parametrize(("api_key", "version"), FETCH_VERSIONS + SHARE_FETCH_VERSIONS)
+FRAMES = 12
+
+
+def body_at(frame: bytes | bytearray, start: int, end: int) -> int:
+    _, api_key, version, _, length = REQUEST_HEAD.unpack_from(frame, start)
+    client_id_end = start + REQUEST_HEAD_BYTES + max(length, 0)
+    return request_body(bytearray(frame), client_id_end, end, api_key, version)
+
+
+@VERSIONS
+def test_max_bytes_is_lowered_and_nothing_else_changes(api_key: int, version: int) -> None:
+    """Asked 50,000 where 1,000 are left: 1,000. Asked 1,000 or less: as asked."""
+    random = Random(version)
+    for _ in range(FRAMES):
+        for asked in (50_000, 1_000, 1, 0, 2**31 - 1):
+            value = random_frame("request", api_key, version, random, unknown_tags=True)
+            value.body["maxBytes"] = asked
+            frame = sized(encode_frame("request", api_key, version, value))
+            behind = random.randbytes(40)
+            buf = bytearray(b"\xff" * 7 + frame + behind)
+            end = 7 + len(frame)
+
+            offset = max_bytes_offset(buf, body_at(buf, 7, end), end, api_key, version)
+            lower_max_bytes(buf, offset, 1_000)
+
+            value.body["maxBytes"] = min(asked, 1_000)
+            expected = sized(encode_frame("request", api_key, version, value))
+            assert buf == b"\xff" * 7 + expected + behind
+
+
+@VERSIONS
+def test_a_cut_frame_has_no_max_bytes_whatever_stands_behind_it(api_key: int, version: int) -> None:
+    """Up to the field's last byte MalformedFrame, from then on the field, with the rest yet to come."""
+    value = random_frame("request", api_key, version, Random(version))
+    if api_key == SHARE_FETCH:
+        value.body.update({"groupId": "g" * 200, "memberId": "m" * 150})  # lengths of two bytes each
+    frame = sized(encode_frame("request", api_key, version, value))
+    body = body_at(frame, 0, len(frame))
+    field = max_bytes_offset(bytearray(frame), body, len(frame), api_key, version)
+    for filler in (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff"):
+        for end in range(body, field + 4):
+            with pytest.raises(MalformedFrame) as caught:
+                max_bytes_offset(bytearray(frame[:end] + filler * 500), body, end, api_key, version)
+            assert caught.value.offset is not None
+        buf = bytearray(frame[: field + 4] + filler * 500)
+        assert max_bytes_offset(buf, body, field + 4, api_key, version) == field
+
+
+@pytest.mark.parametrize(
+    "length", [b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff", b"\x40"]
+)
+def test_a_share_fetch_whose_strings_cannot_fit_is_malformed(length: bytes) -> None:
+    frame = bytearray(request(SHARE_FETCH, 1, {"groupId": "g", "memberId": "m"}))
+    body = body_at(frame, 0, len(frame))
+    forged = frame[:body] + length + frame[body + 1 :]
+    with pytest.raises(MalformedFrame):
+        max_bytes_offset(forged, body, len(forged), SHARE_FETCH, 1)
+
+
+def test_a_null_group_and_member_of_a_share_fetch_are_read() -> None:
+    frame = request(SHARE_FETCH, 1, {"groupId": None, "memberId": None, "maxBytes": 77})
+    buf = bytearray(frame)
+    lower_max_bytes(buf, max_bytes_offset(buf, body_at(buf, 0, len(buf)), len(buf), SHARE_FETCH, 1), 5)
+    assert max_bytes_of(SHARE_FETCH, 1, buf) == 5
