@@ -61,12 +61,12 @@ generate: setup kafka  ## write the protocol tables anew from Kafka's jar
 build-check: setup  ## source distribution, wheel from it, and that wheel in a fresh environment
 	@.ci/build-check
 
-lock: setup  ## pin anew: Python packages from pyproject.toml, Kafka's jars from kafka_dist.py
+lock: setup  ## pin anew what pyproject.toml and kafka_dist.py ask for (newest of all: ARGS=--upgrade)
 	@[ -x .cache/lock/bin/uv ] || { $(PYTHON) -m venv .cache/lock; .cache/lock/bin/pip install -q uv==$(UV_VERSION); }
 	@for group in run dev; do \
 	  echo "requirements/$$group.txt"; \
 	  .cache/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
-	    --no-emit-index-url --no-emit-find-links $(LOCK_FLAGS) \
+	    --no-emit-index-url --no-emit-find-links --system-certs $(ARGS) \
 	    pyproject.toml $$([ $$group = run ] || echo "--group $$group") -o requirements/$$group.txt; \
 	done
 	@$(PY) -m bench.harness.kafka_dist --lock

@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import ssl
 import sys
 import tempfile
@@ -286,8 +285,8 @@ def write_lock(progress: Progress = print_progress) -> None:
     from jgo.maven import MavenContext
 
     progress(f"resolving {', '.join(ROOTS)}")
-    home = Path(tempfile.mkdtemp(prefix="sluice-lock-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="sluice-lock-") as folder, _machine_trust():
+        home = Path(folder)
         context = MavenContext(repo_cache=home, timeout=DOWNLOAD_TIMEOUT_S)
         inputs, transitive = context.resolver.resolve([context.create_dependency(root) for root in ROOTS])
         lines: dict[str, str] = {}
@@ -297,8 +296,6 @@ def write_lock(progress: Progress = print_progress) -> None:
                 raise KafkaDistError(f"two jars have the name {jar.name}")
             coordinate = f"{dependency.groupId}:{dependency.artifactId}:{dependency.version}"
             lines[jar.name] = f"{coordinate} sha256:{_sha256(jar)} {jar.stat().st_size}"
-    finally:
-        shutil.rmtree(home)
     header = (
         f"# The jars of Apache Kafka {KAFKA_VERSION} (broker, tools) and all they depend on:\n"
         "# Maven coordinate, SHA-256, bytes. Written by `make lock`; every download is checked against it.\n"

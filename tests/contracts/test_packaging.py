@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -93,6 +94,7 @@ def _build(source: Path, target: str, into: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", into],
         cwd=source,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # the build hook must leave nothing in `source`
         check=True,
         capture_output=True,
     )
