@@ -125,10 +125,12 @@ def _bounds_table(bounds: Mapping[str, BoundResult]) -> Table:
 def _plot(results: Results, path: Path) -> None:
     plot, axes = figure(2, 3)
     for axis, name in zip(axes[0], ("produce", "consume", "produce_50"), strict=True):
-        _plot_rates(axis, name, results.get(name, {}))
+        if name in results:
+            _plot_rates(axis, name, results[name])
     _plot_latencies(axes[1][0], results)
     for axis, name in zip(axes[1][1:], ("produce_50", "fetch_50"), strict=True):
-        _plot_shares(axis, name, results.get(name, {}))
+        if name in results:
+            _plot_shares(axis, name, results[name])
     save(plot, path)
 
 
