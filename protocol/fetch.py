@@ -40,11 +40,14 @@ def max_bytes_offset(buf: bytearray, body: int, end: int, api_key: int, version:
     return offset
 
 
-def lower_max_bytes(buf: bytearray, offset: int, max_bytes: int) -> None:
-    """Lower the max_bytes at `offset` to at most `max_bytes` (≥ 1); never raise it."""
+def lower_max_bytes(buf: bytearray, offset: int, max_bytes: int) -> int:
+    """Lower the max_bytes at `offset` to at most `max_bytes` (≥ 1); never raise it. Returns what stands
+    there now."""
     (asked,) = _INT32.unpack_from(buf, offset)
     if asked > max_bytes:
         _INT32.pack_into(buf, offset, max_bytes)
+        return max_bytes
+    return int(asked)
 
 
 def _skip_compact_string(buf: bytearray, pos: int, end: int) -> int:

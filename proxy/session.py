@@ -373,7 +373,8 @@ class Session:
             if window != self._fetch_window:
                 self._fetch_window = window
                 sensor.count_fetcher(window)
-            lower_max_bytes(buf, offset, sensor.fetch_max_bytes(now_ms))
+            max_bytes = lower_max_bytes(buf, offset, sensor.fetch_max_bytes(now_ms))
+            sensor.promise(max_bytes, now_ms)
         self._in_flight.append(
             (correlation_id, api_key, version, frame_end - pos, now_ms, 0.0, 0.0, sensor, _CHARGE)
         )

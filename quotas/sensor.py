@@ -27,6 +27,8 @@ from typing import Final
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
 
+DEFAULT_BURST_S: Final = 1.0
+DEFAULT_MAX_DEBT_MS: Final = 60_000.0
 FETCH_WINDOW_MS: Final = 1000.0
 """connections that fetched within the last window share what the bucket holds"""
 FETCH_MIN_SHARE_MS: Final = 100.0
@@ -52,6 +54,7 @@ class Sensor:
         "_mark_before",
         "_max_debt_ms",
         "_ms_per_unit",
+        "_promised_ms",
         "_refund_gap",
         "charged",
         "entity",
@@ -74,8 +77,8 @@ class Sensor:
         rate_per_s: float,
         now_ms: float,
         *,
-        burst_s: float = 1.0,
-        max_debt_ms: float = 60_000.0,
+        burst_s: float = DEFAULT_BURST_S,
+        max_debt_ms: float = DEFAULT_MAX_DEBT_MS,
         owner: str = "",
     ) -> None:
         """Starts with a full burst.
@@ -104,6 +107,7 @@ class Sensor:
         """units of debt beyond the cap since the start; never falls"""
         self._refund_gap = 0.0
         self._forgiven_at_ms = now_ms
+        self._promised_ms = self.zero_ms
         self._fetch_window = 0
         self._fetchers = 0
         self._fetchers_before = 0
@@ -177,6 +181,7 @@ class Sensor:
     def fetch_max_bytes(self, now_ms: float) -> int:
         """What one Fetch may ask for, 1 … 2³¹−1: max(tokens, 0.1 s of the rate) ÷ connections that fetch.
 
+        Tokens that were promised to a Fetch whose answer is not here yet are gone (see `promise`).
         The connections are those of this window or of the last, whichever are more: at the start of a window
         few have come yet. Source: wire-semantics 2.
         """
@@ -186,7 +191,9 @@ class Sensor:
             fetchers = max(fetchers, self._fetchers_before)
         elif window_index != self._fetch_window + 1:
             fetchers = 1
-        budget_ms = now_ms - self.zero_ms
+        spent_ms = self.zero_ms
+        spent_ms = max(spent_ms, self._promised_ms)
+        budget_ms = now_ms - spent_ms
         if budget_ms < FETCH_MIN_SHARE_MS:
             budget_ms = FETCH_MIN_SHARE_MS
         elif budget_ms > self._fetch_full_ms:
@@ -197,6 +204,20 @@ class Sensor:
         if share < 1.0:
             return 1
         return int(share) if share < MAX_INT32 else MAX_INT32
+
+    def promise(self, max_bytes: int, now_ms: float) -> None:
+        """A Fetch went on that may bring `max_bytes`; until it is charged, others are not given the same
+        tokens.
+
+        Without it, fifty connections that fetch at once each ask for their share of one and the same burst,
+        1 + 1/2 + 1/3 … = 4.5 bursts (seen: three thin seconds after such a start). A promise that is not
+        kept is forgotten at the rate of the quota, as if it had been paid; it never makes a debt.
+        """
+        promised_ms = self._promised_ms
+        promised_ms = max(promised_ms, self.zero_ms)
+        promised_ms = max(promised_ms, now_ms - self._fetch_full_ms)
+        promised_ms += max_bytes * self._ms_per_unit
+        self._promised_ms = promised_ms if promised_ms < now_ms else now_ms
 
     def utilisation(self, now_ms: float) -> float:
         """Mean charged rate ÷ limit; above 1 while more is asked for than the limit. For gauges.

@@ -313,6 +313,13 @@ def test_utilisation_asked_twice_at_once_is_the_same() -> None:
     assert [sensor.utilisation(t) for t in (10_000, 10_000, 10_000)] == [0.5, 0.5, 0.5]
 
 
+def test_utilisation_asked_often_is_still_over_ten_seconds() -> None:
+    """5,000 B at once at 1,000 B/s: after 5 s 1.0 of the limit, after 8 s 0.625, after 16 s 0.3125."""
+    sensor = sensor_of(1_000, 1_000_000)
+    sensor.charge(5_000, 1_000_000)
+    assert [sensor.utilisation(1_000_000 + t) for t in (5_000, 8_000, 16_000)] == [1.0, 0.625, 0.3125]
+
+
 def test_an_idle_bucket_comes_to_no_utilisation() -> None:
     sensor = sensor_of(1_000, 0)
     sensor.charge(5_000, 0)
@@ -326,3 +333,34 @@ def test_a_sensor_shows_whose_it_is_and_where_it_stands() -> None:
     assert repr(sensor) == (
         "<Sensor produce user user 'alice': 1000/s, zero at 500.000 ms, charged 1500, refunded 0, forgiven 0>"
     )
+
+
+def test_tokens_promised_to_one_fetch_are_not_promised_to_the_next() -> None:
+    """1 MB/s, burst 1 s: the first asks for 1,000,000; the second of two finds none, so 100,000 ÷ 2 = 50,000."""
+    sensor = sensor_of(1_000_000, 0)
+    sensor.count_fetcher(0)
+    sensor.promise(sensor.fetch_max_bytes(0), 0)
+    sensor.count_fetcher(0)
+    assert sensor.fetch_max_bytes(0) == 50_000
+
+
+def test_fifty_first_fetches_at_once_get_one_burst_and_the_smallest_shares() -> None:
+    """1,000,000 + 100,000 · (1/2 + … + 1/50) = 1,349,920; without promises 4,499,205."""
+    sensor = sensor_of(1_000_000, 0)
+    asked = 0
+    for _ in range(50):
+        sensor.count_fetcher(0)
+        share = sensor.fetch_max_bytes(0)
+        sensor.promise(share, 0)
+        asked += share
+    assert 1_340_000 < asked < 1_350_000
+
+
+def test_a_promise_that_is_not_kept_is_forgotten_at_the_rate_and_makes_no_debt() -> None:
+    """The burst is promised at 0 ms and brings nothing: at 400 ms there are 400,000 again, and no charge waits."""
+    sensor = sensor_of(1_000_000, 0)
+    sensor.promise(1_000_000, 0)
+    sensor.promise(1_000_000, 0)
+    assert sensor.fetch_max_bytes(400) == 400_000
+    assert sensor.tokens(0) == 1_000_000
+    assert sensor.charge(1_000_000, 0) == 0
