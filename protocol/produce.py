@@ -39,6 +39,9 @@ _NULL: Final = 0  # a compact length or count is one more than it says, so that 
 _ONE: Final = 2
 _MAGIC: Final = 2
 _NO_TAGS: Final = b"\0\0\0"  # of partition, topic and request
+_NAME_BYTES: Final = (2**31, *range(127))
+"""By its length's one byte, for `_read_simple`: a null name leads out of every buffer, a longer one, whose
+length takes two bytes, out of this table."""
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
@@ -135,7 +138,7 @@ class ProduceUsage:
                 topic_end = topic_pos + UUID_BYTES
             else:
                 topic_pos = pos + 9
-                topic_end = topic_pos + buf[pos + 8] - 1
+                topic_end = topic_pos + _NAME_BYTES[buf[pos + 8]]
             partitions, partition, length = _PARTITION.unpack_from(buf, topic_end)
             pos = topic_end + 6
             if length > 0x7F:
@@ -158,7 +161,6 @@ class ProduceUsage:
             or length != size + 1
             or size < HEAD_BYTES
             or pos + size + 3 != frame_end
-            or topic_end < topic_pos
             or buf[frame_end - 3 : frame_end] != _NO_TAGS
         ):
             return False
