@@ -70,19 +70,23 @@ class LineBudget:
         self._used = 0
         self._suppressed = 0
 
-    def take(self, now_ms: float) -> bool:
-        """Whether a line may be written now; if not, it is counted as suppressed."""
+    def has_room(self, now_ms: float) -> bool:
+        """Whether a line may be written now; for a line that can wait."""
         window = int(now_ms // 1000)
         if window != self._window:
             self._window, self._used = window, 0
-        if self._used >= self._lines_per_s:
+        return self._used < self._lines_per_s
+
+    def take(self, now_ms: float) -> bool:
+        """Whether a line may be written now, and then it must be; if not, it is counted as suppressed."""
+        if not self.has_room(now_ms):
             self._suppressed += 1
             return False
         self._used += 1
         return True
 
     def suppress(self) -> None:
-        """Count a line that was left out for another reason."""
+        """Count a line that waited and is not worth writing any more."""
         self._suppressed += 1
 
     def suppressed(self) -> int:

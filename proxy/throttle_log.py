@@ -17,7 +17,7 @@ from sluice.quotas.records import ThrottleEvent
 QUIET_MS: Final = 5_000.0
 LINE_INTERVAL_MS: Final = 10_000.0
 MAX_ENTITIES: Final = 1_000
-"""followed at once; a client can mint entities through a default, so the rest is only counted"""
+"""followed at once; clients can mint entities through a default: the rest shows in metrics only"""
 
 ThrottleLine: TypeAlias = tuple[str, dict[str, str | int | float]]
 """event name, fields"""
@@ -74,7 +74,6 @@ class ThrottleLog:
         episode = self._episodes.get(key)
         if episode is None:
             if len(self._episodes) >= MAX_ENTITIES:
-                self._budget.suppress()
                 return
             episode = self._episodes[key] = _Episode(event, entity)
         elif not episode.active:
@@ -95,7 +94,8 @@ class ThrottleLog:
                 # Over before its line could be written: the end alone would tell nothing.
                 episode.active = False
                 self._budget.suppress()
-            elif may_write and (ended or not episode.begin_logged) and self._budget.take(now_ms):
+            elif may_write and (ended or not episode.begin_logged) and self._budget.has_room(now_ms):
+                self._budget.take(now_ms)
                 episode.line_ms = now_ms
                 yield self._end(episode) if ended else self._begin(episode)
         for key in forgotten:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from prometheus_client.samples import Sample
 
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.entity_series import SERIES_PER_ENTITY
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.metrics import SluiceCollector, exposition
@@ -214,3 +215,7 @@ def test_names_follow_prometheus_rules() -> None:
         assert (row.type == "info") == row.name.endswith("_info")
         assert row.help.endswith(".")
         assert not any(label in row.name for label in ("user", "client_id", "api_key"))
+
+
+def test_the_share_of_an_entity_in_max_series_is_what_it_exports() -> None:
+    assert len([row for row in METRICS.values() if "user" in row.labels]) == SERIES_PER_ENTITY

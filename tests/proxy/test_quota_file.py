@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import structlog
 
+from sluice.proxy import quota_watch
 from sluice.proxy.config_error import QuotaFileError
 from sluice.proxy.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps, quotas_schema
 from sluice.proxy.quota_watch import QuotaFile, ReloadOutcome, hash_of
@@ -214,7 +215,10 @@ def test_an_unchanged_file_is_not_even_read(path: Path) -> None:
     assert proxy.applied == 0
 
 
-def test_a_file_written_twice_within_its_clocks_tick_is_noticed(path: Path) -> None:
+def test_a_file_written_twice_within_its_clocks_tick_is_noticed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota_watch, "SETTLED_S", 3600.0)  # however slow the machine is
     path.write_text(GOOD)
     proxy = Proxy(path)
     before = path.stat()
@@ -222,6 +226,36 @@ def test_a_file_written_twice_within_its_clocks_tick_is_noticed(path: Path) -> N
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert proxy.look() is ReloadOutcome.SUCCESS
     assert proxy.rate == 1048577
+
+
+def test_a_file_written_anew_with_the_content_in_force_is_counted_but_changes_nothing(path: Path) -> None:
+    proxy = Proxy(path)
+    since_s = proxy.file.status.last_success_unix_s
+    settle(path, 2)
+    assert [proxy.look(), proxy.look()] == [ReloadOutcome.UNCHANGED, None]
+    assert proxy.applied == 0
+    assert proxy.counts() == {"success": 1, "unchanged": 1}
+    assert proxy.file.status.last_success_unix_s > since_s
+
+
+def test_a_young_file_is_read_again_but_its_state_is_counted_once(path: Path) -> None:
+    path.write_text(GOOD)
+    proxy = Proxy(path)
+    assert [proxy.look(), proxy.look()] == [None, None]
+    path.write_bytes(b"\xff")
+    assert [proxy.look(), proxy.look()] == [ReloadOutcome.UNREADABLE, None]
+    assert proxy.counts() == {"success": 1, "unreadable": 1}
+
+
+def test_each_new_trouble_is_counted(path: Path) -> None:
+    proxy = Proxy(path)
+    rewrite(path, BAD, 2)
+    outcomes = [proxy.look()]
+    path.unlink()
+    outcomes.append(proxy.look())
+    rewrite(path, BAD, 3)
+    outcomes.append(proxy.look())
+    assert outcomes == [ReloadOutcome.INVALID, ReloadOutcome.UNREADABLE, ReloadOutcome.INVALID]
 
 
 def test_a_swapped_configmap_link_is_noticed(tmp_path: Path) -> None:
