@@ -1,30 +1,228 @@
-"""What is written into answers on their way to the client: throttle times, and version ranges that we can
-meter.
+"""The broker's side of a session: its bytes → answers matched, charged, patched, and how many bytes may go
+on.
 
-Whole frames `buf[pos:end]`, size prefix included, patched in place.
+As requests.py, in place. An answer can only belong to the oldest request in flight; what does not fit ends
+both connections before it is delivered. Pure.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from math import ceil
+from typing import Final
+
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.api_versions import cap_versions
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import PRODUCE, RESPONSE_HEAD_BYTES, response_body
+from sluice.protocol.headers import PRODUCE, RESPONSE_HEAD, RESPONSE_HEAD_BYTES, SIZE_BYTES, response_body
 from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
+from sluice.proxy.authentication import WHOLE_MAX_BYTES, Authentication
+from sluice.proxy.errors import BrokerError, BrokerMalformed
+from sluice.proxy.identity import Identity
+from sluice.proxy.in_flight import AnswerWork, InFlight
+from sluice.proxy.pace import Pace
+from sluice.proxy.policy import SharedState
+from sluice.proxy.requests import RequestSide
+from sluice.proxy.throttling import Throttling
+from sluice.quotas.sensor import Sensor
+
+_FETCH_HEAD_BYTES: Final = 1024
+"""throttle_time_ms stands behind the header's tags, of which Kafka has none."""
+
+_NONE: Final = AnswerWork.NONE
+_CHARGE: Final = AnswerWork.CHARGE
+_THROTTLE: Final = AnswerWork.THROTTLE
+_CAP_VERSIONS: Final = AnswerWork.CAP_VERSIONS
+_RAW_TOKEN: Final = AnswerWork.RAW_TOKEN
 
 
-def write_produce_throttle(buf: bytearray, pos: int, end: int, version: int, throttle_ms: int) -> None:
-    """max(the broker's, ours) into a whole Produce answer."""
-    offset = throttle_offset(buf, pos, end, PRODUCE, version)
-    if offset is not None:
-        raise_throttle(buf, offset, throttle_ms)
+class AnswerSide:
+    """Of one connection. The parts that it is given are shared with the session's other side."""
+
+    __slots__ = (
+        "_authentication",
+        "_identity",
+        "_in_flight",
+        "_pace",
+        "_records",
+        "_requests",
+        "_skip",
+        "_throttling",
+        "bytes_read",
+    )
+
+    def __init__(
+        self,
+        shared: SharedState,
+        pace: Pace,
+        identity: Identity,
+        authentication: Authentication,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+        requests: RequestSide,
+    ) -> None:
+        self._records = shared.recorder.requests
+        self._pace = pace
+        self._identity = identity
+        self._authentication = authentication
+        self._throttling = throttling
+        self._in_flight = in_flight
+        self._requests = requests
+        self._skip = 0  # bytes of an answer that is worked on and still arrives
+        self.bytes_read = 0
+
+    @property
+    def at_boundary(self) -> bool:
+        """No answer is half read."""
+        return not self._skip
+
+    def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
+        """As RequestSide.data, for the broker's bytes: returns the offset up to which they go to the client
+        now.
+
+        Raises ProtocolError (mostly BrokerError: they contradict what was asked); then both connections are
+        to be closed.
+        """
+        pos = start
+        skip = self._skip
+        if skip:
+            if skip > end - start:
+                self._skip = skip - (end - start)
+                self.bytes_read += end - start
+                return end
+            self._skip = 0
+            pos += skip
+        in_flight = self._in_flight
+        identity = self._identity
+        while end - pos >= SIZE_BYTES:
+            if not in_flight:
+                raise BrokerError("an answer that no request asked for")
+            asked_id, api_key, version, request_bytes, forwarded_ms, held_ms, paid_ms, sensor, work = (
+                in_flight[0]
+            )
+            if work is _RAW_TOKEN:
+                frame_end = self._raw_answer(buf, pos, end)
+                if frame_end > end:
+                    break
+                in_flight.popleft()
+                pos = frame_end
+                continue
+            if end - pos < RESPONSE_HEAD_BYTES:
+                break
+            size, correlation_id = RESPONSE_HEAD.unpack_from(buf, pos)
+            if correlation_id != asked_id:
+                raise BrokerError(
+                    f"correlation id {correlation_id}, due is {asked_id}",
+                    api_key=api_key,
+                    api_version=version,
+                )
+            if size < SIZE_BYTES:
+                raise BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
+            frame_end = pos + SIZE_BYTES + size
+            throttle_ms = 0.0
+            if work is not _NONE:
+                if end < frame_end and not self._enough_arrived(end - pos, frame_end - pos, work):
+                    break
+                try:
+                    throttle_ms = self._work_on_answer(
+                        buf,
+                        pos,
+                        end,
+                        frame_end,
+                        api_key,
+                        version,
+                        forwarded_ms,
+                        paid_ms,
+                        sensor,
+                        work,
+                        now_ms,
+                    )
+                except MalformedFrame as error:
+                    raise BrokerMalformed(error.reason, api_key=api_key, api_version=version) from None
+            in_flight.popleft()
+            self._records.append((
+                api_key, version, identity.user, identity.client_id, request_bytes, size + SIZE_BYTES,
+                now_ms, now_ms - forwarded_ms, held_ms, held_ms + throttle_ms, sensor,
+            ))  # fmt: skip
+            if frame_end > end:
+                self._skip = frame_end - end
+                pos = end
+                break
+            pos = frame_end
+        self.bytes_read += pos - start
+        return pos
+
+    @staticmethod
+    def _enough_arrived(arrived_bytes: int, frame_bytes: int, work: AnswerWork) -> bool:
+        """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
+        if work is _CHARGE:
+            return arrived_bytes >= _FETCH_HEAD_BYTES
+        return frame_bytes > WHOLE_MAX_BYTES
+
+    def _work_on_answer(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        forwarded_ms: float,
+        paid_ms: float,
+        sensor: Sensor | None,
+        work: AnswerWork,
+        now_ms: float,
+    ) -> float:
+        """Charge, patch or learn from an answer. Returns the throttle in ms that its request brought
+        about."""
+        if work is _CHARGE:
+            if sensor is None:
+                return 0.0
+            at_boundary = self._requests.at_boundary
+            throttle_ms = self._throttling.charge_fetch(
+                sensor, api_key, frame_end - pos, now_ms, at_boundary=at_boundary
+            )
+            if throttle_ms > 0.0:
+                written_ms = self._throttling.written_fetch_throttle_ms(throttle_ms)
+                _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
+            return throttle_ms
+        if work is _THROTTLE:
+            left_ms = paid_ms - now_ms
+            if left_ms > 0.0 and frame_end <= end:
+                offset = throttle_offset(buf, pos, frame_end, PRODUCE, version)
+                if offset is not None:
+                    raise_throttle(buf, offset, ceil(left_ms))
+            return paid_ms - forwarded_ms
+        if frame_end <= end:
+            if work is _CAP_VERSIONS:
+                cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)
+            else:
+                self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version))
+        return 0.0
+
+    def _raw_answer(self, buf: bytearray, pos: int, end: int) -> int:
+        size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
+        if not 0 <= size <= WHOLE_MAX_BYTES:
+            raise BrokerMalformed(f"token of {size} bytes")
+        frame_end = pos + SIZE_BYTES + size
+        if frame_end <= end:
+            self._learn(self._authentication.raw_answer(buf, pos + SIZE_BYTES, frame_end))
+        return frame_end
+
+    def _learn(self, user: str | None) -> None:
+        """The broker answered an authentication. With a user it said yes: his quotas apply from now on."""
+        self._identity.raw_tokens = self._authentication.raw_tokens
+        self._pace.broker_answered()
+        if user is not None:
+            self._identity.user = user
+            self._identity.authenticated = True
+            self._throttling.forget()
 
 
-def write_fetch_throttle(
+def _write_fetch_throttle(
     buf: bytearray, pos: int, arrived_end: int, api_key: int, version: int, throttle_ms: int
 ) -> None:
-    """max(the broker's, ours) into a Fetch or ShareFetch answer of which at least the beginning has
-    arrived."""
+    """max(the broker's, ours) into a Fetch or ShareFetch answer of which the beginning has arrived."""
     offset = at_fixed_offset(api_key, version)
     if offset is None:
         return
@@ -32,8 +230,3 @@ def write_fetch_throttle(
     if field + 4 > arrived_end:
         raise MalformedFrame("no room for throttle_time_ms", offset=field - pos)
     raise_throttle(buf, field, throttle_ms)
-
-
-def cap_api_versions(buf: bytearray, pos: int, end: int, version: int) -> None:
-    """Lower the version maxima of an ApiVersions answer to what our tables know (its header is always v0)."""
-    cap_versions(buf, pos + RESPONSE_HEAD_BYTES, end, version, VERSIONS)

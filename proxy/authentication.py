@@ -16,6 +16,10 @@ from sluice.proxy.sasl_watch import SaslWatch
 
 AUTHENTICATION_APIS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
+WHOLE_MAX_BYTES: Final = 512 * 1024
+"""Largest frame that is kept until it is whole: half the receive buffer, and Kafka's own limit before a
+login."""
+
 
 class Authentication:
     """One connection's. Costs nothing until the first SaslHandshake: idle connections number thousands."""

@@ -201,9 +201,7 @@ class Connection:
         self._client_kept = None
         self._read_from_client(False)
         self._no_longer_delayed()
-        if self.session.close_cause is None:
-            self.session.close_cause = cause
-        self.session.client_closed()
+        self.session.client_closed(cause)
         if self._client_gone and self._broker_out is None:
             self._finish()
         elif self._broker_out is None:
@@ -305,8 +303,7 @@ class Connection:
 
     def _broker_ended(self, cause: DisconnectCause) -> None:
         """The broker closed: its last bytes still go to the client."""
-        if self.session.close_cause is None:
-            self.session.close_cause = cause
+        self.session.pace.end(cause, "", at_boundary=True)
         self._close_broker()
         self._finish()
 
@@ -405,12 +402,12 @@ class Connection:
         if self._closed:
             self._close_client()
             return
-        self.session.close_cause = cause
+        self.session.pace.close_cause = cause
         self._finish()
 
     def _fail(self, cause: DisconnectCause, detail: str) -> None:
-        self.session.close_cause = cause
-        self.session.close_detail = detail
+        self.session.pace.close_cause = cause
+        self.session.pace.close_detail = detail
         self._close_broker()
         self._finish()
 
@@ -487,8 +484,8 @@ class Connection:
         session = self.session
         self._worker.recorder.connections.append(
             ConnectionRecord(
-                cause=session.close_cause or DisconnectCause.CLIENT_CLOSED,
-                detail=session.close_detail,
+                cause=session.pace.close_cause or DisconnectCause.CLIENT_CLOSED,
+                detail=session.pace.close_detail,
                 peer=self.peer,
                 user=session.user,
                 client_id=session.client_id,

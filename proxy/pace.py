@@ -22,6 +22,7 @@ from __future__ import annotations
 from enum import IntEnum
 from math import inf
 
+from sluice.proxy.causes import DisconnectCause
 from sluice.quotas.kinds import QuotaKind
 
 
@@ -42,6 +43,8 @@ class Pace:
         "_gate_state",
         "_mute_until_ms",
         "_stopped_ms",
+        "close_cause",
+        "close_detail",
         "gate_ms",
         "state",
         "throttled_by",
@@ -56,6 +59,9 @@ class Pace:
         """no frame is begun before this; inf: not before something happens"""
         self.throttled_by: QuotaKind | None = None
         """the kind whose delay MUTED or HOLDING is"""
+        self.close_cause: DisconnectCause | None = None
+        """why the connection ends"""
+        self.close_detail = ""
         self._gate_state = State.MUTED
         self._mute_until_ms = 0.0
         self._stopped_ms = 0.0
@@ -120,8 +126,11 @@ class Pace:
             if self.state is State.AWAITING_BROKER:
                 self.state = State.READING
 
-    def end(self, *, at_boundary: bool) -> None:
-        """Begin no further request, for good."""
+    def end(self, cause: DisconnectCause, detail: str, *, at_boundary: bool) -> None:
+        """Begin no further request, for good. The first cause stays."""
+        if self.close_cause is None:
+            self.close_cause = cause
+            self.close_detail = detail
         self.gate_ms = inf
         self._gate_state = State.ENDING
         if at_boundary:

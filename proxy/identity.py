@@ -1,0 +1,24 @@
+"""Who a connection is, as far as it is known."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""Kafka's User:ANONYMOUS: who has not authenticated"""
+
+
+class Identity:
+    """Mutable: the two sides of a session share it."""
+
+    __slots__ = ("authenticated", "client_id", "raw_tokens", "user")
+
+    def __init__(self, *, authentication_required: bool) -> None:
+        self.user = ANONYMOUS
+        """the principal's name, of which only the broker's yes makes another"""
+        self.client_id = ""
+        """of the last request"""
+        self.authenticated = not authentication_required
+        """requests other than those of authentication may pass"""
+        self.raw_tokens = False
+        """the next frames are bare tokens (SaslHandshake v0)"""

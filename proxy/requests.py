@@ -1,0 +1,388 @@
+"""The client's side of a session: its bytes → requests judged, charged, remembered, and how many bytes may
+go on.
+
+Works in place on the caller's buffer, for it lies on the way of every byte: frames are found, charged,
+patched and left where they are, and no object is made per frame but the tuple that remembers it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
+from sluice.protocol.fetch import lower_max_bytes, max_bytes_offset
+from sluice.protocol.groups import GROUP_APIS, session_timeout_ms
+from sluice.protocol.headers import (
+    API_VERSIONS,
+    FETCH,
+    JOIN_GROUP,
+    MIN_REQUEST_SIZE,
+    PRODUCE,
+    REQUEST_HEAD,
+    REQUEST_HEAD_BYTES,
+    SASL_AUTHENTICATE,
+    SHARE_FETCH,
+    SIZE_BYTES,
+    refuse_size,
+    request_body,
+)
+from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
+from sluice.proxy.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.errors import NotAuthenticated, UnknownApi
+from sluice.proxy.identity import Identity
+from sluice.proxy.in_flight import AnswerWork, Held, InFlight
+from sluice.proxy.pace import Pace
+from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.throttling import Throttling
+from sluice.quotas.sensor import Sensor
+
+_PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
+_FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
+_UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
+_HEAD_ENOUGH_BYTES: Final = 128 * 1024
+"""What a request may need to be judged: its client, transactional, group and member ids, of 32 KiB at most
+each."""
+
+# Reaching an enum member through its class costs 40 ns each time.
+_NONE: Final = AnswerWork.NONE
+_CHARGE: Final = AnswerWork.CHARGE
+_CAP_VERSIONS: Final = AnswerWork.CAP_VERSIONS
+_THROTTLE: Final = AnswerWork.THROTTLE
+_RAW_TOKEN: Final = AnswerWork.RAW_TOKEN
+
+
+class RequestSide:
+    """Of one connection. The parts that it is given are shared with the session's other side."""
+
+    __slots__ = (
+        "_authentication",
+        "_client_id_length",
+        "_client_id_raw",
+        "_frame_limit",
+        "_identity",
+        "_in_flight",
+        "_pace",
+        "_pass_unknown_apis",
+        "_policy",
+        "_quotas",
+        "_records",
+        "_skip",
+        "_throttling",
+        "bytes_read",
+        "client_left",
+        "count",
+    )
+
+    def __init__(
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        authentication: Authentication,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+    ) -> None:
+        self._quotas = shared.quotas
+        self._records = shared.recorder.requests
+        self._policy = policy
+        self._pass_unknown_apis = policy.pass_unknown_apis
+        self._pace = pace
+        self._identity = identity
+        self._authentication = authentication
+        self._throttling = throttling
+        self._in_flight = in_flight
+        self._client_id_length = _UNKNOWN_LENGTH
+        self._client_id_raw = b""
+        self._frame_limit = policy.max_frame_bytes_before_authentication
+        self._skip = 0  # bytes of a frame that is judged and still arrives
+        self.client_left = False
+        """the client closed its side while it was held or muted"""
+        self.count = 0
+        """requests judged and forwarded"""
+        self.bytes_read = 0
+
+    @property
+    def at_boundary(self) -> bool:
+        """No frame is half read."""
+        return not self._skip
+
+    def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
+        """Scan `buf[start:end]`, which begins where the last call left off; may patch it in place.
+
+        Returns the offset up to which the bytes go to the broker now. The rest is to be kept, and given again
+        with what follows it: a frame not yet judged, or what must wait while the state is not READING.
+        """
+        pos = start
+        skip = self._skip
+        if skip:
+            if skip > end - start:
+                self._skip = skip - (end - start)
+                self.bytes_read += end - start
+                return end
+            self._skip = 0
+            pos += skip
+        pace = self._pace
+        throttling = self._throttling
+        try:
+            while True:
+                if pace.gate_ms > now_ms:
+                    pace.meet_gate()
+                    break
+                if end - pos < REQUEST_HEAD_BYTES or self._identity.raw_tokens:
+                    if end - pos < SIZE_BYTES:
+                        break
+                    if self._identity.raw_tokens:
+                        frame_end = self._raw_token(buf, pos, end, now_ms)
+                        if frame_end > end:
+                            break
+                        pos = frame_end
+                        continue
+                    self._check_size(buf, pos, end)
+                    break
+                size, api_key, version, correlation_id, id_length = REQUEST_HEAD.unpack_from(buf, pos)
+                if not MIN_REQUEST_SIZE <= size <= self._frame_limit:
+                    self._check_size(buf, pos, end)
+                frame_end = pos + SIZE_BYTES + size
+                client_id_end = pos + REQUEST_HEAD_BYTES + (id_length if id_length > 0 else 0)
+                if client_id_end > end or client_id_end > frame_end:
+                    if client_id_end > frame_end:
+                        raise MalformedFrame(f"client id of {id_length} bytes", offset=pos + 12)
+                    break
+                if (
+                    id_length != self._client_id_length
+                    or throttling.generation != self._quotas.generation
+                    or not buf.startswith(self._client_id_raw, pos + REQUEST_HEAD_BYTES)
+                ):
+                    self._identify(buf, pos, client_id_end, id_length, now_ms)
+                if api_key == PRODUCE:
+                    judge = self._produce
+                elif api_key in _FETCHES:
+                    judge = self._fetch
+                else:
+                    judge = self._other
+                try:
+                    if not judge(
+                        buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
+                    ):
+                        break
+                except ProtocolError as error:
+                    # What looks malformed may only be cut off by what has arrived.
+                    if isinstance(error, MalformedFrame) and end < min(frame_end, pos + _HEAD_ENOUGH_BYTES):
+                        break
+                    error.api_key = api_key
+                    error.api_version = version
+                    raise
+                self.count += 1
+                if frame_end > end:
+                    self._skip = frame_end - end
+                    pos = end
+                    break
+                pos = frame_end
+        except ProtocolError as error:
+            if error.offset is not None:
+                error.offset -= pos
+            pace.end(DisconnectCause(error.cause), str(error), at_boundary=True)
+        self.bytes_read += pos - start
+        return pos
+
+    def _check_size(self, buf: bytearray, pos: int, end: int) -> None:
+        limit = self._max_frame_bytes()
+        size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
+        if not 0 <= size <= limit:
+            raise refuse_size(buf, pos, end, size, limit)
+        if size < MIN_REQUEST_SIZE:
+            raise MalformedFrame(f"frame of {size} bytes, too short for a request header", offset=pos)
+
+    def _max_frame_bytes(self) -> int:
+        policy = self._policy
+        if self._identity.authenticated:
+            return policy.max_frame_bytes
+        return policy.max_frame_bytes_before_authentication
+
+    def _identify(self, buf: bytearray, pos: int, client_id_end: int, id_length: int, now_ms: float) -> None:
+        """The client id, the user or the quotas are new: whose sensors are charged from now on?"""
+        raw = bytes(buf[pos + REQUEST_HEAD_BYTES : client_id_end])
+        identity = self._identity
+        try:
+            identity.client_id = raw.decode()
+        except UnicodeDecodeError as error:
+            offset = pos + REQUEST_HEAD_BYTES + error.start
+            raise MalformedFrame(f"client id is not UTF-8 ({error.reason})", offset=offset) from None
+        self._client_id_length = id_length
+        self._client_id_raw = raw
+        if identity.authenticated:
+            self._frame_limit = self._policy.max_frame_bytes
+            self._throttling.look_up(now_ms)
+
+    def _produce(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+    ) -> bool:
+        """Charge a Produce, and forward it or hold it until its turn. False: not judged yet, held, or
+        refused."""
+        if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
+            raise UnsupportedVersion("this version would go unmetered")
+        if not self._identity.authenticated:
+            raise NotAuthenticated("a request before authentication")
+        if client_id_end < end and buf[client_id_end] == 0 and version >= FIRST_FLEXIBLE:
+            body = client_id_end + 1
+        else:
+            body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
+        acks = read_acks(buf, body, min(end, frame_end), version)
+        if acks is None:
+            if frame_end <= end:
+                raise MalformedFrame("Produce request without acks", offset=body)
+            return False
+        request_bytes = frame_end - pos
+        if self.client_left and not self._throttling.outlives_its_client(acks, request_bytes):
+            self.leave_behind(acks, request_bytes)
+            return False
+        sensor = self._throttling.produce_sensor
+        paid_ms = 0.0
+        if sensor is not None:
+            paid_ms = sensor.charge(request_bytes, now_ms)
+            if paid_ms > now_ms:
+                turn_ms, paid_ms = self._throttling.owe_for_produce(sensor, paid_ms, request_bytes, now_ms)
+                if turn_ms > now_ms:
+                    self._throttling.held = Held(
+                        correlation_id, version, request_bytes, acks, now_ms, paid_ms, sensor
+                    )
+                    return False
+        if acks == 0:
+            self._finished_without_answer(version, request_bytes, 0.0, paid_ms, sensor, now_ms)
+        else:
+            work = _THROTTLE if paid_ms > now_ms else _NONE
+            self._in_flight.append(
+                (correlation_id, PRODUCE, version, request_bytes, now_ms, 0.0, paid_ms, sensor, work)
+            )
+        return True
+
+    def release(self, held: Held, now_ms: float) -> None:
+        """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
+        self._skip = held.request_bytes
+        self.count += 1
+        paid_ms = held.paid_ms
+        held_ms = now_ms - held.begun_ms
+        version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor
+        if held.acks == 0:
+            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
+        else:
+            work = _THROTTLE if paid_ms > now_ms else _NONE
+            self._in_flight.append(
+                (held.correlation_id, PRODUCE, version, request_bytes, now_ms, held_ms, paid_ms, sensor, work)
+            )
+
+    def _finished_without_answer(
+        self,
+        version: int,
+        request_bytes: int,
+        held_ms: float,
+        paid_ms: float,
+        sensor: Sensor | None,
+        now_ms: float,
+    ) -> None:
+        identity = self._identity
+        throttle_ms = held_ms + max(paid_ms - now_ms, 0.0)
+        self._records.append((
+            PRODUCE, version, identity.user, identity.client_id, request_bytes, 0,
+            now_ms, 0.0, held_ms, throttle_ms, sensor,
+        ))  # fmt: skip
+
+    def leave_behind(self, acks: int, request_bytes: int) -> None:
+        """End the connection over a request that does not outlive its client."""
+        cause = DisconnectCause.LEFT_WHILE_HELD if acks else DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+        self._pace.end(cause, f"a Produce of {request_bytes} bytes not forwarded", at_boundary=True)
+
+    def _fetch(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+    ) -> bool:
+        """Lower a Fetch's max_bytes to its connection's share, and forward it; its answer will be charged."""
+        first, last = VERSIONS[api_key]
+        if not first <= version <= last:
+            raise UnsupportedVersion("this version would go unmetered")
+        if not self._identity.authenticated:
+            raise NotAuthenticated("a request before authentication")
+        limit = end if end < frame_end else frame_end
+        body = request_body(buf, client_id_end, limit, api_key, version)
+        offset = max_bytes_offset(buf, body, limit, api_key, version)
+        sensor = self._throttling.fetch_sensor
+        if sensor is not None:
+            max_bytes = lower_max_bytes(buf, offset, self._throttling.fetch_share(sensor, now_ms))
+            sensor.promise(max_bytes, now_ms)
+        self._in_flight.append(
+            (correlation_id, api_key, version, frame_end - pos, now_ms, 0.0, 0.0, sensor, _CHARGE)
+        )
+        return True
+
+    def _other(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+    ) -> bool:
+        """Forward a request that no byte rate covers; note what its connection is used for."""
+        work = _NONE
+        if api_key == API_VERSIONS:
+            work = _CAP_VERSIONS
+        elif api_key in AUTHENTICATION_APIS:
+            whole = self._authentication.check_whole(end, pos, frame_end, WHOLE_MAX_BYTES)
+            if not whole:
+                return False
+            work = self._authentication.request(buf, client_id_end, frame_end, api_key, version)
+            self._pace.await_broker()
+        elif not self._identity.authenticated:
+            raise NotAuthenticated("a request before authentication")
+        elif api_key in GROUP_APIS:
+            if api_key == JOIN_GROUP:
+                limit = min(end, frame_end)
+                body = request_body(buf, client_id_end, limit, api_key, version)
+                timeout_ms = session_timeout_ms(buf, body, limit, version)
+                self._throttling.saw_session_timeout(timeout_ms)
+            self._throttling.is_group = True
+        elif api_key not in VERSIONS and not self._pass_unknown_apis:
+            raise UnknownApi("an API that this proxy does not know")
+        self._in_flight.append(
+            (correlation_id, api_key, version, frame_end - pos, now_ms, 0.0, 0.0, None, work)
+        )
+        return True
+
+    def _raw_token(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
+        """A bare token of SaslHandshake v0. Returns its end, which may not have arrived yet."""
+        size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
+        if not 0 <= size <= min(self._max_frame_bytes(), WHOLE_MAX_BYTES):
+            raise refuse_size(buf, pos, end, size, self._max_frame_bytes())
+        frame_end = pos + SIZE_BYTES + size
+        if frame_end <= end:
+            self._authentication.raw_token(buf, pos + SIZE_BYTES, frame_end)
+            self._pace.await_broker()
+            self._in_flight.append(
+                (0, SASL_AUTHENTICATE, 0, frame_end - pos, now_ms, 0.0, 0.0, None, _RAW_TOKEN)
+            )
+        return frame_end

@@ -1,0 +1,219 @@
+"""What a connection owes: its requests and answers charged against their quotas, and the pace set by it.
+
+Between the session, which knows frames, and the sensors, which know numbers: finds the sensors of (user,
+client
+id), bounds every delay by what the connection has carried (delays.py), and writes the throttle events. Pure.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from sluice.protocol.headers import FETCH, PRODUCE
+from sluice.proxy.identity import Identity
+from sluice.proxy.in_flight import Held
+from sluice.proxy.pace import Pace
+from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.records import EventKind, ThrottleEvent
+from sluice.quotas.sensor import Sensor
+
+_WINDOW_MS: Final = 1000
+_NEVER: Final = -1  # no generation has this number
+
+
+class Throttling:
+    """One connection's."""
+
+    __slots__ = (
+        "_address",
+        "_delays",
+        "_fetch_window",
+        "_identity",
+        "_left_behind_bytes",
+        "_pace",
+        "_shared",
+        "fetch_sensor",
+        "generation",
+        "held",
+        "is_group",
+        "produce_sensor",
+    )
+
+    def __init__(
+        self, shared: SharedState, policy: SessionPolicy, pace: Pace, identity: Identity, address: str
+    ) -> None:
+        self._shared = shared
+        self._delays = policy.delays
+        self._pace = pace
+        self._identity = identity
+        self._address = address
+        self.produce_sensor: Sensor | None = None
+        """whose limit Produce is charged against; None: unlimited"""
+        self.fetch_sensor: Sensor | None = None
+        self.generation = _NEVER
+        """of the quotas when the sensors were looked up"""
+        self.is_group = False
+        """the connection has carried a group request"""
+        self.held: Held | None = None
+        """the Produce that waits for its turn, in state HOLDING"""
+        self._fetch_window = -1
+        self._left_behind_bytes = 0
+
+    def look_up(self, now_ms: float) -> None:
+        """Find the sensors of the identity: at first, and when the client id or the quotas have changed."""
+        quotas = self._shared.quotas
+        user, client_id = self._identity.user, self._identity.client_id
+        self.produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms)
+        self.fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms)
+        self.generation = quotas.generation
+        self._fetch_window = -1
+
+    def forget(self) -> None:
+        """The user is another now: the next request looks the sensors up."""
+        self.generation = _NEVER
+
+    def saw_session_timeout(self, session_timeout_ms: int) -> None:
+        """A JoinGroup of this client: its other connections, which fetch, are bound by half of it."""
+        identity = self._identity
+        timeouts = self._shared.session_timeouts
+        timeouts.saw(identity.user, identity.client_id, self._address, session_timeout_ms)
+
+    # Produce ----------------------------------------------------------------------------------------------
+
+    def owe_for_produce(
+        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float
+    ) -> tuple[float, float]:
+        """A Produce was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
+        budget.
+
+        turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
+        in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`.
+        """
+        last_ms = now_ms + self._delay_limit_ms(PRODUCE)
+        over_bytes = _over_quota_bytes(sensor, request_bytes, paid_ms, last_ms)
+        paid_ms = min(paid_ms, last_ms)
+        turn_ms = min(sensor.turn_ms, last_ms)
+        if turn_ms > now_ms:
+            self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
+            self._event(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, over_bytes, now_ms)
+        else:
+            self._mute_for_produce(sensor, paid_ms, request_bytes, over_bytes, now_ms)
+        return turn_ms, paid_ms
+
+    def take_held(self, now_ms: float, client_left: bool) -> Held | None:
+        """The turn of the held request has come. None: it is not to be forwarded, for its client is gone."""
+        held = self.held
+        assert held is not None
+        self.held = None
+        if client_left and not self.outlives_its_client(held.acks, held.request_bytes):
+            held.sensor.refund(held.request_bytes, now_ms)
+            self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, 0, now_ms)
+            return None
+        self._pace.release()
+        if held.paid_ms > now_ms:
+            self._mute_for_produce(held.sensor, held.paid_ms, held.request_bytes, 0, now_ms)
+        return held
+
+    def refund_held(self, now_ms: float) -> None:
+        """A held request will never go: its bytes are given back."""
+        if self.held is not None:
+            self.held.sensor.refund(self.held.request_bytes, now_ms)
+            self.held = None
+
+    def outlives_its_client(self, acks: int, request_bytes: int) -> bool:
+        """May a request go on whose client is gone? With acks ≠ 0 it would double the client's retry.
+
+        One with acks = 0 was reported as sent; it goes on, up to a cap per user (wire-semantics 1.2, 4.1).
+        """
+        if acks == 0 and self._shared.left_behind.take(self._identity.user, request_bytes):
+            self._left_behind_bytes += request_bytes
+            return True
+        return False
+
+    def closed(self, now_ms: float) -> None:
+        """The connection is closed: return its part of the shared budgets, and what a held request was
+        charged."""
+        self.refund_held(now_ms)
+        self._shared.left_behind.give_back(self._identity.user, self._left_behind_bytes)
+        self._left_behind_bytes = 0
+
+    def _mute_for_produce(
+        self, sensor: Sensor, paid_ms: float, request_bytes: int, over_bytes: int, now_ms: float
+    ) -> None:
+        self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
+        self._event(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, over_bytes, now_ms)
+
+    # Fetch ------------------------------------------------------------------------------------------------
+
+    def fetch_share(self, sensor: Sensor, now_ms: float) -> int:
+        """The max_bytes that this connection's Fetch may ask for now."""
+        window = int(now_ms // _WINDOW_MS)
+        if window != self._fetch_window:
+            self._fetch_window = window
+            sensor.count_fetcher(window)
+        return sensor.fetch_max_bytes(now_ms)
+
+    def charge_fetch(
+        self, sensor: Sensor, api_key: int, response_bytes: int, now_ms: float, *, at_boundary: bool
+    ) -> float:
+        """Charge an answer of Fetch or ShareFetch by its size; mute what is owed. Returns the mute in ms."""
+        paid_ms = sensor.charge(response_bytes, now_ms)
+        if paid_ms <= now_ms:
+            return 0.0
+        last_ms = self._pace.latest_ms(self._delay_limit_ms(api_key), now_ms)
+        over_bytes = _over_quota_bytes(sensor, response_bytes, paid_ms, last_ms)
+        paid_ms = min(paid_ms, last_ms)
+        self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
+        self._event(EventKind.MUTE, sensor, api_key, paid_ms - now_ms, response_bytes, over_bytes, now_ms)
+        return paid_ms - now_ms
+
+    def written_fetch_throttle_ms(self, throttle_ms: float) -> int:
+        """What a Fetch answer tells of its mute: some clients sleep on it, and would miss heartbeats."""
+        return ceil(min(throttle_ms, self._delays.written_fetch_throttle_max_ms))
+
+    def _delay_limit_ms(self, api_key: int) -> float:
+        delays = self._delays
+        if self.is_group:
+            return delays.group_max_ms
+        if api_key == PRODUCE:
+            return delays.answer_budget_ms
+        if api_key == FETCH:
+            identity = self._identity
+            timeouts = self._shared.session_timeouts
+            return timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
+        return min(delays.share_fetch_max_ms, delays.answer_budget_ms)
+
+    def _event(
+        self,
+        kind: EventKind,
+        sensor: Sensor,
+        api_key: int,
+        delay_ms: float,
+        charged_bytes: int,
+        over_bytes: int,
+        now_ms: float,
+    ) -> None:
+        self._shared.recorder.throttles.append(
+            ThrottleEvent(
+                kind=kind,
+                begun_ms=now_ms,
+                delay_ms=delay_ms,
+                quota=sensor.kind.value,
+                rule=sensor.level.value,
+                user=self._identity.user,
+                client_id=self._identity.client_id,
+                api_key=api_key,
+                charged_bytes=charged_bytes,
+                over_quota_bytes=over_bytes,
+            )
+        )
+
+
+def _over_quota_bytes(sensor: Sensor, charged_bytes: int, paid_ms: float, last_ms: float) -> int:
+    """The part of a charge that passes ahead of its rate, because its delay is bounded (wire-semantics
+    1.6)."""
+    if paid_ms <= last_ms:
+        return 0
+    return min(charged_bytes, ceil((paid_ms - last_ms) * sensor.rate_per_s / 1000.0))
