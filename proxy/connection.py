@@ -1,75 +1,55 @@
-"""The shell of one client connection: raw non-blocking sockets on the loop, around the pure Session.
+"""The shell of one client connection: two raw sockets on the loop, around the pure Session.
 
-It alone reads, writes and closes the two sockets. Per wake-up: one recv into the worker's shared buffer, one
-look by the session, one send of the same bytes; only what could not be sent, or may not go yet, is copied.
-Back-pressure: who cannot be written to stops the other side's reads. Knows nothing of Kafka's frames.
+It alone reads, writes and closes them. Per wake-up: one recv into the worker's shared buffer, one look by the
+session, one send of the same bytes; only what could not be sent, or may not go yet, is copied.
+Back-pressure: who does not take its bytes stops the other side's reads. Knows nothing of Kafka's frames.
 """
 
 from __future__ import annotations
 
 import socket
-from asyncio import AbstractEventLoop, TimerHandle
+from asyncio import TimerHandle
 from collections.abc import Callable
 from math import ceil
 from time import monotonic
 from typing import Final
 
-import structlog
-
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.gauges import Gauges
+from sluice.proxy.log import get_logger
 from sluice.proxy.pace import State
+from sluice.proxy.peer import Peer
 from sluice.proxy.session import Session
-from sluice.quotas.records import ConnectionRecord, Recorder
+from sluice.proxy.worker import Worker
+from sluice.quotas.records import ConnectionRecord
 
-RECEIVE_BYTES: Final = 1024 * 1024
-"""1 MiB halves the CPU per byte against 64 KiB (docs/decisions.md)."""
-THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
-"""A throttled connection's unread requests belong in the kernel's buffers, not in copies of ours."""
 _ENDING_DEADLINE_S: Final = 10.0
 """How long a connection that begins no more requests waits for the answers still due."""
 _LINGER_S: Final = 1.0
 """How long a closed connection's unread bytes are read away: closing on them would send a reset, which can
 destroy the last answer on its way."""
-_ESTABLISHED: Final = 1  # TCP_ESTABLISHED, first byte of struct tcp_info
+_EARLY_MS: Final = 0.5
+"""the loop's clock ticks in ms, so that a timer may come this much early"""
 
-
-class Worker:
-    """What the connections of one event loop share."""
-
-    __slots__ = ("buf", "gauges", "loop", "recorder", "small_view", "view")
-
-    def __init__(self, loop: AbstractEventLoop, recorder: Recorder, gauges: Gauges) -> None:
-        self.loop = loop
-        self.recorder = recorder
-        self.gauges = gauges
-        self.buf = bytearray(RECEIVE_BYTES)
-        self.view = memoryview(self.buf)
-        self.small_view = self.view[:THROTTLED_RECEIVE_BYTES]
+_log = get_logger()
 
 
 class Connection:
-    """Two sockets and the session between them."""
+    """Two peers and the session between them."""
 
     __slots__ = (
         "_broker",
         "_broker_kept",
-        "_broker_out",
-        "_broker_reading",
         "_buf",
         "_client",
-        "_client_gone",
         "_client_kept",
-        "_client_out",
-        "_client_reading",
+        "_client_view",
         "_closed",
         "_delayed_as",
         "_eof",
         "_loop",
         "_on_close",
         "_opened_ms",
-        "_read_view",
         "_timer",
         "_view",
         "_worker",
@@ -86,25 +66,21 @@ class Connection:
         peer: str,
         on_close: Callable[[Connection], None],
     ) -> None:
+        """Both sockets are connected and non-blocking. `peer`: the client's address, for the log."""
         self._worker = worker
         self._loop = worker.loop
         self._buf = worker.buf
         self._view = worker.view
-        self._read_view = worker.view
-        self._client = client
-        self._broker = broker
+        self._client_view = worker.view
+        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained)
+        self._broker = Peer(worker.loop, broker, self._broker_readable, self._broker_drained)
         self.session = session
         self.peer = peer
         self._on_close = on_close
         self._opened_ms = monotonic() * 1000.0
         self._client_kept: bytes | None = None  # read, but not to be forwarded yet
         self._broker_kept: bytes | None = None
-        self._client_out: bytearray | None = None  # to be sent to the client when it takes more
-        self._broker_out: bytearray | None = None
-        self._client_reading = False
-        self._broker_reading = False
-        self._client_gone = False  # nothing can be written to it any more
-        self._eof = False  # nothing more comes from it
+        self._eof = False  # nothing more comes from the client
         self._timer: TimerHandle | None = None
         self._delayed_as: str | None = None
         self._closed = False
@@ -113,11 +89,11 @@ class Connection:
         return f"<Connection {self.peer} {self.session!r}>"
 
     def start(self) -> None:
-        """Begin to relay; both sockets are connected and non-blocking."""
+        """Begin to relay."""
         self._worker.gauges.connections += 1
         self._worker.gauges.connections_opened += 1
-        self._read_from_broker(True)
-        self._read_from_client(True)
+        self._broker.read(True)
+        self._client.read(True)
 
     # Client to broker -------------------------------------------------------------------------------------
 
@@ -126,16 +102,16 @@ class Connection:
             kept = self._client_kept
             try:
                 if kept is None:
-                    end = got = self._client.recv_into(self._read_view)
+                    end = got = self._client.sock.recv_into(self._client_view)
                 else:
                     start = len(kept)
                     self._buf[:start] = kept
-                    got = self._client.recv_into(self._view[start:])
+                    got = self._client.sock.recv_into(self._view[start:])
                     end = start + got
             except BlockingIOError:
                 return
             except OSError:
-                self._client_gone = True
+                self._client.gone = True
                 self._client_ended(DisconnectCause.CLIENT_RESET)
                 return
             if not got:
@@ -151,72 +127,47 @@ class Connection:
         cut = session.client_data(self._buf, 0, end, now_ms)
         self._client_kept = None if cut == end else bytes(self._view[cut:end])
         if cut:
+            broker = self._broker
             sent = 0
             try:
-                if self._broker_out is None:
-                    sent = self._broker.send(self._view[:cut])
+                if broker.out is None:
+                    sent = broker.sock.send(self._view[:cut])
             except BlockingIOError:
                 pass
             except OSError:
                 self._broker_ended(DisconnectCause.BROKER_RESET)
                 return
             if sent < cut:
-                self._send_to_broker_later(sent, cut)
+                broker.send_later(self._view[sent:cut])
+                self._client.read(False)
         if session.pace.state:
             self._not_reading()
 
-    def _send_to_broker_later(self, start: int, end: int) -> None:
-        if self._broker_out is None:
-            self._broker_out = bytearray()
-            self._loop.add_writer(self._broker, self._broker_writable)
-            self._read_from_client(False)
-        self._broker_out += self._view[start:end]
-
-    def _broker_writable(self) -> None:
-        out = self._broker_out
-        assert out is not None
-        try:
-            sent = self._broker.send(out)
-        except BlockingIOError:
-            return
-        except OSError:
+    def _broker_drained(self) -> None:
+        if self._broker.gone:
             self._broker_ended(DisconnectCause.BROKER_RESET)
-            return
-        if sent < len(out):
-            del out[:sent]
-            return
-        self._broker_out = None
-        self._loop.remove_writer(self._broker)
-        if self._eof:
+        elif self._eof:
             self._pass_end_on()
         elif not self.session.pace.state:
-            self._read_from_client(True)
+            self._read_client()
         elif self.session.finished:
             self._finish()
 
     def _client_ended(self, cause: DisconnectCause) -> None:
-        """The client closed its side: what it sent goes on, what it asked for is answered, if it still
-        listens."""
+        """The client closed its side: what it sent goes on; what it asked for is answered, if it listens."""
         self._eof = True
         self._client_kept = None
-        self._read_from_client(False)
+        self._client.read(False)
         self._no_longer_delayed()
         self.session.client_closed(cause)
-        if self._client_gone and self._broker_out is None:
-            self._finish()
-        elif self._broker_out is None:
+        if self._broker.out is None:
             self._pass_end_on()
 
     def _pass_end_on(self) -> None:
-        if self.session.finished or self._client_gone:
+        if self.session.finished or self._client.gone or not self._broker.finish_sending():
             self._finish()
-            return
-        try:
-            self._broker.shutdown(socket.SHUT_WR)
-        except OSError:
-            self._finish()
-            return
-        self._arm(_ENDING_DEADLINE_S, self._finish)
+        else:
+            self._arm(_ENDING_DEADLINE_S, self._finish)
 
     # Broker to client -------------------------------------------------------------------------------------
 
@@ -225,11 +176,11 @@ class Connection:
             kept = self._broker_kept
             try:
                 if kept is None:
-                    end = got = self._broker.recv_into(self._view)
+                    end = got = self._broker.sock.recv_into(self._view)
                 else:
                     start = len(kept)
                     self._buf[:start] = kept
-                    got = self._broker.recv_into(self._view[start:])
+                    got = self._broker.sock.recv_into(self._view[start:])
                     end = start + got
             except BlockingIOError:
                 return
@@ -246,65 +197,44 @@ class Connection:
                 self._fail(DisconnectCause(error.cause), str(error))
                 return
             self._broker_kept = None if cut == end else bytes(self._view[cut:end])
-            if cut and not self._client_gone:
+            client = self._client
+            if cut and not client.gone:
                 sent = 0
                 try:
-                    if self._client_out is None:
-                        sent = self._client.send(self._view[:cut])
+                    if client.out is None:
+                        sent = client.sock.send(self._view[:cut])
                 except BlockingIOError:
                     pass
                 except OSError:
-                    self._client_gone = True
+                    client.gone = True
                     sent = cut
                 if sent < cut:
-                    self._send_to_client_later(sent, cut)
-            if session.pace.state or not self._client_reading:
+                    client.send_later(self._view[sent:cut])
+                    self._broker.read(False)
+            if session.pace.state or not client.reading:
                 self._after_answer()
         except Exception:
             self._crashed()
 
     def _after_answer(self) -> None:
         """An answer may have muted the connection, ended the wait for it, or been the last one due."""
-        if self._closed:
-            return
-        if not self.session.pace.state:
-            if self._client_kept is not None and self._broker_out is None and not self._eof:
-                self._resume()
-            self._read_from_client(True)
-        else:
+        if self.session.pace.state:
             self._not_reading()
+        elif self._client_kept is not None and self._broker.out is None:
+            self._resume()
+        else:
+            self._read_client()
 
-    def _send_to_client_later(self, start: int, end: int) -> None:
-        if self._client_out is None:
-            self._client_out = bytearray()
-            self._loop.add_writer(self._client, self._client_writable)
-            self._read_from_broker(False)
-        self._client_out += self._view[start:end]
-
-    def _client_writable(self) -> None:
-        out = self._client_out
-        assert out is not None
-        try:
-            sent = self._client.send(out)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._client_gone = True
-            sent = len(out)
-        if sent < len(out):
-            del out[:sent]
-            return
-        self._client_out = None
-        self._loop.remove_writer(self._client)
-        if self._broker.fileno() < 0 or self.session.finished:
+    def _client_drained(self) -> None:
+        if self._broker.is_closed or self.session.finished:
             self._finish()
         else:
-            self._read_from_broker(True)
+            self._broker.read(True)
 
     def _broker_ended(self, cause: DisconnectCause) -> None:
         """The broker closed: its last bytes still go to the client."""
         self.session.pace.end(cause, "", at_boundary=True)
-        self._close_broker()
+        self._broker.close()
         self._finish()
 
     # Delays -----------------------------------------------------------------------------------------------
@@ -314,9 +244,9 @@ class Connection:
         if self._closed:
             return
         pace = self.session.pace
-        self._read_from_client(False)
+        self._client.read(False)
         if pace.is_delayed:
-            self._read_view = self._worker.small_view
+            self._client_view = self._worker.small_view
             kind = pace.throttled_by
             if self._delayed_as is None and kind is not None:
                 self._delayed_as = kind.value
@@ -327,7 +257,7 @@ class Connection:
             self._no_longer_delayed()
             if self.session.finished:
                 self._finish()
-            elif self._timer is None:
+            else:
                 self._arm(_ENDING_DEADLINE_S, self._finish)
 
     def _wake(self) -> None:
@@ -335,10 +265,10 @@ class Connection:
         try:
             pace = self.session.pace
             now_ms = monotonic() * 1000.0
-            if now_ms < pace.wake_ms - 0.5:  # the loop's clock ticks in ms
+            if now_ms < pace.wake_ms - _EARLY_MS:
                 self._arm_until(pace.wake_ms)
                 return
-            self.session.wake(now_ms, self._client_left())
+            self.session.wake(now_ms, self._client.has_left)
             if pace.state:
                 self._not_reading()
             else:
@@ -351,20 +281,16 @@ class Connection:
         self._no_longer_delayed()
         kept = self._client_kept
         if kept is None:
-            self._read_view = self._view
+            self._client_view = self._view
         else:
             end = len(kept)
             self._buf[:end] = kept
             self._take_from_client(end, monotonic() * 1000.0)
-        if not self._closed and not self.session.pace.state:
-            self._read_from_client(True)
+        if not self.session.pace.state:
+            self._read_client()
 
-    def _client_left(self) -> bool:
-        """A FIN behind unread bytes shows neither in a peek nor as readable; the kernel knows."""
-        try:
-            return self._client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
-        except OSError:
-            return True
+    def _read_client(self) -> None:
+        self._client.read(not self._eof and not self._closed and self._broker.out is None)
 
     def _no_longer_delayed(self) -> None:
         if self._timer is not None:
@@ -398,7 +324,7 @@ class Connection:
 
     def abort(self, cause: DisconnectCause) -> None:
         """Close now, whatever is due."""
-        self._client_gone = True
+        self._client.gone = True
         if self._closed:
             self._close_client()
             return
@@ -408,52 +334,45 @@ class Connection:
     def _fail(self, cause: DisconnectCause, detail: str) -> None:
         self.session.pace.close_cause = cause
         self.session.pace.close_detail = detail
-        self._close_broker()
+        self._broker.close()
         self._finish()
 
     def _crashed(self) -> None:
         """A fault of ours costs this connection, never another."""
-        structlog.get_logger().exception("internal error", peer=self.peer, session=repr(self.session))
-        self._client_gone = True
+        _log.exception("internal_error", peer=self.peer, session=repr(self.session))
+        self._client.gone = True
         self._fail(DisconnectCause.INTERNAL_ERROR, "see the log")
 
     def _finish(self) -> None:
         """Close both sides; the client's once it has taken what is due to it."""
         if self._closed:
             return
-        if self._client_out is not None and not self._client_gone:
-            self._read_from_client(False)
-            self._close_broker()
-            self._arm(_ENDING_DEADLINE_S, lambda: self.abort(DisconnectCause.CLIENT_RESET))
+        client = self._client
+        if client.out is not None and not client.gone:
+            client.read(False)
+            self._broker.close()
+            self._arm(_ENDING_DEADLINE_S, self._client_takes_nothing)
             return
         self._closed = True
         self._no_longer_delayed()
-        self._read_from_client(False)
-        if self._client_out is not None:
-            self._loop.remove_writer(self._client)
-            self._client_out = None
-        self._close_broker()
+        client.read(False)
+        self._broker.close()
         self._record()
         self.session.closed(monotonic() * 1000.0)
         self._worker.gauges.connections -= 1
-        if self._eof or self._client_gone:
+        if self._eof or client.gone or not client.finish_sending():
             self._close_client()
         else:
-            self._linger()
+            client.on_readable = self._read_away
+            client.read(True)
+            self._arm(_LINGER_S, self._close_client)
 
-    def _linger(self) -> None:
-        try:
-            self._client.shutdown(socket.SHUT_WR)
-        except OSError:
-            self._close_client()
-            return
-        self._loop.add_reader(self._client, self._read_away)
-        self._client_reading = True
-        self._arm(_LINGER_S, self._close_client)
+    def _client_takes_nothing(self) -> None:
+        self.abort(DisconnectCause.CLIENT_RESET)
 
     def _read_away(self) -> None:
         try:
-            if self._client.recv_into(self._view):
+            if self._client.sock.recv_into(self._view):
                 return
         except BlockingIOError:
             return
@@ -462,23 +381,11 @@ class Connection:
         self._close_client()
 
     def _close_client(self) -> None:
-        if self._client.fileno() < 0:
+        if self._client.is_closed:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._read_from_client(False)
+        self._no_longer_delayed()
         self._client.close()
         self._on_close(self)
-
-    def _close_broker(self) -> None:
-        if self._broker.fileno() < 0:
-            return
-        self._read_from_broker(False)
-        if self._broker_out is not None:
-            self._loop.remove_writer(self._broker)
-            self._broker_out = None
-        self._broker.close()
 
     def _record(self) -> None:
         session = self.session
@@ -496,20 +403,3 @@ class Connection:
                 bytes_to_client=session.bytes_to_client,
             )
         )
-
-    def _read_from_client(self, want: bool) -> None:
-        want = want and not self._eof and not self._closed and self._broker_out is None
-        if want is not self._client_reading:
-            self._client_reading = want
-            if want:
-                self._loop.add_reader(self._client, self._client_readable)
-            else:
-                self._loop.remove_reader(self._client)
-
-    def _read_from_broker(self, want: bool) -> None:
-        if want is not self._broker_reading:
-            self._broker_reading = want
-            if want:
-                self._loop.add_reader(self._broker, self._broker_readable)
-            else:
-                self._loop.remove_reader(self._broker)

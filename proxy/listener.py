@@ -13,11 +13,12 @@ from typing import Final
 
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.config import ListenerOptions
-from sluice.proxy.connection import Connection, Worker
+from sluice.proxy.connection import Connection
 from sluice.proxy.log import get_logger
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.session import Session
 from sluice.proxy.tasks import spawn
+from sluice.proxy.worker import Worker
 from sluice.quotas.records import ConnectionRecord
 
 BACKLOG: Final = 4096

@@ -17,7 +17,7 @@ import uvloop
 from sluice.proxy.admin import AdminServer, Health
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.config import Config, ListenerOptions
-from sluice.proxy.connection import Connection, Worker
+from sluice.proxy.connection import Connection
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.listener import Listener
@@ -27,6 +27,7 @@ from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.tasks import spawn
 from sluice.proxy.usage_meter import UsageMeter
+from sluice.proxy.worker import Worker
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
