@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
@@ -18,6 +18,7 @@ from sluice.protocol.api_versions import cap_versions
 from sluice.protocol.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 
+untimed = settings(deadline=None)  # the machine may be busy
 API_VERSIONS = 18
 HEADER_BYTES = 4
 CAPS = {0: (3, 13), 1: (4, 18), 3: (0, 13), 18: (0, 4)}
@@ -61,6 +62,7 @@ def capped(frame: bytes, version: int, caps: dict[int, tuple[int, int]] | None =
     return result
 
 
+@untimed
 @given(
     version=st.integers(0, 4),
     error=st.sampled_from([0, 42, 35]),
@@ -172,6 +174,7 @@ def test_a_forged_count_is_refused_before_the_loop(version: int, body: str) -> N
         cap_versions(data, 0, len(data), version, CAPS)
 
 
+@untimed
 @given(st.binary(max_size=80), st.integers(0, 6))
 def test_random_bytes_are_capped_or_refused(body: bytes, version: int) -> None:
     buf = bytearray(body)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import writers
 
 from sluice.protocol import primitives as p
 from sluice.protocol.errors import MalformedFrame
 
+untimed = settings(deadline=None)  # the machine may be busy
 Reader = Callable[[bytes, int, int], Any]
 
 
@@ -42,6 +43,7 @@ READERS = [pytest.param(reader, writer, values, id=name) for name, reader, write
 
 
 @pytest.mark.parametrize(("reader", "writer", "values"), READERS)
+@untimed
 @given(data=st.data(), before=st.binary(max_size=3), behind=st.binary(max_size=3))
 def test_what_kio_writes_is_read_wherever_it_stands(
     reader: Reader,
@@ -61,6 +63,7 @@ def test_what_kio_writes_is_read_wherever_it_stands(
 
 
 @pytest.mark.parametrize(("reader", "writer", "values"), READERS)
+@untimed
 @given(data=st.data())
 def test_every_prefix_of_a_field_is_refused_though_the_rest_lies_in_the_buffer(
     reader: Reader, writer: Callable[[Any, Any], None], values: st.SearchStrategy[Any], data: st.DataObject
@@ -113,6 +116,7 @@ def test_bytes_that_are_not_utf8_are_refused_without_being_quoted_or_chained() -
     assert caught.value.offset == 2
 
 
+@untimed
 @given(st.none() | st.binary(max_size=300))
 def test_skipping_ends_where_reading_ends(value: bytes | None) -> None:
     compact = written(writers.write_nullable_compact_string, None if value is None else value.hex())
@@ -166,6 +170,7 @@ def tagged(fields: list[tuple[int, bytes]]) -> bytes:
     return out.getvalue()
 
 
+@untimed
 @given(TAGS)
 def test_tagged_fields_known_or_not_are_skipped_to_their_end_and_no_prefix_passes(
     fields: list[tuple[int, bytes]],

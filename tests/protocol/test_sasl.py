@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
@@ -27,6 +27,7 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 loads its schemas by a de
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.net.sasl.scram import ScramClient as KafkaPythonScram
 
+untimed = settings(deadline=None)  # the machine may be busy
 SECRET = "hunter2-hunter2"
 
 
@@ -61,6 +62,7 @@ def oauth(token: str, gs2: str = "n,,", more: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("version", [0, 1])
+@untimed
 @given(mechanism=st.text(max_size=50), before=st.binary(max_size=3))
 def test_handshake_request_gives_the_mechanism(version: int, mechanism: str, before: bytes) -> None:
     body = kio_bytes(kio_class("sasl_handshake", version, "request")(mechanism=mechanism))
@@ -82,6 +84,7 @@ def test_handshake_response_gives_error_and_mechanisms(version: int, error: Erro
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
+@untimed
 @given(token=st.binary(max_size=300))
 def test_authenticate_request_tells_where_the_token_stands(version: int, token: bytes) -> None:
     body = kio_bytes(kio_class("sasl_authenticate", version, "request")(auth_bytes=token))
@@ -92,6 +95,7 @@ def test_authenticate_request_tells_where_the_token_stands(version: int, token: 
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
+@untimed
 @given(
     token=st.binary(max_size=300),
     message=st.none() | st.text(max_size=50),
@@ -151,6 +155,7 @@ def test_a_null_array_of_mechanisms_is_refused() -> None:
 # --- PLAIN
 
 
+@untimed
 @given(
     user=st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1),
     password=st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1),
@@ -184,6 +189,7 @@ def test_a_plain_message_that_the_broker_refuses_names_nobody(message: str) -> N
 ASCII = st.text(st.characters(min_codepoint=1, max_codepoint=126), min_size=1)
 
 
+@untimed
 @given(user=ASCII)
 @example(user="=2C")
 @example(user=",3D=")
@@ -193,6 +199,7 @@ def test_scram_unescapes_comma_and_equals_sign(user: str) -> None:
     assert sasl.scram_client(f"n,a={escaped},n={escaped},r=abc".encode()) == ScramClient(user, False)
 
 
+@untimed
 @given(user=st.text(st.characters(exclude_characters="\0,=", codec="utf-8"), min_size=1))
 def test_scram_names_whom_kafka_pythons_client_sends(user: str) -> None:
     message = KafkaPythonScram(user, SECRET, "SCRAM-SHA-256").first_message()
@@ -289,6 +296,7 @@ def test_a_challenge_is_told_from_everything_else(message: bytes, is_challenge: 
 # --- OAUTHBEARER
 
 
+@untimed
 @given(user=st.text(st.characters(codec="utf-8"), min_size=1))
 def test_oauthbearer_names_the_subject_trimmed_as_java_trims(user: str) -> None:
     trimmed = user.strip("".join(map(chr, range(33))))
@@ -366,6 +374,7 @@ def test_a_message_that_is_not_rfc_7628_or_holds_two_tokens_names_nobody(message
     assert "eyJ" not in "".join(traceback.format_exception(caught.value))
 
 
+@untimed
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_message_ends_in_anything_but_a_name_none_or_malformed_frame(message: bytes) -> None:
     readers: list[Callable[[bytes], object]] = [
