@@ -1,4 +1,5 @@
-"""What the connections of one event loop share: the loop, the receive buffer, and where they leave their numbers."""
+"""What the connections of one event loop share: the loop, the receive buffer, and where they leave their
+numbers."""
 
 from __future__ import annotations
 
