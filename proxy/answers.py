@@ -14,6 +14,7 @@ from typing import Final
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.api_versions import cap_versions
 from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.groups import session_timeout_accepted
 from sluice.protocol.headers import PRODUCE, RESPONSE_HEAD, RESPONSE_HEAD_BYTES, SIZE_BYTES, response_body
 from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
 from sluice.proxy.authentication import WHOLE_MAX_BYTES, Authentication
@@ -26,14 +27,16 @@ from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
 from sluice.quotas.sensor import Sensor
 
-_FETCH_HEAD_BYTES: Final = 1024
-"""throttle_time_ms stands behind the header's tags, of which Kafka has none."""
+_HEAD_BYTES: Final = 1024
+"""throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
 
 _NONE: Final = AnswerWork.NONE
 _CHARGE: Final = AnswerWork.CHARGE
 _THROTTLE: Final = AnswerWork.THROTTLE
 _CAP_VERSIONS: Final = AnswerWork.CAP_VERSIONS
 _RAW_TOKEN: Final = AnswerWork.RAW_TOKEN
+_JOIN: Final = AnswerWork.JOIN
+_BY_HEAD: Final = (_CHARGE, _JOIN)
 
 
 class AnswerSide:
@@ -97,9 +100,10 @@ class AnswerSide:
         while end - pos >= SIZE_BYTES:
             if not in_flight:
                 raise BrokerError("an answer that no request asked for")
-            asked_id, api_key, version, request_bytes, forwarded_ms, held_ms, paid_ms, sensor, work = (
-                in_flight[0]
-            )
+            (
+                asked_id, api_key, version, client_id, request_bytes,
+                forwarded_ms, held_ms, paid_ms, sensor, work,
+            ) = in_flight[0]  # fmt: skip
             if work is _RAW_TOKEN:
                 frame_end = self._raw_answer(buf, pos, end)
                 if frame_end > end:
@@ -141,7 +145,7 @@ class AnswerSide:
                     raise BrokerMalformed(error.reason, api_key=api_key, api_version=version) from None
             in_flight.popleft()
             self._records.append((
-                api_key, version, identity.user, identity.client_id, request_bytes, size + SIZE_BYTES,
+                api_key, version, identity.user, client_id, request_bytes, size + SIZE_BYTES,
                 now_ms, now_ms - forwarded_ms, held_ms, held_ms + throttle_ms, sensor,
             ))  # fmt: skip
             if frame_end > end:
@@ -155,8 +159,8 @@ class AnswerSide:
     @staticmethod
     def _enough_arrived(arrived_bytes: int, frame_bytes: int, work: AnswerWork) -> bool:
         """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
-        if work is _CHARGE:
-            return arrived_bytes >= _FETCH_HEAD_BYTES
+        if work in _BY_HEAD:
+            return arrived_bytes >= _HEAD_BYTES
         return frame_bytes > WHOLE_MAX_BYTES
 
     def _work_on_answer(
@@ -193,6 +197,10 @@ class AnswerSide:
                 if offset is not None:
                     raise_throttle(buf, offset, ceil(left_ms))
             return paid_ms - forwarded_ms
+        if work is _JOIN:
+            if session_timeout_accepted(buf, pos, min(end, frame_end), version):
+                self._throttling.saw_session_timeout(int(paid_ms))
+            return 0.0
         if frame_end <= end:
             if work is _CAP_VERSIONS:
                 cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)

@@ -26,13 +26,17 @@ class AnswerWork(IntEnum):
     AUTHENTICATE = 5
     RAW_TOKEN = 6
     """behind SaslHandshake v0: a bare token without a header"""
+    JOIN = 7
+    """JoinGroup: whether the broker took its session timeout"""
 
 
-InFlight: TypeAlias = tuple[int, int, int, int, float, float, float, "Sensor | None", AnswerWork]
-"""correlation_id, api_key, api_version, request_bytes, forwarded_ms, held_ms, paid_ms, sensor, work.
+InFlight: TypeAlias = tuple[int, int, int, str, int, float, float, float, "Sensor | None", AnswerWork]
+"""correlation_id, api_key, api_version, client_id, request_bytes, forwarded_ms, held_ms, paid_ms, sensor,
+work.
 
-`paid_ms` (Produce): when its charge is paid, bounded by the answer budget; ≤ forwarded_ms: at once. A tuple,
-because one is made for every request: 60 ns."""
+`client_id`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is
+paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for. A
+tuple, because one is made for every request: 60 ns."""
 
 
 @dataclass(frozen=True, slots=True)

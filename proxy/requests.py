@@ -40,6 +40,7 @@ from sluice.proxy.throttling import Throttling
 from sluice.quotas.sensor import Sensor
 
 _PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
+_JOIN_GROUP_MAX = VERSIONS[JOIN_GROUP][1]
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
 _HEAD_ENOUGH_BYTES: Final = 128 * 1024
@@ -52,6 +53,7 @@ _CHARGE: Final = AnswerWork.CHARGE
 _CAP_VERSIONS: Final = AnswerWork.CAP_VERSIONS
 _THROTTLE: Final = AnswerWork.THROTTLE
 _RAW_TOKEN: Final = AnswerWork.RAW_TOKEN
+_JOIN: Final = AnswerWork.JOIN
 
 
 class RequestSide:
@@ -234,7 +236,8 @@ class RequestSide:
         refused."""
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
-        if not self._identity.authenticated:
+        identity = self._identity
+        if not identity.authenticated:
             raise NotAuthenticated("a request before authentication")
         if client_id_end < end and buf[client_id_end] == 0 and version >= FIRST_FLEXIBLE:
             body = client_id_end + 1
@@ -264,9 +267,10 @@ class RequestSide:
             self._finished_without_answer(version, request_bytes, 0.0, paid_ms, sensor, now_ms)
         else:
             work = _THROTTLE if paid_ms > now_ms else _NONE
-            self._in_flight.append(
-                (correlation_id, PRODUCE, version, request_bytes, now_ms, 0.0, paid_ms, sensor, work)
-            )
+            self._in_flight.append((
+                correlation_id, PRODUCE, version, identity.client_id, request_bytes,
+                now_ms, 0.0, paid_ms, sensor, work,
+            ))  # fmt: skip
         return True
 
     def release(self, held: Held, now_ms: float) -> None:
@@ -280,9 +284,10 @@ class RequestSide:
             self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
         else:
             work = _THROTTLE if paid_ms > now_ms else _NONE
-            self._in_flight.append(
-                (held.correlation_id, PRODUCE, version, request_bytes, now_ms, held_ms, paid_ms, sensor, work)
-            )
+            self._in_flight.append((
+                held.correlation_id, PRODUCE, version, self._identity.client_id, request_bytes,
+                now_ms, held_ms, paid_ms, sensor, work,
+            ))  # fmt: skip
 
     def _finished_without_answer(
         self,
@@ -321,7 +326,8 @@ class RequestSide:
         first, last = VERSIONS[api_key]
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go unmetered")
-        if not self._identity.authenticated:
+        identity = self._identity
+        if not identity.authenticated:
             raise NotAuthenticated("a request before authentication")
         limit = end if end < frame_end else frame_end
         body = request_body(buf, client_id_end, limit, api_key, version)
@@ -330,9 +336,10 @@ class RequestSide:
         if sensor is not None:
             max_bytes = lower_max_bytes(buf, offset, self._throttling.fetch_share(sensor, now_ms))
             sensor.promise(max_bytes, now_ms)
-        self._in_flight.append(
-            (correlation_id, api_key, version, frame_end - pos, now_ms, 0.0, 0.0, sensor, _CHARGE)
-        )
+        self._in_flight.append((
+            correlation_id, api_key, version, identity.client_id, frame_end - pos,
+            now_ms, 0.0, 0.0, sensor, _CHARGE,
+        ))  # fmt: skip
         return True
 
     def _other(
@@ -348,7 +355,9 @@ class RequestSide:
         now_ms: float,
     ) -> bool:
         """Forward a request that no byte rate covers; note what its connection is used for."""
+        identity = self._identity
         work = _NONE
+        timeout_ms = 0
         if api_key == API_VERSIONS:
             work = _CAP_VERSIONS
         elif api_key in AUTHENTICATION_APIS:
@@ -357,20 +366,21 @@ class RequestSide:
                 return False
             work = self._authentication.request(buf, client_id_end, frame_end, api_key, version)
             self._pace.await_broker()
-        elif not self._identity.authenticated:
+        elif not identity.authenticated:
             raise NotAuthenticated("a request before authentication")
         elif api_key in GROUP_APIS:
-            if api_key == JOIN_GROUP:
+            if api_key == JOIN_GROUP and version <= _JOIN_GROUP_MAX:
                 limit = min(end, frame_end)
                 body = request_body(buf, client_id_end, limit, api_key, version)
                 timeout_ms = session_timeout_ms(buf, body, limit, version)
-                self._throttling.saw_session_timeout(timeout_ms)
+                work = _JOIN
             self._throttling.is_group = True
         elif api_key not in VERSIONS and not self._pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
-        self._in_flight.append(
-            (correlation_id, api_key, version, frame_end - pos, now_ms, 0.0, 0.0, None, work)
-        )
+        self._in_flight.append((
+            correlation_id, api_key, version, identity.client_id, frame_end - pos,
+            now_ms, 0.0, timeout_ms, None, work,
+        ))  # fmt: skip
         return True
 
     def _raw_token(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
@@ -382,7 +392,8 @@ class RequestSide:
         if frame_end <= end:
             self._authentication.raw_token(buf, pos + SIZE_BYTES, frame_end)
             self._pace.await_broker()
+            client_id = self._identity.client_id
             self._in_flight.append(
-                (0, SASL_AUTHENTICATE, 0, frame_end - pos, now_ms, 0.0, 0.0, None, _RAW_TOKEN)
+                (0, SASL_AUTHENTICATE, 0, client_id, frame_end - pos, now_ms, 0.0, 0.0, None, _RAW_TOKEN)
             )
         return frame_end

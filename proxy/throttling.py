@@ -66,16 +66,19 @@ class Throttling:
         quotas = self._shared.quotas
         user, client_id = self._identity.user, self._identity.client_id
         self.produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms)
-        self.fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms)
+        fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms)
+        if fetch_sensor is not self.fetch_sensor:  # one connection counts once, whatever it calls itself
+            self.fetch_sensor = fetch_sensor
+            self._fetch_window = -1
         self.generation = quotas.generation
-        self._fetch_window = -1
 
     def forget(self) -> None:
         """The user is another now: the next request looks the sensors up."""
         self.generation = _NEVER
 
     def saw_session_timeout(self, session_timeout_ms: int) -> None:
-        """A JoinGroup of this client: its other connections, which fetch, are bound by half of it."""
+        """The broker took a JoinGroup of this client: its other connections, which fetch, are bound by half
+        of it."""
         identity = self._identity
         timeouts = self._shared.session_timeouts
         timeouts.saw(identity.user, identity.client_id, self._address, session_timeout_ms)

@@ -1,4 +1,4 @@
-"""The session timeout of a JoinGroup, and which APIs are a group's."""
+"""The session timeout of a JoinGroup, whether the broker took it, and which APIs are a group's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from frames import JOIN_GROUP, sized
 from message_values import random_frame
 
 from sluice.protocol._tables import API_NAMES
-from sluice.protocol.codec import encode_frame
+from sluice.protocol.codec import DecodedFrame, encode_frame
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.groups import GROUP_APIS, session_timeout_ms
+from sluice.protocol.groups import GROUP_APIS, session_timeout_accepted, session_timeout_ms
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
 
 FILLERS = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")
@@ -47,6 +47,30 @@ def test_a_timeout_that_has_not_arrived_is_not_read_from_what_stands_behind(vers
                 session_timeout_ms(bytearray(frame[:end] + filler * 70_000), body, end, version)
         buf = bytearray(frame[:end_of_timeout] + filler * 9)
         assert session_timeout_ms(buf, body, end_of_timeout, version) == 45_000
+
+
+@VERSIONS
+def test_the_broker_took_the_session_timeout_unless_its_answer_says_otherwise(version: int) -> None:
+    """0 none, 79 MEMBER_ID_REQUIRED; not 26 INVALID_SESSION_TIMEOUT, 16 NOT_COORDINATOR, 30 unauthorized."""
+    for error, accepted in ((0, True), (79, True), (26, False), (16, False), (30, False), (-1, False)):
+        value = random_frame("response", JOIN_GROUP, version, Random(version), unknown_tags=True)
+        value.body["errorCode"] = error
+        frame = sized(encode_frame("response", JOIN_GROUP, version, value))
+        buf = bytearray(b"\0\0" + frame + b"\xff" * 9)
+        assert session_timeout_accepted(buf, 2, 2 + len(frame), version) == accepted
+
+
+@VERSIONS
+def test_an_error_code_that_has_not_arrived_is_not_read_from_what_stands_behind(version: int) -> None:
+    """size 4, correlation id 4, from v6 on 1 of tags, from v2 on throttle 4; then error 2."""
+    frame = sized(encode_frame("response", JOIN_GROUP, version, DecodedFrame({"correlationId": 1}, {})))
+    end_of_error = 8 + (version >= 6) + 4 * (version >= 2) + 2
+    for filler in FILLERS:
+        for end in range(8, end_of_error):
+            with pytest.raises(MalformedFrame):
+                session_timeout_accepted(bytearray(frame[:end] + filler * 9), 0, end, version)
+        buf = bytearray(frame[:end_of_error] + filler * 9)
+        assert session_timeout_accepted(buf, 0, end_of_error, version)
 
 
 def test_group_apis_are_those_of_the_wire_semantics() -> None:
