@@ -227,8 +227,8 @@ SMALLEST: dict[int, list[Any]] = {
     ],
     SHARE_FETCH: [
         {"responses": [{}] * 50},
-        {"responses": [{"partitions": [{}] * 50}]},
-        {"responses": [{"partitions": [{"acquiredRecords": [{}] * 50}]}]},
+        {"responses": [{"partitions": [{"records": ""}] * 50}]},
+        {"responses": [{"partitions": [{"records": "", "acquiredRecords": [{}] * 50}]}]},
         {"nodeEndpoints": [{}] * 50},
     ],
     SHARE_ACKNOWLEDGE: [
