@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from sluice.quotas.entity import OVERFLOW, Default, Overflow, Part, QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import Match, QuotaLimits
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.sensor import DEFAULT_BURST_S, DEFAULT_MAX_DEBT_MS, Sensor
 
 EXPIRY_MS: Final = 3_600_000.0
 """Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS"""
@@ -38,8 +38,8 @@ class QuotaManager:
         self,
         limits: QuotaLimits,
         *,
-        burst_s: float = 1.0,
-        max_debt_ms: float = 60_000.0,
+        burst_s: float = DEFAULT_BURST_S,
+        max_debt_ms: float = DEFAULT_MAX_DEBT_MS,
         max_client_ids_per_user: int = 1_000,
         max_sensors: int = 100_000,
     ) -> None:

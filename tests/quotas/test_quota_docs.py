@@ -1,0 +1,54 @@
+"""docs/quotas.md says what the code does: its tables are read and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.sensor import Sensor
+
+DOC = Path(__file__).parents[2] / "docs" / "quotas.md"
+
+
+def rows_below(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading of docs/quotas.md, without its two head lines."""
+    lines = DOC.read_text(encoding="utf-8").split(f"\n## {heading}\n", 1)[1].splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    rows = []
+    for line in lines[begin + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def test_the_docs_list_every_quota_with_its_key() -> None:
+    documented = [(key, quota) for key, quota, _, _ in rows_below("What each quota does")]
+    assert documented == [(f"`{spec.config_key}`", f"`{kind.value}`") for kind, spec in KINDS.items()]
+
+
+def test_the_docs_say_of_every_quota_what_it_limits() -> None:
+    documented = [(limits, number) for _, _, limits, number in rows_below("What each quota does")]
+    for (limits, number), spec in zip(documented, KINDS.values(), strict=True):
+        assert limits.startswith(spec.effect.rstrip("."))
+        assert number.startswith(spec.limit_unit)
+
+
+def test_the_docs_list_the_levels_in_order_and_which_of_them_clients_mint() -> None:
+    documented = [(rule.strip("`"), bool(mints)) for rule, _, _, mints in rows_below("Which limit applies")]
+    assert documented == [(level.value, level.mints_client_ids) for level in QuotaLevel]
+
+
+def test_the_docs_worked_example_comes_out() -> None:
+    """1,000 B/s, burst 1 s, full at 10 s; the table is in seconds."""
+    sensor = Sensor(QuotaKind.PRODUCE, QuotaLevel.USER, QuotaEntity("alice"), 1_000, 10_000)
+    rows = rows_below("Pacing")
+    assert len(rows) == 4
+    for at, charge, turn, paid, _ in rows:
+        paid_ms = sensor.charge(int(charge.removesuffix(" B").replace(",", "")), _ms(at.removesuffix(" s")))
+        assert (sensor.turn_ms, paid_ms) == (_ms(turn), _ms(paid))
+
+
+def _ms(seconds: str) -> float:
+    return round(float(seconds) * 1_000)
