@@ -158,7 +158,7 @@ def confluent_producer(bootstrap: str, options: Options, **settings: Any) -> con
         "compression.type": options.compression or "none",
         "batch.size": options.batch_bytes,
         **confluent_login(options.login),
-        **{name.replace("_", "."): value for name, value in settings.items()},
+        **_by_librdkafkas_names(settings),
     }
     if options.transactional_id is not None:
         config["transactional.id"] = options.transactional_id
@@ -201,9 +201,16 @@ def confluent_consumer(
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             **confluent_login(options.login),
-            **{name.replace("_", "."): value for name, value in settings.items()},
+            **_by_librdkafkas_names(settings),
         }
     )
+
+
+def _by_librdkafkas_names(settings: dict[str, Any]) -> dict[str, Any]:
+    """Points for underscores, but in callbacks, which are confluent-kafka's own."""
+    return {
+        name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()
+    }
 
 
 def _confluent_consume(bootstrap: str, topic: str, group: str, count: int, options: Options) -> list[Record]:

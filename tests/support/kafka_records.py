@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -51,7 +51,25 @@ def create_topic(kafka: KafkaNode, topic: str, partitions: int = PARTITIONS, **c
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
     admin.create_topics([new])[topic].result(30.0)
+    # A broker tells of a topic a moment before it leads it, and closes on an acks=0 request in between.
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "reads-without-a-group"})
+    deadline_s = time.monotonic() + READ_WITHIN_S
+    try:
+        for partition in range(partitions):
+            while not _is_led(consumer, TopicPartition(topic, partition)):
+                assert time.monotonic() < deadline_s
+                time.sleep(0.02)
+    finally:
+        consumer.close()
     return topic
+
+
+def _is_led(consumer: Consumer, partition: TopicPartition) -> bool:
+    try:
+        consumer.get_watermark_offsets(partition, 30.0)
+    except KafkaException:
+        return False
+    return True
 
 
 def stored(kafka: KafkaNode, topic: str, *, committed_only: bool = True) -> list[Record]:
