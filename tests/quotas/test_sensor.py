@@ -336,7 +336,7 @@ def test_a_sensor_shows_whose_it_is_and_where_it_stands() -> None:
 
 
 def test_tokens_promised_to_one_fetch_are_not_promised_to_the_next() -> None:
-    """1 MB/s, burst 1 s: the first asks for 1,000,000; the second of two finds none, so 100,000 ÷ 2 = 50,000."""
+    """1 MB/s, burst 1 s: one asks for 1,000,000; the second of two finds none, so 100,000 ÷ 2 = 50,000."""
     sensor = sensor_of(1_000_000, 0)
     sensor.count_fetcher(0)
     sensor.promise(sensor.fetch_max_bytes(0), 0)
@@ -357,7 +357,7 @@ def test_fifty_first_fetches_at_once_get_one_burst_and_the_smallest_shares() -> 
 
 
 def test_a_promise_that_is_not_kept_is_forgotten_at_the_rate_and_makes_no_debt() -> None:
-    """The burst is promised at 0 ms and brings nothing: at 400 ms there are 400,000 again, and no charge waits."""
+    """The burst is promised at 0 ms, brings nothing: at 400 ms there are 400,000 again, no charge waits."""
     sensor = sensor_of(1_000_000, 0)
     sensor.promise(1_000_000, 0)
     sensor.promise(1_000_000, 0)
