@@ -71,6 +71,8 @@ def java_command(
         "-XX:+UseSerialGC",
         *(["-XX:TieredStopAtLevel=1"] if quick_jit else []),
         "-Djava.awt.headless=true",
+        # Else every JVM keeps a file in /tmp/hsperfdata_USER, and leaves it there when it is killed.
+        "-XX:-UsePerfData",
         f"{simple_logger}.defaultLogLevel={log_level}",
         f"{simple_logger}.showDateTime=true",
         f"{simple_logger}.dateTimeFormat=HH:mm:ss.SSS",
