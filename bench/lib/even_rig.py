@@ -48,8 +48,8 @@ class Meter:
     def total(self, direction: Direction) -> int:
         return sum(size for _, size in self.events[direction])
 
-    def __call__(self, _connection: int, direction: Direction, at_s: float, size_bytes: int) -> None:
-        self.events[direction].append((at_s, size_bytes))
+    def __call__(self, _connection: int, direction: Direction, at_s: float, data: memoryview) -> None:
+        self.events[direction].append((at_s, len(data)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """A TCP relay of the same shape as a proxy, without a thought: non-blocking sockets, one receive buffer.
 
-In the evenness benchmark it stands before the broker and before Sluice alike and tells a meter how many bytes
-it has passed on, when and on which connection. In the cost benchmark it is what is left when the proxy's work
-is taken away (`--against relay`).
+In the evenness benchmark and the demo it stands before the broker and before Sluice alike and tells a meter
+which bytes it has passed on, when and on which connection. In the cost benchmark it is what is left when the
+proxy's work is taken away (`--against relay`).
 
     python -m bench.lib.relay LISTEN_PORT UPSTREAM_PORT
 """
@@ -29,8 +29,8 @@ class Direction(Enum):
     DOWN = "down"
 
 
-# (connection number, direction, monotonic time in s, bytes passed on)
-Meter = Callable[[int, Direction, float, int], None]
+# (connection number, direction, monotonic time in s, bytes passed on: valid until the meter returns)
+Meter = Callable[[int, Direction, float, memoryview], None]
 
 
 class Relay:
@@ -166,7 +166,7 @@ class _Pipe:
             self._connection.close()
             return -1
         if self._meter is not None:
-            self._meter(self._number, self._direction, time.monotonic(), sent)
+            self._meter(self._number, self._direction, time.monotonic(), data[:sent])
         return sent
 
 
