@@ -133,10 +133,10 @@ class Log:
 
 def test_an_episode_of_throttling_has_two_lines() -> None:
     log = Log()
-    for now_ms in range(0, 30_000, 100):
-        log.tick(now_ms, *([event(now_ms)] if now_ms < 12_000 else []))
-    # The last delay begins at 11.9 s and ends at 12.0 s.
-    assert log.told == [(0, "began"), (12_000 + QUIET_MS, "ended")]
+    for now_ms in range(50_000, 80_000, 100):
+        log.tick(now_ms, *([event(now_ms)] if now_ms < 62_000 else []))
+    # The last delay begins at 61.9 s and ends at 62.0 s.
+    assert log.told == [(50_000, "began"), (62_000 + QUIET_MS, "ended")]
     assert log.lines[0][1][1] == {"quota": "produce", "rule": "user", "user": "alice", "delay_ms": 100.0}
     assert log.lines[1][1][1] == {
         "quota": "produce", "rule": "user", "user": "alice",

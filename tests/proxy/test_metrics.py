@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from importlib.metadata import version
 from time import monotonic
 
 import pytest
@@ -142,6 +143,7 @@ def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
     assert proxy.value("sluice_config_reloads_total", outcome="invalid") == 1
     assert proxy.value("sluice_config_last_success_timestamp_seconds") == 1_700_000_000.5
     assert proxy.value("sluice_config_generation_info", hash="0123456789ab") == 1
+    assert proxy.value("sluice_build_info", version=version("kafka-sluice")) == 1
 
 
 def test_histograms_are_cumulative_in_base_units(proxy: Proxy) -> None:

@@ -289,6 +289,16 @@ def test_a_bad_file_keeps_the_last_good_limits_and_is_counted_and_logged_once(
     assert "quotas.yaml:4: quotas[0].producer_byte_rate" in log_lines[0]["problems"][0]
 
 
+def test_a_file_with_very_many_errors_makes_one_bounded_log_line(
+    path: Path, log_lines: list[structlog.typing.EventDict]
+) -> None:
+    proxy = Proxy(path)
+    rewrite(path, "quotas:\n" + "  - user:\n    producer_byte_rate: 1\n" * 25, 2)
+    proxy.look()
+    (line,) = log_lines
+    assert (len(line["problems"]), line["problems_not_shown"]) == (20, 5)
+
+
 def test_a_missing_file_keeps_the_last_good_limits_and_is_counted_once(path: Path) -> None:
     proxy = Proxy(path)
     path.unlink()
