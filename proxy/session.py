@@ -104,12 +104,13 @@ class Session:
         (A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO tells.) If the state is
         READING afterwards, the shell gives the kept bytes to `client_data` and reads on.
         """
+        left_since = client_left and not self._requests.client_left
         self._requests.client_left = client_left
         held = self._throttling.held
-        if held is None:
+        if held is None or self.pace.state is not State.HOLDING:
             self.pace.wake(now_ms)
             return
-        if self._throttling.take_held(now_ms, client_left) is not None:
+        if self._throttling.take_held(now_ms, left_since) is not None:
             self._requests.release(held, now_ms)
         else:
             self._requests.leave_behind(held.acks, held.request_bytes)
@@ -129,7 +130,7 @@ class Session:
             self._throttling.take_held(now_ms, client_left=False)
             self._requests.release(held, now_ms)
         else:
-            self._throttling.refund_held(now_ms)
+            self._throttling.drop_held(now_ms)
         self.pace.end(DisconnectCause.DRAINED, "", at_boundary=self._requests.at_boundary)
 
     def closed(self, now_ms: float) -> None:

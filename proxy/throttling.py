@@ -106,24 +106,28 @@ class Throttling:
         return turn_ms, paid_ms
 
     def take_held(self, now_ms: float, client_left: bool) -> Held | None:
-        """The turn of the held request has come. None: it is not to be forwarded, for its client is gone."""
+        """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
+
+        `client_left`: since it was held.
+        """
         held = self.held
         assert held is not None
-        self.held = None
         if client_left and not self.outlives_its_client(held.acks, held.request_bytes):
-            held.sensor.refund(held.request_bytes, now_ms)
-            self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, 0, now_ms)
+            self.drop_held(now_ms)
             return None
+        self.held = None
         self._pace.release()
         if held.paid_ms > now_ms:
             self._mute_for_produce(held.sensor, held.paid_ms, held.request_bytes, 0, now_ms)
         return held
 
-    def refund_held(self, now_ms: float) -> None:
-        """A held request will never go: its bytes are given back."""
-        if self.held is not None:
-            self.held.sensor.refund(self.held.request_bytes, now_ms)
+    def drop_held(self, now_ms: float) -> None:
+        """A held request, if there is one, will never go: its bytes are given back."""
+        held = self.held
+        if held is not None:
             self.held = None
+            held.sensor.refund(held.request_bytes, now_ms)
+            self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, 0, now_ms)
 
     def outlives_its_client(self, acks: int, request_bytes: int) -> bool:
         """May a request go on whose client is gone? With acks ≠ 0 it would double the client's retry.
@@ -138,7 +142,7 @@ class Throttling:
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of the shared budgets, and what a held request was
         charged."""
-        self.refund_held(now_ms)
+        self.drop_held(now_ms)
         self._shared.left_behind.give_back(self._identity.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeAlias
 
+from frames import produce_of
+
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.pace import State
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -329,3 +331,16 @@ class Playbook:
             case State.ENDING:
                 assert shell.session.pace.close_cause is not None
                 self._pending.append(Ending(shell.session.pace.close_cause))
+
+
+def neighbours(count: int, produce_rate: int = 1_000) -> list[Shell]:
+    """Connections of one user, who has one bucket."""
+    shared = shared_of(limits_of(produce_rate=produce_rate))
+    return [Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(count)]
+
+
+def in_debt(debt_bytes: int) -> Shell:
+    """A connection whose neighbour has just left the bucket this much in debt."""
+    neighbour, shell = neighbours(2)
+    neighbour.client_sends(produce_of(1_000 + debt_bytes))
+    return shell
