@@ -21,9 +21,13 @@ from __future__ import annotations
 
 from enum import IntEnum
 from math import inf
+from typing import Final
 
 from sluice.proxy.causes import DisconnectCause
 from sluice.quotas.kinds import QuotaKind
+
+EARLY_MS: Final = 0.5
+"""A wake that comes this early is on time: the loop's clock ticks in ms."""
 
 
 class State(IntEnum):
@@ -73,19 +77,25 @@ class Pace:
 
     def meet_gate(self) -> None:
         """A frame boundary is reached while the gate is closed."""
-        self.state = self._gate_state
-        self.wake_ms = self.gate_ms
+        if self.state is not State.HOLDING:
+            self.state = self._gate_state
+            self.wake_ms = self.gate_ms
 
     def latest_ms(self, limit_ms: float, now_ms: float) -> float:
         """The latest end of a delay that may take `limit_ms` in all, what is already being sat out
         included."""
-        begun_ms = self._stopped_ms if self.is_delayed else now_ms
+        begun_ms = self._stopped_ms if self._is_stopped(now_ms) else now_ms
         return max(now_ms, begun_ms + limit_ms)
+
+    def _is_stopped(self, now_ms: float) -> bool:
+        """A delay has begun and is not over: a hold and the mute behind it are one, and so are a mute and the
+        time before it in which a frame is read on."""
+        return self.is_delayed or self._mute_until_ms > now_ms
 
     def mute(self, until_ms: float, now_ms: float, kind: QuotaKind, *, at_boundary: bool = False) -> None:
         """Close the gate until `until_ms`. `at_boundary`: no frame is half read, so the state changes at
         once."""
-        if self.state is State.READING:
+        if not self._is_stopped(now_ms):
             self._stopped_ms = now_ms
         self._mute_until_ms = max(self._mute_until_ms, until_ms)
         self.throttled_by = kind
@@ -100,13 +110,18 @@ class Pace:
         self.throttled_by = kind
         self.state = State.HOLDING
         self.wake_ms = until_ms
+        self.gate_ms = inf  # or the held bytes, given again, would be charged again
 
-    def release(self) -> None:
-        """The held request goes on."""
+    def release(self, paid_ms: float) -> None:
+        """The held request goes on; the delay lasts until `paid_ms`."""
         self.state = State.READING
+        self._mute_until_ms = max(self._mute_until_ms, paid_ms)
+        self.gate_ms = self._mute_until_ms
 
     def wake(self, now_ms: float) -> None:
         """`wake_ms` has come while MUTED; an answer that came meanwhile may have moved the end."""
+        if self.state is not State.MUTED:
+            return
         if self.gate_ms > now_ms:
             self.wake_ms = self.gate_ms
         else:

@@ -16,7 +16,7 @@ from sluice.proxy.authentication import Authentication
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import InFlight
-from sluice.proxy.pace import Pace, State
+from sluice.proxy.pace import EARLY_MS, Pace, State
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
@@ -104,12 +104,15 @@ class Session:
         (A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO tells.) If the state is
         READING afterwards, the shell gives the kept bytes to `client_data` and reads on.
         """
-        left_since = client_left and not self._requests.client_left
-        self._requests.client_left = client_left
         held = self._throttling.held
         if held is None or self.pace.state is not State.HOLDING:
+            self._requests.client_left = client_left
             self.pace.wake(now_ms)
             return
+        if now_ms < self.pace.wake_ms - EARLY_MS:
+            return
+        left_since = client_left and not self._requests.client_left
+        self._requests.client_left = client_left
         if self._throttling.take_held(now_ms, left_since) is not None:
             self._requests.release(held, now_ms)
         else:
@@ -126,7 +129,7 @@ class Session:
         for nobody will.
         """
         held = self._throttling.held
-        if held is not None and held.acks == 0:
+        if held is not None and held.acks == 0 and self.pace.state is State.HOLDING:
             self._throttling.take_held(now_ms, client_left=False)
             self._requests.release(held, now_ms)
         else:

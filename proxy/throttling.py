@@ -116,7 +116,7 @@ class Throttling:
             self.drop_held(now_ms)
             return None
         self.held = None
-        self._pace.release()
+        self._pace.release(held.paid_ms)
         if held.paid_ms > now_ms:
             self._mute_for_produce(held.sensor, held.paid_ms, held.request_bytes, 0, now_ms)
         return held

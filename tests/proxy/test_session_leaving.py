@@ -161,13 +161,14 @@ def test_a_request_without_acks_whose_client_left_while_it_was_held_goes() -> No
 
 @pytest.mark.parametrize("acks", [0, 1])
 def test_a_connection_that_ends_while_holding_gives_back_what_it_charged(acks: int) -> None:
-    """Its broker died, say. Once; and no late wake brings the request back to life."""
+    """Its broker died, say. Once; and neither a late wake nor a drain brings the request back to life."""
     shell = in_debt(500)
     shell.client_sends(produce_of(200, acks=acks))
     shell.session.client_closed(DisconnectCause.CLIENT_RESET)
     assert shell.state is State.ENDING
     shell.session.wake(shell.now_ms + 500, client_left=True)
-    shell.session.closed(shell.now_ms)
+    shell.session.drain(shell.now_ms + 500)
+    shell.session.closed(shell.now_ms + 500)
     assert shell.state is State.ENDING
     assert shell.sensor().refunded == 200
     assert shell.session.requests == 0

@@ -175,6 +175,37 @@ def test_a_held_request_of_which_only_the_head_has_arrived_goes_on_as_it_arrives
     assert shell.sensor().charged == 1_500 + 5_000
 
 
+def test_bytes_that_are_given_again_during_a_hold_are_not_charged_again() -> None:
+    """The shell does not read meanwhile; were it to, nothing would go, and the turn would stay."""
+    shell = in_debt(500)
+    shell.client_sends(produce_of(200))
+    buf = bytearray(shell.kept + produce_of(100, correlation_id=2))
+    for wait_ms in (0, 499, 500, 600):
+        assert shell.session.client_data(buf, 0, len(buf), START_MS + wait_ms) == 0
+    assert shell.sensor().charged == 1_700
+    assert (shell.state, shell.session.pace.wake_ms) == (State.HOLDING, START_MS + 500)
+
+
+def test_a_wake_that_comes_early_changes_nothing_and_a_late_one_makes_up_for_it() -> None:
+    """Turn at 500 ms, paid at 700. Woken at 499 nothing goes; at 650 it goes and 50 ms are left."""
+    shell = in_debt(500)
+    shell.client_sends(produce_of(200))
+    shell.now_ms = START_MS + 499
+    shell.wake()
+    assert (shell.state, shell.session.pace.wake_ms) == (State.HOLDING, START_MS + 500)
+    assert shell.to_broker == b""
+    shell.now_ms = START_MS + 650
+    shell.wake()
+    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 700)
+    assert shell.to_broker == produce_of(200)
+    shell.now_ms = START_MS + 699
+    shell.wake()
+    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 700)
+    shell.now_ms = START_MS + 9_000
+    shell.wake()
+    assert not shell.is_delayed
+
+
 def test_the_hold_the_mute_and_the_request_are_recorded_with_their_delays() -> None:
     """Debt 500, request 200 B: held 500 ms, then 200 to pay; its record has the 700 in all."""
     shell = in_debt(500)
