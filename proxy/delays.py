@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _MAX_MEMBERS: Final = 10_000
+_MAX_MEMBERS_PER_USER: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +33,55 @@ class DelayLimits:
 
 
 class SessionTimeouts:
-    """The smallest session.timeout.ms that each (user, client id, address) has asked for in a JoinGroup.
+    """The smallest session.timeout.ms that each (user, client id, address) was granted in a JoinGroup.
 
     A client's heartbeats travel on another connection than its fetches, so the fetch connection learns here.
-    What clients can mint is capped (wire-semantics 4.4): the oldest entry goes, and its client is back at the
-    default.
+    What clients can mint is capped for each user and in all (wire-semantics 4.3, 4.4): the oldest entry of
+    the user at fault goes, and its client is back at the default.
     """
 
-    __slots__ = ("_smallest_ms", "max_members")
+    __slots__ = ("_count", "_users", "max_members", "max_members_per_user")
 
-    def __init__(self, max_members: int = _MAX_MEMBERS) -> None:
+    def __init__(
+        self, max_members: int = _MAX_MEMBERS, max_members_per_user: int = _MAX_MEMBERS_PER_USER
+    ) -> None:
         self.max_members = max_members
-        self._smallest_ms: dict[tuple[str, str, str], int] = {}
+        self.max_members_per_user = max_members_per_user
+        self._users: dict[str, dict[tuple[str, str], int]] = {}
+        self._count = 0
 
     def saw(self, user: str, client_id: str, address: str, session_timeout_ms: int) -> None:
-        """Note a JoinGroup. A timeout that is not positive is the broker's to refuse."""
+        """Note a JoinGroup that the broker accepted."""
         if session_timeout_ms <= 0:
             return
-        member = (user, client_id, address)
-        known = self._smallest_ms.get(member)
-        if known is None and len(self._smallest_ms) >= self.max_members:
-            del self._smallest_ms[next(iter(self._smallest_ms))]
-        if known is None or session_timeout_ms < known:
-            self._smallest_ms[member] = session_timeout_ms
+        member = (client_id, address)
+        members = self._users.get(user, {})
+        known_ms = members.get(member)
+        if known_ms is None:
+            if len(members) >= self.max_members_per_user:
+                self._forget_oldest(user)
+            elif self._count >= self.max_members:
+                self._forget_oldest(max(self._users, key=lambda name: len(self._users[name])))
+            self._count += 1
+        if known_ms is None or session_timeout_ms < known_ms:
+            self._users.setdefault(user, {})[member] = session_timeout_ms
 
     def fetch_limit_ms(self, user: str, client_id: str, address: str, limits: DelayLimits) -> float:
         """Longest mute of a connection of this client that only fetches."""
-        seen_ms = self._smallest_ms.get((user, client_id, address))
+        members = self._users.get(user)
+        seen_ms = None if members is None else members.get((client_id, address))
         allowed_ms = limits.fetch_default_ms if seen_ms is None else seen_ms / 2
         return min(limits.answer_budget_ms, allowed_ms)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _forget_oldest(self, user: str) -> None:
+        members = self._users[user]
+        del members[next(iter(members))]
+        if not members:
+            del self._users[user]
+        self._count -= 1
 
 
 class LeftBehind:
