@@ -24,7 +24,8 @@ from sluice.proxy.worker import Worker
 from sluice.quotas.records import ConnectionRecord
 
 _ENDING_DEADLINE_S: Final = 10.0
-"""How long a connection that begins no more requests waits for the answers still due."""
+"""How long a connection that begins no more requests waits for the answers still due, or for a client to take
+them. A drain has a deadline of its own (server.py)."""
 _LINGER_S: Final = 1.0
 """How long a closed connection's unread bytes are read away: closing on them would send a reset, which can
 destroy the last answer on its way."""
@@ -167,7 +168,7 @@ class Connection:
         if self.session.finished or self._client.gone or not self._broker.finish_sending():
             self._finish()
         else:
-            self._arm(_ENDING_DEADLINE_S, self._finish)
+            self._arm_ending(self._finish)
 
     # Broker to client -------------------------------------------------------------------------------------
 
@@ -258,7 +259,7 @@ class Connection:
             if self.session.finished:
                 self._finish()
             else:
-                self._arm(_ENDING_DEADLINE_S, self._finish)
+                self._arm_ending(self._finish)
 
     def _wake(self) -> None:
         self._timer = None
@@ -309,10 +310,14 @@ class Connection:
             self._timer.cancel()
         self._timer = self._loop.call_later(delay_s, call)
 
+    def _arm_ending(self, call: Callable[[], None]) -> None:
+        if self.session.pace.close_cause is not DisconnectCause.DRAINED:
+            self._arm(_ENDING_DEADLINE_S, call)
+
     # Ends -------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Begin no further request; close when what is in flight is answered."""
+        """Begin no further request; close when what is in flight is answered. The deadline is the caller's."""
         if self._closed:
             return
         self._no_longer_delayed()
@@ -351,7 +356,7 @@ class Connection:
         if client.out is not None and not client.gone:
             client.read(False)
             self._broker.close()
-            self._arm(_ENDING_DEADLINE_S, self._client_takes_nothing)
+            self._arm_ending(self._client_takes_nothing)
             return
         self._closed = True
         self._no_longer_delayed()
@@ -368,7 +373,8 @@ class Connection:
             self._arm(_LINGER_S, self._close_client)
 
     def _client_takes_nothing(self) -> None:
-        self.abort(DisconnectCause.CLIENT_RESET)
+        self._client.gone = True
+        self._finish()
 
     def _read_away(self) -> None:
         try:

@@ -1,0 +1,96 @@
+"""The proxy's listener and connections in the test's own loop, in front of one port; no process, no quota
+file.
+
+What connections leave in the recorder is what the metrics would count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from playbook import limits_of, shared_of
+from wire import WITHIN_S, Wire, dial
+
+from bench.harness.ports import LOOPBACK
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.config import ListenerOptions
+from sluice.proxy.connection import Connection
+from sluice.proxy.gauges import Gauges
+from sluice.proxy.listener import Listener
+from sluice.proxy.policy import SessionPolicy
+from sluice.proxy.worker import Worker
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.records import ConnectionRecord
+
+
+class LocalProxy:
+    """Serves in the `async with` block; leaves nothing behind, and lets no fault of ours pass."""
+
+    def __init__(
+        self,
+        upstream_port: int,
+        limits: QuotaLimits | None = None,
+        *,
+        policy: SessionPolicy | None = None,
+        dial_timeout_s: float = 5.0,
+        upstream_host: str = LOOPBACK,
+        bind_host: str = LOOPBACK,
+    ) -> None:
+        """`limits`: playbook.limits_of(…), or none."""
+        self.shared = shared_of(limits or limits_of())
+        self.gauges = Gauges()
+        self._policy = policy or SessionPolicy()
+        self._dial_timeout_s = dial_timeout_s
+        self._options = ListenerOptions(
+            name="test",
+            bind_host=bind_host,
+            bind_port=0,
+            upstream_host=upstream_host,
+            upstream_port=upstream_port,
+        )
+
+    async def __aenter__(self) -> Self:
+        worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
+        self.listener = Listener(worker, self._options, self.shared, self._policy, self._dial_timeout_s)
+        self.listener.start()
+        return self
+
+    async def __aexit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        self.listener.stop()
+        for connection in tuple(self.listener.connections):
+            connection.abort(DisconnectCause.DRAIN_DEADLINE)
+        await asyncio.sleep(0)
+        if failed is None:
+            assert not self.listener.connections
+            assert self.gauges.connections == 0
+            assert not any(self.gauges.delayed.values())
+
+    @property
+    def ended(self) -> list[ConnectionRecord]:
+        """The connections that ended, in that order."""
+        return self.shared.recorder.connections
+
+    @property
+    def connections(self) -> set[Connection]:
+        """Those that live."""
+        return self.listener.connections
+
+    async def client(self, **options: Any) -> Wire:
+        """A new client connection."""
+        return await dial(self.listener.port, **options)
+
+    async def end(self, number: int = 1) -> ConnectionRecord:
+        """How the `number`th connection to end did so."""
+        await until(lambda: len(self.ended) >= number)
+        return self.ended[number - 1]
+
+
+async def until(seen: Callable[[], bool], within_s: float = WITHIN_S) -> None:
+    """Wait until something can be seen."""
+    deadline_s = time.monotonic() + within_s
+    while not seen():
+        assert time.monotonic() < deadline_s, "it was not seen in time"
+        await asyncio.sleep(0.002)
