@@ -60,6 +60,17 @@ def test_leaving_the_block_ends_the_process() -> None:
     assert process.exit_code() == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_what_the_command_has_started_ends_with_it(ends_first: bool) -> None:
+    script = "sleep 3600 & echo $!; " + ("exit 4" if ends_first else "wait")
+    with GuardedProcess(["sh", "-c", script]) as process:
+        assert process.output is not None
+        child = int(process.output.readline())
+        if ends_first:
+            assert process.wait(10) == 4
+    assert not Path(f"/proc/{child}").exists(), "a child outlived the command"
+
+
 def test_waiting_for_a_process_that_goes_on_raises_and_leaves_it_running() -> None:
     with GuardedProcess(["sleep", "3600"]) as process:
         with pytest.raises(TimeoutError):
