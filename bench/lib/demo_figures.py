@@ -21,6 +21,7 @@ SIDES: Final = (NATIVE, SLUICE)
 KINDS: Final = {PRODUCE: "produce", FETCH: "consume"}
 # A second with less is one in which the client stood still: the broker lets a request through now and then.
 STANDSTILL_BYTES_PER_S: Final = QUOTA_BYTES_PER_S // 10
+WAVE_GAP_S: Final = 3  # within a wave, too, one answer of 1 MiB can be followed by a second without any
 
 _TOTAL: Final = re.compile(
     r"([\d.]+) ms max latency, (\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th"
@@ -93,14 +94,15 @@ def stands_still(bytes_per_s: int) -> bool:
 def long_run_bytes_per_s(bytes_per_s: Sequence[int]) -> float:
     """The mean over whole waves, from the start of the first to that of the last; of all if there are no two.
 
-    A wave starts with the second behind a standstill. The mean of [0, 9, 0, 0, 9, 0, 0, 9] is that of
-    [9, 0, 0, 9, 0, 0] = 3; that measuring ended within a wave would make it 3.375.
+    A wave starts behind a standstill of WAVE_GAP_S. The mean of [0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 8] is that
+    of [8, 0, 0, 0, 8, 0, 0, 0] = 2: where in a wave the measuring ended does not count.
     """
-    starts = [
-        index
-        for index in range(1, len(bytes_per_s))
-        if stands_still(bytes_per_s[index - 1]) and not stands_still(bytes_per_s[index])
-    ]
+    starts = []
+    still_s = 0
+    for second, rate in enumerate(bytes_per_s):
+        if not stands_still(rate) and still_s >= WAVE_GAP_S:
+            starts.append(second)
+        still_s = still_s + 1 if stands_still(rate) else 0
     whole = bytes_per_s[starts[0] : starts[-1]] if len(starts) > 1 else bytes_per_s
     return sum(whole) / len(whole)
 

@@ -71,13 +71,9 @@ def first_second(lanes: Sequence[Lane]) -> int | None:
 
 
 def complete_seconds(lane: Lane, now_s: float) -> list[int]:
-    """Bytes of each second that is over, from the lane's first with data on; to its last if it has ended."""
-    end = lane.seconds.stop if lane.has_ended else math.floor(now_s)
-    return (
-        [lane.bytes_in_second.get(second, 0) for second in range(lane.seconds.start, end)]
-        if lane.seconds
-        else []
-    )
+    """Bytes of each whole second that is over, from the lane's first data on; to its last if it has ended."""
+    end = lane.seconds.stop - 1 if lane.has_ended else math.floor(now_s)
+    return [lane.bytes_in_second.get(second, 0) for second in range(lane.seconds.start + 1, end)]
 
 
 # --- one line per second ----------------------------------------------------------------------------------
@@ -187,7 +183,7 @@ def picture(
 
 
 def _cell(lane: Lane, now_s: float, columns: int, rows: int, blocks: str) -> Text:
-    rates = complete_seconds(lane, now_s)
+    rates = complete_seconds(lane, now_s) if lane.seconds else []
     still = sum(map(stands_still, rates))
     last = rates[-1] if rates else 0
     mean = sum(rates) / len(rates) if rates else 0.0
