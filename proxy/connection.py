@@ -317,7 +317,7 @@ class Connection:
     # Ends -------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Begin no further request; close when what is in flight is answered. The deadline is the caller's."""
+        """Begin no further request; close when what is in flight is answered. The caller has the deadline."""
         if self._closed:
             return
         self._no_longer_delayed()

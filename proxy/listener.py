@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from time import monotonic
 from typing import Final
 
@@ -115,11 +116,11 @@ class Listener:
                 broker = await self._dial()
         except (OSError, TimeoutError) as error:
             reason = str(error) or "timed out"
-            client.close()
+            self._let_go(client)
             self._count_unreachable(peer, reason, opened_ms)
             return
         except asyncio.CancelledError:
-            client.close()
+            self._let_go(client)
             raise
         if self._unreachable:
             self._unreachable = False
@@ -128,6 +129,12 @@ class Listener:
         connection = Connection(self._worker, client, broker, session, peer, self.connections.discard)
         self.connections.add(connection)
         connection.start()
+
+    def _let_go(self, client: socket.socket) -> None:
+        """Close in order: on unread bytes (clients speak first) it would be a reset."""
+        with suppress(OSError):
+            client.recv_into(self._worker.view)
+        client.close()
 
     async def _dial(self) -> socket.socket:
         host, port = self._options.upstream_host, self._options.upstream_port

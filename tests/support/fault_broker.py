@@ -58,17 +58,17 @@ Behaviour = Callable[[BrokerSide], Awaitable[None]]
 
 
 class FaultBroker:
-    """Listens on a loopback port of its own. A connection is closed when its behaviour ends.
+    """Listens on a loopback port, a free one if none is given. A connection closes when its behaviour ends.
 
     At the end, an error of a behaviour, other than that the other side left, is an error of the test.
     """
 
-    def __init__(self, behaviour: Behaviour, *, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self, behaviour: Behaviour, *, port: int = 0, receive_buffer_bytes: int | None = None
+    ) -> None:
         self.behaviour = behaviour
-        self.received: list[Request] = []
-        """what `answers` has taken, of all connections"""
         self.clients: list[BrokerSide] = []
-        self._listener = socket.create_server((LOOPBACK, 0), backlog=1024)
+        self._listener = socket.create_server((LOOPBACK, port), backlog=1024)
         self._listener.setblocking(False)
         if receive_buffer_bytes is not None:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)

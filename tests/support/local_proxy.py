@@ -38,6 +38,7 @@ class LocalProxy:
         dial_timeout_s: float = 5.0,
         upstream_host: str = LOOPBACK,
         bind_host: str = LOOPBACK,
+        bind_port: int = 0,
     ) -> None:
         """`limits`: playbook.limits_of(…), or none."""
         self.shared = shared_of(limits or limits_of())
@@ -47,7 +48,7 @@ class LocalProxy:
         self._options = ListenerOptions(
             name="test",
             bind_host=bind_host,
-            bind_port=0,
+            bind_port=bind_port,
             upstream_host=upstream_host,
             upstream_port=upstream_port,
         )
