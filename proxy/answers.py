@@ -142,7 +142,10 @@ class AnswerSide:
                         now_ms,
                     )
                 except MalformedFrame as error:
-                    raise BrokerMalformed(error.reason, api_key=api_key, api_version=version) from None
+                    offset = None if error.offset is None else error.offset - pos
+                    raise BrokerMalformed(
+                        error.reason, api_key=api_key, api_version=version, offset=offset
+                    ) from None
             in_flight.popleft()
             self._records.append((
                 api_key, version, identity.user, client_id, request_bytes, size + SIZE_BYTES,
@@ -201,11 +204,13 @@ class AnswerSide:
             if session_timeout_accepted(buf, pos, min(end, frame_end), version):
                 self._throttling.saw_session_timeout(int(paid_ms))
             return 0.0
-        if frame_end <= end:
-            if work is _CAP_VERSIONS:
+        if work is _CAP_VERSIONS:
+            if frame_end <= end:
                 cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)
-            else:
-                self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version))
+            return 0.0
+        if frame_end > end:  # unread it could not be learnt from, and all would wait for it for ever
+            raise MalformedFrame(f"{frame_end - pos} bytes to authenticate with")
+        self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version))
         return 0.0
 
     def _raw_answer(self, buf: bytearray, pos: int, end: int) -> int:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from sluice.protocol.errors import FrameTooLarge
-from sluice.protocol.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, request_body, response_body
+from sluice.protocol.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, SIZE_BYTES, request_body, response_body
 from sluice.proxy.in_flight import AnswerWork
 from sluice.proxy.sasl_watch import SaslWatch
 
 AUTHENTICATION_APIS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 WHOLE_MAX_BYTES: Final = 512 * 1024
-"""Largest frame that is kept until it is whole: half the receive buffer, and Kafka's own limit before a
-login."""
+"""Largest size of a frame that is kept until it is whole: half the receive buffer, and Kafka's own limit
+before a login."""
 
 
 class Authentication:
@@ -39,8 +39,9 @@ class Authentication:
     def check_whole(end: int, pos: int, frame_end: int, max_bytes: int) -> bool:
         """Has the frame arrived whole, as it must? Raises FrameTooLarge for one that cannot be kept until
         then."""
-        if frame_end - pos > max_bytes:
-            raise FrameTooLarge(f"{frame_end - pos} bytes to authenticate with, the limit is {max_bytes}")
+        size = frame_end - pos - SIZE_BYTES
+        if size > max_bytes:
+            raise FrameTooLarge(f"{size} bytes to authenticate with, the limit is {max_bytes}")
         return frame_end <= end
 
     def request(

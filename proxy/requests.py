@@ -99,7 +99,7 @@ class RequestSide:
         self._in_flight = in_flight
         self._client_id_length = _UNKNOWN_LENGTH
         self._client_id_raw = b""
-        self._frame_limit = policy.max_frame_bytes_before_authentication
+        self._frame_limit = self._max_frame_bytes()
         self._skip = 0  # bytes of a frame that is judged and still arrives
         self.client_left = False
         """the client closed its side while it was held or muted"""
@@ -152,14 +152,9 @@ class RequestSide:
                 client_id_end = pos + REQUEST_HEAD_BYTES + (id_length if id_length > 0 else 0)
                 if client_id_end > end or client_id_end > frame_end:
                     if client_id_end > frame_end:
-                        raise MalformedFrame(f"client id of {id_length} bytes", offset=pos + 12)
+                        reason = f"client id of {id_length} bytes"
+                        raise MalformedFrame(reason, api_key=api_key, api_version=version, offset=pos + 12)
                     break
-                if (
-                    id_length != self._client_id_length
-                    or throttling.generation != self._quotas.generation
-                    or not buf.startswith(self._client_id_raw, pos + REQUEST_HEAD_BYTES)
-                ):
-                    self._identify(buf, pos, client_id_end, id_length, now_ms)
                 if api_key == PRODUCE:
                     judge = self._produce
                 elif api_key in _FETCHES:
@@ -167,6 +162,12 @@ class RequestSide:
                 else:
                     judge = self._other
                 try:
+                    if (
+                        id_length != self._client_id_length
+                        or throttling.generation != self._quotas.generation
+                        or not buf.startswith(self._client_id_raw, pos + REQUEST_HEAD_BYTES)
+                    ):
+                        self._identify(buf, pos, client_id_end, id_length, now_ms)
                     if not judge(
                         buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
                     ):
@@ -245,7 +246,7 @@ class RequestSide:
             body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
         acks = read_acks(buf, body, min(end, frame_end), version)
         if acks is None:
-            if frame_end <= end:
+            if frame_end <= end or end - pos > _HEAD_ENOUGH_BYTES:
                 raise MalformedFrame("Produce request without acks", offset=body)
             return False
         request_bytes = frame_end - pos
