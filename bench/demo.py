@@ -102,9 +102,9 @@ class Demo:
             )
             entries = [{"client-id": client_id(SLUICE, api_key), **limits} for api_key in KINDS]
             with self._interrupts.deferred():
-                _, ports = stack.enter_context(sluice([node.address("SLUICE")[1]], entries))
+                sluice_pid, ports = stack.enter_context(sluice([node.address("SLUICE")[1]], entries))
         relays = {NATIVE: (native_relay, native_port), SLUICE: (sluice_relay, ports[0])}
-        return Stage(node.dist, self._folder, relays)
+        return Stage(node, sluice_pid, self._folder, relays)
 
     @contextlib.contextmanager
     def _own_folder(self) -> Iterator[None]:

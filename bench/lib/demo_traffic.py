@@ -15,7 +15,7 @@ from typing import Final
 
 from bench.harness.guarded_process import GuardedProcess, log_tail
 from bench.harness.java_tools import start_tool
-from bench.harness.kafka_dist import KafkaDist
+from bench.harness.kafka_node import KafkaNode
 from bench.harness.ports import LOOPBACK
 from bench.lib.demo_figures import KINDS, SIDES, ClientReport, parse_report
 from bench.lib.demo_interrupts import Interrupts
@@ -36,7 +36,8 @@ END_WITHIN_S: Final = 30.0  # beyond the time that the quota asks for
 class Stage:
     """What the clients need: all of it runs."""
 
-    dist: KafkaDist
+    node: KafkaNode
+    sluice_pid: int
     folder: Path  # for their output
     ports: Mapping[str, tuple[int, int]]  # side → port of its relay, port that the relay dials
 
@@ -82,6 +83,7 @@ async def _follow(
     start_by_s = time.monotonic() + START_WITHIN_S
     while True:
         interrupts.check()
+        _require_servers(stage)
         now_s = time.monotonic()
         running = 0
         for lane, client in zip(lanes, clients, strict=True):
@@ -107,6 +109,14 @@ async def _follow(
         await asyncio.sleep(TICK_S)
 
 
+def _require_servers(stage: Stage) -> None:
+    """Clients would go on trying for minutes."""
+    if not Path(f"/proc/{stage.node.pid}").exists():
+        raise BenchError(f"Kafka ended before its clients; its log ends:\n{stage.node.log_tail()}")
+    if not Path(f"/proc/{stage.sluice_pid}").exists():
+        raise BenchError("Sluice ended before its clients; the end of its log stands above")
+
+
 def _start(stage: Stage, lane: Lane, seconds: float) -> GuardedProcess:
     records = records_of_each(seconds)
     bootstrap = ("--bootstrap-server", f"{LOOPBACK}:{stage.ports[lane.side][0]}")
@@ -119,14 +129,14 @@ def _start(stage: Stage, lane: Lane, seconds: float) -> GuardedProcess:
     )
     if lane.api_key == PRODUCE:
         return start_tool(
-            stage.dist,
+            stage.node.dist,
             "producer-perf-test",
             *(*bootstrap, "--topic", PRODUCE_TOPIC, "--record-size", str(RECORD_BYTES), "--throughput", "-1"),
             *(*common, "acks=all", "linger.ms=0", "batch.size=16384", "buffer.memory=1048576"),
             output=_log(stage, lane),
         )
     return start_tool(
-        stage.dist,
+        stage.node.dist,
         "consumer-perf-test",
         *(*bootstrap, "--topic", FETCH_TOPIC, "--timeout", "60000"),  # ends it if no record comes for so long
         *common,
