@@ -284,7 +284,7 @@ class Playbook:
                 shell.drain()
             case Reload(limits):
                 shell.shared.quotas.reload(limits, shell.now_ms)
-        self._note()
+        self._note(answers_first=isinstance(event, Broker))
         return self
 
     def __lshift__(self, expected: Outcome) -> Playbook:
@@ -308,9 +308,13 @@ class Playbook:
         pace = self.shell.session.pace
         return pace.state, pace.wake_ms if self.shell.is_delayed else inf
 
-    def _note(self) -> None:
+    def _note(self, *, answers_first: bool = False) -> None:
         shell = self.shell
-        for sent, outcome in ((shell.to_broker, ToBroker), (shell.to_client, ToClient)):
+        ways: list[tuple[bytearray, type[ToBroker | ToClient]]] = [
+            (shell.to_broker, ToBroker),
+            (shell.to_client, ToClient),
+        ]
+        for sent, outcome in reversed(ways) if answers_first else ways:
             if sent:
                 self._pending.append(outcome(bytes(sent)))
                 sent.clear()
