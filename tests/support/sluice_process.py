@@ -104,7 +104,7 @@ class SluiceProcess:
             raise
         return self
 
-    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_exc_info: object) -> None:
         try:
             if failed is not None:
                 print(f"--- the end of Sluice's log ---\n{log_tail(self.log)}\n---", file=sys.stderr)
