@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import io
 import shutil
 import sys
 import tempfile
@@ -39,12 +40,13 @@ from bench.lib.demo_figures import KINDS, NATIVE, SLUICE, LaneFigures, closing_s
 from bench.lib.demo_interrupts import Interrupted, Interrupts
 from bench.lib.demo_screen import LineScreen, LiveScreen, closing_tables, notes
 from bench.lib.demo_traffic import Stage, client_id, records_of_each, run_traffic
-from bench.lib.even_cases import QUOTA_BYTES_PER_S, SETTLE_S
+from bench.lib.even_cases import QUOTA_BYTES_PER_S
 from bench.lib.even_rig import FETCH_TOPIC, PRODUCE_TOPIC, RECORD_BYTES
 from bench.lib.process import BenchError
 from bench.lib.proxies import sluice
 from bench.lib.quotas_admin import set_native_quotas
 
+MIN_SECONDS: Final = 30.0  # less shows no whole wave
 SECONDS: Final = 70.0  # six or seven waves of the broker's; with what is behind it, 83 s of traffic
 NEEDED_BYTES: Final = 600_000_000
 FILL_WITHIN_S: Final = 60.0
@@ -62,25 +64,28 @@ class Demo:
         self._folder = Path()
 
     def run(self) -> list[LaneFigures]:
-        """Everything; nothing is left of it when this returns or raises. Empty when the user ended it."""
+        """Everything; nothing is left of it when this returns or raises. Empty when the user ended it.
+
+        Raises BenchError, or the harness's own errors, saying what failed.
+        """
         begin_s = time.monotonic()
         with self._own_folder(), contextlib.ExitStack() as stack:
             try:
                 stage = self._set_up(stack)
-                self._say(
-                    f"set up within {time.monotonic() - begin_s:.0f} s; now four Java clients, flat out …"
-                )
+                took_s = time.monotonic() - begin_s
+                self._say(f"set up within {took_s:.0f} s; now four Java clients, flat out …")
                 screen = LiveScreen(self._console) if self._is_live else LineScreen(self._console)
                 with self._interrupts.deferred():  # run_traffic looks for itself whether one has come
                     lanes, reports = asyncio.run(run_traffic(stage, self._seconds, screen, self._interrupts))
-                return [
-                    figures(lane, self._seconds, report) for lane, report in zip(lanes, reports, strict=True)
-                ]
             except (Interrupted, SystemExit):  # the latter is rich's answer to a closed pipe
                 # Not passed on: those who clean up behind this would print logs that nobody asked for.
                 return []
             finally:
                 self._interrupts.hold()
+        try:
+            return [figures(lane, report, self._seconds) for lane, report in zip(lanes, reports, strict=True)]
+        except ValueError as error:
+            raise BenchError(f"there is nothing to tell: {error}") from error
 
     def _set_up(self, stack: contextlib.ExitStack) -> Stage:
         native_relay, sluice_relay = free_ports(2)
@@ -131,7 +136,8 @@ class Demo:
         """Says what is going on while it takes its time, and then how long it took."""
         begin_s = time.monotonic()
         if self._is_live:
-            with self._console.status(f"{what} …"):
+            spinner = "dots" if self._console.encoding.startswith("utf") else "line"
+            with self._console.status(f"{what} …", spinner=spinner):
                 yield
         else:
             self._say(f"{what} …")
@@ -154,8 +160,8 @@ def fill(bootstrap: str, records: int, interrupts: Interrupts) -> None:
     try:
         for created in admin.create_topics(topics, request_timeout=30).values():
             created.result(timeout=FILL_WITHIN_S)
-    except KafkaException as error:
-        raise BenchError(f"the broker made no topics: {error}") from error
+    except (KafkaException, TimeoutError) as error:
+        raise BenchError(f"the broker made no topics: {error!r}") from error
     # Batches as the Java producer makes them, so that a consumer finds what it would find in real life.
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 16_384})
     record = bytes(RECORD_BYTES)
@@ -185,8 +191,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--plain", action="store_true", help="one line per second, as without a terminal: nothing moves"
     )
     arguments = parser.parse_args(argv)
-    if arguments.seconds < SETTLE_S + 1:
-        parser.error(f"--seconds must be at least {SETTLE_S + 1}: measuring begins at second {SETTLE_S}")
+    if arguments.seconds < MIN_SECONDS:
+        parser.error(
+            f"--seconds must be at least {MIN_SECONDS:.0f}: the broker's quota comes in waves of 12 s"
+        )
     return arguments
 
 
@@ -194,17 +202,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0: shown to the end; 2: it failed, and the message says why; 128 + n: ended by signal n."""
     arguments = _arguments(argv)
     begin_s = time.monotonic()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="replace"
+        )  # where a terminal is not UTF-8: question marks, no traceback
     console = Console(highlight=False)
     with Interrupts() as interrupts:
         try:
             lanes = Demo(arguments, console, interrupts).run()
-        except (
-            BenchError,
-            KafkaNodeError,
-            KafkaDistError,
-            JavaNotFoundError,
-            OSError,
-        ) as error:
+        except (BenchError, KafkaNodeError, KafkaDistError, JavaNotFoundError, OSError) as error:
             print(f"demo: {error}", file=sys.stderr)
             return FAILED
         except Interrupted:
@@ -216,9 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(*closing_tables(lanes, console.width), sep="\n")
         console.print(notes(), style="dim")
         console.print(f"\n{closing_sentence(lanes)}", style="bold")
-        console.print(
-            f"{time.monotonic() - begin_s:.0f} s in all; nothing of it is left running.", style="dim"
-        )
+        took_s = time.monotonic() - begin_s
+        console.print(f"{took_s:.0f} s in all; nothing of it is left running.", style="dim")
     return 0 if lanes else 1
 
 

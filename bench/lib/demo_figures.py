@@ -70,8 +70,11 @@ def parse_report(output: str, api_key: int) -> ClientReport:
     return ClientReport(latency_ms, *throttle_ms)
 
 
-def figures(lane: Lane, seconds: float, report: ClientReport) -> LaneFigures:
-    """Figures over `seconds` from the lane's own start on, the settling time left out (see evenness)."""
+def figures(lane: Lane, report: ClientReport, seconds: float) -> LaneFigures:
+    """Figures over `seconds` from the lane's own start on, the settling time left out (see evenness).
+
+    Raises ValueError when nothing went through in this time.
+    """
     if lane.started_s is None:
         raise ValueError(f"{lane.client_id} moved nothing")
     even = evenness([lane.events], report.latency_ms, lane.started_s, seconds)
