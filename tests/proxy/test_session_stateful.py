@@ -1,0 +1,277 @@
+"""Every event in every state, in any order: nothing is lost, doubled, reordered, recorded twice, or stuck."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import inf
+
+from frames import (
+    API_VERSIONS,
+    FETCH,
+    HEARTBEAT,
+    JOIN_GROUP,
+    METADATA,
+    PRODUCE,
+    answer,
+    fetch,
+    fetch_answer_of,
+    produce_answer,
+    produce_of,
+    request,
+)
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from playbook import Shell, limits_of, shared_of
+
+from sluice.protocol.groups import GROUP_APIS
+from sluice.proxy.pace import State
+from sluice.proxy.policy import SessionPolicy
+from sluice.proxy.session import Session
+from sluice.quotas.kinds import QuotaKind
+
+RATE = 1_000
+BUDGET_MS = 10_000
+GROUP_MS = FETCH_TOLD_MS = 2_000
+MAX_BYTES = 0x02020202
+STALE = (b"\x00", b"\x01", b"\xff", produce_of(150), fetch_answer_of(150))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A request, its answer (None: it has none), and where in them others may write 4 bytes."""
+
+    api_key: int
+    version: int
+    request: bytes
+    answer: bytes | None
+    max_bytes_at: int | None = None
+    throttle_at: int | None = None
+
+
+def kind_of_produce(size: int, acks: int, version: int) -> Kind:
+    frame = produce_of(size, acks=acks, version=version)
+    if not acks:
+        return Kind(PRODUCE, version, frame, None)
+    received = produce_answer(version=version)
+    told = produce_answer(version=version, throttle_ms=0x01010101)
+    return Kind(PRODUCE, version, frame, received, throttle_at=differs_at(received, told))
+
+
+def kind_of_fetch(answer_bytes: int, version: int) -> Kind:
+    frame = fetch(version=version, max_bytes=MAX_BYTES)
+    place = differs_at(frame, fetch(version=version, max_bytes=0x01010101))
+    received = fetch_answer_of(answer_bytes, version=version)
+    told = fetch_answer_of(answer_bytes, version=version, throttle_ms=0x01010101)
+    return Kind(FETCH, version, frame, received, place, differs_at(received, told))
+
+
+def differs_at(one: bytes, other: bytes) -> int:
+    return next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+
+
+KINDS = [
+    *(kind_of_produce(size, acks, 9) for size in (130, 700, 3_000) for acks in (0, 1)),
+    kind_of_produce(25_000, 1, 3),
+    *(kind_of_fetch(size, version) for size in (150, 2_500) for version in (4, 12, 15)),
+    Kind(METADATA, 12, request(METADATA, 12), answer(METADATA, 12)),
+    Kind(HEARTBEAT, 4, request(HEARTBEAT, 4), answer(HEARTBEAT, 4)),
+    Kind(JOIN_GROUP, 9, request(JOIN_GROUP, 9, {"sessionTimeoutMs": 9_000}), answer(JOIN_GROUP, 9)),
+    Kind(API_VERSIONS, 3, request(API_VERSIONS, 3), answer(API_VERSIONS, 3)),
+]
+
+
+@dataclass
+class Sent:
+    """A request of the client's stream, and how far its answer is."""
+
+    kind: Kind
+    correlation_id: int
+    end: int
+    """offset of its end in the stream"""
+
+    @property
+    def begin(self) -> int:
+        return self.end - len(self.kind.request)
+
+
+class Dialogue(RuleBasedStateMachine):
+    """One connection, with a neighbour that charges the same bucket."""
+
+    @initialize(stale=st.sampled_from(STALE))
+    def connect(self, stale: bytes) -> None:
+        shared = shared_of(limits_of(produce_rate=RATE, fetch_rate=RATE))
+        self.shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"), stale=stale)
+        self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
+        self.neighbours_bytes = 0
+        self.stream = bytearray()  # all that the client has written
+        self.transmitted = 0
+        self.requests: list[Sent] = []
+        self.received = 0  # whole requests that the broker has
+        self.answers = bytearray()  # all that the broker has written
+        self.throttles: list[tuple[int, int]] = []  # where in it one may be raised, and to what at most
+        self.delivered = 0
+        self.checked_to_broker = self.checked_to_client = 0
+
+    # The client
+
+    @rule(kind=st.sampled_from(KINDS), transmits=st.sampled_from((0, 1, 20, 600, 10**6)))
+    def client_writes(self, kind: Kind, transmits: int) -> None:
+        correlation_id = len(self.requests) + 1
+        frame = bytearray(kind.request)
+        struct.pack_into(">i", frame, 8, correlation_id)
+        self.stream += frame
+        self.requests.append(Sent(kind, correlation_id, len(self.stream)))
+        self.client_transmits(transmits)
+
+    @rule(size=st.sampled_from((1, 3, 13, 100, 10**6)))
+    def client_transmits(self, size: int) -> None:
+        if not self.shell.client_left:
+            data = bytes(self.stream[self.transmitted : self.transmitted + size])
+            self.transmitted += len(data)
+            self.shell.client_sends(data)
+
+    @rule()
+    def client_leaves(self) -> None:
+        self.shell.client_leaves()
+
+    # The broker
+
+    @rule(size=st.sampled_from((0, 1, 7, 60, 10**6)))
+    def broker_answers(self, size: int) -> None:
+        """It writes the answer of the oldest request that it has not answered, and transmits some bytes."""
+        while self.received < len(self.requests):
+            sent = self.requests[self.received]
+            if len(self.shell.to_broker) < sent.end:
+                break
+            self.received += 1
+            if sent.kind.answer is None:
+                continue
+            frame = bytearray(sent.kind.answer)
+            struct.pack_into(">i", frame, 4, sent.correlation_id)
+            if sent.kind.throttle_at is not None:
+                at = len(self.answers) + sent.kind.throttle_at
+                self.throttles.append((at, FETCH_TOLD_MS if sent.kind.api_key == FETCH else BUDGET_MS))
+            self.answers += frame
+            break
+        data = bytes(self.answers[self.delivered : self.delivered + size])
+        self.delivered += len(data)
+        self.shell.broker_sends(data)
+
+    # Time, and the shell
+
+    @rule(ms=st.sampled_from((1, 150, 1_000, 3_000, 15_000)))
+    def time_passes(self, ms: int) -> None:
+        self.shell.advance(ms)
+
+    @rule(ms=st.sampled_from((1, 400, 4_000)))
+    def time_passes_and_the_wake_is_late(self, ms: int) -> None:
+        self.shell.now_ms += ms
+
+    @rule()
+    def wakes_whenever(self) -> None:
+        self.shell.wake()
+
+    @rule()
+    def drains(self) -> None:
+        self.shell.drain()
+
+    @rule(rate=st.sampled_from((RATE // 10, RATE, RATE * 10)))
+    def quotas_are_reloaded(self, rate: int) -> None:
+        self.shell.shared.quotas.reload(limits_of(produce_rate=rate, fetch_rate=rate), self.shell.now_ms)
+
+    @precondition(lambda self: self.neighbour.pace.state is State.READING)
+    @rule(size=st.sampled_from((200, 2_000)))
+    def neighbour_produces(self, size: int) -> None:
+        frame = bytearray(produce_of(size, acks=0, client_id="neighbour"))
+        self.neighbour.client_data(frame, 0, len(frame), self.shell.now_ms)
+        self.neighbours_bytes += size
+        if self.neighbour.pace.is_delayed:  # once it waits, another takes its place
+            self.neighbour = Session(self.shell.shared, SessionPolicy(), "10.0.0.2")
+
+    @property
+    def begun(self) -> list[Sent]:
+        """Requests of which the broker has at least a byte."""
+        return [sent for sent in self.requests if sent.begin < len(self.shell.to_broker)]
+
+    # What holds at any time
+
+    @invariant()
+    def the_broker_gets_the_clients_stream(self) -> None:
+        """Byte for byte from its beginning, but for max_bytes, which may be lowered."""
+        got = self.shell.to_broker
+        assert len(got) <= self.transmitted
+        start, self.checked_to_broker = self.checked_to_broker, len(got)
+        for sent in self.begun:
+            if sent.end > start and sent.kind.max_bytes_at is not None:
+                at = sent.begin + sent.kind.max_bytes_at
+                assert len(got) >= at + 4, "max_bytes is cut in two"
+                assert 1 <= int.from_bytes(got[at : at + 4], "big") <= MAX_BYTES
+                self.stream[at : at + 4] = got[at : at + 4]
+        assert got[start:] == self.stream[start : len(got)]
+
+    @invariant()
+    def the_client_gets_the_brokers_answers(self) -> None:
+        """Byte for byte, but for throttle_time_ms, which may be raised."""
+        got = self.shell.to_client
+        assert len(got) <= self.delivered
+        start, self.checked_to_client = self.checked_to_client, len(got)
+        for at, largest_ms in self.throttles:
+            if start <= at < len(got):
+                assert len(got) >= at + 4, "a throttle is cut in two"
+                assert int.from_bytes(got[at : at + 4], "big") <= largest_ms
+                self.answers[at : at + 4] = got[at : at + 4]
+        assert got[start:] == self.answers[start : len(got)]
+
+    @invariant()
+    def every_request_is_in_flight_or_recorded_once(self) -> None:
+        session = self.shell.session
+        records = [record for record in self.shell.records if record[3] == "app"]
+        assert session.requests == session.in_flight + len(records) == len(self.begun)
+
+    @invariant()
+    def it_is_never_stuck(self) -> None:
+        shell = self.shell
+        match shell.state:
+            case State.READING:
+                assert not shell.client_left
+                assert shell.unread == b""
+            case State.MUTED | State.HOLDING:
+                assert shell.session.pace.wake_ms < inf
+                is_group = any(sent.kind.api_key in GROUP_APIS for sent in self.begun)
+                limit_ms = GROUP_MS if is_group else BUDGET_MS
+                assert shell.session.pace.wake_ms - shell.now_ms <= limit_ms
+            case State.AWAITING_BROKER:
+                raise AssertionError("nobody authenticates here")
+            case State.ENDING:
+                assert shell.cause is not None
+
+    def teardown(self) -> None:
+        """Drain; the client ends what it has begun, the broker answers: all is done and accounted for."""
+        if not hasattr(self, "shell"):
+            return
+        shell = self.shell
+        shell.drain()
+        self.client_transmits(10**9)
+        while self.received < len(self.requests) and self.requests[self.received].end <= len(shell.to_broker):
+            self.broker_answers(10**9)
+        self.broker_answers(10**9)
+        self.the_broker_gets_the_clients_stream()
+        self.the_client_gets_the_brokers_answers()
+        self.every_request_is_in_flight_or_recorded_once()
+        assert shell.state is State.ENDING
+        is_cut = bool(self.begun) and self.begun[-1].end > len(shell.to_broker)
+        assert not is_cut or shell.client_left, "a frame is cut in two"
+        assert is_cut or shell.session.finished
+        shell.session.closed(shell.now_ms)
+        sensors = [sensor for sensor in shell.shared.quotas.sensors() if sensor.kind is QuotaKind.PRODUCE]
+        charged = sum(sensor.charged - sensor.refunded for sensor in sensors)
+        produced = sum(len(sent.kind.request) for sent in self.begun if sent.kind.api_key == PRODUCE)
+        assert charged == produced + self.neighbours_bytes
+
+
+Dialogue.TestCase.settings = settings(
+    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestDialogue = Dialogue.TestCase
