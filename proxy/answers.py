@@ -20,7 +20,7 @@ from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, thro
 from sluice.proxy.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.errors import BrokerError, BrokerMalformed
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import AnswerWork, InFlight
+from sluice.proxy.in_flight import MAX_IN_FLIGHT, AnswerWork, InFlight
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SharedState
 from sluice.proxy.requests import RequestSide
@@ -156,6 +156,8 @@ class AnswerSide:
                 pos = end
                 break
             pos = frame_end
+        if self._pace.is_full and len(in_flight) <= MAX_IN_FLIGHT // 2:
+            self._pace.broker_answered()
         self.bytes_read += pos - start
         return pos
 

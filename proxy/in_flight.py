@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sluice.quotas.sensor import Sensor
+
+MAX_IN_FLIGHT: Final = 2_000
+"""Of one connection; beyond, no request is begun until half of them are answered. A request of 14 bytes is
+remembered in 130, so that the few MB which lie in socket buffers before a slow broker would become 50 of
+ours. Most clients have 5 in flight; librdkafka's default allows a million, which wait for the same broker."""
 
 
 class AnswerWork(IntEnum):

@@ -1,9 +1,9 @@
 """When the next request of a connection may be begun: the states that the shell obeys. Pure; time is an
 argument.
 
-                 SaslHandshake or SaslAuthenticate went on
+       SaslHandshake or SaslAuthenticate went on, or too much is in flight
       ┌──────────────────────────────────────────────► AWAITING_BROKER
-      │                 its answer came                   │
+      │         its answer came, or enough of them        │
     READING ◄─────────────────────────────────────────────┘
       │  ▲ ▲
       │  │ └─ wake ──────────────────────── MUTED ◄──┐
@@ -50,6 +50,7 @@ class Pace:
         "close_cause",
         "close_detail",
         "gate_ms",
+        "is_full",
         "state",
         "throttled_by",
         "wake_ms",
@@ -66,6 +67,8 @@ class Pace:
         self.close_cause: DisconnectCause | None = None
         """why the connection ends"""
         self.close_detail = ""
+        self.is_full = False
+        """AWAITING_BROKER because too much is in flight"""
         self._gate_state = State.MUTED
         self._mute_until_ms = 0.0
         self._stopped_ms = 0.0
@@ -133,8 +136,15 @@ class Pace:
             self.gate_ms = inf
             self._gate_state = State.AWAITING_BROKER
 
+    def fill(self) -> None:
+        """Too much is in flight; if nothing else shuts the gate, wait for answers."""
+        if self._gate_state is State.MUTED:
+            self.await_broker()
+            self.is_full = True
+
     def broker_answered(self) -> None:
-        """The answer that was waited for has come."""
+        """What was waited for has come."""
+        self.is_full = False
         if self._gate_state is State.AWAITING_BROKER:
             self.gate_ms = self._mute_until_ms
             self._gate_state = State.MUTED

@@ -22,6 +22,10 @@ class SessionPolicy:
     pass_unknown_apis: bool = True
     oauthbearer_principal_claim: str = "sub"
 
+    def frame_limit(self, *, authenticated: bool) -> int:
+        """The largest size that a request's frame may have, in bytes behind the size."""
+        return self.max_frame_bytes if authenticated else self.max_frame_bytes_before_authentication
+
 
 @dataclass(frozen=True, slots=True)
 class SharedState:

@@ -33,7 +33,7 @@ from sluice.proxy.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Au
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.errors import NotAuthenticated, UnknownApi
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import AnswerWork, Held, InFlight
+from sluice.proxy.in_flight import MAX_IN_FLIGHT, AnswerWork, Held, InFlight
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.throttling import Throttling
@@ -99,7 +99,7 @@ class RequestSide:
         self._in_flight = in_flight
         self._client_id_length = _UNKNOWN_LENGTH
         self._client_id_raw = b""
-        self._frame_limit = self._max_frame_bytes()
+        self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
         self._skip = 0  # bytes of a frame that is judged and still arrives
         self.client_left = False
         """the client closed its side while it was held or muted"""
@@ -129,6 +129,7 @@ class RequestSide:
             pos += skip
         pace = self._pace
         throttling = self._throttling
+        in_flight = self._in_flight
         try:
             while True:
                 if pace.gate_ms > now_ms:
@@ -180,6 +181,8 @@ class RequestSide:
                     error.api_version = version
                     raise
                 self.count += 1
+                if len(in_flight) >= MAX_IN_FLIGHT:
+                    pace.fill()
                 if frame_end > end:
                     self._skip = frame_end - end
                     pos = end
@@ -193,18 +196,12 @@ class RequestSide:
         return pos
 
     def _check_size(self, buf: bytearray, pos: int, end: int) -> None:
-        limit = self._max_frame_bytes()
+        limit = self._policy.frame_limit(authenticated=self._identity.authenticated)
         size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
         if not 0 <= size <= limit:
             raise refuse_size(buf, pos, end, size, limit)
         if size < MIN_REQUEST_SIZE:
             raise MalformedFrame(f"frame of {size} bytes, too short for a request header", offset=pos)
-
-    def _max_frame_bytes(self) -> int:
-        policy = self._policy
-        if self._identity.authenticated:
-            return policy.max_frame_bytes
-        return policy.max_frame_bytes_before_authentication
 
     def _identify(self, buf: bytearray, pos: int, client_id_end: int, id_length: int, now_ms: float) -> None:
         """The client id, the user or the quotas are new: whose sensors are charged from now on?"""
@@ -386,9 +383,10 @@ class RequestSide:
 
     def _raw_token(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
         """A bare token of SaslHandshake v0. Returns its end, which may not have arrived yet."""
+        limit = min(self._policy.max_frame_bytes_before_authentication, WHOLE_MAX_BYTES)
         size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
-        if not 0 <= size <= min(self._max_frame_bytes(), WHOLE_MAX_BYTES):
-            raise refuse_size(buf, pos, end, size, self._max_frame_bytes())
+        if not 0 <= size <= limit:
+            raise refuse_size(buf, pos, end, size, limit)
         frame_end = pos + SIZE_BYTES + size
         if frame_end <= end:
             self._authentication.raw_token(buf, pos + SIZE_BYTES, frame_end)

@@ -123,6 +123,20 @@ def test_a_mute_that_comes_while_the_brokers_answer_is_awaited_begins_behind_it(
     assert (pace.state, pace.wake_ms) == (State.MUTED, 150)
 
 
+def test_who_has_too_much_in_flight_waits_for_answers_unless_something_else_shuts_the_gate() -> None:
+    pace = Pace()
+    pace.fill()
+    assert (pace.is_full, pace.gate_ms) == (True, inf)
+    pace.meet_gate()
+    assert pace.state is State.AWAITING_BROKER
+    pace.broker_answered()
+    assert (pace.state, pace.is_full, pace.gate_ms) == (State.READING, False, 0.0)
+    for shut in (pace.await_broker, lambda: pace.end(DisconnectCause.DRAINED, "", at_boundary=True)):
+        shut()
+        pace.fill()
+        assert not pace.is_full
+
+
 def test_an_answer_that_nobody_waited_for_opens_nothing() -> None:
     pace = Pace()
     pace.mute(150, 100, FETCH, at_boundary=True)
