@@ -21,7 +21,6 @@ from sluice.proxy.pace import State
 from sluice.proxy.peer import Peer
 from sluice.proxy.session import Session
 from sluice.proxy.worker import Worker
-from sluice.quotas.records import ConnectionRecord
 
 _ENDING_DEADLINE_S: Final = 10.0
 """How long a connection that begins no more requests waits for the answers still due, or for a client to take
@@ -362,8 +361,9 @@ class Connection:
         self._no_longer_delayed()
         client.read(False)
         self._broker.close()
-        self._record()
-        self.session.closed(monotonic() * 1000.0)
+        now_ms = monotonic() * 1000.0
+        self._worker.recorder.connections.append(self.session.record(self.peer, self._opened_ms, now_ms))
+        self.session.closed(now_ms)
         self._worker.gauges.connections -= 1
         if self._eof or client.gone or not client.finish_sending():
             self._close_client()
@@ -392,20 +392,3 @@ class Connection:
         self._no_longer_delayed()
         self._client.close()
         self._on_close(self)
-
-    def _record(self) -> None:
-        session = self.session
-        self._worker.recorder.connections.append(
-            ConnectionRecord(
-                cause=session.pace.close_cause or DisconnectCause.CLIENT_CLOSED,
-                detail=session.pace.close_detail,
-                peer=self.peer,
-                user=session.user,
-                client_id=session.client_id,
-                opened_ms=self._opened_ms,
-                closed_ms=monotonic() * 1000.0,
-                requests=session.requests,
-                bytes_from_client=session.bytes_from_client,
-                bytes_to_client=session.bytes_to_client,
-            )
-        )

@@ -20,6 +20,7 @@ from sluice.proxy.pace import EARLY_MS, Pace, State
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
+from sluice.quotas.records import ConnectionRecord
 
 
 class Session:
@@ -139,3 +140,18 @@ class Session:
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of what all share."""
         self._throttling.closed(now_ms)
+
+    def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:
+        """What the connection was, now that it ends. `peer`: the client's address with its port."""
+        return ConnectionRecord(
+            cause=self.pace.close_cause or DisconnectCause.CLIENT_CLOSED,
+            detail=self.pace.close_detail,
+            peer=peer,
+            user=self.user,
+            client_id=self.client_id,
+            opened_ms=opened_ms,
+            closed_ms=closed_ms,
+            requests=self.requests,
+            bytes_from_client=self.bytes_from_client,
+            bytes_to_client=self.bytes_to_client,
+        )
