@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from sluice.protocol._tables import FLEXIBLE
-from sluice.protocol.errors import FrameTooLarge
+from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.primitives import skip_tags
 
 PRODUCE: Final = 0
@@ -72,6 +72,15 @@ def refuse_size(buf: bytearray, pos: int, end: int, size: int, limit: int) -> Fr
     if size < 0:
         return FrameTooLarge(f"negative frame size {size}", offset=pos)
     return FrameTooLarge(f"frame of {size} bytes, the limit is {limit}", offset=pos)
+
+
+def check_size(buf: bytearray, pos: int, end: int, limit: int) -> None:
+    """Raise what is wrong with the size field at `pos` of a request with a header, if anything is."""
+    size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
+    if not 0 <= size <= limit:
+        raise refuse_size(buf, pos, end, size, limit)
+    if size < MIN_REQUEST_SIZE:
+        raise MalformedFrame(f"frame of {size} bytes, too short for a request header", offset=pos)
 
 
 class TlsOnPlaintext(FrameTooLarge):

@@ -226,11 +226,12 @@ class AnswerSide:
 
     def _learn(self, user: str | None) -> None:
         """The broker answered an authentication. With a user it said yes: his quotas apply from now on."""
-        self._identity.raw_tokens = self._authentication.raw_tokens
+        self._requests.raw_tokens = self._authentication.raw_tokens
         self._pace.broker_answered()
         if user is not None:
             self._identity.user = user
             self._identity.authenticated = True
+            self._requests.lift_frame_limit()
             self._throttling.forget()
 
 

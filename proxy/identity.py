@@ -11,7 +11,7 @@ ANONYMOUS: Final = "ANONYMOUS"
 class Identity:
     """Mutable: the two sides of a session share it."""
 
-    __slots__ = ("authenticated", "client_id", "raw_tokens", "user")
+    __slots__ = ("authenticated", "client_id", "user")
 
     def __init__(self, *, authentication_required: bool) -> None:
         self.user = ANONYMOUS
@@ -20,5 +20,3 @@ class Identity:
         """of the last request"""
         self.authenticated = not authentication_required
         """requests other than those of authentication may pass"""
-        self.raw_tokens = False
-        """the next frames are bare tokens (SaslHandshake v0)"""

@@ -1,5 +1,4 @@
-"""The client's side of a session: its bytes → requests judged, charged, remembered, and how many bytes may
-go on.
+"""The client's side of a session: its bytes → requests judged, charged, remembered; how many may go on.
 
 Works in place on the caller's buffer, for it lies on the way of every byte: frames are found, charged,
 patched and left where they are, and no object is made per frame but the tuple that remembers it. Pure.
@@ -25,6 +24,7 @@ from sluice.protocol.headers import (
     SASL_AUTHENTICATE,
     SHARE_FETCH,
     SIZE_BYTES,
+    check_size,
     refuse_size,
     request_body,
 )
@@ -42,10 +42,10 @@ from sluice.quotas.sensor import Sensor
 _PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
 _JOIN_GROUP_MAX = VERSIONS[JOIN_GROUP][1]
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
+_BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
 _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
 _HEAD_ENOUGH_BYTES: Final = 128 * 1024
-"""What a request may need to be judged: its client, transactional, group and member ids, of 32 KiB at most
-each."""
+"""What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
 
 # Reaching an enum member through its class costs 40 ns each time.
 _NONE: Final = AnswerWork.NONE
@@ -67,7 +67,6 @@ class RequestSide:
         "_identity",
         "_in_flight",
         "_pace",
-        "_pass_unknown_apis",
         "_policy",
         "_quotas",
         "_records",
@@ -76,6 +75,7 @@ class RequestSide:
         "bytes_read",
         "client_left",
         "count",
+        "raw_tokens",
     )
 
     def __init__(
@@ -91,7 +91,6 @@ class RequestSide:
         self._quotas = shared.quotas
         self._records = shared.recorder.requests
         self._policy = policy
-        self._pass_unknown_apis = policy.pass_unknown_apis
         self._pace = pace
         self._identity = identity
         self._authentication = authentication
@@ -103,6 +102,8 @@ class RequestSide:
         self._skip = 0  # bytes of a frame that is judged and still arrives
         self.client_left = False
         """the client closed its side while it was held or muted"""
+        self.raw_tokens = False
+        """the next frames are bare tokens (SaslHandshake v0)"""
         self.count = 0
         """requests judged and forwarded"""
         self.bytes_read = 0
@@ -111,6 +112,10 @@ class RequestSide:
     def at_boundary(self) -> bool:
         """No frame is half read."""
         return not self._skip
+
+    def lift_frame_limit(self) -> None:
+        """The broker said yes."""
+        self._frame_limit = self._policy.max_frame_bytes
 
     def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
         """Scan `buf[start:end]`, which begins where the last call left off; may patch it in place.
@@ -135,20 +140,20 @@ class RequestSide:
                 if pace.gate_ms > now_ms:
                     pace.meet_gate()
                     break
-                if end - pos < REQUEST_HEAD_BYTES or self._identity.raw_tokens:
+                if end - pos < REQUEST_HEAD_BYTES or self.raw_tokens:
                     if end - pos < SIZE_BYTES:
                         break
-                    if self._identity.raw_tokens:
+                    if self.raw_tokens:
                         frame_end = self._raw_token(buf, pos, end, now_ms)
                         if frame_end > end:
                             break
                         pos = frame_end
                         continue
-                    self._check_size(buf, pos, end)
+                    check_size(buf, pos, end, self._frame_limit)
                     break
                 size, api_key, version, correlation_id, id_length = REQUEST_HEAD.unpack_from(buf, pos)
                 if not MIN_REQUEST_SIZE <= size <= self._frame_limit:
-                    self._check_size(buf, pos, end)
+                    check_size(buf, pos, end, self._frame_limit)
                 frame_end = pos + SIZE_BYTES + size
                 client_id_end = pos + REQUEST_HEAD_BYTES + (id_length if id_length > 0 else 0)
                 if client_id_end > end or client_id_end > frame_end:
@@ -168,7 +173,7 @@ class RequestSide:
                         or throttling.generation != self._quotas.generation
                         or not buf.startswith(self._client_id_raw, pos + REQUEST_HEAD_BYTES)
                     ):
-                        self._identify(buf, pos, client_id_end, id_length, now_ms)
+                        self._identify(buf, pos, client_id_end, id_length, api_key, now_ms)
                     if not judge(
                         buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
                     ):
@@ -195,16 +200,14 @@ class RequestSide:
         self.bytes_read += pos - start
         return pos
 
-    def _check_size(self, buf: bytearray, pos: int, end: int) -> None:
-        limit = self._policy.frame_limit(authenticated=self._identity.authenticated)
-        size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
-        if not 0 <= size <= limit:
-            raise refuse_size(buf, pos, end, size, limit)
-        if size < MIN_REQUEST_SIZE:
-            raise MalformedFrame(f"frame of {size} bytes, too short for a request header", offset=pos)
+    def _identify(
+        self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
+    ) -> None:
+        """The client id, the user or the quotas are new: whose sensors are charged from now on?
 
-    def _identify(self, buf: bytearray, pos: int, client_id_end: int, id_length: int, now_ms: float) -> None:
-        """The client id, the user or the quotas are new: whose sensors are charged from now on?"""
+        Comes for every request until the broker has said yes, for until then no generation is the current
+        one.
+        """
         raw = bytes(buf[pos + REQUEST_HEAD_BYTES : client_id_end])
         identity = self._identity
         try:
@@ -215,8 +218,9 @@ class RequestSide:
         self._client_id_length = id_length
         self._client_id_raw = raw
         if identity.authenticated:
-            self._frame_limit = self._policy.max_frame_bytes
             self._throttling.look_up(now_ms)
+        elif api_key not in _BEFORE_AUTHENTICATION:
+            raise NotAuthenticated("a request before authentication")
 
     def _produce(
         self,
@@ -235,17 +239,19 @@ class RequestSide:
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
         identity = self._identity
-        if not identity.authenticated:
-            raise NotAuthenticated("a request before authentication")
-        if client_id_end < end and buf[client_id_end] == 0 and version >= FIRST_FLEXIBLE:
-            body = client_id_end + 1
+        limit = end if end < frame_end else frame_end
+        body = client_id_end + 1
+        if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
+            # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
+            acks = buf[body + 1] << 8 | buf[body + 2]
         else:
-            body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
-        acks = read_acks(buf, body, min(end, frame_end), version)
-        if acks is None:
-            if frame_end <= end or end - pos > _HEAD_ENOUGH_BYTES:
-                raise MalformedFrame("Produce request without acks", offset=body)
-            return False
+            body = request_body(buf, client_id_end, limit, PRODUCE, version)
+            found = read_acks(buf, body, limit, version)
+            if found is None:
+                if frame_end <= end or end - pos > _HEAD_ENOUGH_BYTES:
+                    raise MalformedFrame("Produce request without acks", offset=body)
+                return False
+            acks = found
         request_bytes = frame_end - pos
         if self.client_left and not self._throttling.outlives_its_client(acks, request_bytes):
             self.leave_behind(acks, request_bytes)
@@ -325,8 +331,6 @@ class RequestSide:
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go unmetered")
         identity = self._identity
-        if not identity.authenticated:
-            raise NotAuthenticated("a request before authentication")
         limit = end if end < frame_end else frame_end
         body = request_body(buf, client_id_end, limit, api_key, version)
         offset = max_bytes_offset(buf, body, limit, api_key, version)
@@ -359,13 +363,10 @@ class RequestSide:
         if api_key == API_VERSIONS:
             work = _CAP_VERSIONS
         elif api_key in AUTHENTICATION_APIS:
-            whole = self._authentication.check_whole(end, pos, frame_end, WHOLE_MAX_BYTES)
-            if not whole:
+            if not self._authentication.check_whole(end, pos, frame_end, WHOLE_MAX_BYTES):
                 return False
             work = self._authentication.request(buf, client_id_end, frame_end, api_key, version)
             self._pace.await_broker()
-        elif not identity.authenticated:
-            raise NotAuthenticated("a request before authentication")
         elif api_key in GROUP_APIS:
             if api_key == JOIN_GROUP and version <= _JOIN_GROUP_MAX:
                 limit = min(end, frame_end)
@@ -373,7 +374,7 @@ class RequestSide:
                 timeout_ms = session_timeout_ms(buf, body, limit, version)
                 work = _JOIN
             self._throttling.is_group = True
-        elif api_key not in VERSIONS and not self._pass_unknown_apis:
+        elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
         self._in_flight.append((
             correlation_id, api_key, version, identity.client_id, frame_end - pos,
