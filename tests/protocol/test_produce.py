@@ -8,10 +8,11 @@ from typing import cast
 
 import pytest
 from frames import PRODUCE, TOPIC_ID, decoded, produce, record_batch, sized
-from produce_usage import FILLERS, Batch, Walk, body_of, expected_usage, random_produce, read
+from produce_usage import BEFORE, FILLERS, Batch, Walk, body_of, expected_usage, random_produce, read
 
 from sluice.protocol.codec_wire import encode_varint
-from sluice.protocol.produce import ProduceUsage
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.produce import ProduceUsage, read_acks
 
 VERSIONS = pytest.mark.parametrize("version", range(3, 14))
 FLEXIBLE = pytest.mark.parametrize("version", range(9, 14))
@@ -72,6 +73,37 @@ def test_the_first_batch_is_told_as_soon_as_its_head_has_arrived() -> None:
     assert usage.acks == 1
     assert read(usage, frame, 9, head_end) == [(b"orders", 0, 9_061, 7, -1, -1, 1)]
     assert not usage.complete
+
+
+@VERSIONS
+@pytest.mark.parametrize("transactional_id", [None, "", "t", "t" * 126, "t" * 127, "t" * 32_767])
+def test_acks_are_told_from_the_byte_on_that_ends_them(version: int, transactional_id: str | None) -> None:
+    """Behind the transactional id: a length of 2 bytes, or of 1 to 3 in flexible versions, and its bytes."""
+    length = len(transactional_id or "")
+    prefix = 2 if version < 9 else 1 + (length >= 127) + (length >= 16_383)
+    for acks in (-1, 0, 1, 2, -(2**15)):
+        frame = produce(version=version, acks=acks, transactional_id=transactional_id)
+        assert decoded("request", PRODUCE, version, frame).body["acks"] == acks
+        body = body_of(frame)
+        acks_end = body + prefix + length + 2
+        for filler in FILLERS:
+            for end in {*range(body, min(acks_end, body + 20)), acks_end - 2, acks_end - 1}:
+                buf = bytearray(BEFORE + frame[:end] + filler * 40)
+                assert read_acks(buf, len(BEFORE) + body, len(BEFORE) + end, version) is None
+            buf = bytearray(BEFORE + frame[:acks_end] + filler * 40)
+            assert read_acks(buf, len(BEFORE) + body, len(BEFORE) + acks_end, version) == acks
+
+
+def test_a_negative_length_is_a_null_transactional_id_as_kafka_reads_it() -> None:
+    for length in (b"\xff\xff", b"\xff\xfe", b"\x80\x00"):
+        assert read_acks(bytearray(length + b"\0\7"), 0, 4, 8) == 7
+
+
+def test_a_transactional_id_beyond_all_frames_has_no_acks_behind_it() -> None:
+    """2^31 − 2 bytes; a length of more than 32 bits is none at all."""
+    assert read_acks(bytearray(b"\xff\xff\xff\xff\x07" + bytes(100)), 0, 105, 9) is None
+    with pytest.raises(MalformedFrame):
+        read_acks(bytearray(b"\xff\xff\xff\xff\x7f" + bytes(100)), 0, 105, 9)
 
 
 # The short cut for requests of one batch ------------------------------------------------------------------
