@@ -18,7 +18,7 @@ from typing import Final
 
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import FETCH
-from sluice.protocol.primitives import uvarint
+from sluice.protocol.primitives import skip_compact_nullable
 
 _INT32: Final = Struct(">i")
 _FIRST_WITHOUT_REPLICA_ID: Final = 15
@@ -34,7 +34,7 @@ def max_bytes_offset(buf: bytearray, body: int, end: int, api_key: int, version:
     if api_key == FETCH:
         offset = body + (8 if version >= _FIRST_WITHOUT_REPLICA_ID else 12)
     else:
-        offset = _skip_compact_string(buf, _skip_compact_string(buf, body, end), end) + 12
+        offset = skip_compact_nullable(buf, skip_compact_nullable(buf, body, end), end) + 12
     if offset + 4 > end:
         raise MalformedFrame("no max_bytes", offset=offset)
     return offset
@@ -48,11 +48,3 @@ def lower_max_bytes(buf: bytearray, offset: int, max_bytes: int) -> int:
         _INT32.pack_into(buf, offset, max_bytes)
         return max_bytes
     return int(asked)
-
-
-def _skip_compact_string(buf: bytearray, pos: int, end: int) -> int:
-    length, pos = uvarint(buf, pos, end)
-    pos += length - 1 if length else 0
-    if pos > end:
-        raise MalformedFrame("string runs beyond its frame", offset=pos)
-    return pos

@@ -15,7 +15,7 @@ from typing import Final
 from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, THROTTLE
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import API_VERSIONS, PRODUCE, RESPONSE_HEAD_BYTES, response_body
-from sluice.protocol.primitives import skip_tags, uvarint
+from sluice.protocol.primitives import compact_array_count, skip_compact_nullable, skip_tags
 
 _INT32: Final = Struct(">i")
 _UNSUPPORTED_VERSION: Final = b"\0\x23"  # error 35
@@ -76,59 +76,47 @@ def _walk(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> int
     if api_key == PRODUCE:
         return _walk_produce(buf, pos, end, version)
     if api_key == API_VERSIONS:
-        count, pos = _count(buf, pos + 2, end)
+        count, pos = compact_array_count(buf, pos + 2, end, 1)
         for _ in range(count):
             pos = skip_tags(buf, pos + 6, end)
         return pos
     if api_key == CREATE_DELEGATION_TOKEN:
         pos += 2
         for _ in range(4 if version >= 3 else 2):
-            pos = _string(buf, pos, end)  # principal type and name, from v3 on the requester's too
-        return _string(buf, _string(buf, pos + 24, end), end)  # three timestamps; token id, hmac
+            pos = skip_compact_nullable(
+                buf, pos, end
+            )  # principal type and name, from v3 on the requester's too
+        return skip_compact_nullable(
+            buf, skip_compact_nullable(buf, pos + 24, end), end
+        )  # three timestamps; token id, hmac
     if api_key == DESCRIBE_DELEGATION_TOKEN:
         return _walk_describe_tokens(buf, pos, end, version)
     raise MalformedFrame("no walk to throttle_time_ms", api_key=api_key, api_version=version)
 
 
 def _walk_produce(buf: bytearray, pos: int, end: int, version: int) -> int:
-    topics, pos = _count(buf, pos, end)
+    topics, pos = compact_array_count(buf, pos, end, 1)
     for _ in range(topics):
-        pos = pos + 16 if version >= 13 else _string(buf, pos, end)
-        partitions, pos = _count(buf, pos, end)
+        pos = pos + 16 if version >= 13 else skip_compact_nullable(buf, pos, end)
+        partitions, pos = compact_array_count(buf, pos, end, 1)
         for _ in range(partitions):
-            errors, pos = _count(
-                buf, pos + 30, end
-            )  # index, error code, base offset, append time, start offset
+            # index, error code, base offset, log append time and log start offset take 30 bytes
+            errors, pos = compact_array_count(buf, pos + 30, end, 1)
             for _ in range(errors):
-                pos = skip_tags(buf, _string(buf, pos + 4, end), end)
-            pos = skip_tags(buf, _string(buf, pos, end), end)
+                pos = skip_tags(buf, skip_compact_nullable(buf, pos + 4, end), end)
+            pos = skip_tags(buf, skip_compact_nullable(buf, pos, end), end)
         pos = skip_tags(buf, pos, end)
     return pos
 
 
 def _walk_describe_tokens(buf: bytearray, pos: int, end: int, version: int) -> int:
-    tokens, pos = _count(buf, pos + 2, end)
+    tokens, pos = compact_array_count(buf, pos + 2, end, 1)
     for _ in range(tokens):
         for _ in range(4 if version >= 3 else 2):
-            pos = _string(buf, pos, end)
-        pos = _string(buf, _string(buf, pos + 24, end), end)
-        renewers, pos = _count(buf, pos, end)
+            pos = skip_compact_nullable(buf, pos, end)
+        pos = skip_compact_nullable(buf, skip_compact_nullable(buf, pos + 24, end), end)
+        renewers, pos = compact_array_count(buf, pos, end, 1)
         for _ in range(renewers):
-            pos = skip_tags(buf, _string(buf, _string(buf, pos, end), end), end)
+            pos = skip_tags(buf, skip_compact_nullable(buf, skip_compact_nullable(buf, pos, end), end), end)
         pos = skip_tags(buf, pos, end)
     return pos
-
-
-def _string(buf: bytearray, pos: int, end: int) -> int:
-    length, pos = uvarint(buf, pos, end)
-    pos += length - 1 if length else 0
-    if pos > end:
-        raise MalformedFrame("string runs beyond its frame", offset=pos)
-    return pos
-
-
-def _count(buf: bytearray, pos: int, end: int) -> tuple[int, int]:
-    length, pos = uvarint(buf, pos, end)
-    if length - 1 > end - pos:
-        raise MalformedFrame(f"array of {length - 1} in {end - pos} bytes", offset=pos)
-    return (length - 1 if length else 0), pos
