@@ -94,7 +94,7 @@ BAD_REQUESTS = {
     "share fetch whose group cannot fit": (
         head(SHARE_FETCH, 1, b"\0\x70g" + bytes(30)),
         MALFORMED,
-        "string runs beyond its frame, api ShareFetch (78), version 1, offset 127",
+        "111 bytes wanted, 31 left, api ShareFetch (78), version 1, offset 16",
     ),
     "join group without a timeout": (
         head(JOIN_GROUP, 9, b"\0\x02g" + bytes(3)),
