@@ -219,9 +219,7 @@ def test_one_user_has_one_bucket_however_he_logs_in_and_whatever_his_clients_are
     sluice.set_quotas({"user": "bob", "producer_byte_rate": QUOTA_BYTES_PER_S})
     with ThreadPoolExecutor(2) as pool:
         work = [
-            pool.submit(
-                seconds_to_produce, kafka, sluice, topic, THROTTLED[:500], "bob", unique("app"), mechanism
-            )
+            pool.submit(seconds_to_produce, kafka, sluice, topic, records, "bob", unique("app"), mechanism)
             for topic, mechanism in zip(topics, ("PLAIN", "OAUTHBEARER"), strict=True)
         ]
         took_s = [done.result() for done in work]

@@ -1,0 +1,64 @@
+"""Other quotas while traffic flows: the new limit holds, nothing is dropped, a bad file changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sluice_process import SluiceProcess
+from traffic import SETTLE_S, flowing, is_about
+
+from bench.harness.kafka_node import KafkaNode
+
+Unique = Callable[[str], str]
+SLOW, QUICK = 100_000, 400_000
+"""bytes per second"""
+
+
+def test_a_new_limit_holds_at_once_and_drops_nothing(
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
+) -> None:
+    client_id = unique("app")
+    sluice.set_quotas({"client-id": client_id, "producer_byte_rate": SLOW})
+    with flowing(kafka, sluice, unique("topic"), client_id) as flow:
+        rates = []
+        for quota in (SLOW, QUICK, SLOW):
+            sluice.set_quotas({"client-id": client_id, "producer_byte_rate": quota})
+            rates.append(flow.rate())
+    assert [is_about(rate, quota) for rate, quota in zip(rates, (SLOW, QUICK, SLOW), strict=True)] == [
+        True
+    ] * 3, rates
+
+
+def test_a_limit_that_is_taken_away_lets_a_waiting_client_go(
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
+) -> None:
+    client_id = unique("app")
+    sluice.set_quotas({"client-id": client_id, "producer_byte_rate": SLOW})
+    with flowing(kafka, sluice, unique("topic"), client_id) as flow:
+        time.sleep(SETTLE_S)
+        sluice.set_quotas()
+        assert flow.rate() > 3 * SLOW
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_and_is_counted(
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
+) -> None:
+    client_id = unique("app")
+    sluice.set_quotas({"client-id": client_id, "producer_byte_rate": SLOW})
+    before = {
+        outcome: sluice.metric("sluice_config_reloads_total", outcome=outcome)
+        for outcome in ("invalid", "unreadable")
+    }
+
+    def is_counted(outcome: str) -> bool:
+        return sluice.metric("sluice_config_reloads_total", outcome=outcome) == before[outcome] + 1
+
+    with flowing(kafka, sluice, unique("topic"), client_id) as flow:
+        sluice.quota_file.write_text("quotas: [{client-id: x, producer_bite_rate: 1}]")
+        sluice.wait_until(lambda: is_counted("invalid"), "counted")
+        sluice.quota_file.unlink()
+        sluice.wait_until(lambda: is_counted("unreadable"), "counted")
+        assert is_about(flow.rate(), SLOW)
+    problems = sluice.log_lines("quotas_not_applied", outcome="invalid")[-1]["problems"]
+    assert "producer_bite_rate" in problems[0]
