@@ -103,6 +103,16 @@ def test_a_produce_without_acks_has_no_entry_in_flight_so_that_the_next_answer_i
     assert [record[0] for record in shell.records] == [PRODUCE, HEARTBEAT]
 
 
+@pytest.mark.parametrize("version", [3, 9, 13])
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_every_other_acks_has_an_answer(version: int, transactional_id: str | None) -> None:
+    """The broker refuses what is not −1, 0 or 1, by an answer."""
+    for acks in (-1, 0, 1, 2, 255, 256, -256, 2**15 - 1, -(2**15)):
+        shell = Shell(session_of())
+        shell.client_sends(produce(version=version, acks=acks, transactional_id=transactional_id))
+        assert shell.session.in_flight == (acks != 0)
+
+
 def test_each_finished_request_leaves_one_record_with_its_bytes_and_times() -> None:
     """Read at 10,000 ms and answered at 10,040: 40 ms upstream, none held, no throttle."""
     session = session_of(produce_rate=1_000)

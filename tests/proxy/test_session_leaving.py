@@ -174,6 +174,17 @@ def test_a_connection_that_ends_while_holding_gives_back_what_it_charged(acks: i
     assert shell.session.requests == 0
 
 
+def test_a_connection_that_ends_behind_a_hold_gives_nothing_back() -> None:
+    """Its request went on: 1,700 B were charged, and stay so."""
+    shell = in_debt(500)
+    shell.client_sends(produce_of(200))
+    shell.advance(500)
+    shell.session.client_closed(DisconnectCause.CLIENT_RESET)
+    shell.session.drain(shell.now_ms)
+    shell.session.closed(shell.now_ms)
+    assert (shell.sensor().charged, shell.sensor().refunded) == (1_700, 0)
+
+
 # 4.1 Drain ------------------------------------------------------------------------------------------------
 
 
