@@ -7,6 +7,7 @@ logged: no caller passes credentials or payloads, and values under a telling key
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -46,7 +47,7 @@ def configure_logging(options: LogOptions, stream: TextIO | None = None) -> None
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Unfailing(stream))),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(stream)
@@ -59,6 +60,21 @@ def configure_logging(options: LogOptions, stream: TextIO | None = None) -> None
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(level, logging.WARNING))  # libraries are heard when something is wrong
+
+
+class _Unfailing:
+    """A stream that loses what it cannot write: a log whose reader is gone must not cost a connection."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class LineBudget:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 import uvloop
 
 from bench.harness.kafka_dist import KafkaDist, ensure_kafka
@@ -33,6 +35,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], AbstractEventLoop]]:
     """Run async tests on the loop that Sluice runs on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    """What a test configures of the log ends with it: its stream is closed by then."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-import structlog
 
 from sluice.proxy.config import LogOptions
 from sluice.proxy.log import LineBudget, configure_logging, get_logger
@@ -20,15 +18,6 @@ from sluice.quotas.records import EventKind, ThrottleEvent
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
 
 
 def logged(options: LogOptions, stream: io.StringIO) -> str:
@@ -202,3 +191,10 @@ def test_what_clients_can_mint_is_bounded() -> None:
     log.tick(60_000)
     log.tick(90_000)
     assert not log.log._episodes
+
+
+def test_a_log_that_cannot_be_written_costs_its_line_and_nothing_else() -> None:
+    stream = io.StringIO()
+    configure_logging(LogOptions(format="json"), stream)
+    stream.close()
+    get_logger().warning("nobody_reads_this")
