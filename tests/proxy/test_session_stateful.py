@@ -26,6 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from playbook import Shell, limits_of, shared_of
 
 from sluice.protocol.groups import GROUP_APIS
+from sluice.protocol.names import api_name
 from sluice.proxy.pace import State
 from sluice.proxy.policy import SessionPolicy
 from sluice.proxy.session import Session
@@ -38,7 +39,11 @@ MAX_BYTES = 0x02020202
 STALE = (b"\x00", b"\x01", b"\xff", produce_of(150), fetch_answer_of(150))
 
 
-@dataclass(frozen=True)
+RARELY = st.integers(0, 15)
+"""Most of a run is to be in the midst of a connection's life."""
+
+
+@dataclass(frozen=True, repr=False)
 class Kind:
     """A request, its answer (None: it has none), and where in them others may write 4 bytes."""
 
@@ -48,6 +53,9 @@ class Kind:
     answer: bytes | None
     max_bytes_at: int | None = None
     throttle_at: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<{api_name(self.api_key)} v{self.version}, {len(self.request)} B>"
 
 
 def kind_of_produce(size: int, acks: int, version: int) -> Kind:
@@ -99,8 +107,8 @@ class Sent:
 class Dialogue(RuleBasedStateMachine):
     """One connection, with a neighbour that charges the same bucket."""
 
-    @initialize(stale=st.sampled_from(STALE))
-    def connect(self, stale: bytes) -> None:
+    @initialize(stale=st.sampled_from(STALE), kinds=st.lists(st.sampled_from(KINDS), max_size=12))
+    def connect(self, stale: bytes, kinds: list[Kind]) -> None:
         shared = shared_of(limits_of(produce_rate=RATE, fetch_rate=RATE))
         self.shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"), stale=stale)
         self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
@@ -113,8 +121,15 @@ class Dialogue(RuleBasedStateMachine):
         self.throttles: list[tuple[int, int]] = []  # where in it one may be raised, and to what at most
         self.delivered = 0
         self.checked_to_broker = self.checked_to_client = 0
+        for kind in kinds:
+            self.client_writes(kind, 0)
 
     # The client
+
+    @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))
+    def client_writes_whole_requests(self, kinds: list[Kind]) -> None:
+        for kind in kinds:
+            self.client_writes(kind, 10**6)
 
     @rule(kind=st.sampled_from(KINDS), transmits=st.sampled_from((0, 1, 20, 600, 10**6)))
     def client_writes(self, kind: Kind, transmits: int) -> None:
@@ -132,19 +147,28 @@ class Dialogue(RuleBasedStateMachine):
             self.transmitted += len(data)
             self.shell.client_sends(data)
 
-    @rule()
-    def client_leaves(self) -> None:
-        self.shell.client_leaves()
+    @rule(chance=RARELY)
+    def client_leaves(self, chance: int) -> None:
+        if chance == 1:
+            self.shell.client_leaves()
 
     # The broker
+
+    @rule()
+    def broker_answers_all(self) -> None:
+        while self.has_answer:
+            self.broker_answers(10**6)
+
+    @property
+    def has_answer(self) -> bool:
+        got = len(self.shell.to_broker)
+        return self.received < len(self.requests) and self.requests[self.received].end <= got
 
     @rule(size=st.sampled_from((0, 1, 7, 60, 10**6)))
     def broker_answers(self, size: int) -> None:
         """It writes the answer of the oldest request that it has not answered, and transmits some bytes."""
-        while self.received < len(self.requests):
+        while self.has_answer:
             sent = self.requests[self.received]
-            if len(self.shell.to_broker) < sent.end:
-                break
             self.received += 1
             if sent.kind.answer is None:
                 continue
@@ -173,9 +197,10 @@ class Dialogue(RuleBasedStateMachine):
     def wakes_whenever(self) -> None:
         self.shell.wake()
 
-    @rule()
-    def drains(self) -> None:
-        self.shell.drain()
+    @rule(chance=RARELY)
+    def drains(self, chance: int) -> None:
+        if chance == 1:
+            self.shell.drain()
 
     @rule(rate=st.sampled_from((RATE // 10, RATE, RATE * 10)))
     def quotas_are_reloaded(self, rate: int) -> None:
@@ -254,8 +279,7 @@ class Dialogue(RuleBasedStateMachine):
         shell = self.shell
         shell.drain()
         self.client_transmits(10**9)
-        while self.received < len(self.requests) and self.requests[self.received].end <= len(shell.to_broker):
-            self.broker_answers(10**9)
+        self.broker_answers_all()
         self.broker_answers(10**9)
         self.the_broker_gets_the_clients_stream()
         self.the_client_gets_the_brokers_answers()
@@ -272,6 +296,6 @@ class Dialogue(RuleBasedStateMachine):
 
 
 Dialogue.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDialogue = Dialogue.TestCase
