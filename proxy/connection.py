@@ -28,6 +28,9 @@ them. A drain has a deadline of its own (server.py)."""
 _LINGER_S: Final = 1.0
 """How long a closed connection's unread bytes are read away: closing on them would send a reset, which can
 destroy the last answer on its way."""
+_LAST_ANSWER_S: Final = 0.2
+"""Between the last answer of a drain and the end of the connection: kafka-python (3.0.12) drops an answer
+that it reads together with the end behind it, and sends its request again."""
 _EARLY_MS: Final = 0.5
 """the loop's clock ticks in ms, so that a timer may come this much early"""
 
@@ -226,8 +229,10 @@ class Connection:
             self._read_client()
 
     def _client_drained(self) -> None:
-        if self._broker.is_closed or self.session.finished:
+        if self._broker.is_closed:
             self._finish()
+        elif self.session.finished:
+            self._not_reading()
         else:
             self._broker.read(True)
 
@@ -255,10 +260,12 @@ class Connection:
                 self._arm_until(pace.wake_ms)
         elif pace.state is State.ENDING:
             self._no_longer_delayed()
-            if self.session.finished:
-                self._finish()
-            else:
+            if not self.session.finished:
                 self._arm_ending(self._finish)
+            elif pace.close_cause is DisconnectCause.DRAINED:
+                self._arm(_LAST_ANSWER_S, self._finish)
+            else:
+                self._finish()
 
     def _wake(self) -> None:
         self._timer = None

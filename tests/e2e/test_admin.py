@@ -24,7 +24,7 @@ def test_confluents_admin_creates_describes_and_deletes(sluice: SluiceProcess, u
     admin.create_topics([ConfluentTopic(topic, num_partitions=4, config={"retention.ms": "3600000"})])[
         topic
     ].result(30.0)
-    assert len(admin.list_topics(topic, 30.0).topics[topic].partitions) == 4
+    sluice.wait_until(lambda: len(admin.list_topics(topic, 30.0).topics[topic].partitions) == 4, "there")
     resource = ConfluentResource(ConfluentResource.Type.TOPIC, topic)
     configs = admin.describe_configs([resource])[resource].result(30.0)
     assert configs["retention.ms"].value == "3600000"
@@ -36,7 +36,7 @@ def test_confluents_admin_creates_describes_and_deletes(sluice: SluiceProcess, u
 def test_kafka_pythons_admin_creates_lists_and_deletes(sluice: SluiceProcess, unique: Unique) -> None:
     admin, topic = KafkaAdminClient(bootstrap_servers=sluice.bootstrap()), unique("topic")
     admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])
-    assert topic in admin.list_topics()
+    sluice.wait_until(lambda: topic in admin.list_topics(), "there")
     admin.delete_topics([topic])
     admin.close()
 

@@ -295,7 +295,7 @@ def drain_all(proxy: LocalProxy) -> None:
         connection.drain()
 
 
-async def test_drain_closes_an_idle_connection_at_once() -> None:
+async def test_drain_closes_an_idle_connection() -> None:
     async with FaultBroker(answers) as broker, LocalProxy(broker.port) as proxy:
         with await proxy.client() as client:
             await client.send(produce())
@@ -323,6 +323,30 @@ async def test_drain_waits_for_the_answer_of_what_was_forwarded_however_late(
             assert (await client.frame())[4:8] == (8).to_bytes(4, "big")
             assert await client.end() == "closed"
             assert (await proxy.end()).cause == DisconnectCause.DRAINED
+
+
+async def test_drain_leaves_a_client_time_to_read_its_last_answer_before_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where both are read at once, kafka-python drops the answer and sends its request again."""
+    monkeypatch.setattr(connection_module, "_LAST_ANSWER_S", 0.5)
+    slow = asyncio.Event()
+
+    async def answers_late(client: BrokerSide) -> None:
+        asked = await client.request()
+        await slow.wait()
+        await client.send(answer_to(asked))
+        await client.rest()
+
+    async with FaultBroker(answers_late) as broker, LocalProxy(broker.port) as proxy:
+        with await proxy.client() as client:
+            await client.send(produce())
+            await client.silence()
+            drain_all(proxy)
+            slow.set()
+            await client.frame()
+            await client.silence(0.1)
+            assert await client.end() == "closed"
 
 
 async def test_drain_takes_the_rest_of_a_request_that_is_half_read_and_begins_no_other() -> None:

@@ -36,11 +36,15 @@ class Observed:
     """What one consumer saw."""
 
     assignments: list[int] = field(default_factory=list)
-    """how many partitions it was given, each time that it was given any"""
+    """how many partitions it was given, each time; without those before it knew the topic, which gave none"""
     revocations: int = 0
     arrivals: list[tuple[float, int]] = field(default_factory=list)
     """when records came (monotonic, s) and their bytes"""
     records: list[Record] = field(default_factory=list)
+
+    def assigned(self, count: int) -> None:
+        if count or self.assignments:
+            self.assignments.append(count)
 
     def took(self, records: list[Record]) -> None:
         if records:
@@ -85,7 +89,7 @@ async def _aiokafka(task: Task, seen: Observed) -> None:
             seen.revocations += bool(revoked) and not task.stop.is_set()
 
         def on_partitions_assigned(self, assigned: set[object]) -> None:
-            seen.assignments.append(len(assigned))
+            seen.assigned(len(assigned))
 
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=task.bootstrap,
@@ -115,7 +119,7 @@ def confluent_kip848(task: Task, seen: Observed) -> None:
 
 def _confluent(task: Task, seen: Observed, **settings: Any) -> None:
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
-        seen.assignments.append(len(partitions))
+        seen.assigned(len(partitions))
 
     def revoked(_: Consumer, __: list[TopicPartition]) -> None:
         seen.revocations += not task.stop.is_set()
@@ -136,7 +140,7 @@ def kafka_python_classic(task: Task, seen: Observed) -> None:
             seen.revocations += bool(revoked) and not task.stop.is_set()
 
         def on_partitions_assigned(self, assigned: set[object]) -> None:
-            seen.assignments.append(len(assigned))
+            seen.assigned(len(assigned))
 
     consumer = kafka_python.KafkaConsumer(
         bootstrap_servers=task.bootstrap,
@@ -191,7 +195,7 @@ def _java_events(lines: list[str], seen: Observed) -> Iterator[Record]:
         except ValueError:
             continue
         if event["name"] == "partitions_assigned":
-            seen.assignments.append(len(event["partitions"]))
+            seen.assigned(len(event["partitions"]))
         elif event["name"] == "partitions_revoked":
             seen.revocations += bool(event["partitions"])
         elif event["name"] == "record_data":

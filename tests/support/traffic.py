@@ -41,6 +41,11 @@ class Flow:
         count = len(self._acknowledged_s) - begun
         return count * RECORD_BYTES / (time.monotonic() - begun_s)
 
+    @property
+    def is_unharmed(self) -> bool:
+        """Nothing has failed so far."""
+        return not self._failed
+
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
