@@ -232,6 +232,17 @@ def test_changing_its_client_id_does_not_make_two_fetchers_of_one_connection() -
     assert max_bytes_of(FETCH, 12, shell.to_broker) == 100
 
 
+def test_a_connection_counts_in_each_bucket_that_it_fetches_from() -> None:
+    """Each client id has its own. b's 1,000 B are promised to another; 0.1 s ÷ 2 are left for this one."""
+    shared = shared_of(QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 1_000})]))
+    other, shell = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
+    other.client_sends(fetch(client_id="b"))
+    shell.client_sends(fetch(client_id="a"))
+    shell.to_broker.clear()
+    shell.client_sends(fetch(client_id="b"))
+    assert max_bytes_of(FETCH, 12, shell.to_broker) == 50
+
+
 # Who asks -----------------------------------------------------------------------------------------------
 
 
@@ -284,8 +295,8 @@ def test_a_request_of_an_unknown_api_passes_and_so_does_its_answer() -> None:
         Playbook(session_of())
         >> Client(bytes(unknown))
         << ToBroker(bytes(unknown))
-        >> Broker(answer(HEARTBEAT, 0))
-        << ToClient(answer(HEARTBEAT, 0))
+        >> Broker(sized(struct.pack(">i", 1)))
+        << ToClient(sized(struct.pack(">i", 1)))
     ).done()
 
 

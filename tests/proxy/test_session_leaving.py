@@ -174,6 +174,21 @@ def test_a_connection_that_ends_while_holding_gives_back_what_it_charged(acks: i
     assert shell.session.requests == 0
 
 
+def test_what_stands_behind_a_held_request_is_not_begun_either_once_its_client_left() -> None:
+    """Held for the whole budget, so no mute follows: the next request is read at once, and has acks."""
+    debt = in_debt(20_000)
+    (
+        Playbook(debt)
+        >> Client(produce_of(200, acks=0, correlation_id=1) + produce_of(100, correlation_id=2))
+        << Held(for_ms=10_000)
+        >> ClientLeaves()
+        >> Wait(10_000)
+        << ToBroker(produce_of(200, acks=0, correlation_id=1))
+        << Ending(DisconnectCause.LEFT_WHILE_HELD)
+    ).done()
+    assert debt.sensor().charged == 21_200
+
+
 def test_a_connection_that_ends_behind_a_hold_gives_nothing_back() -> None:
     """Its request went on: 1,700 B were charged, and stay so."""
     shell = in_debt(500)
