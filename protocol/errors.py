@@ -25,6 +25,8 @@ class ProtocolError(Exception):
         self.api_key = api_key
         self.api_version = api_version
         self.offset = offset
+        self.good_end = 0
+        """set by who scanned a buffer: what stands before this offset of it was judged, and is good"""
         super().__init__(reason)
 
     def __str__(self) -> str:

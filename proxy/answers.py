@@ -13,9 +13,16 @@ from typing import Final
 
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.api_versions import cap_versions
-from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.groups import session_timeout_accepted
-from sluice.protocol.headers import PRODUCE, RESPONSE_HEAD, RESPONSE_HEAD_BYTES, SIZE_BYTES, response_body
+from sluice.protocol.headers import (
+    API_VERSIONS,
+    PRODUCE,
+    RESPONSE_HEAD,
+    RESPONSE_HEAD_BYTES,
+    SIZE_BYTES,
+    response_body,
+)
 from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
 from sluice.proxy.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.errors import BrokerError, BrokerMalformed
@@ -29,6 +36,8 @@ from sluice.quotas.sensor import Sensor
 
 _HEAD_BYTES: Final = 1024
 """throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
+
+_API_VERSIONS_MAX: Final = VERSIONS[API_VERSIONS][1]
 
 _NONE: Final = AnswerWork.NONE
 _CHARGE: Final = AnswerWork.CHARGE
@@ -97,65 +106,69 @@ class AnswerSide:
             pos += skip
         in_flight = self._in_flight
         identity = self._identity
-        while end - pos >= SIZE_BYTES:
-            if not in_flight:
-                raise BrokerError("an answer that no request asked for")
-            (
-                asked_id, api_key, version, client_id, request_bytes,
-                forwarded_ms, held_ms, paid_ms, sensor, work,
-            ) = in_flight[0]  # fmt: skip
-            if work is _RAW_TOKEN:
-                frame_end = self._raw_answer(buf, pos, end)
-                if frame_end > end:
+        try:
+            while end - pos >= SIZE_BYTES:
+                if not in_flight:
+                    raise BrokerError("an answer that no request asked for")
+                (
+                    asked_id, api_key, version, client_id, request_bytes,
+                    forwarded_ms, held_ms, paid_ms, sensor, work,
+                ) = in_flight[0]  # fmt: skip
+                if work is _RAW_TOKEN:
+                    frame_end = self._raw_answer(buf, pos, end)
+                    if frame_end > end:
+                        break
+                    in_flight.popleft()
+                    pos = frame_end
+                    continue
+                if end - pos < RESPONSE_HEAD_BYTES:
                     break
-                in_flight.popleft()
-                pos = frame_end
-                continue
-            if end - pos < RESPONSE_HEAD_BYTES:
-                break
-            size, correlation_id = RESPONSE_HEAD.unpack_from(buf, pos)
-            if correlation_id != asked_id:
-                raise BrokerError(
-                    f"correlation id {correlation_id}, due is {asked_id}",
-                    api_key=api_key,
-                    api_version=version,
-                )
-            if size < SIZE_BYTES:
-                raise BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
-            frame_end = pos + SIZE_BYTES + size
-            throttle_ms = 0.0
-            if work is not _NONE:
-                if end < frame_end and not self._enough_arrived(end - pos, frame_end - pos, work):
-                    break
-                try:
-                    throttle_ms = self._work_on_answer(
-                        buf,
-                        pos,
-                        end,
-                        frame_end,
-                        api_key,
-                        version,
-                        forwarded_ms,
-                        paid_ms,
-                        sensor,
-                        work,
-                        now_ms,
+                size, correlation_id = RESPONSE_HEAD.unpack_from(buf, pos)
+                if correlation_id != asked_id:
+                    raise BrokerError(
+                        f"correlation id {correlation_id}, due is {asked_id}",
+                        api_key=api_key,
+                        api_version=version,
                     )
-                except MalformedFrame as error:
-                    offset = None if error.offset is None else error.offset - pos
-                    raise BrokerMalformed(
-                        error.reason, api_key=api_key, api_version=version, offset=offset
-                    ) from None
-            in_flight.popleft()
-            self._records.append((
-                api_key, version, identity.user, client_id, request_bytes, size + SIZE_BYTES,
-                now_ms, now_ms - forwarded_ms, held_ms, held_ms + throttle_ms, sensor,
-            ))  # fmt: skip
-            if frame_end > end:
-                self._skip = frame_end - end
-                pos = end
-                break
-            pos = frame_end
+                if size < SIZE_BYTES:
+                    raise BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
+                frame_end = pos + SIZE_BYTES + size
+                throttle_ms = 0.0
+                if work is not _NONE:
+                    if end < frame_end and not self._enough_arrived(end - pos, frame_end - pos, work):
+                        break
+                    try:
+                        throttle_ms = self._work_on_answer(
+                            buf,
+                            pos,
+                            end,
+                            frame_end,
+                            api_key,
+                            version,
+                            forwarded_ms,
+                            paid_ms,
+                            sensor,
+                            work,
+                            now_ms,
+                        )
+                    except MalformedFrame as error:
+                        offset = None if error.offset is None else error.offset - pos
+                        raise BrokerMalformed(
+                            error.reason, api_key=api_key, api_version=version, offset=offset
+                        ) from None
+                in_flight.popleft()
+                self._records.append((
+                    api_key, version, identity.user, client_id, request_bytes, size + SIZE_BYTES,
+                    now_ms, now_ms - forwarded_ms, held_ms, held_ms + throttle_ms, sensor,
+                ))  # fmt: skip
+                if frame_end > end:
+                    self._skip = frame_end - end
+                    pos = end
+                    break
+                pos = frame_end
+        except ProtocolError as error:
+            error.good_end = pos
+            raise
         if self._pace.is_full and len(in_flight) <= MAX_IN_FLIGHT // 2:
             self._pace.broker_answered()
         self.bytes_read += pos - start
@@ -207,7 +220,9 @@ class AnswerSide:
                 self._throttling.saw_session_timeout(int(paid_ms))
             return 0.0
         if work is _CAP_VERSIONS:
-            if frame_end <= end:
+            # One in a layout newer than ours goes on as it is: what we cannot meter is refused when it is
+            # used.
+            if frame_end <= end and version <= _API_VERSIONS_MAX:
                 cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)
             return 0.0
         if frame_end > end:  # unread it could not be learnt from, and all would wait for it for ever

@@ -35,6 +35,11 @@ class Authentication:
         """The next frames are bare tokens: a size, no header (SaslHandshake v0)."""
         return self._watch is not None and self._watch.raw_tokens
 
+    @property
+    def failed(self) -> bool:
+        """The broker said no: if it closes now, that is why."""
+        return self._watch is not None and self._watch.failed
+
     @staticmethod
     def check_whole(end: int, pos: int, frame_end: int, max_bytes: int) -> bool:
         """Has the frame arrived whole, as it must? Raises FrameTooLarge for one that cannot be kept until

@@ -197,24 +197,13 @@ class Connection:
             try:
                 cut = session.broker_data(self._buf, 0, end, monotonic() * 1000.0)
             except ProtocolError as error:
+                self._client.send(self._view[: error.good_end])
                 self._fail(DisconnectCause(error.cause), str(error))
                 return
             self._broker_kept = None if cut == end else bytes(self._view[cut:end])
-            client = self._client
-            if cut and not client.gone:
-                sent = 0
-                try:
-                    if client.out is None:
-                        sent = client.sock.send(self._view[:cut])
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    client.gone = True
-                    sent = cut
-                if sent < cut:
-                    client.send_later(self._view[sent:cut])
-                    self._broker.read(False)
-            if session.pace.state or not client.reading:
+            if cut and not self._client.send(self._view[:cut]):
+                self._broker.read(False)
+            if session.pace.state or not self._client.reading:
                 self._after_answer()
         except Exception:
             self._crashed()
@@ -238,7 +227,7 @@ class Connection:
 
     def _broker_ended(self, cause: DisconnectCause) -> None:
         """The broker closed: its last bytes still go to the client."""
-        self.session.pace.end(cause, "", at_boundary=True)
+        self.session.broker_closed(cause)
         self._broker.close()
         self._finish()
 

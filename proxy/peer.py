@@ -60,6 +60,24 @@ class Peer:
             else:
                 self._loop.remove_reader(self.sock)
 
+    def send(self, data: memoryview) -> bool:
+        """Send now what it takes, and keep the rest. False: something is kept, so bring no more for now."""
+        if self.gone:
+            return True
+        sent = 0
+        try:
+            if self.out is None:
+                sent = self.sock.send(data)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.gone = True
+            return True
+        if sent < len(data):
+            self.send_later(data[sent:])
+            return False
+        return True
+
     def send_later(self, rest: memoryview) -> None:
         """Keep a copy of what it did not take, behind what is kept already."""
         if self.out is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from sluice.protocol.names import api_name
 from sluice.proxy.answers import AnswerSide
 from sluice.proxy.authentication import Authentication
 from sluice.proxy.causes import DisconnectCause
@@ -28,6 +29,7 @@ class Session:
 
     __slots__ = (
         "_answers",
+        "_authentication",
         "_in_flight",
         "_requests",
         "_throttling",
@@ -42,7 +44,7 @@ class Session:
         self.pace = Pace()
         self.identity = Identity(authentication_required=policy.authentication_required)
         self._in_flight: deque[InFlight] = deque()
-        authentication = Authentication(policy.oauthbearer_principal_claim)
+        self._authentication = authentication = Authentication(policy.oauthbearer_principal_claim)
         self._throttling = Throttling(shared, policy, self.pace, self.identity, address)
         self._requests = RequestSide(
             shared, policy, self.pace, self.identity, authentication, self._throttling, self._in_flight
@@ -122,6 +124,17 @@ class Session:
     def client_closed(self, cause: DisconnectCause) -> None:
         """No more bytes come from the client, and all that came have been given to `client_data`."""
         self.pace.end(cause, "", at_boundary=True)
+
+    def broker_closed(self, cause: DisconnectCause) -> None:
+        """The broker ends the connection. If it owes answers, the log shall say to what."""
+        if self._authentication.failed:
+            cause = DisconnectCause.AUTHENTICATION_FAILED
+        detail = ""
+        if self._in_flight:
+            _, api_key, api_version, *_ = self._in_flight[0]
+            owed = f"{api_name(api_key)} ({api_key}) version {api_version}"
+            detail = f"{len(self._in_flight)} requests unanswered, the first {owed}"
+        self.pace.end(cause, detail, at_boundary=True)
 
     def drain(self, now_ms: float) -> None:
         """Begin no further request; what is in flight will be answered (wire-semantics 4.1).
