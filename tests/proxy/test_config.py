@@ -405,7 +405,11 @@ TEXT = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs", "Cc
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+        st.none()
+        | st.booleans()
+        | st.integers(-(10**12), 10**12)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | TEXT,
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
         max_leaves=12,
     )
