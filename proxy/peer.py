@@ -119,3 +119,10 @@ class Peer:
             self._loop.remove_writer(self.sock)
             self.out = None
         self.sock.close()
+        # Whose methods these are holds this peer: without the circle the connection is freed at once, and
+        # does not wait for a collector that seldom runs (server.py).
+        self.on_readable = self._on_drained = _nobody
+
+
+def _nobody() -> None:
+    """Hears of a closed peer."""

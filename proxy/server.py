@@ -176,4 +176,4 @@ def _tune_garbage_collection() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(20_000, 10, 10)

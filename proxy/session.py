@@ -28,6 +28,7 @@ class Session:
     """The state machine of one client connection. The shell looks at `pace.state` after every call."""
 
     __slots__ = (
+        "__weakref__",
         "_answers",
         "_authentication",
         "_in_flight",
