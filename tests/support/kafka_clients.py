@@ -48,6 +48,10 @@ class Options:
     login: Login | None = None
 
 
+KAFKA_PYTHON_METADATA_MAX_AGE_MS: Final = 2000
+"""It may take the answer to an older metadata request for that to its subscription's, join its group without
+a partition of the topic, and look again only when its metadata is old: after five minutes by default."""
+
 Produce = Callable[[str, str, Sequence[Record], Options], None]
 """bootstrap, topic, records, options; returns when every record was acknowledged (acks=0: was sent)"""
 Consume = Callable[[str, str, str, int, Options], list[Record]]
@@ -286,6 +290,7 @@ def _kafka_python_consume(
         group_id=group,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
+        metadata_max_age_ms=KAFKA_PYTHON_METADATA_MAX_AGE_MS,
         **kafka_python_login(options.login),
     )
     found: list[Record] = []
