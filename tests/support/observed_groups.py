@@ -181,10 +181,12 @@ def _java(task: Task, seen: Observed, *arguments: str) -> None:
         *("--verbose", *arguments),
         output=output,
     )
-    with tool, output.open() as lines:
+    with tool, output.open() as written:
+        begun = ""  # a line of which the end is not written yet
         while not task.stop.wait(0.1):
             assert tool.exit_code() is None, output.read_text()[-3000:]
-            seen.took(list(_java_events(lines.read().splitlines(), seen)))
+            *lines, begun = (begun + written.read()).split("\n")
+            seen.took(list(_java_events(lines, seen)))
         tool.send_signal(signal.SIGTERM)
         tool.wait(30.0)
 
