@@ -69,7 +69,7 @@ class LimitsOptions(Options):
 
     max_frame_bytes: Annotated[int, Field(ge=1024, le=_MAX_INT32), _NO_BOOL] = Field(
         default=104_857_600,
-        description="Largest frame accepted in either direction (Kafka: socket.request.max.bytes).",
+        description="Largest request accepted (Kafka: socket.request.max.bytes).",
     )
     max_frame_bytes_before_authentication: Annotated[int, Field(ge=1024, le=_MAX_INT32), _NO_BOOL] = Field(
         default=524_288,
