@@ -92,7 +92,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
     print(f"OK: {file}")
     for listener in config.listeners:
         here = f"{listener.bind_host}:{listener.bind_port}"
-        there = f"{listener.upstream_host}:{listener.upstream_port}"
+        there = listener.upstream
         print(f"  listener {listener.name}: {here} -> {there} ({listener.security_protocol})")
     print(f"  quota file {config.quotas.file}: {_counted(limits)}")
     print(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")

@@ -8,119 +8,118 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-
-def _no_bool(value: Any) -> Any:
-    """`true` is no number, though Python says that it is 1."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("not_a_number", "must be a number")
-    return value
-
-
-def _no_blank(value: Any) -> Any:
-    if isinstance(value, str) and not value.strip():
-        raise PydanticCustomError("blank", "must not be blank")
-    return value
-
-
-# Bounds stand before it, or they would be missing in the JSON Schema.
-_NO_BOOL = BeforeValidator(_no_bool)
-_NO_BLANK = BeforeValidator(_no_blank)
-_Text = Annotated[str, _NO_BLANK]
-_Path = Annotated[Path, _NO_BLANK]
-_BindPort = Annotated[int, Field(ge=0, le=65535), _NO_BOOL]
-_MAX_INT32 = 2**31 - 1
-
-
-class Options(BaseModel):
-    """A section of the configuration: unknown keys are refused, nothing changes after it is built."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
-
-
-class ListenerOptions(Options):
-    """One port that clients connect to, and the broker behind it."""
-
-    name: Annotated[str, Field(max_length=63), _NO_BLANK] = Field(
-        description="Names the listener in logs; unique."
-    )
-    bind_host: _Text = Field(
-        default="0.0.0.0", description="Address to listen on; `::` listens on IPv6 and IPv4."
-    )
-    bind_port: _BindPort = Field(description="Port to listen on; 0 lets the system choose one.")
-    upstream_host: _Text = Field(description="Host name or address of the broker behind this listener.")
-    upstream_port: Annotated[int, Field(ge=1, le=65535), _NO_BOOL] = Field(
-        description="Port of the broker behind this listener."
-    )
-    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"] = Field(
-        default="PLAINTEXT",
-        description="As the broker's listener: with SASL_PLAINTEXT the principal is observed as clients "
-        "authenticate with the broker; with PLAINTEXT everybody is User:ANONYMOUS.",
-    )
+from sluice.proxy.config_listener import ListenerOptions, contradictions
+from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, File, Options, Text, host_and_port
 
 
 class LimitsOptions(Options):
     """Bounds on what a client can make the proxy keep."""
 
-    max_frame_bytes: Annotated[int, Field(ge=1024, le=_MAX_INT32), _NO_BOOL] = Field(
+    max_frame_bytes: Annotated[int, Field(ge=1024, le=MAX_INT32), NO_BOOL] = Field(
         default=104_857_600,
         description="Largest request accepted (Kafka: socket.request.max.bytes).",
     )
-    max_frame_bytes_before_authentication: Annotated[int, Field(ge=1024, le=_MAX_INT32), _NO_BOOL] = Field(
+    max_frame_bytes_before_authentication: Annotated[int, Field(ge=1024, le=MAX_INT32), NO_BOOL] = Field(
         default=524_288,
         description="Largest request accepted on a SASL listener until the broker has said yes.",
     )
-    unfinished_bytes_per_user: Annotated[int, Field(ge=0), _NO_BOOL] = Field(
+    unfinished_bytes_per_user: Annotated[int, Field(ge=0), NO_BOOL] = Field(
         default=16_777_216,
         description="Bytes of acks=0 requests that clients of one user left behind while muted, still "
         "forwarded at the user's quota; beyond it they are dropped and counted.",
     )
-    max_client_ids_per_user: Annotated[int, Field(ge=1), _NO_BOOL] = Field(
+    max_client_ids_per_user: Annotated[int, Field(ge=1), NO_BOOL] = Field(
         default=1000,
         description="Client ids of one user that get a bucket of their own under a default-client quota; "
         "those beyond it share one overflow bucket of that user.",
     )
-    max_sensors: Annotated[int, Field(ge=1), _NO_BOOL] = Field(
+    max_sensors: Annotated[int, Field(ge=1), NO_BOOL] = Field(
         default=100_000,
         description="Buckets kept in all; beyond it new ones share their user's overflow bucket.",
+    )
+    max_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] = Field(
+        default=MAX_INT32,
+        description="Client connections at a time, over all listeners (Kafka: max.connections).",
+    )
+    max_connections_per_ip: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] = Field(
+        default=MAX_INT32, description="Of one address (Kafka: max.connections.per.ip)."
+    )
+    max_connections_per_user: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] = Field(
+        default=MAX_INT32, description="Of one principal, once it is known."
+    )
+    connections_per_s: Annotated[float, Field(gt=0, le=MAX_INT32), NO_BOOL] = Field(
+        default=float(MAX_INT32),
+        description="New connections a second of one listener (Kafka: max.connection.creation.rate); "
+        "beyond it they wait to be accepted.",
+    )
+    idle_timeout_s: Annotated[float, Field(ge=0, le=86_400), NO_BOOL] = Field(
+        default=0.0,
+        description="Ends connections on which nothing passed for so long; 0: the broker does "
+        "(connections.max.idle.ms).",
+    )
+    authentication_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
+        default=30.0,
+        description="Longest that a client may take for PROXY header and TLS handshake, and again for its "
+        "login on a SASL listener.",
+    )
+    slow_frame_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
+        default=30.0,
+        description="Ends a client that began a request and sent less than 1 kB of it in so long; time in "
+        "which it was not read does not count.",
+    )
+    max_buffered_bytes: Annotated[int, Field(ge=1_048_576), NO_BOOL] = Field(
+        default=268_435_456,
+        description="Bytes kept for clients and brokers that do not take them; beyond it connections are "
+        "read in small pieces.",
+    )
+    max_buffered_bytes_per_user: Annotated[int, Field(ge=65_536), NO_BOOL] = Field(
+        default=67_108_864, description="The share of one principal in max_buffered_bytes."
     )
 
 
 class PacingOptions(Options):
     """How a principal over its quota is slowed down."""
 
-    mode: Literal["smooth"] = Field(
-        default="smooth", description="One token bucket per quota entity, evenly paced."
+    mode: Literal["smooth", "kafka"] = Field(
+        default="smooth",
+        description="smooth: one token bucket per quota entity, evenly paced; kafka: the broker's own "
+        "windows and delays, sawtooth included.",
     )
-    burst_s: Annotated[float, Field(gt=0, le=3600), _NO_BOOL] = Field(
+    window_num: Annotated[int, Field(ge=2, le=1000), NO_BOOL] = Field(
+        default=11, description="Mode kafka: samples kept (Kafka: quota.window.num)."
+    )
+    window_size_s: Annotated[int, Field(ge=1, le=3600), NO_BOOL] = Field(
+        default=1, description="Mode kafka: span of a sample (Kafka: quota.window.size.seconds)."
+    )
+    burst_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
         default=1.0, description="Seconds' worth of quota that an idle entity may use at once."
     )
-    max_debt_s: Annotated[float, Field(gt=0, le=3600), _NO_BOOL] = Field(
+    max_debt_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
         default=60.0,
         description="Seconds' worth of quota that an entity can owe at most; what goes beyond is forgiven.",
     )
-    answer_budget_s: Annotated[float, Field(gt=0, le=15), _NO_BOOL] = Field(
+    answer_budget_s: Annotated[float, Field(gt=0, le=15), NO_BOOL] = Field(
         default=10.0,
         description="Longest that a request waits in the proxy by the proxy's own doing; what is left is "
         "carried as debt.",
     )
-    group_delay_max_s: Annotated[float, Field(ge=0, le=2), _NO_BOOL] = Field(
+    group_delay_max_s: Annotated[float, Field(ge=0, le=2), NO_BOOL] = Field(
         default=2.0, description="Longest mute or hold of a connection that has carried a group request."
     )
-    fetch_delay_default_s: Annotated[float, Field(ge=0, le=15), _NO_BOOL] = Field(
+    fetch_delay_default_s: Annotated[float, Field(ge=0, le=15), NO_BOOL] = Field(
         default=3.0,
         description="Longest mute of a connection that only fetches, while no session timeout was seen.",
     )
-    written_fetch_throttle_max_s: Annotated[float, Field(ge=0, le=2), _NO_BOOL] = Field(
+    written_fetch_throttle_max_s: Annotated[float, Field(ge=0, le=2), NO_BOOL] = Field(
         default=2.0,
         description="Largest throttle_time_ms written into a Fetch answer (some clients sleep on it).",
     )
-    share_fetch_delay_max_s: Annotated[float, Field(ge=0, le=15), _NO_BOOL] = Field(
+    share_fetch_delay_max_s: Annotated[float, Field(ge=0, le=15), NO_BOOL] = Field(
         default=10.0,
         description="Longest mute after a ShareFetch or ShareAcknowledge (acquisition locks last 30 s).",
     )
@@ -129,7 +128,7 @@ class PacingOptions(Options):
 class UpstreamOptions(Options):
     """The way to the broker."""
 
-    dial_timeout_s: Annotated[float, Field(gt=0, le=300), _NO_BOOL] = Field(
+    dial_timeout_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
         default=5.0,
         description="Longest wait for a connection to the broker; then the client's connection is closed.",
     )
@@ -138,7 +137,7 @@ class UpstreamOptions(Options):
 class DrainOptions(Options):
     """What SIGTERM starts: stop accepting, answer what is in flight, close."""
 
-    deadline_s: Annotated[float, Field(ge=0, le=3600), _NO_BOOL] = Field(
+    deadline_s: Annotated[float, Field(ge=0, le=3600), NO_BOOL] = Field(
         default=25.0,
         description="Longest wait for answers in flight; keep it below the pod's "
         "terminationGracePeriodSeconds (30).",
@@ -148,20 +147,20 @@ class DrainOptions(Options):
 class AdminOptions(Options):
     """The port of /metrics, /livez, /readyz and /startupz; nothing can be changed through it."""
 
-    bind_host: _Text = Field(
+    bind_host: Text = Field(
         default="0.0.0.0", description="Address to listen on; Prometheus scrapes from outside the pod."
     )
-    bind_port: _BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")
+    bind_port: BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")
 
 
 class QuotaFileOptions(Options):
     """Where the quotas come from."""
 
-    file: _Path = Field(
+    file: File = Field(
         description="The quota file; a relative path in the configuration file is relative to that file's "
         "folder, in the environment to the working directory."
     )
-    reload_interval_s: Annotated[float, Field(ge=0.05, le=3600), _NO_BOOL] = Field(
+    reload_interval_s: Annotated[float, Field(ge=0.05, le=3600), NO_BOOL] = Field(
         default=1.0, description="How often the quota file is looked at for changes."
     )
 
@@ -181,7 +180,7 @@ class LogOptions(Options):
 class SaslOptions(Options):
     """How a principal is read from what clients tell the broker."""
 
-    oauthbearer_principal_claim: _Text = Field(
+    oauthbearer_principal_claim: Text = Field(
         default="sub",
         description="Claim of an OAUTHBEARER token that names the user "
         "(Kafka: sasl.oauthbearer.sub.claim.name).",
@@ -191,7 +190,7 @@ class SaslOptions(Options):
 class MetricsOptions(Options):
     """Bounds on /metrics."""
 
-    max_series: Annotated[int, Field(ge=100, le=1_000_000), _NO_BOOL] = Field(
+    max_series: Annotated[int, Field(ge=100, le=1_000_000), NO_BOOL] = Field(
         default=10_000,
         description="Series with user and client_id labels at most; what is beyond is counted as `other`.",
     )
@@ -200,9 +199,10 @@ class MetricsOptions(Options):
 class Config(Options):
     """The whole configuration of one proxy process."""
 
-    mode: Literal["broker"] = Field(
+    mode: Literal["broker", "gateway"] = Field(
         default="broker",
-        description="broker: a sidecar in the broker's pod, the broker's advertised listener is the proxy.",
+        description="broker: a sidecar in the broker's pod, the broker's advertised listener is the proxy; "
+        "gateway: in front of a whole cluster, whose addresses are rewritten.",
     )
     listeners: tuple[ListenerOptions, ...] = Field(
         min_length=1, description="At least one port and its broker."
@@ -241,28 +241,15 @@ class Config(Options):
 
 def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
-    binds: list[tuple[str, str, int]] = []
     names: set[str] = set()
     for index, listener in enumerate(config.listeners):
         at: tuple[str | int, ...] = ("listeners", index)
         if listener.name in names:
             yield (*at, "name"), f"{listener.name!r} names an earlier listener too; names must be unique"
         names.add(listener.name)
-        for label, host, port in binds:
-            if _same_port(host, port, listener.bind_host, listener.bind_port):
-                yield (*at, "bind_port"), f"port {port} is taken by {label} already; give each its own"
-        binds.append((f"listener {listener.name!r}", listener.bind_host, listener.bind_port))
-    for label, host, port in binds:
-        if _same_port(host, port, config.admin.bind_host, config.admin.bind_port):
-            yield ("admin", "bind_port"), f"port {port} is taken by {label} already; give each its own"
-    binds.append(("the admin port", config.admin.bind_host, config.admin.bind_port))
-    for index, listener in enumerate(config.listeners):
-        for label, host, port in binds:
-            if _leads_to(listener.upstream_host, listener.upstream_port, host, port):
-                yield (
-                    ("listeners", index, "upstream_port"),
-                    f"{listener.upstream_host}:{port} is {label} of this proxy itself; name the broker's own",
-                )
+        for key, message in contradictions(listener, config.mode):
+            yield (*at, *key.split(".")), message
+    yield from _port_contradictions(config)
     limits, pacing = config.limits, config.pacing
     if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:
         yield (
@@ -270,12 +257,63 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
             f"must be at most max_frame_bytes ({limits.max_frame_bytes}), "
             f"is {limits.max_frame_bytes_before_authentication}",
         )
+    if limits.max_buffered_bytes_per_user > limits.max_buffered_bytes:
+        yield (
+            ("limits", "max_buffered_bytes_per_user"),
+            f"must be at most max_buffered_bytes ({limits.max_buffered_bytes}), "
+            f"is {limits.max_buffered_bytes_per_user}",
+        )
     if pacing.max_debt_s < pacing.answer_budget_s:
         yield (
             ("pacing", "max_debt_s"),
             f"must be at least answer_budget_s ({pacing.answer_budget_s:g}), or requests would go before "
             f"their turn; is {pacing.max_debt_s:g}",
         )
+
+
+def _port_contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Two that want one port, and listeners that would dial this proxy itself."""
+    binds: list[tuple[str, str, int]] = []
+    for index, listener in enumerate(config.listeners):
+        for key, port in _ports_of(listener):
+            for label, host, taken in binds:
+                if _same_port(host, taken, listener.bind_host, port):
+                    yield (
+                        ("listeners", index, *key),
+                        f"port {port} is taken by {label} already; give each its own",
+                    )
+            label = f"listener {listener.name!r}" + (" for a broker" if len(key) > 1 else "")
+            binds.append((label, listener.bind_host, port))
+    for label, host, port in binds:
+        if _same_port(host, port, config.admin.bind_host, config.admin.bind_port):
+            yield ("admin", "bind_port"), f"port {port} is taken by {label} already; give each its own"
+    binds.append(("the admin port", config.admin.bind_host, config.admin.bind_port))
+    for index, listener in enumerate(config.listeners):
+        for place, upstream_host, upstream_port in _upstreams_of(listener):
+            for label, host, port in binds:
+                if _leads_to(upstream_host, upstream_port, host, port):
+                    yield (
+                        ("listeners", index, *place),
+                        f"{upstream_host}:{port} is {label} of this proxy itself; name the broker's own",
+                    )
+
+
+def _ports_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str, ...], int]]:
+    """(key, port) of every port that the listener binds."""
+    yield ("bind_port",), listener.bind_port
+    gateway = listener.gateway
+    if gateway is not None and gateway.sni_domain is None and gateway.first_broker_port is not None:
+        for port in range(gateway.first_broker_port, gateway.first_broker_port + gateway.max_brokers):
+            yield ("gateway", "first_broker_port"), port
+
+
+def _upstreams_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str | int, ...], str, int]]:
+    """(key, host, port) of every address that the listener is told to dial."""
+    if listener.upstream_host is not None and listener.upstream_port is not None:
+        yield ("upstream_port",), listener.upstream_host, listener.upstream_port
+    if listener.gateway is not None:
+        for number, address in enumerate(listener.gateway.bootstrap_upstreams):
+            yield ("gateway", "bootstrap_upstreams", number), *host_and_port(address)
 
 
 def _same_port(host: str, port: int, other_host: str, other_port: int) -> bool:

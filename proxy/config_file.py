@@ -16,8 +16,10 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from sluice.proxy.config import Config, ListenerOptions, Options
+from sluice.proxy.config import Config
 from sluice.proxy.config_error import ConfigError, Problem, shown, unknown_key_message
+from sluice.proxy.config_listener import ListenerOptions
+from sluice.proxy.options import Options
 from sluice.proxy.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
 PREFIX = "SLUICE_"
@@ -55,7 +57,7 @@ def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -
     variables = dict(_variables(environ, problems))
     values = document.value
     if source:
-        _resolve_quota_file(values, Path(source).parent)
+        _resolve_files(values, Config, Path(source).parent)
     for path, (_, value) in variables.items():
         _put(values, path, value)
     try:
@@ -89,11 +91,32 @@ def read_text(file: Path, what: str) -> str:
         raise ConfigError([Problem("not UTF-8", source=str(file), line=line)]) from None
 
 
-def _resolve_quota_file(values: dict[str, YamlValue], folder: Path) -> None:
-    """A relative quotas.file in the file starts at the file's folder, so that both can be moved together."""
-    quotas = values.get("quotas")
-    if isinstance(quotas, dict) and isinstance(quotas.get("file"), str) and str(quotas["file"]).strip():
-        quotas["file"] = str(folder / str(quotas["file"]))
+def _resolve_files(values: YamlValue, section: type[Options], folder: Path) -> None:
+    """Relative files in the file start at the file's folder, so that all can be moved together."""
+    if not isinstance(values, dict):
+        return
+    for key, value in values.items():
+        field = section.model_fields.get(str(key))
+        if field is None:
+            continue
+        inner = inner_section(field.annotation)
+        if inner is not None:
+            for item in value if isinstance(value, list) else [value]:
+                _resolve_files(item, inner, folder)
+        elif (
+            isinstance(value, str)
+            and value.strip()
+            and Path in (field.annotation, *get_args(field.annotation))
+        ):
+            values[key] = str(folder / value)
+
+
+def inner_section(annotation: Any) -> type[Options] | None:
+    """The section that an option holds: itself, one or none, or a list of them; None if it is a value."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, Options):
+            return kind
+    return None
 
 
 def _variables(
@@ -217,6 +240,8 @@ def _message(kind: str, detail: Mapping[str, Any], context: Mapping[str, Any]) -
                 "is blank; leave it out, or give keys" if value is None else f"{is_shown}; must be a mapping"
             )
             return f"{blank}: {keys}"
+        case "bool_type" | "bool_parsing":
+            return f"must be true or false, {is_shown}"
         case _:
             return f"{detail['msg']}; {is_shown}"
 
@@ -227,14 +252,10 @@ def _number(value: float) -> str:
 
 def _section_at(path: YamlPath) -> type[Options] | None:
     """The class of the section at `path`; None when there is none."""
-    section: Any = Config
+    section: type[Options] | None = Config
     for part in path:
         if isinstance(part, int):
             continue  # the item's class was taken from its list
         field = section.model_fields.get(part) if section is not None else None
-        annotation = field.annotation if field is not None else None
-        arguments = get_args(annotation)
-        section = arguments[0] if arguments else annotation
-        if not (isinstance(section, type) and issubclass(section, Options)):
-            return None
-    return section if isinstance(section, type) and issubclass(section, Options) else None
+        section = inner_section(field.annotation) if field is not None else None
+    return section

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final
 
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.config import ListenerOptions
+from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.log import get_logger
 from sluice.proxy.policy import SessionPolicy, SharedState

@@ -17,8 +17,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from sluice.proxy.cli import EXIT_CODES
-from sluice.proxy.config import Config, ListenerOptions, Options
+from sluice.proxy.config import Config
+from sluice.proxy.config_file import inner_section
 from sluice.proxy.metric_table import METRICS
+from sluice.proxy.options import Options
 from sluice.proxy.quota_file import quotas_schema
 from sluice.quotas.kinds import KINDS
 
@@ -130,14 +132,15 @@ def quotas_schema_text() -> str:
 
 def _configuration() -> str:
     lines = [_GENERATED, _CONFIG_INTRO]
-    plain = {name: field for name, field in Config.model_fields.items() if _section_of(field) is None}
-    lines.extend(_table("Top level", "", plain))
-    for name, field in Config.model_fields.items():
-        section = _section_of(field)
-        if section is ListenerOptions:
-            lines.extend(_table("listeners", "", section.model_fields, section.__doc__))
-        elif section is not None:
-            lines.extend(_table(name, f"SLUICE_{name.upper()}__", section.model_fields, section.__doc__))
+    for path, section in _sections():
+        fields = {
+            name: field
+            for name, field in section.model_fields.items()
+            if inner_section(field.annotation) is None
+        }
+        is_listed = path.startswith("listeners")
+        prefix = "" if is_listed or not path else f"SLUICE_{path.upper()}__"
+        lines.extend(_table(path or "Top level", prefix, fields, section.__doc__ if path else None))
     lines.append(_QUOTAS_INTRO.rstrip("\n"))
     lines.extend(f"| `{spec.config_key}` | {spec.limit_unit} | {spec.effect} |" for spec in KINDS.values())
     lines.extend(["", "## Exit codes", "", EXIT_CODES.removeprefix("Exit codes: "), ""])
@@ -161,35 +164,34 @@ def _default(field: FieldInfo) -> str:
     default = field.default
     if default is PydanticUndefined:
         return "required"
-    return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+    if default is None or default == ():
+        return "–"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{default:.15g}`" if isinstance(default, float) else f"`{default}`"
 
 
 def _allowed(name: str, field: FieldInfo) -> str:
     """From the JSON Schema of the field, so that it cannot differ from it."""
-    owner = next(section for section in _sections() if section.model_fields.get(name) is field)
+    owner = next(section for _, section in _sections() if section.model_fields.get(name) is field)
     schema: dict[str, Any] = owner.model_json_schema()["properties"][name]
+    schema = next((kind for kind in schema.get("anyOf", []) if kind.get("type") != "null"), schema)
     if "enum" in schema or "const" in schema:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
     bounds = {"exclusiveMinimum": "> {:g}", "minimum": "≥ {:g}", "maximum": "≤ {}"}
     parts = [text.format(schema[key]) for key, text in bounds.items() if key in schema]
-    kind = {"integer": "whole number", "number": "number", "string": "text", "array": "list"}[schema["type"]]
+    kinds = {"integer": "whole number", "number": "number", "string": "text", "array": "list"}
+    kind = kinds.get(schema["type"], "`true`, `false`")
     return " ".join([kind, ", ".join(parts)]).strip()
 
 
-def _sections() -> Iterator[type[Options]]:
-    yield Config
-    for field in Config.model_fields.values():
-        section = _section_of(field)
-        if section is not None:
-            yield section
-
-
-def _section_of(field: FieldInfo) -> type[Options] | None:
-    if field.annotation == tuple[ListenerOptions, ...]:
-        return ListenerOptions
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Options):
-        return field.annotation
-    return None
+def _sections(section: type[Options] = Config, path: str = "") -> Iterator[tuple[str, type[Options]]]:
+    """(path, class) of every section, outer ones first."""
+    yield path, section
+    for name, field in section.model_fields.items():
+        inner = inner_section(field.annotation)
+        if inner is not None:
+            yield from _sections(inner, f"{path}.{name}" if path else name)
 
 
 def _metrics() -> str:

@@ -16,7 +16,8 @@ import uvloop
 
 from sluice.proxy.admin import AdminServer, Health
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.config import Config, ListenerOptions
+from sluice.proxy.config import Config
+from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.gauges import Gauges

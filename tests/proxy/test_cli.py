@@ -119,7 +119,7 @@ def test_run_takes_the_configuration_file_from_the_environment(folder: Path, slu
     (folder / "sluice.yaml").write_text("mode: x\n")
     code, _, err = sluice("run", environ={"SLUICE_CONFIG": "sluice.yaml"})
     assert code == 2
-    assert "sluice.yaml:1: mode: must be 'broker'; is 'x'\n" in err
+    assert "sluice.yaml:1: mode: must be 'broker' or 'gateway'; is 'x'\n" in err
 
 
 @pytest.mark.parametrize("source", [("--quotas", "quotas.yaml"), ("--config", "sluice.yaml")])

@@ -16,7 +16,7 @@ from wire import WITHIN_S, Wire, dial
 
 from bench.harness.ports import LOOPBACK
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.config import ListenerOptions
+from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.listener import Listener
