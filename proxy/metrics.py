@@ -23,7 +23,6 @@ from sluice.protocol.names import api_name
 from sluice.proxy.entity_series import OTHER
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
-from sluice.proxy.quota_watch import ReloadStatus
 from sluice.proxy.usage_meter import (
     DURATION_AT,
     DURATION_SLOTS,
@@ -33,6 +32,7 @@ from sluice.proxy.usage_meter import (
     SLOTS_PER_MS,
     UsageMeter,
 )
+from sluice.proxy.watched_file import ReloadStatus
 from sluice.quotas.manager import QuotaManager
 
 DISTRIBUTION: Final = "kafka-sluice"

@@ -18,8 +18,8 @@ from sluice.proxy.admin import AdminServer, Health
 from sluice.proxy.config import AdminOptions
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metrics import SluiceCollector
-from sluice.proxy.quota_watch import ReloadStatus
 from sluice.proxy.usage_meter import UsageMeter
+from sluice.proxy.watched_file import ReloadStatus
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder

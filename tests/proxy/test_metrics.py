@@ -19,8 +19,8 @@ from sluice.proxy.entity_series import SERIES_PER_ENTITY
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.metrics import SluiceCollector, exposition
-from sluice.proxy.quota_watch import ReloadOutcome, ReloadStatus
 from sluice.proxy.usage_meter import UsageMeter
+from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits

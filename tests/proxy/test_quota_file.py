@@ -12,10 +12,11 @@ import jsonschema
 import pytest
 import structlog
 
-from sluice.proxy import quota_watch
+from sluice.proxy import watched_file
 from sluice.proxy.config_error import QuotaFileError
 from sluice.proxy.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps, quotas_schema
-from sluice.proxy.quota_watch import QuotaFile, ReloadOutcome, hash_of
+from sluice.proxy.quota_watch import QuotaFile
+from sluice.proxy.watched_file import ReloadOutcome, hash_of
 from sluice.proxy.yaml_lines import parse_yaml
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
@@ -218,7 +219,7 @@ def test_an_unchanged_file_is_not_even_read(path: Path) -> None:
 def test_a_file_written_twice_within_its_clocks_tick_is_noticed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quota_watch, "SETTLED_S", 3600.0)  # however slow the machine is
+    monkeypatch.setattr(watched_file, "SETTLED_S", 3600.0)  # however slow the machine is
     path.write_text(GOOD)
     proxy = Proxy(path)
     before = path.stat()
