@@ -1,7 +1,8 @@
 # Everything a checkout needs, on a bare Debian or Ubuntu: python3 >= 3.11 with venv, make. Nothing else.
 #
 # Python packages go to .venv, pinned with checksums (requirements/*.txt). Kafka's jars go to a cache folder
-# that all checkouts share ($SLUICE_CACHE, else ~/.cache/sluice), pinned likewise (requirements/kafka-jars.lock).
+# that all checkouts share ($SLUICE_CACHE, else ~/.cache/sluice), pinned likewise (requirements/kafka-jars*.lock):
+# 4.3.1 for everything, and for the tests the oldest broker that is supported, too.
 # Java is the machine's if it is 17 or newer, else the one that came with the packages.
 
 SHELL := /bin/bash
@@ -22,18 +23,18 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
-.PHONY: kafka setup clean help bench-evenness bench-cost
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
 
-test: setup kafka  ## the whole test suite but what is marked slow; starts a real Kafka itself
+test: setup kafka-all  ## the whole test suite but what is marked slow; starts a real Kafka itself
 	@$(PY) -m pytest -m 'not slow' $(ARGS)
 
 test-quick: setup  ## only the tests that need no Kafka: seconds
 	@$(PY) -m pytest -m 'not slow and not kafka' $(ARGS)
 
-test-slow: setup kafka  ## the tests marked slow: minutes each
+test-slow: setup kafka-all  ## the tests marked slow: minutes each
 	@$(PY) -m pytest -m slow $(ARGS)
 
 bench-evenness: setup kafka  ## how even the rate is, native quota against Sluice; last line JSON
@@ -61,7 +62,7 @@ generate: setup kafka  ## write the protocol tables anew from Kafka's jar
 build-check: setup  ## source distribution, wheel from it, and that wheel in a fresh environment
 	@.ci/build-check
 
-lock: setup  ## pin anew what pyproject.toml and kafka_dist.py ask for (newest of all: ARGS=--upgrade)
+lock: setup  ## pin anew what pyproject.toml and kafka_lock.py ask for (newest of all: ARGS=--upgrade)
 	@[ -x .cache/lock/bin/uv ] || { $(PYTHON) -m venv .cache/lock; .cache/lock/bin/pip install -q uv==$(UV_VERSION); }
 	@for group in run dev; do \
 	  echo "requirements/$$group.txt"; \
@@ -84,6 +85,9 @@ setup: $(READY)
 
 kafka: setup
 	@$(PY) -m bench.harness.kafka_dist --quiet
+
+kafka-all: setup
+	@$(PY) -m bench.harness.kafka_dist --all
 
 $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@command -v $(PYTHON) >/dev/null || { echo "Sluice needs python3 (3.11 or newer): apt-get install python3 python3-venv" >&2; exit 1; }

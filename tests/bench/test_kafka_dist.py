@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.harness import kafka_dist
-from bench.harness.kafka_dist import KafkaDist, KafkaDistError, ensure_kafka, read_lock
+from bench.harness.kafka_dist import KafkaDist, ensure_kafka
+from bench.harness.kafka_lock import CURRENT, RELEASES, KafkaDistError, KafkaRelease, read_lock
 
 VICTIM = "jopt-simple"
 
@@ -118,11 +119,26 @@ def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatc
     assert kafka_dist.cache_folder() == tmp_path / "elsewhere"
 
 
-def test_a_broken_line_of_the_lock_file_is_named_by_its_number(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_broken_line_of_the_lock_file_is_named_by_its_number(tmp_path: Path) -> None:
     lock = tmp_path / "kafka-jars.lock"
     lock.write_text("# comment\ngroup:artifact sha256:00 12\n", encoding="utf-8")
-    monkeypatch.setattr("bench.harness.kafka_dist.LOCK_FILE", lock)
     with pytest.raises(KafkaDistError, match=r"kafka-jars\.lock line 2 "):
-        read_lock()
+        read_lock(KafkaRelease("1.0.0", lock))
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)
+def test_a_lock_file_pins_its_releases_broker_and_tools_and_one_binding_of_the_log(
+    release: KafkaRelease,
+) -> None:
+    jars = {jar.artifact: jar.version for jar in read_lock(release)}
+    assert jars["kafka_2.13"] == jars["kafka-clients"] == jars["kafka-tools"] == release.version
+    assert {name for name in jars if name.startswith("slf4j")} == {"slf4j-api", "slf4j-simple"}
+
+
+def test_each_release_has_a_folder_of_its_own(warehouse: Warehouse, tmp_path: Path) -> None:
+    other = tmp_path / "other.lock"
+    other.write_text(CURRENT.lock_file.read_text().replace("# The jars", "# Some jars"))
+    first = ensure_kafka(silent)
+    second = ensure_kafka(silent, KafkaRelease("4.9.9", other))
+    assert first.jars != second.jars
+    assert (first.version, second.version) == (CURRENT.version, "4.9.9")
