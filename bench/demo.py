@@ -33,7 +33,7 @@ from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
 from bench.harness.java_runtime import JavaNotFoundError
-from bench.harness.kafka_dist import KAFKA_VERSION, KafkaDistError
+from bench.harness.kafka_lock import CURRENT, KafkaDistError
 from bench.harness.kafka_node import KafkaNode, KafkaNodeError
 from bench.harness.ports import LOOPBACK, free_ports
 from bench.lib.demo_figures import KINDS, NATIVE, SLUICE, LaneFigures, closing_sentence, figures
@@ -90,7 +90,7 @@ class Demo:
     def _set_up(self, stack: contextlib.ExitStack) -> Stage:
         native_relay, sluice_relay = free_ports(2)
         advertised = {"NATIVE": (LOOPBACK, native_relay), "SLUICE": (LOOPBACK, sluice_relay)}
-        with self._step(f"starting Kafka {KAFKA_VERSION}"):
+        with self._step(f"starting Kafka {CURRENT.version}"):
             with self._interrupts.deferred():
                 node = KafkaNode(advertised=advertised)
                 stack.callback(node.close)
