@@ -63,7 +63,7 @@ def kafka(kafka_dist: KafkaDist) -> Iterator[KafkaNode]:
     """
     sluice_port, sluice_sasl_port = free_ports(2)
     advertised = {"SLUICE": (LOOPBACK, sluice_port), "SLUICE_SASL": (LOOPBACK, sluice_sasl_port)}
-    with KafkaNode(kafka_dist, advertised=advertised, sasl=True) as node:
+    with KafkaNode(kafka_dist, advertised=advertised, native=["SASL"]) as node:
         yield node
 
 

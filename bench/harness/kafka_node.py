@@ -1,4 +1,4 @@
-"""Starts a real Kafka 4.3.1 (KRaft, broker and controller in one process) on loopback, in a temporary folder.
+"""Starts a real Kafka (KRaft, broker and controller in one process) on loopback, in a temporary folder.
 
     with KafkaNode(advertised={"SLUICE": ("127.0.0.1", sluice_port)}) as node:
         node.bootstrap            "127.0.0.1:PORT" of the native listener: these clients bypass Sluice
@@ -23,6 +23,7 @@ from bench.harness.java_tools import java_command
 from bench.harness.kafka_config import (
     NATIVE,
     NATIVE_SASL,
+    BrokerTls,
     Listener,
     NodeConfig,
     scram_arguments,
@@ -46,15 +47,19 @@ class KafkaNodeError(Exception):
 class KafkaNode:
     """One Kafka node. Starts in 3 to 5 s on two cores.
 
+    - `dist`: which Kafka and which Java; by default the newest that the lock files pin.
     - `advertised`: further listeners, each with the address that it tells clients: that of a Sluice in
-    front of
-      it (mode `broker`). A name that ends in `SASL` makes it a SASL_PLAINTEXT listener.
-    - `sasl`: also a native SASL_PLAINTEXT listener named `SASL`, for clients that bypass Sluice.
+      front of it (mode `broker`).
+    - `native`: further listeners that advertise themselves, for clients that bypass Sluice, and for a Sluice
+      in mode `gateway`.
+    - The end of a listener's name is its security protocol: SASL (plaintext), SSL, SASL_SSL, or MTLS for SSL
+      with a client's certificate. Those with TLS need `tls`.
     - `users`: user → password for PLAIN and SCRAM; OAUTHBEARER takes any unsigned token (see sasl_clients).
+    - `super_users`: sets an authorizer that lets these users do everything, and others what ACLs allow.
+      Clients of listeners without a login or a certificate (User:ANONYMOUS) are super users then, too.
     - `config`: server.properties that win over those of kafka_config.
-    - `heap`, `java_options`: of the JVM. `quick_jit` stops at the first compiler (C1), which starts
-    quicker and
-      costs less processor time in short runs; benchmarks of the broker itself turn it off.
+    - `heap`, `java_options`: of the JVM. `quick_jit` stops at the first compiler (C1), which starts quicker
+      and costs less processor time in short runs; benchmarks of the broker itself turn it off.
     - `node_id`, `voters` (node id → controller port), `cluster_id`: for several nodes of one cluster.
     """
 
@@ -63,8 +68,10 @@ class KafkaNode:
         dist: KafkaDist | None = None,
         *,
         advertised: Mapping[str, tuple[str, int]] | None = None,
-        sasl: bool = False,
+        native: Sequence[str] = (),
+        tls: BrokerTls | None = None,
         users: Mapping[str, str] = USERS,
+        super_users: Sequence[str] | None = None,
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
         java_options: Sequence[str] = (),
@@ -74,7 +81,8 @@ class KafkaNode:
         cluster_id: str | None = None,
     ) -> None:
         self.dist = dist or ensure_kafka()
-        names = [NATIVE, *([NATIVE_SASL] if sasl else []), *(advertised or {})]
+        self.node_id = node_id
+        names = [NATIVE, *native, *(advertised or {})]
         controller_port, *ports = free_ports(1 + len(names))
         listeners = tuple(
             Listener(name, port, (advertised or {}).get(name, (LOOPBACK, port)))
@@ -91,6 +99,8 @@ class KafkaNode:
             listeners=listeners,
             data_folder=str(self.folder / "data"),
             users=users,
+            tls=tls,
+            super_users=None if super_users is None else tuple(super_users),
             extra=config or {},
         )
         self._heap = heap
@@ -111,17 +121,22 @@ class KafkaNode:
 
     def __repr__(self) -> str:
         listeners = ", ".join(f"{x.name}:{x.port}" for x in self.listeners.values())
-        return f"<KafkaNode {self._config.node_id} {listeners} {self._process or 'not running'}>"
+        return f"<KafkaNode {self.node_id} {listeners} {self._process or 'not running'}>"
 
     @property
     def bootstrap(self) -> str:
         """`host:port` of the native listener without authentication."""
-        return self._bootstrap(NATIVE)
+        return self.bootstrap_of(NATIVE)
 
     @property
     def bootstrap_sasl(self) -> str:
-        """`host:port` of the native SASL_PLAINTEXT listener; needs `sasl=True`."""
-        return self._bootstrap(NATIVE_SASL)
+        """`host:port` of the native SASL_PLAINTEXT listener; needs `native=["SASL"]`."""
+        return self.bootstrap_of(NATIVE_SASL)
+
+    def bootstrap_of(self, listener: str) -> str:
+        """`host:port` where the broker itself listens for `listener`."""
+        host, port = self.address(listener)
+        return f"{host}:{port}"
 
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port where the broker itself listens for `listener`: what a proxy dials."""
@@ -130,6 +145,11 @@ class KafkaNode:
     def advertised(self, listener: str) -> tuple[str, int]:
         """Host and port that clients of `listener` are told to dial: where a Sluice in front listens."""
         return self.listeners[listener].advertised
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped since."""
+        return self._process is not None
 
     @property
     def pid(self) -> int:
@@ -179,7 +199,7 @@ class KafkaNode:
     def stop(self, *, graceful: bool = True) -> None:
         """Stop the broker and keep its data: `graceful` with SIGTERM (controlled shutdown), else SIGKILL.
 
-        After SIGKILL the next start takes some 10 s more: the controller waits for the lost session's end.
+        After SIGKILL the next start takes some seconds more: the controller waits for the lost session's end.
         """
         if self._process is not None:
             if graceful:
@@ -195,10 +215,6 @@ class KafkaNode:
     def log_tail(self, lines: int = 40) -> str:
         """Return the last lines of the broker's log."""
         return log_tail(self.log, lines)
-
-    def _bootstrap(self, listener: str) -> str:
-        host, port = self.address(listener)
-        return f"{host}:{port}"
 
 
 def new_cluster_id() -> str:

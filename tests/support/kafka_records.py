@@ -15,8 +15,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.harness.kafka_cluster import KafkaCluster
 from bench.harness.kafka_node import KafkaNode
 
+Kafka = KafkaNode | KafkaCluster
 PARTITIONS = 3
 READ_WITHIN_S = 60.0
 
@@ -46,10 +48,11 @@ def number_of(value: bytes) -> int:
     return int(value.split(b":", 2)[1])
 
 
-def create_topic(kafka: KafkaNode, topic: str, partitions: int = PARTITIONS, **config: str) -> str:
+def create_topic(kafka: Kafka, topic: str, partitions: int = PARTITIONS, **config: str) -> str:
     """Create a topic past the proxy; returns its name once the broker leads it."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+    as_the_broker_likes = -1  # 1 with a single node, 3 in a cluster
+    new = NewTopic(topic, partitions, as_the_broker_likes, config=config)
     admin.create_topics([new])[topic].result(30.0)
     # A broker tells of a topic a moment before it leads it, and closes on an acks=0 request in between.
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "reads-without-a-group"})
@@ -72,7 +75,7 @@ def _is_led(consumer: Consumer, partition: TopicPartition) -> bool:
     return True
 
 
-def stored(kafka: KafkaNode, topic: str, *, committed_only: bool = True) -> list[Record]:
+def stored(kafka: Kafka, topic: str, *, committed_only: bool = True) -> list[Record]:
     """Every record of a topic up to its end as it is now, partition by partition in order of offset."""
     consumer = Consumer(
         {
@@ -113,7 +116,7 @@ def record_of(message: Message) -> Record:
     return Record(partition, value)
 
 
-def await_stored(kafka: KafkaNode, topic: str, count: int, within_s: float = READ_WITHIN_S) -> list[Record]:
+def await_stored(kafka: Kafka, topic: str, count: int, within_s: float = READ_WITHIN_S) -> list[Record]:
     """Every record of a topic once there are `count`, for producers that do not wait for their records.
 
     What is there after `within_s` if there are fewer.
