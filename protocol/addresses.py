@@ -55,9 +55,13 @@ VERSIONS_WITH_ADDRESSES: Final = {
 
 _MAX_HOST_BYTES: Final = 2**15 - 1
 _MAX_PORT: Final = 2**16 - 1
+_MAX_SIZE: Final = 2**31 - 1
 
 AddressMap: TypeAlias = Callable[[int, str, int], tuple[str, int] | None]
 """(node id, host, port) → the host and port to write instead, or None to leave them."""
+
+Edit: TypeAlias = tuple[int, int, bytes]
+"""(start, stop, replacement): offsets absolute in the buffer that was read."""
 
 
 def carries_addresses(api_key: int, version: int) -> bool:
@@ -98,9 +102,20 @@ def rewrite_addresses(frame: bytes, api_key: int, version: int, mapping: Address
     body = skip(0, RESPONSE_HEAD_BYTES, end)
     if version >= FLEXIBLE[api_key]:
         body = skip_tags(frame, body, end)
-    edits: list[tuple[int, int, bytes]] = []
+    edits = address_edits(0, end, find_addresses(frame, body, end, api_key, version), mapping)
+    return spliced(frame, 0, end, edits) if edits else frame
+
+
+def address_edits(pos: int, frame_end: int, addresses: list[Address], mapping: AddressMap) -> list[Edit]:
+    """What is to be put in the place of what, for the `addresses` of the frame `[pos:frame_end]` to be those
+    of `mapping`: the size of the frame and of tagged fields too. Empty if nothing changes.
+
+    Sorted, without overlap, all before the last address's end: what stands behind need not have arrived.
+    Raises ValueError as `rewrite_addresses`, MalformedFrame if no frame can be as large as that.
+    """
+    edits: list[Edit] = []
     growth: dict[TaggedField, int] = {}
-    for address in find_addresses(frame, body, end, api_key, version):
+    for address in addresses:
         mapped = mapping(address.node_id, address.host, address.port)
         if mapped is None or mapped == (address.host, address.port):
             continue
@@ -110,10 +125,26 @@ def rewrite_addresses(frame: bytes, api_key: int, version: int, mapping: Address
             grown = len(written) - (address.stop - address.length_pos)
             growth[address.field] = growth.get(address.field, 0) + grown
     if not edits:
-        return frame
+        return edits
     for field, grown in growth.items():
         edits.append((field.size_pos, field.start, encode_varint(field.stop - field.start + grown)))
-    return _spliced(frame, sorted(edits))
+    size = frame_end - pos - SIZE_BYTES
+    size += sum(len(replacement) - (stop - start) for start, stop, replacement in edits)
+    if size > _MAX_SIZE:
+        raise MalformedFrame(f"frame that grows to {size} bytes", offset=pos)
+    edits.append((pos, pos + SIZE_BYTES, INT32.pack(size)))
+    edits.sort()
+    return edits
+
+
+def spliced(buf: Buffer, start: int, stop: int, edits: list[Edit]) -> bytes:
+    """`buf[start:stop]` with the `edits`, which are sorted, do not overlap and lie within."""
+    pieces: list[Buffer] = []
+    for edit_start, edit_stop, replacement in edits:
+        pieces += (buf[start:edit_start], replacement)
+        start = edit_stop
+    pieces.append(buf[start:stop])
+    return b"".join(pieces)
 
 
 def _written(host: str, port: int, *, compact: bool) -> bytes:
@@ -122,14 +153,3 @@ def _written(host: str, port: int, *, compact: bool) -> bytes:
         raise ValueError(f"not an address: host of {len(name)} bytes, port {port}")
     length = encode_varint(len(name) + 1) if compact else INT16.pack(len(name))
     return length + name + INT32.pack(port)
-
-
-def _spliced(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    pieces = [b""]  # the size, once it is known
-    pos = SIZE_BYTES
-    for start, stop, replacement in edits:
-        pieces += (frame[pos:start], replacement)
-        pos = stop
-    pieces.append(frame[pos:])
-    pieces[0] = INT32.pack(sum(map(len, pieces)))
-    return b"".join(pieces)
