@@ -1,0 +1,158 @@
+"""Whether an upstream address is worth dialling, and which of several comes first. Pure; time is given.
+
+    CLOSED ── a dial failed ──► OPEN: clients are refused at once, instead of after the dial timeout
+      ▲                          │ ▲
+      │                 its time │ │ the probe failed: open for twice as long
+      │                  is over ▼ │
+      └── a dial succeeded ── HALF OPEN: one dial is tried, the other clients are refused
+
+Only what is the address's own fault is a failure: a connection refused or timed out, a TLS handshake with the
+proxy's one identity. Never a login that the broker refused: one user's bad credentials would refuse others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final, TypeAlias
+
+FIRST_BACK_OFF_MS: Final = 100.0
+MAX_BACK_OFF_MS: Final = 5_000.0
+MAX_CIRCUITS: Final = 1_000
+
+Address: TypeAlias = tuple[str, int]
+"""host, port"""
+
+
+class Circuit:
+    """Of one upstream address. Each dial that `may_dial` allowed ends in one of `succeeded`, `failed` and
+    `abandoned`, or no other is ever tried."""
+
+    __slots__ = ("_back_off_ms", "_under_way", "_until_ms", "failures", "openings", "refused")
+
+    def __init__(self) -> None:
+        self._until_ms = -inf
+        self._back_off_ms = 0.0  # 0: closed
+        self._under_way = 0
+        self.failures = 0
+        """dials that failed since the start"""
+        self.openings = 0
+        """times that it was closed and opened, since the start"""
+        self.refused = 0
+        """dials that were not tried because it was open, since the start"""
+
+    @property
+    def is_closed(self) -> bool:
+        """The last that was heard of the address is good, or nothing was."""
+        return not self._back_off_ms
+
+    @property
+    def is_unused(self) -> bool:
+        """Closed, and no dial is under way: nothing is lost with it but its counts."""
+        return self.is_closed and not self._under_way
+
+    def would_refuse(self, now_ms: float) -> bool:
+        """Whether `may_dial` would say no; changes nothing.
+
+        Dials that were begun before it opened and are still under way are probes enough.
+        """
+        return not self.is_closed and (self._under_way > 0 or now_ms < self._until_ms)
+
+    def may_dial(self, now_ms: float) -> bool:
+        """Whether to dial now. If not, the client is to be refused, or another address tried."""
+        if self.would_refuse(now_ms):
+            self.refused += 1
+            return False
+        self._under_way += 1
+        return True
+
+    def failed(self, now_ms: float, jitter: float) -> bool:
+        """A dial failed. True: it was closed until now, which is worth a line in the log.
+
+        `jitter`, 0 ≤ jitter < 1, takes up to half off the back-off, so that proxies which lost the same
+        broker do not come back together. Of dials that were begun before it opened, and now fail one after
+        the other for the same reason, only the last makes the back-off longer.
+        """
+        self._ended()
+        self.failures += 1
+        was_closed = self.is_closed
+        if was_closed:
+            self.openings += 1
+        elif self.would_refuse(now_ms):
+            return False
+        self._back_off_ms = min(max(self._back_off_ms * 2.0, FIRST_BACK_OFF_MS), MAX_BACK_OFF_MS)
+        self._until_ms = now_ms + self._back_off_ms * (1.0 - jitter / 2.0)
+        return was_closed
+
+    def succeeded(self) -> bool:
+        """A dial succeeded. True: it was open until now, which is worth a line in the log."""
+        self._ended()
+        was_open = not self.is_closed
+        self._back_off_ms = 0.0
+        return was_open
+
+    def abandoned(self) -> None:
+        """A dial was given up with nothing learnt: its client left, or the proxy ends."""
+        self._ended()
+
+    def _ended(self) -> None:
+        assert self._under_way > 0, "a dial that was not allowed, or ended twice"
+        self._under_way -= 1
+
+
+class Circuits:
+    """A circuit for each upstream address that was dialled: as many as there are brokers.
+
+    Brokers move, so addresses come and go: beyond `max_circuits` those that are closed and not being dialled
+    are forgotten.
+    """
+
+    __slots__ = ("_circuits", "_max_circuits")
+
+    def __init__(self, max_circuits: int = MAX_CIRCUITS) -> None:
+        self._max_circuits = max_circuits
+        self._circuits: dict[Address, Circuit] = {}
+
+    def of(self, address: Address) -> Circuit:
+        """Its circuit, closed if nothing is known of it."""
+        circuit = self._circuits.get(address)
+        if circuit is None:
+            if len(self._circuits) >= self._max_circuits:
+                self._circuits = {at: one for at, one in self._circuits.items() if not one.is_unused}
+            circuit = self._circuits[address] = Circuit()
+        return circuit
+
+    def __len__(self) -> int:
+        return len(self._circuits)
+
+    def items(self) -> Iterable[tuple[Address, Circuit]]:
+        """For metrics."""
+        return self._circuits.items()
+
+
+class Rotation:
+    """Several addresses of which any will do, as bootstrap servers: in what order to try them."""
+
+    __slots__ = ("_addresses", "_circuits", "_first")
+
+    def __init__(self, addresses: Iterable[Address], circuits: Circuits) -> None:
+        """In order of preference; at least one. An address named twice counts once."""
+        self._addresses = tuple(dict.fromkeys(addresses))
+        self._circuits = circuits
+        self._first = 0
+
+    def order(self, now_ms: float) -> list[Address]:
+        """The last good one first, then those behind it in turn; those whose circuit is open come last.
+
+        All are in it: whoever dials asks each one's circuit, and goes on with the next if it may not or
+        fails.
+        """
+        turned = self._addresses[self._first :] + self._addresses[: self._first]
+        return sorted(turned, key=lambda address: self._circuits.of(address).would_refuse(now_ms))
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._addresses
+
+    def good(self, address: Address) -> None:
+        """A dial of it succeeded; from now on it is the first."""
+        self._first = self._addresses.index(address)
