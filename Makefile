@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -42,6 +42,9 @@ bench-evenness: setup kafka  ## how even the rate is, native quota against Sluic
 
 bench-cost: setup kafka  ## processor time and memory of the proxy against HAProxy; last line JSON
 	@$(PY) -m bench.cost $(ARGS)
+
+bench-hostile: setup kafka  ## good clients beside damaged frames, garbage and slow drips; last line JSON
+	@$(PY) -m bench.hostile $(ARGS)
 
 lint: setup  ## ruff: rules and format
 	@$(PY) -m ruff check .

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
+from pathlib import Path
+from random import Random
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -11,6 +14,12 @@ from hypothesis import strategies as st
 
 from bench.lib import frames, stats
 from bench.lib.even_cases import QUOTA_BYTES_PER_S, BoundResult, bound_bytes_per_s, evenness
+from bench.lib.hostile_frames import DAMAGE, api_of, at_every_version, damaged, garbage
+from bench.lib.hostile_good import FETCH, LAG, PRODUCE, read_samples
+from bench.lib.hostile_load import split
+from bench.lib.hostile_report import HostileRun, summary_of
+from bench.lib.hostile_rig import CONTROL, HOSTILE, Phase
+from sluice.protocol.codec import decode_frame
 
 positive = st.floats(min_value=0.001, max_value=1e9)
 
@@ -127,3 +136,71 @@ def test_a_fetch_answer_tells_its_records() -> None:
 def test_last_offsets_leave_out_a_batch_that_was_cut_short() -> None:
     batch = frames.record_batch(b"value", 3)
     assert list(frames.last_offsets(memoryview(batch + batch[:-1]))) == [2]
+
+
+# Hostile connections ----------------------------------------------------------------------------------------
+
+
+def test_a_recorded_request_is_had_at_every_version_of_its_api_with_the_same_records() -> None:
+    batch = frames.record_batch(b"value")
+    recorded = bytes(frames.produce_request("app", "topic", batch))
+    produces = [frame for frame in at_every_version([recorded]) if api_of(frame)[0] == 0]
+    assert [api_of(frame)[1] for frame in produces] == list(range(3, 14))
+    assert recorded in produces
+    for frame in produces:
+        assert int.from_bytes(frame[:4]) == len(frame) - 4
+        assert decode_frame("request", *api_of(frame), frame[4:]).header["clientId"] == "app"
+        assert batch in frame
+
+
+def test_damage_is_drawn_from_the_seed_and_changes_the_frame() -> None:
+    requests = at_every_version([])
+    attacks = [damaged(requests, Random(seed)) for seed in range(500)]
+    assert attacks == [damaged(requests, Random(seed)) for seed in range(500)]
+    assert DAMAGE.keys() < {attack.kind for attack in attacks}
+    assert all(all(attack.chunks) for attack in attacks)
+    harmless = sum(b"".join(attack.chunks) in requests for attack in attacks)
+    assert harmless < 25  # a wrong number may be the right one by chance
+
+
+def test_garbage_is_of_every_kind() -> None:
+    assert len({garbage(Random(seed)).kind for seed in range(100)}) == 6
+
+
+def test_frames_behind_one_another_are_split_again() -> None:
+    requests = at_every_version([])
+    assert split(b"".join(requests)) == requests
+
+
+def phase(kind: str, number: int, start_s: float, **fields: object) -> Phase:
+    made = Phase(kind, number, start_s, start_s + 10.0)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_the_p99_of_a_hostile_phase_is_held_against_its_own_control(tmp_path: Path) -> None:
+    lines = io.StringIO()
+    for start_s, latency_s in ((0, 0.010), (10, 0.011), (20, 0.100), (30, 0.130)):
+        for at in range(10):
+            lines.write(f"{PRODUCE} {start_s + at} {latency_s}\n{FETCH} {start_s + at} {latency_s}\n")
+            lines.write(f"{LAG} {start_s + at} 0.001\n")
+    (tmp_path / "samples").write_text(lines.getvalue() + "records 40 0\n")
+    load = {"began": {"truncated": 3}, "not_connected": 0}
+    run = HostileRun(
+        [
+            phase(CONTROL, 1, 0.0),
+            phase(HOSTILE, 1, 10.0, load=load, disconnects={"client_closed": 1, "malformed_frame": 1}),
+            phase(CONTROL, 2, 20.0),
+            phase(HOSTILE, 2, 30.0, load=load, disconnects={"client_closed": 3}),
+        ],
+        read_samples(tmp_path / "samples"),
+        40,
+        1,
+        [],
+    )
+    summary = summary_of(run)
+    assert summary["p99_ratio"] == pytest.approx((1.1 + 1.3) / 2)
+    assert summary["p99_ratio_range"] == [pytest.approx(1.1), pytest.approx(1.3)]
+    assert summary["p99_ratio_of_controls_range"] == [10.0, 10.0]
+    assert (summary["hostile_connections"], summary["hostile_connections_uncounted"]) == (6, 1)
