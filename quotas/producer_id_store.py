@@ -1,0 +1,290 @@
+"""Which producer ids a principal has had admitted within the window, in layers of time. Pure.
+
+KIP-936's `track()` in two: `seen` looks up, `admit` remembers. One that remembers on sight lets a refused id
+pass on its retry, ahead of the batches before it (wire-semantics 3.2). A layer is one sample of `sample_ms`;
+there are at most `window_num`, and a layer goes window_num samples after it began. So an id is remembered for
+window_num − 1 to window_num samples after it was last seen: one found in an old layer moves to the newest,
+or a long-lived one would look new. Source: KIP-936, "Caching layer to track active PIDs per KafkaPrincipal".
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Iterable
+from enum import Enum
+from random import SystemRandom
+from typing import Final, Protocol, TypeAlias
+
+from rbloom import Bloom
+
+DEFAULT_WINDOW_NUM: Final = 11
+DEFAULT_SAMPLE_MS: Final = 3_600_000.0
+DEFAULT_FALSE_POSITIVE_RATE: Final = 0.01
+_INT_BYTES: Final = 32
+"""of a Python int below 2⁶⁰; producer ids that brokers hand out are"""
+_WORD_BYTES: Final = 8
+_MERSENNE_61: Final = 2**61 - 1
+_RANDOM: Final = SystemRandom()
+
+IdLayer: TypeAlias = "tuple[float, array[int] | bytes]"
+"""(began_ms, the ids or the filter's bytes), for the snapshot"""
+
+
+class StoreKind(Enum):
+    """The value is what the configuration says."""
+
+    EXACT = "exact"
+    BLOOM = "bloom"
+
+
+class ProducerIdStore(Protocol):
+    """What both stores can do. Times must not fall."""
+
+    turn_ms: float
+    """a layer begins or ends then: what was seen before may be taken as known, and as fresh, until then"""
+
+    def seen(self, producer_id: int, now_ms: float) -> bool:
+        """Was it admitted within the window? Then it is now in the newest layer."""
+        ...
+
+    def admit(self, producer_id: int, now_ms: float) -> None:
+        """Remember it: its request goes to the broker."""
+        ...
+
+    def expire(self, now_ms: float) -> bool:
+        """Drop what is older than the window; True if nothing is left."""
+        ...
+
+    def __len__(self) -> int:
+        """Ids remembered (bloom: additions to all layers, so that one that moved on counts in each)."""
+        ...
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimate of the memory taken, from the sizes of tables and filters; O(layers)."""
+        ...
+
+    def dump(self) -> list[IdLayer]:
+        """All layers, oldest first."""
+        ...
+
+    def load(self, layers: Iterable[IdLayer], now_ms: float) -> None:
+        """Take over what `dump` gave, in place of all that is here; what is too old is left out.
+
+        Raises ValueError if another kind or shape of store gave it.
+        """
+        ...
+
+
+class ExactStore:
+    """Sets of ids. No false positives; its size is bounded by the quota, since only admitted ids are in it.
+
+    `max_ids` bounds it where no quota does (shadow mode, exempt principals): when the newest layer holds half
+    of it, that layer becomes old early and the layers before it are forgotten. A live id that is seen at
+    least once in max_ids ÷ 2 others so stays known.
+    """
+
+    __slots__ = ("_began_ms", "_half", "_newest", "_num", "_older", "_sample_ms", "turn_ms")
+
+    def __init__(
+        self,
+        window_num: int = DEFAULT_WINDOW_NUM,
+        sample_ms: float = DEFAULT_SAMPLE_MS,
+        *,
+        max_ids: int | None = None,
+    ) -> None:
+        self._num = window_num
+        self._sample_ms = sample_ms
+        self._half = None if max_ids is None else max(max_ids // 2, 1)
+        self.turn_ms = -math.inf
+        self._began_ms = -math.inf
+        self._newest: set[int] = set()
+        self._older: list[tuple[float, set[int]]] = []  # newest first, none of them empty
+
+    def seen(self, producer_id: int, now_ms: float) -> bool:
+        if now_ms >= self.turn_ms:
+            self._turn(now_ms)
+        if producer_id in self._newest:
+            return True
+        for _, ids in self._older:
+            if producer_id in ids:
+                ids.discard(producer_id)
+                self.admit(producer_id, now_ms)
+                return True
+        return False
+
+    def admit(self, producer_id: int, now_ms: float) -> None:
+        if now_ms >= self.turn_ms:
+            self._turn(now_ms)
+        self._newest.add(producer_id)
+        if self._half is not None and len(self._newest) >= self._half:
+            self._older = [(self._began_ms, self._newest)]
+            self._newest = set()
+            self._began_ms = now_ms
+            self.turn_ms = now_ms + self._sample_ms
+
+    def _turn(self, now_ms: float) -> None:
+        """Begin a layer if the newest is over, and drop those that are too old or whose ids have moved on."""
+        if now_ms >= self._began_ms + self._sample_ms:
+            if self._newest:
+                self._older.insert(0, (self._began_ms, self._newest))
+                self._newest = set()
+            self._began_ms = now_ms
+        window_ms = self._num * self._sample_ms
+        self._older = [layer for layer in self._older if layer[1] and layer[0] + window_ms > now_ms]
+        self.turn_ms = self._began_ms + self._sample_ms
+        if self._older:
+            self.turn_ms = min(self.turn_ms, self._older[-1][0] + window_ms)
+
+    def expire(self, now_ms: float) -> bool:
+        if now_ms >= self.turn_ms:
+            self._turn(now_ms)
+        return not self._newest and not self._older
+
+    def __len__(self) -> int:
+        return len(self._newest) + sum(len(ids) for _, ids in self._older)
+
+    @property
+    def layers(self) -> int:
+        return sum(1 for _, ids in self._older if ids) + bool(self._newest)
+
+    @property
+    def size_bytes(self) -> int:
+        tables = sys.getsizeof(self._newest) + sum(sys.getsizeof(ids) for _, ids in self._older)
+        return tables + len(self) * _INT_BYTES
+
+    def dump(self) -> list[IdLayer]:
+        layers: list[IdLayer] = [(began_ms, array("q", ids)) for began_ms, ids in reversed(self._older)]
+        if self._newest:
+            layers.append((self._began_ms, array("q", self._newest)))
+        return layers
+
+    def load(self, layers: Iterable[IdLayer], now_ms: float) -> None:
+        loaded: list[tuple[float, set[int]]] = []
+        for began_ms, ids in layers:
+            if isinstance(ids, bytes):
+                raise ValueError("a Bloom filter's bytes are no set of ids")
+            loaded.insert(0, (min(began_ms, now_ms), set(ids)))
+        self._older = loaded
+        self._newest = set()
+        self._began_ms = -math.inf
+        self._turn(now_ms)
+
+
+class BloomStore:
+    """Layered Bloom filters: 2 to 4 bytes an id, and a known share of new ids passes as known, uncounted.
+
+    `layer_ids`: how many a filter is made for; one that is full is followed by another of the same sample.
+    The rate of false positives is split over all layers that there can be (twice window_num; the oldest goes
+    when there are more), so that it holds for the store: four layers of 0.1 % each give 0.4 %. Ids are mixed
+    with a secret factor modulo a prime, for brokers hand them out in blocks of a thousand, and attackers
+    choose them.
+    """
+
+    __slots__ = (
+        "_began_ms", "_count", "_factor", "_layer_ids", "_layers", "_max_layers", "_num", "_rate",
+        "_sample_ms", "turn_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        window_num: int = DEFAULT_WINDOW_NUM,
+        sample_ms: float = DEFAULT_SAMPLE_MS,
+        *,
+        layer_ids: int,
+        false_positive_rate: float = DEFAULT_FALSE_POSITIVE_RATE,
+    ) -> None:
+        """`layer_ids` ≥ 1; `false_positive_rate` between 0 and 1, of the whole store."""
+        self._num = window_num
+        self._sample_ms = sample_ms
+        self._layer_ids = layer_ids
+        self._max_layers = 2 * window_num
+        self._rate = 1.0 - (1.0 - false_positive_rate) ** (1.0 / self._max_layers)
+        self._factor = _RANDOM.randrange(1, _MERSENNE_61)
+        self.turn_ms = -math.inf
+        self._began_ms = -math.inf
+        self._layers: list[tuple[float, Bloom]] = []  # newest first
+        self._count: list[int] = []  # additions, one figure a layer
+
+    def seen(self, producer_id: int, now_ms: float) -> bool:
+        if now_ms >= self.turn_ms:
+            self._turn(now_ms)
+        key = producer_id * self._factor % _MERSENNE_61
+        for began_ms, bloom in self._layers:
+            if key in bloom:
+                if began_ms != self._began_ms:
+                    self._add(key)
+                return True
+        return False
+
+    def admit(self, producer_id: int, now_ms: float) -> None:
+        if not self.seen(producer_id, now_ms):
+            self._add(producer_id * self._factor % _MERSENNE_61)
+
+    def _add(self, key: int) -> None:
+        if not self._layers or self._layers[0][0] != self._began_ms or self._count[0] >= self._layer_ids:
+            self._layers.insert(0, (self._began_ms, Bloom(self._layer_ids, self._rate, int.__hash__)))
+            self._count.insert(0, 0)
+            del self._layers[self._max_layers :]
+            del self._count[self._max_layers :]
+        self._layers[0][1].add(key)
+        self._count[0] += 1
+
+    def _turn(self, now_ms: float) -> None:
+        if now_ms >= self._began_ms + self._sample_ms:
+            self._began_ms = now_ms
+        window_ms = self._num * self._sample_ms
+        while self._layers and self._layers[-1][0] + window_ms <= now_ms:
+            self._layers.pop()
+            self._count.pop()
+        self.turn_ms = self._began_ms + self._sample_ms
+        if self._layers:
+            self.turn_ms = min(self.turn_ms, self._layers[-1][0] + window_ms)
+
+    def expire(self, now_ms: float) -> bool:
+        if now_ms >= self.turn_ms:
+            self._turn(now_ms)
+        return not self._layers
+
+    def __len__(self) -> int:
+        return sum(self._count)
+
+    @property
+    def layers(self) -> int:
+        return len(self._layers)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(bloom.size_in_bits // 8 for _, bloom in self._layers)
+
+    def dump(self) -> list[IdLayer]:
+        """Each layer's bytes: the mixing factor, the additions, the filter."""
+        head = self._factor.to_bytes(8, "little")
+        return [
+            (began_ms, head + count.to_bytes(8, "little") + bloom.save_bytes())
+            for (began_ms, bloom), count in zip(reversed(self._layers), reversed(self._count), strict=True)
+        ]
+
+    def load(self, layers: Iterable[IdLayer], now_ms: float) -> None:
+        factor = self._factor
+        blooms: list[tuple[float, Bloom]] = []
+        counts: list[int] = []
+        empty = Bloom(self._layer_ids, self._rate, int.__hash__).save_bytes()
+        for began_ms, data in layers:
+            if isinstance(data, array):
+                raise ValueError("a set of ids is no Bloom filter's bytes")
+            saved = data[2 * _WORD_BYTES :]
+            # load_bytes panics on what it did not write, and another shape has another false-positive rate.
+            if len(saved) != len(empty) or saved[:_WORD_BYTES] != empty[:_WORD_BYTES]:
+                raise ValueError("the Bloom filter is made for another rate of producer ids")
+            factor = int.from_bytes(data[:_WORD_BYTES], "little")
+            counts.insert(0, int.from_bytes(data[_WORD_BYTES : 2 * _WORD_BYTES], "little"))
+            blooms.insert(0, (min(began_ms, now_ms), Bloom.load_bytes(saved, int.__hash__)))
+        self._factor, self._layers, self._count = factor, blooms, counts
+        self._began_ms = -math.inf
+        self._turn(now_ms)
