@@ -14,7 +14,7 @@ something (two for each connection at most), and U bytes of frames of which too 
 
     kept by the user  ≤  min(share, soft + P × floor + U)
 
-The hard end: a share that is passed all the same costs the connection of that user which has kept something
+The hard end: a share that is passed all the same costs connections of that user, those that have stood still
 for the longest time, until it is not passed any more. With one direction each, that begins with more than
 (share − soft) ÷ floor connections. A budget that is passed costs connections of the user who keeps most: who
 keeps no more than budget ÷ (users that keep something) never pays for others (wire-semantics 4.3). While more
@@ -31,6 +31,7 @@ what a bytearray adds as it grows (1/8 at most).
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 MIB: Final = 1024 * 1024
@@ -39,6 +40,8 @@ FLOOR_BYTES: Final = 16 * 1024
 """what a TLS record may hold; below it system calls cost more than what they carry"""
 _SOFT_PART: Final = 4
 _TAPER: Final = 4
+_LONGEST: Final = 16
+"""so many are looked at, for it may be done for thousands of connections in a row"""
 
 Owner = TypeVar("Owner")
 
@@ -68,9 +71,10 @@ class BufferShare(Generic[Owner]):
             tapered = (budget.soft_bytes - self.kept_bytes) // _TAPER
             self.window_bytes = max(budget.floor_bytes, min(budget.full_window_bytes, tapered))
 
-    def longest_keeper(self) -> BufferAccount[Owner]:
-        """The account that has kept something for the longest time; there must be one."""
-        return next(iter(self._keepers))
+    def worst_keeper(self) -> BufferAccount[Owner]:
+        """Of those that have kept something for the longest time, the one that keeps most; there must be
+        one."""
+        return max(islice(self._keepers, _LONGEST), key=lambda account: account.kept_bytes)
 
 
 class BufferAccount(Generic[Owner]):
@@ -212,8 +216,8 @@ class BufferBudget(Generic[Owner]):
     def _to_close(self, share: BufferShare[Owner]) -> BufferAccount[Owner] | None:
         if share.kept_bytes > self._max_bytes_per_user:
             self.closed_for_share += 1
-            return share.longest_keeper()
+            return share.worst_keeper()
         if self.kept_bytes > self._max_bytes:
             self.closed_for_budget += 1
-            return max(self._shares.values(), key=lambda one: one.kept_bytes).longest_keeper()
+            return max(self._shares.values(), key=lambda one: one.kept_bytes).worst_keeper()
         return None
