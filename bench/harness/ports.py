@@ -38,3 +38,24 @@ def free_ports(count: int) -> list[int]:
 def free_port() -> int:
     """Return one loopback TCP port that nobody listens on now (see free_ports)."""
     return free_ports(1)[0]
+
+
+def free_port_range(count: int) -> int:
+    """Return the first of `count` loopback TCP ports in a row that nobody listens on now (see free_ports).
+
+    Raises RuntimeError if there are none in 1,000 tries.
+    """
+    for _ in range(1_000):
+        first = random.randrange(PORT_RANGE.start, PORT_RANGE.stop - count)
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+    raise RuntimeError(f"no {count} free ports in a row on {LOOPBACK}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as candidate:
+        try:
+            candidate.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True

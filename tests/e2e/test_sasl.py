@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from client_security import Login, Security
 from confluent_kafka import KafkaError
 from frames import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, decoded, request
-from kafka_clients import CLIENTS, CONFLUENT, Client, Login, Options, confluent_producer
+from kafka_clients import CLIENTS, CONFLUENT, Client, Options, confluent_producer
 from kafka_records import Record, assert_exactly, await_stored, create_topic, numbered, stored
 from sluice_process import SluiceProcess
 from wire import Wire, dial
@@ -29,8 +30,8 @@ RECORDS = numbered(1000)
 PAYLOAD_BYTES = sum(len(record.value) for record in RECORDS)
 
 
-def login_of(kafka: KafkaNode, mechanism: str, user: str = "alice") -> Login:
-    return Login(mechanism, user, kafka.users.get(user, ""))
+def login_of(kafka: KafkaNode, mechanism: str, user: str = "alice") -> Security:
+    return Security(Login(mechanism, user, kafka.users.get(user, "")))
 
 
 def charged(sluice: SluiceProcess, user: str, quota: str = "produce") -> float:
@@ -51,7 +52,7 @@ def test_who_logged_in_is_charged_for_what_he_produces_and_consumes(
     )
     before = {quota: charged(sluice, "alice", quota) for quota in ("produce", "fetch")}
     bob_before = charged(sluice, "bob")
-    options = Options(login=login_of(kafka, mechanism))
+    options = Options(security=login_of(kafka, mechanism))
     client.produce(sluice.bootstrap(DOOR), topic, RECORDS, options)
     found = client.consume(sluice.bootstrap(DOOR), topic, unique("group"), len(RECORDS), options)
     assert_exactly(RECORDS, found)
@@ -91,7 +92,7 @@ def test_a_wrong_password_makes_nobody_a_principal(
     sluice.set_quotas({"user": "alice", "producer_byte_rate": PLENTY, "consumer_byte_rate": PLENTY})
     before = charged(sluice, "alice")
     told: list[KafkaError] = []
-    options = Options(login=Login(mechanism, "alice", "wrong"))
+    options = Options(security=Security(Login(mechanism, "alice", "wrong")))
     producer = confluent_producer(sluice.bootstrap(DOOR), options, error_cb=told.append)
     producer.produce(topic, b"x")
     sluice.wait_until(
@@ -188,7 +189,7 @@ def seconds_to_produce(
     client_id: str,
     mechanism: str,
 ) -> float:
-    options = Options(client_id=client_id, login=login_of(kafka, mechanism, user))
+    options = Options(client_id=client_id, security=login_of(kafka, mechanism, user))
     begun_s = time.monotonic()
     CONFLUENT.produce(sluice.bootstrap(DOOR), topic, records, options)
     return time.monotonic() - begun_s

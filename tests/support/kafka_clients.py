@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiokafka
 import confluent_kafka
 import kafka as kafka_python
-from aiokafka.abc import AbstractTokenProvider
-from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokenProvider
+from client_security import (
+    NO_SECURITY,
+    Security,
+    aiokafka_security,
+    confluent_security,
+    kafka_python_security,
+)
 from kafka_records import Record, record_of
 
-from bench.harness.sasl_clients import unsigned_token
-
 DONE_WITHIN_S: Final = 90.0
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """How a client authenticates; with OAUTHBEARER the password is not used."""
-
-    mechanism: str
-    user: str
-    password: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +39,13 @@ class Options:
     commit: bool = True
     """of the transaction: else it is aborted"""
     batch_bytes: int = 16_384
-    login: Login | None = None
+    security: Security = NO_SECURITY
+    records_per_s: float | None = None
+    """of a producer: no faster than that, so that it is at work while something happens"""
+    records_per_transaction: int | None = None
+    """else they are all in one"""
+    transaction_tries: int = 1
+    """how often a transaction that failed is begun again, with the same records, after it was aborted"""
 
 
 KAFKA_PYTHON_METADATA_MAX_AGE_MS: Final = 2000
@@ -58,26 +58,52 @@ Consume = Callable[[str, str, str, int, Options], list[Record]]
 """bootstrap, topic, group, how many records, options"""
 
 
+class Pacer:
+    """When the next record is due."""
+
+    def __init__(self, records_per_s: float | None) -> None:
+        self._step_s = 0.0 if records_per_s is None else 1.0 / records_per_s
+        self._due_s = time.monotonic()
+
+    def wait_s(self) -> float:
+        """How long to wait before the next record."""
+        self._due_s += self._step_s
+        return max(0.0, self._due_s - time.monotonic()) if self._step_s else 0.0
+
+
+def batches(records: Sequence[Record], options: Options) -> Iterator[Sequence[Record]]:
+    """What belongs together in a transaction."""
+    size = options.records_per_transaction or len(records)
+    for start in range(0, len(records), size):
+        yield records[start : start + size]
+
+
+def in_transactions(
+    records: Sequence[Record],
+    options: Options,
+    begin: Callable[[], None],
+    send: Callable[[Sequence[Record]], None],
+    commit: Callable[[], None],
+    abort: Callable[[], None],
+) -> None:
+    """Send records in transactions, each until it is committed; without a transactional id just send them."""
+    if options.transactional_id is None:
+        send(records)
+        return
+    for batch in batches(records, options):
+        for tries_left in reversed(range(options.transaction_tries)):
+            begin()
+            try:
+                send(batch)
+                (commit if options.commit else abort)()
+                break
+            except Exception:  # each library has errors of its own; what cannot be aborted either is fatal
+                if not tries_left:
+                    raise
+                abort()
+
+
 # aiokafka ---------------------------------------------------------------------------------------------------
-
-
-class AioToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """aiokafka's way to be given a token."""
-
-    def __init__(self, subject: str) -> None:
-        self._token = unsigned_token(subject)
-
-    async def token(self) -> str:
-        return self._token
-
-
-def aiokafka_login(login: Login | None) -> dict[str, Any]:
-    if login is None:
-        return {}
-    settings: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": login.mechanism}
-    if login.mechanism == "OAUTHBEARER":
-        return settings | {"sasl_oauth_token_provider": AioToken(login.user)}
-    return settings | {"sasl_plain_username": login.user, "sasl_plain_password": login.password}
 
 
 def _aiokafka_produce(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
@@ -93,16 +119,34 @@ async def _aiokafka_send(bootstrap: str, topic: str, records: Sequence[Record], 
         enable_idempotence=options.idempotent,
         transactional_id=options.transactional_id,
         max_batch_size=options.batch_bytes,
-        **aiokafka_login(options.login),
+        **aiokafka_security(options.security),
     )
     await producer.start()
-    try:
-        if options.transactional_id is not None:
-            await producer.begin_transaction()
-        sent = [await producer.send(topic, record.value, partition=record.partition) for record in records]
+    pacer = Pacer(options.records_per_s)
+
+    async def send(batch: Sequence[Record]) -> None:
+        sent = []
+        for record in batch:
+            if wait_s := pacer.wait_s():
+                await asyncio.sleep(wait_s)
+            sent.append(await producer.send(topic, record.value, partition=record.partition))
         await asyncio.gather(*sent)
-        if options.transactional_id is not None:
-            await (producer.commit_transaction() if options.commit else producer.abort_transaction())
+
+    try:
+        if options.transactional_id is None:
+            await send(records)
+            return
+        for batch in batches(records, options):
+            for tries_left in reversed(range(options.transaction_tries)):
+                await producer.begin_transaction()
+                try:
+                    await send(batch)
+                    await (producer.commit_transaction() if options.commit else producer.abort_transaction())
+                    break
+                except aiokafka.errors.KafkaError:
+                    if not tries_left:
+                        raise
+                    await producer.abort_transaction()
     finally:
         await producer.stop()
 
@@ -123,7 +167,7 @@ async def _aiokafka_receive(
         group_id=group,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
-        **aiokafka_login(options.login),
+        **aiokafka_security(options.security),
     )
     await consumer.start()
     found: list[Record] = []
@@ -139,19 +183,6 @@ async def _aiokafka_receive(
 # confluent-kafka --------------------------------------------------------------------------------------------
 
 
-def confluent_login(login: Login | None) -> dict[str, Any]:
-    if login is None:
-        return {}
-    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": login.mechanism}
-    if login.mechanism == "OAUTHBEARER":
-
-        def token(_config: str) -> tuple[str, float]:
-            return unsigned_token(login.user), time.time() + 3600
-
-        return settings | {"oauth_cb": token}
-    return settings | {"sasl.username": login.user, "sasl.password": login.password}
-
-
 def confluent_producer(bootstrap: str, options: Options, **settings: Any) -> confluent_kafka.Producer:
     """A producer with these options; `settings` by librdkafka's names with `_` for the point."""
     config: dict[str, Any] = {
@@ -161,7 +192,7 @@ def confluent_producer(bootstrap: str, options: Options, **settings: Any) -> con
         "enable.idempotence": options.idempotent,
         "compression.type": options.compression or "none",
         "batch.size": options.batch_bytes,
-        **confluent_login(options.login),
+        **confluent_security(options.security),
         **_by_librdkafkas_names(settings),
     }
     if options.transactional_id is not None:
@@ -172,25 +203,44 @@ def confluent_producer(bootstrap: str, options: Options, **settings: Any) -> con
 def _confluent_produce(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
     producer = confluent_producer(bootstrap, options)
     failures: list[object] = []
+    pacer = Pacer(options.records_per_s)
 
     def delivered(error: object, _message: object) -> None:
         if error is not None:
             failures.append(error)
 
-    if options.transactional_id is not None:
-        producer.init_transactions(DONE_WITHIN_S)
-        producer.begin_transaction()
-    for record in records:
+    def send(batch: Sequence[Record]) -> None:
+        failures.clear()
+        for record in batch:
+            producer.poll(pacer.wait_s())
+            while True:
+                try:
+                    producer.produce(topic, record.value, partition=record.partition, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(DONE_WITHIN_S) == 0
+        assert not failures, f"{len(failures)} records failed: {failures[:3]}"
+
+    def commit() -> None:
         while True:
             try:
-                producer.produce(topic, record.value, partition=record.partition, on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(DONE_WITHIN_S) == 0
+                producer.commit_transaction(DONE_WITHIN_S)
+                return
+            except confluent_kafka.KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+
     if options.transactional_id is not None:
-        (producer.commit_transaction if options.commit else producer.abort_transaction)(DONE_WITHIN_S)
-    assert not failures, f"{len(failures)} records failed: {failures[:3]}"
+        producer.init_transactions(DONE_WITHIN_S)
+    in_transactions(
+        records,
+        options,
+        producer.begin_transaction,
+        send,
+        commit,
+        lambda: producer.abort_transaction(DONE_WITHIN_S),
+    )
 
 
 def confluent_consumer(
@@ -204,7 +254,7 @@ def confluent_consumer(
             "group.id": group,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            **confluent_login(options.login),
+            **confluent_security(options.security),
             **_by_librdkafkas_names(settings),
         }
     )
@@ -235,26 +285,6 @@ def _confluent_consume(bootstrap: str, topic: str, group: str, count: int, optio
 # kafka-python -----------------------------------------------------------------------------------------------
 
 
-class KafkaPythonToken(KafkaPythonTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-    """kafka-python's way to be given a token."""
-
-    def __init__(self, subject: str) -> None:
-        super().__init__()
-        self._token = unsigned_token(subject)
-
-    def token(self) -> str:
-        return self._token
-
-
-def kafka_python_login(login: Login | None) -> dict[str, Any]:
-    if login is None:
-        return {}
-    settings: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": login.mechanism}
-    if login.mechanism == "OAUTHBEARER":
-        return settings | {"sasl_oauth_token_provider": KafkaPythonToken(login.user)}
-    return settings | {"sasl_plain_username": login.user, "sasl_plain_password": login.password}
-
-
 def _kafka_python_produce(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
     producer = kafka_python.KafkaProducer(
         bootstrap_servers=bootstrap,
@@ -264,18 +294,30 @@ def _kafka_python_produce(bootstrap: str, topic: str, records: Sequence[Record],
         enable_idempotence=options.idempotent,
         transactional_id=options.transactional_id,
         batch_size=options.batch_bytes,
-        **kafka_python_login(options.login),
+        **kafka_python_security(options.security),
     )
-    try:
-        if options.transactional_id is not None:
-            producer.init_transactions()
-            producer.begin_transaction()
-        sent = [producer.send(topic, record.value, partition=record.partition) for record in records]
+    pacer = Pacer(options.records_per_s)
+
+    def send(batch: Sequence[Record]) -> None:
+        sent = []
+        for record in batch:
+            time.sleep(pacer.wait_s())
+            sent.append(producer.send(topic, record.value, partition=record.partition))
         producer.flush(timeout=DONE_WITHIN_S)
         for future in sent:
             future.get(timeout=DONE_WITHIN_S)
+
+    try:
         if options.transactional_id is not None:
-            (producer.commit_transaction if options.commit else producer.abort_transaction)()
+            producer.init_transactions()
+        in_transactions(
+            records,
+            options,
+            producer.begin_transaction,
+            send,
+            producer.commit_transaction,
+            producer.abort_transaction,
+        )
     finally:
         producer.close()
 
@@ -291,7 +333,7 @@ def _kafka_python_consume(
         auto_offset_reset="earliest",
         isolation_level="read_committed",
         metadata_max_age_ms=KAFKA_PYTHON_METADATA_MAX_AGE_MS,
-        **kafka_python_login(options.login),
+        **kafka_python_security(options.security),
     )
     found: list[Record] = []
     deadline_s = time.monotonic() + DONE_WITHIN_S

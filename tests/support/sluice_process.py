@@ -15,15 +15,16 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.harness.guarded_process import GuardedProcess, log_tail
+from bench.harness.kafka_cluster import KafkaCluster
 from bench.harness.kafka_node import KafkaNode
-from bench.harness.ports import LOOPBACK, free_port
+from bench.harness.ports import LOOPBACK, free_port, free_port_range
 
 SLUICE: Final = Path(sys.executable).with_name("sluice")
 READY_WITHIN_S: Final = 30.0
@@ -36,23 +37,73 @@ NO_QUOTAS: Final[tuple[Quota, ...]] = ({"client-id": "nobody-has-this-name", "pr
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """One listener of the proxy and the broker behind it."""
+    """One listener of the proxy and what is behind it."""
 
     name: str
     port: int
-    upstream: tuple[str, int]
-    is_sasl: bool = False
+    upstream: tuple[str, int] | None
+    """the broker behind it; None: `options` say what is"""
+    protocol: str = "PLAINTEXT"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """further keys of the listener's configuration"""
 
     @property
     def bootstrap(self) -> str:
         return f"{LOOPBACK}:{self.port}"
 
+    def configuration(self) -> dict[str, Any]:
+        """Its entry in the configuration file."""
+        listener = {
+            "name": self.name,
+            "bind_host": LOOPBACK,
+            "bind_port": self.port,
+            "security_protocol": self.protocol,
+        }
+        if self.upstream is not None:
+            listener |= {"upstream_host": self.upstream[0], "upstream_port": self.upstream[1]}
+        return listener | dict(self.options)
+
 
 def doors_of(kafka: KafkaNode, names: Sequence[str] = ("SLUICE", "SLUICE_SASL")) -> list[Door]:
     """Where clients of these listeners of the broker are told to connect, and what stands behind it."""
     return [
-        Door(name, kafka.advertised(name)[1], kafka.address(name), name.endswith("SASL")) for name in names
+        Door(name, kafka.advertised(name)[1], kafka.address(name), kafka.listeners[name].protocol)
+        for name in names
     ]
+
+
+def doors_of_cluster(cluster: KafkaCluster, name: str = "SLUICE") -> list[Door]:
+    """Mode broker: a door before each node, named after the listener and the node's id."""
+    return [
+        Door(
+            f"{name}-{node.node_id}",
+            node.advertised(name)[1],
+            node.address(name),
+            node.listeners[name].protocol,
+        )
+        for node in cluster.nodes
+    ]
+
+
+def gateway_door(
+    cluster: KafkaCluster, listener: str = "PLAINTEXT", name: str = "GATEWAY", **gateway: Any
+) -> Door:
+    """Mode gateway: one door for the whole cluster, which it reaches at this listener of the nodes.
+
+    `gateway`: further keys of the listener's gateway section.
+    """
+    first_id, count = min(cluster.ids), len(cluster.nodes)
+    bind_port = free_port_range(1 + count)
+    section = {
+        "bootstrap_upstreams": [node.bootstrap_of(listener) for node in cluster.nodes],
+        "advertised_host": LOOPBACK,
+        "first_broker_port": bind_port + 1,
+        "first_broker_id": first_id,
+        "max_brokers": count,
+        **gateway,
+    }
+    protocol = cluster.nodes[0].listeners[listener].protocol
+    return Door(name, bind_port, None, protocol, {"gateway": section})
 
 
 class SluiceProcess:
@@ -78,17 +129,7 @@ class SluiceProcess:
         if quota_file is None:
             self._write_quotas(quotas)
         config = {
-            "listeners": [
-                {
-                    "name": door.name,
-                    "bind_host": LOOPBACK,
-                    "bind_port": door.port,
-                    "upstream_host": door.upstream[0],
-                    "upstream_port": door.upstream[1],
-                    "security_protocol": "SASL_PLAINTEXT" if door.is_sasl else "PLAINTEXT",
-                }
-                for door in doors
-            ],
+            "listeners": [door.configuration() for door in doors],
             "quotas": {"file": str(self.quota_file), "reload_interval_s": 0.05},
             "admin": {"bind_host": LOOPBACK, "bind_port": self.admin_port},
             **options,
@@ -150,6 +191,11 @@ class SluiceProcess:
     def bootstrap(self, door: str = "SLUICE") -> str:
         """`host:port` for clients."""
         return self.doors[door].bootstrap
+
+    @property
+    def bootstraps(self) -> str:
+        """`host:port,…` of all doors."""
+        return ",".join(door.bootstrap for door in self.doors.values())
 
     # Quotas -----------------------------------------------------------------------------------------------
 
