@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from sluice.quotas.entity import OVERFLOW, Default, Overflow, Part, QuotaEntity, QuotaLevel
+from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
+from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import Match, QuotaLimits
-from sluice.quotas.sensor import DEFAULT_BURST_S, DEFAULT_MAX_DEBT_MS, Sensor
+from sluice.quotas.sensor import Sensor
+from sluice.quotas.smooth_sensor import DEFAULT_BURST_S, DEFAULT_MAX_DEBT_MS, SmoothSensor
 
 EXPIRY_MS: Final = 3_600_000.0
 """Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS"""
 
+Pacing: TypeAlias = Literal["smooth", "kafka"]
 _Name: TypeAlias = str | Default | Overflow | None
 _Key: TypeAlias = tuple[_Name, _Name]
 
@@ -38,18 +42,25 @@ class QuotaManager:
         self,
         limits: QuotaLimits,
         *,
+        pacing: Pacing = "smooth",
         burst_s: float = DEFAULT_BURST_S,
         max_debt_ms: float = DEFAULT_MAX_DEBT_MS,
+        window_num: int = DEFAULT_WINDOW_NUM,
+        window_size_s: float = DEFAULT_WINDOW_SIZE_S,
         max_client_ids_per_user: int = 1_000,
         max_sensors: int = 100_000,
     ) -> None:
+        """`burst_s` and `max_debt_ms` are of smooth pacing, `window_num` and `window_size_s` of Kafka's."""
         self.generation = 0
         """moves when a session may have to ask for its sensors again"""
         self.overflows = 0
         """look-ups that were sent to an overflow bucket"""
         self._limits = limits
+        self._pacing = pacing
         self._burst_s = burst_s
         self._max_debt_ms = max_debt_ms
+        self._window_num = window_num
+        self._window_size_s = window_size_s
         self._max_client_ids_per_user = max_client_ids_per_user
         self._max_sensors = max_sensors
         self._client_id_room = max_sensors - max_sensors // 10
@@ -101,7 +112,7 @@ class QuotaManager:
             idle = [
                 key
                 for key, sensor in sensors.items()
-                if now_ms - sensor.last_ms >= EXPIRY_MS and sensor.zero_ms <= now_ms
+                if now_ms - sensor.last_ms >= EXPIRY_MS and sensor.tokens(now_ms) >= 0.0
             ]
             for key in idle:
                 del sensors[key]
@@ -144,19 +155,41 @@ class QuotaManager:
         if sensor is not None:
             sensor.last_ms = now_ms
             return sensor
-        sensor = Sensor(
-            kind,
-            level,
-            entity,
-            KINDS[kind].rate_per_s(match.limit),
-            now_ms,
-            burst_s=self._burst_s,
-            max_debt_ms=self._max_debt_ms,
-            owner=user,
-        )
+        sensor = self._new_sensor(kind, level, entity, KINDS[kind].rate_per_s(match.limit), now_ms, user)
         sensors[entity.user, entity.client_id] = sensor
         self._count(sensor)
         return sensor
+
+    def _new_sensor(
+        self,
+        kind: QuotaKind,
+        level: QuotaLevel,
+        entity: QuotaEntity,
+        rate_per_s: float,
+        now_ms: float,
+        owner: str,
+    ) -> Sensor:
+        if self._pacing == "kafka":
+            return KafkaSensor(
+                kind,
+                level,
+                entity,
+                rate_per_s,
+                now_ms,
+                window_num=self._window_num,
+                window_size_s=self._window_size_s,
+                owner=owner,
+            )
+        return SmoothSensor(
+            kind,
+            level,
+            entity,
+            rate_per_s,
+            now_ms,
+            burst_s=self._burst_s,
+            max_debt_ms=self._max_debt_ms,
+            owner=owner,
+        )
 
     def _count(self, sensor: Sensor) -> None:
         level = sensor.level

@@ -132,6 +132,26 @@ def test_a_new_sensor_has_the_managers_burst_and_cap() -> None:
     assert sensor.charge(99_000, 0) == 5_000
 
 
+def test_the_pacing_decides_what_a_charge_comes_to() -> None:
+    """1,000 B/s, 2,500 B. Smooth, burst 1 s: 1,500 ms. Kafka, 3 windows of 0.75 s, 2 are free: 1,000."""
+    limits = limits_of({ALICE: 1_000})
+    smooth = running(QuotaManager(limits, window_num=3, window_size_s=0.75), "alice", "app")
+    kafka = running(QuotaManager(limits, pacing="kafka", window_num=3, window_size_s=0.75), "alice", "app")
+    assert [sensor.charge(2_500, 0) for sensor in (smooth, kafka)] == [1_500, 1_000]
+
+
+def test_in_kafkas_pacing_too_a_reload_keeps_what_was_used_and_an_idle_hour_ends_it() -> None:
+    """10,000 B at 1,000 B/s are free; at 500 B/s the same are 10 s above the limit, and 1 B more 2 ms."""
+    manager = QuotaManager(limits_of({ALICE: 1_000}), pacing="kafka")
+    sensor = running(manager, "alice", "app")
+    sensor.charge(10_000, 0)
+    manager.reload(limits_of({ALICE: 500}), 0)
+    assert running(manager, "alice", "app") is sensor
+    assert sensor.charge(1, 0) == 10_002
+    assert manager.expire(HOUR_MS - 1) == 0
+    assert manager.expire(HOUR_MS) == 1
+
+
 @settings(deadline=None)
 @given(names=st.lists(st.tuples(st.text(), st.text()), min_size=2, max_size=6, unique=True))
 def test_names_of_any_characters_get_buckets_apart(names: list[tuple[str, str]]) -> None:

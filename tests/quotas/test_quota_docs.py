@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import KINDS, QuotaKind
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.smooth_sensor import SmoothSensor
 
 DOC = Path(__file__).parents[2] / "docs" / "quotas.md"
 
@@ -42,7 +42,7 @@ def test_the_docs_list_the_levels_in_order_and_which_of_them_clients_mint() -> N
 
 def test_the_docs_worked_example_comes_out() -> None:
     """1,000 B/s, burst 1 s, full at 10 s; the table is in seconds."""
-    sensor = Sensor(QuotaKind.PRODUCE, QuotaLevel.USER, QuotaEntity("alice"), 1_000, 10_000)
+    sensor = SmoothSensor(QuotaKind.PRODUCE, QuotaLevel.USER, QuotaEntity("alice"), 1_000, 10_000)
     rows = rows_below("Pacing")
     assert len(rows) == 4
     for at, charge, turn, paid, _ in rows:

@@ -132,6 +132,13 @@ def _java_single(field: Field, value: Value, keep_records: bool) -> Value:
 @contextmanager
 def java_oracle() -> Iterator[JavaOracle]:
     """Start a JVM with Kafka's jars, and end it."""
+    with java_machine() as jvm:
+        yield JavaOracle(jvm)
+
+
+@contextmanager
+def java_machine() -> Iterator[Any]:
+    """The same, for classes other than messages: py4j's view of the JVM."""
     kafka = ensure_kafka()
     port, token, process = launch_gateway(
         classpath=kafka.classpath,
@@ -143,7 +150,7 @@ def java_oracle() -> Iterator[JavaOracle]:
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
-        yield JavaOracle(gateway.jvm)
+        yield gateway.jvm
     finally:
         gateway.shutdown()
         process.stdin.close()

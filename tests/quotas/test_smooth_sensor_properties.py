@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.smooth_sensor import SmoothSensor
 
 NO_CAP_MS = 1e18
 
 
-def sensor_of(rate_per_s: float, now_ms: float, burst_s: float, max_debt_ms: float) -> Sensor:
-    return Sensor(
+def sensor_of(rate_per_s: float, now_ms: float, burst_s: float, max_debt_ms: float) -> SmoothSensor:
+    return SmoothSensor(
         QuotaKind.FETCH,
         QuotaLevel.CLIENT,
         QuotaEntity(None, "app"),
@@ -188,7 +188,7 @@ REQUESTS = st.lists(
 class Traffic:
     """1 unit a ms through one sensor: requests wait for their turn, and some leave before it, unforwarded."""
 
-    sensor: Sensor
+    sensor: SmoothSensor
     requests: list[Request]
     passed: list[tuple[float, int]] = field(default_factory=list)
     """(when, units) of each that was forwarded: at its turn, or when it came if that is later"""

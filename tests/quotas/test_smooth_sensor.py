@@ -8,7 +8,7 @@ import pytest
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensor import FETCH_WINDOW_MS, Sensor
+from sluice.quotas.smooth_sensor import FETCH_WINDOW_MS, SmoothSensor
 
 ALICE = QuotaEntity("alice", None)
 INT32_MAX = 2**31 - 1
@@ -16,8 +16,8 @@ INT32_MAX = 2**31 - 1
 
 def sensor_of(
     rate_per_s: float, now_ms: float, *, burst_s: float = 1.0, max_debt_ms: float = 60_000.0
-) -> Sensor:
-    return Sensor(
+) -> SmoothSensor:
+    return SmoothSensor(
         QuotaKind.PRODUCE,
         QuotaLevel.USER,
         ALICE,
@@ -331,7 +331,8 @@ def test_a_sensor_shows_whose_it_is_and_where_it_stands() -> None:
     sensor = sensor_of(1_000, 0)
     sensor.charge(1_500, 0)
     assert repr(sensor) == (
-        "<Sensor produce user user 'alice': 1000/s, zero at 500.000 ms, charged 1500, refunded 0, forgiven 0>"
+        "<SmoothSensor produce user user 'alice': 1000/s, zero at 500.000 ms, "
+        "charged 1500, refunded 0, forgiven 0>"
     )
 
 
