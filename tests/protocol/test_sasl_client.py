@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from java_oracle import java_machine
+from scram_server import ScramServer
 
 from sluice.protocol import sasl
 from sluice.protocol.sasl_client import (
@@ -31,7 +31,6 @@ from sluice.protocol.sasl_client import (
 
 untimed = settings(deadline=None)  # the machine may be busy
 SECRET = "hunter2-hunter2"
-SALT = b"0123456789abcdef"
 printable = st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), min_size=1, max_size=30)
 
 
@@ -39,37 +38,6 @@ printable = st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), m
 def jvm() -> Iterator[Any]:
     with java_machine() as machine:
         yield machine
-
-
-class Server:
-    """SCRAM's other side, written from RFC 5802 with hmac and pbkdf2 alone."""
-
-    def __init__(
-        self, mechanism: str = "SCRAM-SHA-256", password: str = SECRET, iterations: int = 4096
-    ) -> None:
-        self.hash_name = SCRAM_HASHES[mechanism]
-        self.salted = hashlib.pbkdf2_hmac(self.hash_name, password.encode(), SALT, iterations)
-        self.first = b""
-        self.final = b""
-        self.iterations = iterations
-
-    def challenge(self, client_first: bytes) -> bytes:
-        nonce = client_first.rpartition(b",r=")[2] + b"and-mine"
-        self.first = b"r=%b,s=%b,i=%d" % (nonce, base64.b64encode(SALT), self.iterations)
-        self.bare = client_first.removeprefix(b"n,,")
-        return self.first
-
-    def takes(self, client_final: bytes) -> bool:
-        """Checks the proof, and makes `final`."""
-        without_proof, _, proof = client_final.rpartition(b",p=")
-        signed = b",".join((self.bare, self.first, without_proof))
-        client_key = hmac.digest(self.salted, b"Client Key", self.hash_name)
-        stored_key = hashlib.new(self.hash_name, client_key).digest()
-        signature = hmac.digest(stored_key, signed, self.hash_name)
-        server_key = hmac.digest(self.salted, b"Server Key", self.hash_name)
-        self.final = b"v=" + base64.b64encode(hmac.digest(server_key, signed, self.hash_name))
-        found = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
-        return hashlib.new(self.hash_name, found).digest() == stored_key
 
 
 def scram(
@@ -93,7 +61,7 @@ def test_the_example_of_rfc_7677() -> None:
 def test_a_scram_exchange_ends_with_both_sides_convinced(
     mechanism: str, username: str, password: str
 ) -> None:
-    server, client = Server(mechanism, password), scram(mechanism, username, password)
+    server, client = ScramServer(mechanism, password), scram(mechanism, username, password)
     final = client.respond(server.challenge(client.first()))
     assert final is not None
     assert server.takes(final)
@@ -179,15 +147,15 @@ def test_a_first_message_that_kafkas_client_would_not_take_is_refused(case: str)
 
 @pytest.mark.parametrize("iterations", [MIN_ITERATIONS, MAX_ITERATIONS])
 def test_the_iteration_bounds_themselves_are_taken(iterations: int) -> None:
-    server, client = Server(iterations=iterations), scram()
+    server, client = ScramServer("SCRAM-SHA-256", SECRET, iterations), scram()
     final = client.respond(server.challenge(client.first()))
     assert final is not None
     assert server.takes(final)
 
 
-def convinced() -> tuple[Server, ScramClient]:
+def convinced() -> tuple[ScramServer, ScramClient]:
     """A server that has taken the client's proof, and now has to show its own."""
-    server, client = Server(), scram()
+    server, client = ScramServer("SCRAM-SHA-256", SECRET), scram()
     final = client.respond(server.challenge(client.first()))
     assert final is not None
     assert server.takes(final)
