@@ -106,15 +106,14 @@ def test_one_user_cannot_tighten_the_windows_of_others() -> None:
 def test_with_most_of_the_budget_kept_all_read_little_until_there_is_room_again() -> None:
     budget = BufferBudget[str](64 * MIB)
     accounts = [budget.open(user, user) for user in ("alice", "bob", "carol")]
-    for account in accounts[:2]:
-        keep(budget, account, 25 * MIB)
-    assert budget.is_tight  # 50 of 64 MiB, above three quarters
-    assert accounts[2].share.window_bytes == FLOOR_BYTES
-    keep(budget, accounts[0], 20 * MIB)
-    assert budget.is_tight  # 45 MiB: not yet below five eighths
-    keep(budget, accounts[0], 15 * MIB)
-    assert not budget.is_tight
-    assert accounts[2].share.window_bytes == WINDOW_BYTES
+    # 50 of 64 MiB is above three quarters, 45 not yet below five eighths, 40 is.
+    windows = []
+    for alice_mib, bob_mib in ((25, 0), (25, 25), (20, 25), (15, 25)):
+        keep(budget, accounts[0], alice_mib * MIB)
+        keep(budget, accounts[1], bob_mib * MIB)
+        windows.append((budget.is_tight, accounts[2].share.window_bytes))
+    loose, tight = (False, WINDOW_BYTES), (True, FLOOR_BYTES)
+    assert windows == [loose, tight, tight, loose]
 
 
 def test_a_budget_that_is_passed_costs_who_keeps_most_and_never_one_within_an_even_part() -> None:

@@ -1,4 +1,4 @@
-"""Connections in which nothing moves: which of them end, when, and that the proxy's own time blames nobody."""
+"""Connections in which nothing moves: which of them end, when, and that the proxy's time blames nobody."""
 
 from __future__ import annotations
 
