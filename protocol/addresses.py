@@ -40,7 +40,7 @@ from sluice.protocol.headers import (
     SHARE_FETCH,
     SIZE_BYTES,
 )
-from sluice.protocol.primitives import INT16, INT32, Buffer, int32, skip, skip_tags
+from sluice.protocol.primitives import INT16, INT32, Buffer, int32, skip, skip_compact_nullable, skip_tags
 
 VERSIONS_WITH_ADDRESSES: Final = {
     PRODUCE: (10, 13),
@@ -53,6 +53,8 @@ VERSIONS_WITH_ADDRESSES: Final = {
 }
 """api_key -> first and last version whose response can carry an address; above the last we cannot tell."""
 
+_CONTROLLERS: Final = 2
+"""DescribeCluster's endpoint type"""
 _MAX_HOST_BYTES: Final = 2**15 - 1
 _MAX_PORT: Final = 2**16 - 1
 _MAX_SIZE: Final = 2**31 - 1
@@ -85,6 +87,14 @@ def find_addresses(buf: Buffer, pos: int, end: int, api_key: int, version: int) 
     if pos != end and api_key != METADATA:
         raise MalformedFrame(f"response ends {end - pos} bytes before its frame", offset=pos)
     return found
+
+
+def names_controllers(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> bool:
+    """Are the addresses in the response body `buf[pos:end]` those of controllers (KIP-919)?"""
+    if api_key != DESCRIBE_CLUSTER or version < 1:
+        return False
+    pos = skip_compact_nullable(buf, skip(pos, 6, end), end)  # throttle, error code; error message
+    return buf[skip(pos, 1, end) - 1] == _CONTROLLERS
 
 
 def rewrite_addresses(frame: bytes, api_key: int, version: int, mapping: AddressMap) -> bytes:

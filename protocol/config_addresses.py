@@ -4,8 +4,8 @@ Rare and for people, so by the codec and as text, not by offsets. Knows no gatew
 address is shown as. Source: KafkaConfig, SocketServerConfigs, QuorumConfig (which configs are addresses);
 DescribeConfigsRequest.json, DescribeQuorumResponse.json 4.3.1.
 
-    listeners, advertised.listeners   every listener of broker N is shown as broker N's own address: also those
-                                      that no client knows, as the one between brokers
+    listeners, advertised.listeners   every listener of broker N is shown as broker N's own address, also one
+                                      that no client knows
     controller.quorum.voters, *.bootstrap.servers, zookeeper.connect
                                       a known broker's address as its own, any other as `elsewhere`
     all other values, error messages  known addresses are replaced where they occur
@@ -104,9 +104,9 @@ def show_configs(frame: bytes, version: int, shown: Shown) -> bytes:
 
 
 def hide_quorum_listeners(frame: bytes, version: int) -> bytes:
-    """The whole DescribeQuorum response `frame`, its size included, with its nodes, but not where they listen.
+    """The whole DescribeQuorum response `frame`, its size included, with its nodes, not where they listen.
 
-    Those are controllers, and clients cannot reach them; where one process is both, they are a broker's host.
+    They are controllers, and clients cannot reach them; where one process is both, it is a broker's host.
     Raises MalformedFrame and UnsupportedVersion as `decode_frame`.
     """
     decoded = decode_frame("response", DESCRIBE_QUORUM, version, frame[SIZE_BYTES:])

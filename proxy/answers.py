@@ -12,6 +12,7 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol._tables import VERSIONS
+from sluice.protocol.addresses import Edit
 from sluice.protocol.api_versions import cap_versions
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.groups import session_timeout_accepted
@@ -24,12 +25,26 @@ from sluice.protocol.headers import (
     response_body,
 )
 from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
+from sluice.proxy.address_work import AddressWork
 from sluice.proxy.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.errors import BrokerError, BrokerMalformed
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import MAX_IN_FLIGHT, AnswerWork, InFlight
+from sluice.proxy.in_flight import (
+    ADDRESSES,
+    CAP_VERSIONS,
+    CHARGE,
+    CONFIGS,
+    JOIN,
+    MAX_IN_FLIGHT,
+    NONE,
+    QUORUM,
+    RAW_TOKEN,
+    THROTTLE,
+    AnswerWork,
+    InFlight,
+)
 from sluice.proxy.pace import Pace
-from sluice.proxy.policy import SharedState
+from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
 from sluice.quotas.sensor import Sensor
@@ -39,19 +54,15 @@ _HEAD_BYTES: Final = 1024
 
 _API_VERSIONS_MAX: Final = VERSIONS[API_VERSIONS][1]
 
-_NONE: Final = AnswerWork.NONE
-_CHARGE: Final = AnswerWork.CHARGE
-_THROTTLE: Final = AnswerWork.THROTTLE
-_CAP_VERSIONS: Final = AnswerWork.CAP_VERSIONS
-_RAW_TOKEN: Final = AnswerWork.RAW_TOKEN
-_JOIN: Final = AnswerWork.JOIN
-_BY_HEAD: Final = (_CHARGE, _JOIN)
+_BY_HEAD: Final = (CHARGE, JOIN)
+_FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
 
 
 class AnswerSide:
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
+        "_addresses",
         "_authentication",
         "_identity",
         "_in_flight",
@@ -61,11 +72,13 @@ class AnswerSide:
         "_skip",
         "_throttling",
         "bytes_read",
+        "edits",
     )
 
     def __init__(
         self,
         shared: SharedState,
+        policy: SessionPolicy,
         pace: Pace,
         identity: Identity,
         authentication: Authentication,
@@ -82,6 +95,13 @@ class AnswerSide:
         self._requests = requests
         self._skip = 0  # bytes of an answer that is worked on and still arrives
         self.bytes_read = 0
+        """as the broker sent them: charges, records and sums know nothing of what a gateway rewrites"""
+        self.edits: list[Edit] = []
+        """Of a gateway, left by `data` for its caller: (start, stop, replacement), sorted, without overlap,
+        all before the offset that it returned (or the error's `good_end`). To be applied to what goes on,
+        then cleared. Patches in place stand in `buf` beside them."""
+        brokers = policy.broker_map
+        self._addresses = None if brokers is None else AddressWork(brokers, self.edits)
 
     @property
     def at_boundary(self) -> bool:
@@ -98,7 +118,12 @@ class AnswerSide:
         pos = start
         skip = self._skip
         if skip:
-            if skip > end - start:
+            if self._addresses is not None and self._addresses.left_bytes:
+                skip = self._look_through(buf, start, end)
+                if self._skip:
+                    self.bytes_read += skip
+                    return start + skip
+            elif skip > end - start:
                 self._skip = skip - (end - start)
                 self.bytes_read += end - start
                 return end
@@ -114,7 +139,7 @@ class AnswerSide:
                     asked_id, api_key, version, client_id, request_bytes,
                     forwarded_ms, held_ms, paid_ms, sensor, work,
                 ) = in_flight[0]  # fmt: skip
-                if work is _RAW_TOKEN:
+                if work is RAW_TOKEN:
                     frame_end = self._raw_answer(buf, pos, end)
                     if frame_end > end:
                         break
@@ -134,10 +159,12 @@ class AnswerSide:
                     raise BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
                 frame_end = pos + SIZE_BYTES + size
                 throttle_ms = 0.0
-                if work is not _NONE:
-                    if end < frame_end and not self._enough_arrived(end - pos, frame_end - pos, work):
-                        break
+                if work is not NONE:
                     try:
+                        if end < frame_end and not self._enough_arrived(
+                            buf, pos, end, frame_end, api_key, version, work
+                        ):
+                            break
                         throttle_ms = self._work_on_answer(
                             buf,
                             pos,
@@ -151,19 +178,19 @@ class AnswerSide:
                             work,
                             now_ms,
                         )
+                        if self._addresses is not None:
+                            self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
                     except MalformedFrame as error:
-                        offset = None if error.offset is None else error.offset - pos
-                        raise BrokerMalformed(
-                            error.reason, api_key=api_key, api_version=version, offset=offset
-                        ) from None
+                        raise _malformed(error, pos, api_key, version) from None
                 in_flight.popleft()
                 self._records.append((
                     api_key, version, identity.user, client_id, request_bytes, size + SIZE_BYTES,
                     now_ms, now_ms - forwarded_ms, held_ms, held_ms + throttle_ms, sensor,
                 ))  # fmt: skip
                 if frame_end > end:
-                    self._skip = frame_end - end
-                    pos = end
+                    left_bytes = 0 if self._addresses is None else self._addresses.left_bytes
+                    self._skip = left_bytes or frame_end - end
+                    pos = frame_end - self._skip
                     break
                 pos = frame_end
         except ProtocolError as error:
@@ -174,12 +201,28 @@ class AnswerSide:
         self.bytes_read += pos - start
         return pos
 
+    def _look_through(self, buf: bytearray, start: int, end: int) -> int:
+        """An answer goes on that may have addresses further on. Returns how many bytes may pass."""
+        assert self._addresses is not None
+        try:
+            cut = self._addresses.pass_on(buf, start, end)
+        except MalformedFrame as error:
+            malformed = _malformed(error, start)
+            malformed.good_end = start
+            raise malformed from None
+        self._skip = self._addresses.left_bytes
+        return cut - start
+
     @staticmethod
-    def _enough_arrived(arrived_bytes: int, frame_bytes: int, work: AnswerWork) -> bool:
+    def _enough_arrived(
+        buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, work: AnswerWork
+    ) -> bool:
         """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
         if work in _BY_HEAD:
-            return arrived_bytes >= _HEAD_BYTES
-        return frame_bytes > WHOLE_MAX_BYTES
+            return end - pos >= _HEAD_BYTES
+        if work in _FOR_GATEWAY:
+            return AddressWork.enough_arrived(buf, pos, end, frame_end, api_key, version)
+        return frame_end - pos > WHOLE_MAX_BYTES
 
     def _work_on_answer(
         self,
@@ -197,7 +240,7 @@ class AnswerSide:
     ) -> float:
         """Charge, patch or learn from an answer. Returns the throttle in ms that its request brought
         about."""
-        if work is _CHARGE:
+        if work is CHARGE:
             if sensor is None:
                 return 0.0
             at_boundary = self._requests.at_boundary
@@ -208,18 +251,20 @@ class AnswerSide:
                 written_ms = self._throttling.written_fetch_throttle_ms(throttle_ms)
                 _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
             return throttle_ms
-        if work is _THROTTLE:
+        if work in _FOR_GATEWAY:
+            return 0.0
+        if work is THROTTLE:
             left_ms = paid_ms - now_ms
             if left_ms > 0.0 and frame_end <= end:
                 offset = throttle_offset(buf, pos, frame_end, PRODUCE, version)
                 if offset is not None:
                     raise_throttle(buf, offset, ceil(left_ms))
             return paid_ms - forwarded_ms
-        if work is _JOIN:
+        if work is JOIN:
             if session_timeout_accepted(buf, pos, min(end, frame_end), version):
                 self._throttling.saw_session_timeout(int(paid_ms))
             return 0.0
-        if work is _CAP_VERSIONS:
+        if work is CAP_VERSIONS:
             # One in a layout newer than ours goes on as it is: what we cannot meter is refused when it is
             # used.
             if frame_end <= end and version <= _API_VERSIONS_MAX:
@@ -248,6 +293,14 @@ class AnswerSide:
             self._identity.authenticated = True
             self._requests.lift_frame_limit()
             self._throttling.forget()
+
+
+def _malformed(
+    error: MalformedFrame, pos: int, api_key: int | None = None, version: int | None = None
+) -> BrokerMalformed:
+    """`error` with its offset from `pos` on."""
+    offset = None if error.offset is None else error.offset - pos
+    return BrokerMalformed(error.reason, api_key=api_key, api_version=version, offset=offset)
 
 
 def _write_fetch_throttle(

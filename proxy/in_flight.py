@@ -33,6 +33,24 @@ class AnswerWork(IntEnum):
     """behind SaslHandshake v0: a bare token without a header"""
     JOIN = 7
     """JoinGroup: whether the broker took its session timeout"""
+    ADDRESSES = 8
+    """of a gateway: brokers' addresses are rewritten, as in Fetch and Produce whatever else is done there"""
+    CONFIGS = 9
+    """of a gateway: DescribeConfigs of a broker"""
+    QUORUM = 10
+    """of a gateway: DescribeQuorum that tells listeners"""
+
+
+# Reaching an enum member through its class costs 40 ns each time.
+NONE: Final = AnswerWork.NONE
+CHARGE: Final = AnswerWork.CHARGE
+THROTTLE: Final = AnswerWork.THROTTLE
+CAP_VERSIONS: Final = AnswerWork.CAP_VERSIONS
+RAW_TOKEN: Final = AnswerWork.RAW_TOKEN
+JOIN: Final = AnswerWork.JOIN
+ADDRESSES: Final = AnswerWork.ADDRESSES
+CONFIGS: Final = AnswerWork.CONFIGS
+QUORUM: Final = AnswerWork.QUORUM
 
 
 InFlight: TypeAlias = tuple[int, int, int, str, int, float, float, float, "Sensor | None", AnswerWork]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
@@ -21,6 +22,8 @@ class SessionPolicy:
     yes"""
     pass_unknown_apis: bool = True
     oauthbearer_principal_claim: str = "sub"
+    broker_map: BrokerMap | None = None
+    """of a gateway: addresses of brokers are rewritten. It alone changes: sessions learn from answers"""
 
     def frame_limit(self, *, authenticated: bool) -> int:
         """The largest size that a request's frame may have, in bytes behind the size."""

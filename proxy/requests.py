@@ -12,7 +12,6 @@ from typing import Final
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
 from sluice.protocol.fetch import lower_max_bytes, max_bytes_offset
-from sluice.protocol.groups import GROUP_APIS, session_timeout_ms
 from sluice.protocol.headers import (
     API_VERSIONS,
     FETCH,
@@ -21,19 +20,18 @@ from sluice.protocol.headers import (
     PRODUCE,
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
-    SASL_AUTHENTICATE,
     SHARE_FETCH,
     SIZE_BYTES,
     check_size,
-    refuse_size,
     request_body,
 )
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
-from sluice.proxy.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
+from sluice.proxy.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.errors import NotAuthenticated, UnknownApi
+from sluice.proxy.errors import NotAuthenticated
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import MAX_IN_FLIGHT, AnswerWork, Held, InFlight
+from sluice.proxy.in_flight import ADDRESSES, CHARGE, MAX_IN_FLIGHT, NONE, THROTTLE, Held, InFlight
+from sluice.proxy.other_requests import OtherRequests
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.throttling import Throttling
@@ -47,26 +45,19 @@ _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first reques
 _HEAD_ENOUGH_BYTES: Final = 128 * 1024
 """What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
 
-# Reaching an enum member through its class costs 40 ns each time.
-_NONE: Final = AnswerWork.NONE
-_CHARGE: Final = AnswerWork.CHARGE
-_CAP_VERSIONS: Final = AnswerWork.CAP_VERSIONS
-_THROTTLE: Final = AnswerWork.THROTTLE
-_RAW_TOKEN: Final = AnswerWork.RAW_TOKEN
-_JOIN: Final = AnswerWork.JOIN
-
 
 class RequestSide:
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
-        "_authentication",
         "_client_id_length",
         "_client_id_raw",
         "_frame_limit",
         "_identity",
         "_in_flight",
+        "_others",
         "_pace",
+        "_paid_work",
         "_policy",
         "_quotas",
         "_records",
@@ -93,9 +84,11 @@ class RequestSide:
         self._policy = policy
         self._pace = pace
         self._identity = identity
-        self._authentication = authentication
         self._throttling = throttling
         self._in_flight = in_flight
+        self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight)
+        # What the answer to a Produce needs that owes nothing: in a gateway it may name brokers.
+        self._paid_work = NONE if policy.broker_map is None else ADDRESSES
         self._client_id_length = _UNKNOWN_LENGTH
         self._client_id_raw = b""
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
@@ -144,7 +137,7 @@ class RequestSide:
                     if end - pos < SIZE_BYTES:
                         break
                     if self.raw_tokens:
-                        frame_end = self._raw_token(buf, pos, end, now_ms)
+                        frame_end = self._others.raw_token(buf, pos, end, now_ms)
                         if frame_end > end:
                             break
                         pos = frame_end
@@ -166,7 +159,7 @@ class RequestSide:
                 elif api_key in _FETCHES:
                     judge = self._fetch
                 else:
-                    judge = self._other
+                    judge = self._others.judge
                 try:
                     if (
                         id_length != self._client_id_length
@@ -270,7 +263,7 @@ class RequestSide:
         if acks == 0:
             self._finished_without_answer(version, request_bytes, 0.0, paid_ms, sensor, now_ms)
         else:
-            work = _THROTTLE if paid_ms > now_ms else _NONE
+            work = THROTTLE if paid_ms > now_ms else self._paid_work
             self._in_flight.append((
                 correlation_id, PRODUCE, version, identity.client_id, request_bytes,
                 now_ms, 0.0, paid_ms, sensor, work,
@@ -287,7 +280,7 @@ class RequestSide:
         if held.acks == 0:
             self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
         else:
-            work = _THROTTLE if paid_ms > now_ms else _NONE
+            work = THROTTLE if paid_ms > now_ms else self._paid_work
             self._in_flight.append((
                 held.correlation_id, PRODUCE, version, self._identity.client_id, request_bytes,
                 now_ms, held_ms, paid_ms, sensor, work,
@@ -340,60 +333,6 @@ class RequestSide:
             sensor.promise(max_bytes, now_ms)
         self._in_flight.append((
             correlation_id, api_key, version, identity.client_id, frame_end - pos,
-            now_ms, 0.0, 0.0, sensor, _CHARGE,
+            now_ms, 0.0, 0.0, sensor, CHARGE,
         ))  # fmt: skip
         return True
-
-    def _other(
-        self,
-        buf: bytearray,
-        pos: int,
-        end: int,
-        frame_end: int,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id_end: int,
-        now_ms: float,
-    ) -> bool:
-        """Forward a request that no byte rate covers; note what its connection is used for."""
-        identity = self._identity
-        work = _NONE
-        timeout_ms = 0
-        if api_key == API_VERSIONS:
-            work = _CAP_VERSIONS
-        elif api_key in AUTHENTICATION_APIS:
-            if not self._authentication.check_whole(end, pos, frame_end, WHOLE_MAX_BYTES):
-                return False
-            work = self._authentication.request(buf, client_id_end, frame_end, api_key, version)
-            self._pace.await_broker()
-        elif api_key in GROUP_APIS:
-            if api_key == JOIN_GROUP and version <= _JOIN_GROUP_MAX:
-                limit = min(end, frame_end)
-                body = request_body(buf, client_id_end, limit, api_key, version)
-                timeout_ms = session_timeout_ms(buf, body, limit, version)
-                work = _JOIN
-            self._throttling.is_group = True
-        elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
-            raise UnknownApi("an API that this proxy does not know")
-        self._in_flight.append((
-            correlation_id, api_key, version, identity.client_id, frame_end - pos,
-            now_ms, 0.0, timeout_ms, None, work,
-        ))  # fmt: skip
-        return True
-
-    def _raw_token(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
-        """A bare token of SaslHandshake v0. Returns its end, which may not have arrived yet."""
-        limit = min(self._policy.max_frame_bytes_before_authentication, WHOLE_MAX_BYTES)
-        size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
-        if not 0 <= size <= limit:
-            raise refuse_size(buf, pos, end, size, limit)
-        frame_end = pos + SIZE_BYTES + size
-        if frame_end <= end:
-            self._authentication.raw_token(buf, pos + SIZE_BYTES, frame_end)
-            self._pace.await_broker()
-            client_id = self._identity.client_id
-            self._in_flight.append(
-                (0, SASL_AUTHENTICATE, 0, client_id, frame_end - pos, now_ms, 0.0, 0.0, None, _RAW_TOKEN)
-            )
-        return frame_end

@@ -36,6 +36,7 @@ class Session:
         "_throttling",
         "broker_data",
         "client_data",
+        "edits",
         "identity",
         "pace",
     )
@@ -52,6 +53,7 @@ class Session:
         )
         self._answers = AnswerSide(
             shared,
+            policy,
             self.pace,
             self.identity,
             authentication,
@@ -59,6 +61,9 @@ class Session:
             self._in_flight,
             self._requests,
         )
+        self.edits = self._answers.edits
+        """of a gateway, by the last `broker_data`: (start, stop, replacement), what the shell is to send in
+        the place of these bytes of buf; it clears the list then (AnswerSide.edits)"""
         # The sides' own methods, not wrapped: they are called for every wake-up.
         self.client_data = self._requests.data
         self.broker_data = self._answers.data

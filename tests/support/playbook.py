@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 from frames import produce_of
 
+from sluice.protocol.addresses import spliced
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.pace import State
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -170,7 +171,12 @@ class Shell:
         cut = scan(buf, start, end, self.now_ms)
         assert start <= cut <= end
         assert (buf[:start], buf[end:]) == (bytearray(before), bytearray(behind)), "wrote outside its bytes"
-        return bytes(buf[start:cut]), bytes(buf[cut:end])
+        edits = self.session.edits
+        ends = [start, *(at for edit in edits for at in edit[:2]), cut]
+        assert ends == sorted(ends), "edits are sorted, without overlap, within what goes on"
+        passed = spliced(buf, start, cut, edits)
+        edits.clear()
+        return passed, bytes(buf[cut:end])
 
 
 @dataclass(frozen=True)
