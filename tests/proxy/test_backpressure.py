@@ -7,6 +7,7 @@ many connections, and together with quotas and a drain.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -143,7 +144,8 @@ async def test_however_both_sides_read_every_byte_arrives_and_little_is_kept(
             await until(lambda: bool(proxy.connections))
             for connection in proxy.connections:  # so that what is kept goes on in many small parts
                 for peer in (connection._client, connection._broker):
-                    peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+                    with socket.socket(fileno=os.dup(peer.sock.fileno())) as same:
+                        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
             async with watched(proxy) as most:
                 sending = asyncio.ensure_future(client.send(requests))
                 back = b"".join(answered)
