@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest import approx
 
 from sluice.quotas.producer_id_buckets import MS_PER_HOUR, BucketShape, IdBucket
 
@@ -16,15 +16,15 @@ SHAPE = BucketShape()
 def test_a_limit_of_100_an_hour_makes_the_buckets_of_the_stated_bound() -> None:
     """burst 1 h, expiration 24 h: 100 + 100 T, 10 + 10 T, 2,500 + 100 T."""
     assert SHAPE.main(100) == (100, 100)
-    assert SHAPE.forced(100) == approx((10, 10))
+    assert SHAPE.forced(100) == pytest.approx((10, 10))
     assert SHAPE.resumed(100) == (2_500, 100)
-    assert SHAPE.bound(100, 2.0) == approx(100 * 3 + 10 * 3 + 2_500 + 200)
+    assert SHAPE.bound(100, 2.0) == pytest.approx(100 * 3 + 10 * 3 + 2_500 + 200)
 
 
 def test_a_limit_below_one_an_hour_still_admits_one_id() -> None:
     bucket = IdBucket(SHAPE.main(0.5), 0.0)
     assert bucket.reserve(1, 0.0)
-    assert bucket.ready_ms(1, 0.0) == 2 * MS_PER_HOUR
+    assert bucket.ready_ms(1, 0.0) == pytest.approx(2 * MS_PER_HOUR)
 
 
 def test_tokens_come_back_at_the_rate_up_to_the_capacity() -> None:

@@ -138,13 +138,14 @@ def test_a_request_with_several_ids_waits_for_all_its_tokens_and_stops_nobody_wi
     assert small.granted
 
 
-def test_a_request_with_more_ids_than_the_bucket_holds_never_passes() -> None:
+def test_a_request_with_more_ids_than_the_bucket_holds_never_passes_and_stops_nobody() -> None:
     door = Door(10)
     ticket = door.ask(*range(11))
     assert not ticket.granted
     assert door.quota.due_ms == math.inf
     door.quota.serve(100 * MS_PER_HOUR)
     assert not ticket.granted
+    assert door.ask(*range(20, 30), now_ms=100 * MS_PER_HOUR).granted
 
 
 def test_two_connections_that_bring_the_same_id_spend_one_token() -> None:
@@ -282,8 +283,7 @@ def test_another_limit_comes_into_force_for_those_who_wait() -> None:
     ticket = door.ask(1, now_ms=0.0)
     assert door.quota.serve(60_000.0) == []
     door.quota.principal("alice", 3_600, 60_000.0)
-    door.quota.serve(60_000.0)
-    assert door.quota.serve(62_000.0) == [ticket]
+    assert door.quota.serve(60_000.0) == [ticket]  # a sixtieth of the bucket was there, and still is
 
 
 def test_principals_beyond_the_most_share_one() -> None:
@@ -386,7 +386,7 @@ def test_in_any_span_no_more_ids_are_admitted_than_the_stated_bound(
             assert total <= bound(ids_per_hour, (until_ms - from_ms) / MS_PER_HOUR) + 1e-6
 
 
-@pytest.mark.parametrize("ids_a_request", [1, 100])
+@pytest.mark.parametrize("ids_a_request", [1, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("resumed", [False, True])
 def test_5000_connections_that_reconnect_for_each_request_stay_in_bound_for_ten_minutes(
     ids_a_request: int, resumed: bool
@@ -395,27 +395,30 @@ def test_5000_connections_that_reconnect_for_each_request_stay_in_bound_for_ten_
     door = Door(1_000)
     quota = door.quota
     number = 0
-    waiting: list[Ticket | None] = [None] * 5_000
+    waiting: list[Ticket] = []
     neighbour_ids = 0
     for second in range(0, 600, 10):
         now_ms = second * 1_000.0
-        for index, ticket in enumerate(waiting):
-            again = ticket is not None and index % 2 == 0
-            if ticket is not None and ticket.state is TicketState.WAITING:
-                quota.withdraw(ticket, now_ms)
-            if not again or ticket is None:
+        before, waiting = waiting, []
+        for index in range(5_000):
+            old = before[index] if before else None
+            if old is not None and old.state is TicketState.WAITING:
+                quota.withdraw(old, now_ms)
+            if old is not None and index % 2:
+                ids = old.pairs
+            else:
                 ids = tuple(range(number, number + ids_a_request))
                 number += ids_a_request
-                ticket = Ticket(door.principal(), *(((), ids) if resumed else (ids, ())), ids)
-            else:
-                ticket = Ticket(ticket.principal, ticket.new_ids, ticket.resumed_ids, ticket.pairs)
+            new_ids, resumed_ids = ((), ids) if resumed else (ids, ())
+            ticket = Ticket(door.principal(), new_ids, resumed_ids, ids)
             if quota.ask(ticket, now_ms):
                 quota.commit(ticket, now_ms)
-            waiting[index] = ticket
+            waiting.append(ticket)
         for ticket in quota.serve(now_ms + 9_000.0):
             quota.commit(ticket, now_ms + 9_000.0)
-        if second % 60 == 0:  # ten an hour is within its rate: it must not notice
-            ticket = Ticket(quota.principal("neighbour", 60, now_ms), (neighbour_ids,), (), (neighbour_ids,))
+        if second % 60 == 0:  # ten in ten minutes is within its rate: it must not notice
+            neighbour = quota.principal("neighbour", 60, now_ms)
+            ticket = Ticket(neighbour, (neighbour_ids,), (), (neighbour_ids,))
             assert quota.ask(ticket, now_ms)
             quota.commit(ticket, now_ms)
             neighbour_ids += 1
