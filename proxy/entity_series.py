@@ -16,7 +16,7 @@ from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits import QuotaLimits
 
 OTHER: Final = "other"
-SERIES_PER_ENTITY: Final = 6
+SERIES_PER_ENTITY: Final = 8
 """metrics with the labels user and client_id: an entity's share of metrics.max_series"""
 SERIES_IDLE_MS: Final = 3_600_000.0
 
@@ -26,10 +26,13 @@ class EntitySeries:
 
     __slots__ = (
         "client_id",
+        "in_shadow",
         "is_overflow",
         "over_quota_bytes",
         "quota",
         "quota_bytes",
+        "shadow_ms",
+        "shadow_requests",
         "throttled_ms",
         "throttled_requests",
         "used_ms",
@@ -46,6 +49,10 @@ class EntitySeries:
         self.throttled_ms = 0.0
         self.throttled_requests = 0
         self.over_quota_bytes = 0
+        self.in_shadow = False
+        """a limit behind it is in shadow mode, or was: its shadow counters are exported"""
+        self.shadow_ms = 0.0
+        self.shadow_requests = 0
         self.used_ms = 0.0
         """when something was last counted; monotonic"""
 

@@ -35,6 +35,8 @@ def print_tables(limits: QuotaLimits, user: str, client_id: str) -> None:
             if match is None
             else f"{match.limit:,.15g} {spec.limit_unit}, shared by {match.bucket}"
         )
+        if match is not None and match.shadow:
+            verdict += "; in shadow mode: measured and logged, delays nobody"
         console.print(f"[bold]{spec.config_key}[/bold]: {escape(verdict)}")
         table = Table(box=None, pad_edge=False)
         for title in ("", "level", "limit"):
@@ -45,7 +47,7 @@ def print_tables(limits: QuotaLimits, user: str, client_id: str) -> None:
             table.add_row(
                 "→" if level.chosen else "",
                 level.level.value,
-                "" if level.limit is None else f"{level.limit:,.15g}",
+                "" if level.limit is None else f"{level.limit:,.15g}{' (shadow)' if level.shadow else ''}",
                 escape(str(level.entity)),
                 escape(level.why),
                 style="bold" if level.chosen else None,
@@ -61,6 +63,7 @@ def _explained(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -
         "key": spec.config_key,
         "unit": spec.limit_unit,
         "limit": match.limit if match is not None else None,
+        "shadow": match is not None and match.shadow,
         "rule": match.level.value if match is not None else None,
         "shared_by": _named(match.bucket) if match is not None else None,
         "levels": [
@@ -68,6 +71,7 @@ def _explained(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -
                 "rule": level.level.value,
                 "looked_up": _named(level.entity),
                 "limit": level.limit,
+                "shadow": level.shadow,
                 "applies": level.chosen,
                 "why": level.why,
             }

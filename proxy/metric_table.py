@@ -56,6 +56,14 @@ _ROWS: Final = (
         "Delays by quotas, held and muted together; delays of several connections add up.",
     ),
     MetricDefinition(
+        "sluice_shadow_throttled_requests_total", "counter", _ENTITY, "requests",
+        "Requests that a limit in shadow mode would have delayed; of entities that have or had one.",
+    ),
+    MetricDefinition(
+        "sluice_shadow_throttled_seconds_total", "counter", _ENTITY, "seconds",
+        "Delays that limits in shadow mode would have made: how much longer one connection would have taken.",
+    ),
+    MetricDefinition(
         "sluice_throttle_time_seconds", "histogram", ("quota",), "seconds",
         "Delay of each request that was delayed by its quota, held and muted together.",
     ),

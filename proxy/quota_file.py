@@ -4,13 +4,14 @@
       - user: alice                  # or client-id, or both; `<default>` as in /config/users/<default>
         client-id: app-1
         producer_byte_rate: 1048576
+        shadow: true                 # or a list of keys: measured and logged, but nobody is delayed
 
 Knows the names of keys from quotas/kinds.py and what a value may be from QuotaLimits, not when to read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits import QuotaError, QuotaLimits
 
 ENTITY_KEYS = ("user", "client-id")
+SHADOW_KEY = "shadow"
 DEFAULT_NAME = "<default>"
 _ENTRIES_PER_STEP = 100
 
@@ -59,6 +61,7 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
     """The limits in a parsed document."""
     reader = _Reader(document, source)
     entries: list[tuple[QuotaEntity, dict[str, Any]]] = []
+    shadow: dict[QuotaEntity, Collection[str]] = {}
     seen: dict[QuotaEntity, int] = {}
     for index, item in enumerate(reader.items()):
         if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
@@ -72,11 +75,12 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
             reader.problem(
                 ("quotas", index), f"{entry[0]} has limits already, on line {line}; put them together"
             )
-        entries.append(entry)
+        entity, limits, shadow[entity] = entry
+        entries.append((entity, limits))
     if reader.problems:
         raise QuotaFileError(sorted(reader.problems, key=lambda problem: problem.line or 0))
     try:
-        return QuotaLimits(entries)
+        return QuotaLimits(entries, shadow=shadow)
     except QuotaError as error:  # a rule that is checked nowhere above
         raise QuotaFileError([Problem(error.message, source=source)]) from None
 
@@ -97,6 +101,13 @@ def quotas_schema() -> dict[str, Any]:
             "exclusiveMinimum": 0,
             "description": f"{spec.effect} In {spec.limit_unit}.",
         }
+    keys[SHADOW_KEY] = {
+        "description": "Measure and log these limits, or with true all of the entry, but delay nobody.",
+        "anyOf": [
+            {"type": "boolean"},
+            {"type": "array", "items": {"enum": list(KIND_BY_KEY)}, "minItems": 1},
+        ],
+    }
     entry = {
         "type": "object",
         "additionalProperties": False,
@@ -145,8 +156,10 @@ class _Reader:
             return []
         return entries
 
-    def entry(self, index: int, item: YamlValue) -> tuple[QuotaEntity, dict[str, Any]] | None:
-        """(entity, limits) of one entry, or None after telling what is wrong with it."""
+    def entry(
+        self, index: int, item: YamlValue
+    ) -> tuple[QuotaEntity, dict[str, Any], Collection[str]] | None:
+        """(entity, limits, keys in shadow mode) of one entry, or None after telling what is wrong with it."""
         at: YamlPath = ("quotas", index)
         before = len(self.problems)
         if not isinstance(item, dict):
@@ -155,12 +168,30 @@ class _Reader:
         entity = QuotaEntity(*(self._name(at, item, key) for key in ENTITY_KEYS))
         if not any(key in item for key in ENTITY_KEYS):
             self.problem(at, "names nobody; give user, client-id or both")
-        limits = {key: value for key, value in item.items() if key not in ENTITY_KEYS}
+        limits = {key: value for key, value in item.items() if key not in (*ENTITY_KEYS, SHADOW_KEY)}
         if not limits:
             self.problem(at, f"sets no limit; give {' or '.join(KIND_BY_KEY)}")
         for key, value in limits.items():
             self._check_limit((*at, key), key, value)
-        return (entity, limits) if len(self.problems) == before else None
+        shadow = self._shadow((*at, SHADOW_KEY), item.get(SHADOW_KEY, False), limits)
+        return (entity, limits, shadow) if len(self.problems) == before else None
+
+    def _shadow(self, at: YamlPath, value: YamlValue, limits: dict[str, Any]) -> Collection[str]:
+        """The keys of one entry that are in shadow mode."""
+        if isinstance(value, bool):
+            return limits if value else ()
+        if not isinstance(value, list) or not value:
+            self.problem(
+                at, f"must be true, or a list of keys such as [{next(iter(KIND_BY_KEY))}], is {shown(value)}"
+            )
+            return ()
+        for index, key in enumerate(value):
+            if not isinstance(key, str) or key not in limits:
+                self.problem(
+                    (*at, index),
+                    f"{shown(key)} is no limit of this entry; it has {' and '.join(limits) or 'none'}",
+                )
+        return [str(key) for key in value]
 
     def _name(self, at: YamlPath, item: dict[str, YamlValue], key: str) -> str | Default | None:
         if key not in item:
@@ -179,7 +210,7 @@ class _Reader:
     def _check_limit(self, at: YamlPath, key: str, value: YamlValue) -> None:
         kind = KIND_BY_KEY.get(key)
         if kind is None:
-            self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY]))
+            self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY, SHADOW_KEY]))
         elif value is None:
             self.problem(at, "must not be blank; leave the key out for no limit")
         else:

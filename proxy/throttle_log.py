@@ -2,7 +2,8 @@
 
 An entity here is a quota bucket: the connections that share one sensor. Its throttling has ended when nothing
 of it was delayed for QUIET_MS; it gets at most one line per LINE_INTERVAL_MS, so throttling that comes and
-goes is one long episode. Values in, lines out: knows no clock and no log.
+goes is one long episode. What a limit in shadow mode would have done makes episodes of its own, in the same
+way, under names that say so. Values in, lines out: knows no clock and no log.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, TypeAlias
 
 from sluice.proxy.log import LineBudget
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
-from sluice.quotas.records import ThrottleEvent
+from sluice.quotas.records import EventKind, ThrottleEvent
 
 QUIET_MS: Final = 5_000.0
 LINE_INTERVAL_MS: Final = 10_000.0
@@ -45,6 +46,10 @@ class _Episode:
         self.line_ms = _NEVER_MS
         self.begin(event)
 
+    @property
+    def is_shadow(self) -> bool:
+        return self.event.kind is EventKind.SHADOW
+
     def begin(self, event: ThrottleEvent) -> None:
         self.active = True
         self.begin_logged = False
@@ -65,12 +70,12 @@ class ThrottleLog:
 
     def __init__(self, budget: LineBudget) -> None:
         self._budget = budget
-        self._episodes: dict[tuple[str, QuotaEntity], _Episode] = {}
+        self._episodes: dict[tuple[str, QuotaEntity, bool], _Episode] = {}
 
     def note(self, event: ThrottleEvent) -> None:
         """Take in one event."""
         entity = LEVEL_BY_RULE[event.rule].bucket(event.user, event.client_id)
-        key = (event.quota, entity)
+        key = (event.quota, entity, event.kind is EventKind.SHADOW)
         episode = self._episodes.get(key)
         if episode is None:
             if len(self._episodes) >= MAX_ENTITIES:
@@ -103,7 +108,8 @@ class ThrottleLog:
 
     def _begin(self, episode: _Episode) -> ThrottleLine:
         episode.begin_logged = True
-        return "throttling_began", {**self._whom(episode), "delay_ms": round(episode.event.delay_ms, 1)}
+        name = "would_be_throttled" if episode.is_shadow else "throttling_began"
+        return name, {**self._whom(episode), "delay_ms": round(episode.event.delay_ms, 1)}
 
     def _end(self, episode: _Episode) -> ThrottleLine:
         episode.active = False
@@ -113,7 +119,7 @@ class ThrottleLog:
             "delays": episode.events,
             "delayed_s": round(episode.delay_ms / 1000.0, 1),
         }
-        return "throttling_ended", fields
+        return "would_be_throttled_ended" if episode.is_shadow else "throttling_ended", fields
 
     def _whom(self, episode: _Episode) -> dict[str, str | int | float]:
         fields: dict[str, str | int | float] = {"quota": episode.event.quota, "rule": episode.event.rule}

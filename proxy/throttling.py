@@ -92,8 +92,12 @@ class Throttling:
         budget.
 
         turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
-        in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`.
+        in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
+        mode: both are now_ms, and nothing is done.
         """
+        if sensor.shadow:
+            self._note_shadow(sensor, PRODUCE, paid_ms, request_bytes, now_ms)
+            return now_ms, now_ms
         last_ms = now_ms + self._delay_limit_ms(PRODUCE)
         over_bytes = _over_quota_bytes(sensor, request_bytes, paid_ms, last_ms)
         paid_ms = min(paid_ms, last_ms)
@@ -169,6 +173,9 @@ class Throttling:
         paid_ms = sensor.charge(response_bytes, now_ms)
         if paid_ms <= now_ms:
             return 0.0
+        if sensor.shadow:
+            self._note_shadow(sensor, api_key, paid_ms, response_bytes, now_ms)
+            return 0.0
         last_ms = self._pace.latest_ms(self._delay_limit_ms(api_key), now_ms)
         over_bytes = _over_quota_bytes(sensor, response_bytes, paid_ms, last_ms)
         paid_ms = min(paid_ms, last_ms)
@@ -179,6 +186,23 @@ class Throttling:
     def written_fetch_throttle_ms(self, throttle_ms: float) -> int:
         """What a Fetch answer tells of its mute: some clients sleep on it, and would miss heartbeats."""
         return ceil(min(throttle_ms, self._delays.written_fetch_throttle_max_ms))
+
+    # Both -------------------------------------------------------------------------------------------------
+
+    def _note_shadow(
+        self, sensor: Sensor, api_key: int, paid_ms: float, charged_bytes: int, now_ms: float
+    ) -> None:
+        """A limit in shadow mode would have delayed this request: say by how much, and do nothing.
+
+        The delay is what this request alone adds: what of its bytes is above the limit, in time at the limit,
+        bounded as a real delay is. Then it counts as waited for (`waive`), for the client sends on as if
+        there were no limit. So delays do not grow from one request to the next, and add up to how much
+        longer one connection would have taken for the same requests. (Where a real limit delays several
+        connections, they wait at the same time, and their delays add up to more.)
+        """
+        sensor.waive(now_ms)
+        delay_ms = min(paid_ms - now_ms, self._delay_limit_ms(api_key))
+        self._event(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, 0, now_ms)
 
     def _delay_limit_ms(self, api_key: int) -> float:
         delays = self._delays

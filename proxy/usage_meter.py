@@ -22,7 +22,7 @@ from sluice.proxy.throttle_log import LEVEL_BY_RULE, ThrottleLog
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.records import ConnectionRecord, Recorder, RequestRecord, ThrottleEvent
+from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
 from sluice.quotas.sensor import Sensor
 
 DRAIN_INTERVAL_S: Final = 0.1
@@ -174,10 +174,15 @@ class UsageMeter:
         for event in events:
             if event.delay_ms > 0.0:
                 self._throttle_log.note(event)
-            if event.over_quota_bytes:
+            is_shadow = event.kind is EventKind.SHADOW
+            if is_shadow or event.over_quota_bytes:
                 bucket = LEVEL_BY_RULE[event.rule].bucket(event.user, event.client_id)
                 series = self.entities.of(event.quota, bucket.user, bucket.client_id)
                 series.over_quota_bytes += event.over_quota_bytes
+                if is_shadow:
+                    series.in_shadow = True
+                    series.shadow_requests += 1
+                    series.shadow_ms += event.delay_ms
                 series.used_ms = now_ms
 
     def _count_connections(self, records: list[ConnectionRecord], now_ms: float) -> None:
@@ -235,6 +240,8 @@ class UsageMeter:
             series = self._take_usage(sensor, metered, now_ms)
             labels = (series.quota, series.user, series.client_id)
             utilisation[labels] = max(utilisation.get(labels, 0.0), sensor.utilisation(now_ms))
+            if sensor.shadow:
+                series.in_shadow = True
             if not series.is_overflow:
                 limits[*labels, sensor.level.value] = sensor.rate_per_s
             if index % SENSORS_PER_STEP == 0:

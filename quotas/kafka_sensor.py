@@ -67,6 +67,12 @@ class KafkaSensor(Sensor):
         self.refunded += amount
         self._rate.record(-amount, int(now_ms))
 
+    def waive(self, now_ms: float) -> None:
+        """Take what is above the limit out of the current window: the rate is the limit now."""
+        above = -self.tokens(now_ms)
+        if above > 0.0:
+            self._rate.record(-above, int(now_ms))
+
     def tokens(self, now_ms: float) -> float:
         """Units that may still pass now without a delay; negative: units above the limit."""
         at_ms = int(now_ms)

@@ -3,12 +3,14 @@
 The most specific level that has a limit *of this kind* wins; one with limits of other kinds is passed over.
 The empty (or null) client id matches no exact entity and gets the defaults by the same precedence; the broker
 looks it up as a name and falls to `user`, `default user` or unlimited (wire-semantics 2, measured).
+A limit in shadow mode takes its place in the precedence as any other, and delays nobody: who is to be covered
+by it is then not covered by a less specific limit either, as it will be when it is put in force.
 Knows no usage: manager.py does. Source: Kafka design 4.10, "Quota Configuration"; ClientQuotaManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -16,7 +18,8 @@ from typing import Final, NamedTuple, TypeAlias
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 
-_Found: TypeAlias = tuple[QuotaLevel, float]
+_Found: TypeAlias = tuple[QuotaLevel, float, bool]
+"""level, limit, whether it is in shadow mode"""
 
 
 class QuotaError(Exception):
@@ -37,6 +40,8 @@ class Match(NamedTuple):
     """as configured, in the kind's limit_unit"""
     bucket: QuotaEntity
     """whose connections share one sensor"""
+    shadow: bool = False
+    """measured and logged, but nobody is delayed by it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class LevelExplanation:
     limit: float | None
     """what is configured for it, None if nothing is"""
     chosen: bool
+    shadow: bool
+    """the limit is in shadow mode"""
     why: str
     """one sentence"""
 
@@ -83,29 +90,36 @@ class _Table:
         found = row.find(client_id) if row is not None else None
         return found or self.default_user.find(client_id) or self.any_user.find(client_id)
 
-    def put(self, entity: QuotaEntity, level: QuotaLevel, limit: float) -> None:
+    def put(self, entity: QuotaEntity, found: _Found) -> None:
+        level = found[0]
         if isinstance(entity.user, str):
             row = self.users.setdefault(entity.user, _Row())
         else:
             row = self.default_user if level.has_user else self.any_user
         if isinstance(entity.client_id, str):
-            row.clients[entity.client_id] = (level, limit)
+            row.clients[entity.client_id] = found
         elif level.has_client:
-            row.default_client = (level, limit)
+            row.default_client = found
         else:
-            row.own = (level, limit)
+            row.own = found
 
 
 class QuotaLimits:
     """An immutable snapshot of all configured limits."""
 
-    __slots__ = ("_entries", "_tables")
+    __slots__ = ("_entries", "_shadow", "_tables")
 
-    def __init__(self, entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]] = ()) -> None:
+    def __init__(
+        self,
+        entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]] = (),
+        *,
+        shadow: Mapping[QuotaEntity, Collection[str]] = MappingProxyType({}),
+    ) -> None:
         """Check and index (entity, {config_key: number}) pairs.
 
-        An entity without keys is allowed, as in Kafka. Raises QuotaError for an empty or duplicate entity,
-        an empty name, an unknown key, a value that its kind refuses.
+        `shadow`: of which entities which keys are in shadow mode. An entity without keys is allowed, as in
+        Kafka. Raises QuotaError for an empty or duplicate entity, an empty name, an unknown key, a value that
+        its kind refuses, and for a key in `shadow` that the entity does not have.
         """
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
         tables: dict[QuotaKind, _Table] = {}
@@ -125,8 +139,14 @@ class QuotaLimits:
                     limits[key] = KINDS[kind].validated(key, value)
                 except ValueError as error:
                     raise QuotaError(f"{error} ({entity})", entity, key) from None
-                tables.setdefault(kind, _Table()).put(entity, level, limits[key])
+                found = (level, limits[key], key in shadow.get(entity, ()))
+                tables.setdefault(kind, _Table()).put(entity, found)
             checked[entity] = MappingProxyType(limits)
+        for entity, keys in shadow.items():
+            for key in keys:
+                if key not in checked.get(entity, {}):
+                    raise QuotaError(f"{entity} has no {key} that could be in shadow mode", entity, key)
+        self._shadow: Final = MappingProxyType({entity: frozenset(keys) for entity, keys in shadow.items()})
         self._entries: Final = MappingProxyType(checked)
         self._tables: Final = tables
 
@@ -134,6 +154,11 @@ class QuotaLimits:
     def entries(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         """What is configured: {entity: {config_key: limit}}, in the order given; read-only."""
         return self._entries
+
+    @property
+    def shadow(self) -> Mapping[QuotaEntity, frozenset[str]]:
+        """Which limits are in shadow mode: {entity: config keys}; read-only."""
+        return self._shadow
 
     def resolve(self, kind: QuotaKind, user: str, client_id: str) -> Match | None:
         """The limit for a connection, or None: unlimited. A null client id is ""."""
@@ -143,8 +168,8 @@ class QuotaLimits:
         found = table.find(user, client_id)
         if found is None:
             return None
-        level, limit = found
-        return Match(level, limit, level.bucket(user, client_id))
+        level, limit, shadow = found
+        return Match(level, limit, level.bucket(user, client_id), shadow)
 
     def explain(self, kind: QuotaKind, user: str, client_id: str) -> tuple[LevelExplanation, ...]:
         """All eight levels in order of precedence: what each says of this connection, which one applies."""
@@ -156,7 +181,10 @@ class QuotaLimits:
             entity = level.configured_entity(user, client_id)
             configured = self._entries.get(entity)
             limit = configured.get(key) if configured is not None else None
-            if level is chosen:
+            shadow = key in self._shadow.get(entity, ())
+            if level is chosen and shadow:
+                why = f"Applies in shadow mode, the first level in Kafka's order with a {key}: delays nobody."
+            elif level is chosen:
                 why = f"Applies: the first level in Kafka's order that has a {key} for this client."
             elif limit is not None and chosen is not None:
                 why = f"Has a {key}, but {chosen.value} comes first in Kafka's order."
@@ -166,7 +194,7 @@ class QuotaLimits:
                 why = "An empty name matches no exact entity, only the defaults."
             else:
                 why = f"Nothing is configured for {entity}."
-            lines.append(LevelExplanation(level, entity, limit, level is chosen, why))
+            lines.append(LevelExplanation(level, entity, limit, level is chosen, shadow, why))
         return tuple(lines)
 
 

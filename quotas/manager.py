@@ -100,6 +100,7 @@ class QuotaManager:
                 else:
                     rate_per_s = KINDS[kind].rate_per_s(match.limit)
                     sensor.update(rate_per_s, match.level, now_ms)
+                    sensor.shadow = match.shadow
             for key in dropped:
                 del sensors[key]
         self._recount()
@@ -156,6 +157,7 @@ class QuotaManager:
             sensor.last_ms = now_ms
             return sensor
         sensor = self._new_sensor(kind, level, entity, KINDS[kind].rate_per_s(match.limit), now_ms, user)
+        sensor.shadow = match.shadow
         sensors[entity.user, entity.client_id] = sensor
         self._count(sensor)
         return sensor

@@ -35,6 +35,8 @@ class EventKind(StrEnum):
     MUTE = "mute"
     REFUSAL = "refusal"
     DROP = "drop"
+    SHADOW = "shadow"
+    """nothing was done: a limit in shadow mode would have delayed the request"""
 
 
 class ThrottleEvent(NamedTuple):
@@ -44,7 +46,7 @@ class ThrottleEvent(NamedTuple):
     begun_ms: float
     """monotonic"""
     delay_ms: float
-    """how long it will last; 0 for a refusal or a drop"""
+    """how long it will last; 0 for a refusal or a drop; of SHADOW: how long it would have lasted"""
     quota: str
     """the quota kind's name, as in the metric label: produce, fetch, …"""
     rule: str

@@ -33,6 +33,7 @@ class Sensor(ABC):
         "owner",
         "rate_per_s",
         "refunded",
+        "shadow",
         "turn_ms",
     )
 
@@ -50,6 +51,8 @@ class Sensor(ABC):
         self.entity = entity
         self.owner = owner
         self.rate_per_s = rate_per_s
+        self.shadow = False
+        """what it tells is measured and logged, and nobody is delayed by it"""
         self.turn_ms = now_ms
         """the turn of the latest charge; exact also where a cap cut its paid_ms"""
         self.last_ms = now_ms
@@ -72,6 +75,15 @@ class Sensor(ABC):
     @abstractmethod
     def refund(self, amount: float, now_ms: float) -> None:
         """Give back units of a charge whose request was never forwarded. Deadlines already told stay."""
+
+    @abstractmethod
+    def waive(self, now_ms: float) -> None:
+        """Nobody is made to wait for what is above the limit now, so from now on it counts as never used.
+
+        For shadow mode, after each charge that is not paid at once. Else a client that is not slowed down
+        would seem to owe more with every request, without end, and would be made to pay for it when its
+        limit is put in force.
+        """
 
     @abstractmethod
     def tokens(self, now_ms: float) -> float:

@@ -119,6 +119,12 @@ class SmoothSensor(Sensor):
             amount -= closed
         self.zero_ms = max(self.zero_ms - amount * self._ms_per_unit, now_ms - self._burst_ms)
 
+    def waive(self, now_ms: float) -> None:
+        """End a debt: the bucket is empty now."""
+        if self.zero_ms > now_ms:
+            self.zero_ms = now_ms
+            self._refund_gap = 0.0
+
     def tokens(self, now_ms: float) -> float:
         """Units that may pass at once; negative: units owed. At most the burst."""
         return min(now_ms - self.zero_ms, self._burst_ms) / self._ms_per_unit

@@ -162,6 +162,22 @@ def test_connections_of_one_bucket_are_one_entity_and_buckets_are_apart() -> Non
     ]
 
 
+def test_what_a_limit_in_shadow_mode_would_have_done_is_told_apart() -> None:
+    log = Log()
+    shadow = event(0)._replace(kind=EventKind.SHADOW)
+    log.tick(0, event(0), shadow)
+    log.tick(100 + QUIET_MS + LINE_INTERVAL_MS)
+    assert [line[0] for _, line in log.lines] == [
+        "throttling_began",
+        "would_be_throttled",
+        "throttling_ended",
+        "would_be_throttled_ended",
+    ]
+    fields = {"quota": "produce", "rule": "user", "user": "alice"}
+    assert log.lines[1][1][1] == {**fields, "delay_ms": 100.0}
+    assert log.lines[3][1][1] == {**fields, "lasted_s": 0.1, "delays": 1, "delayed_s": 0.1}
+
+
 def test_entities_share_the_lines_and_who_is_still_throttled_gets_its_line_later() -> None:
     log = Log(lines_per_s=2)
     log.tick(0, *(event(0, user=f"user-{index}", delay_ms=500.0 * index) for index in range(5)))

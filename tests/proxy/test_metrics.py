@@ -31,8 +31,10 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 LIMITS = QuotaLimits(
     [
         (QuotaEntity("alice"), {"producer_byte_rate": 1000, "consumer_byte_rate": 2000}),
+        (QuotaEntity("carol"), {"producer_byte_rate": 1000}),
         (QuotaEntity(DEFAULT), {"producer_byte_rate": 500}),
-    ]
+    ],
+    shadow={QuotaEntity("carol"): ["producer_byte_rate"]},
 )
 
 
@@ -64,6 +66,9 @@ class Proxy:
         self.recorder.requests.append((999, 0, "bob", "app", 90, 50, now_ms, 1.0, 0.0, 0.0, None))
         self.recorder.throttles.append(
             ThrottleEvent(EventKind.MUTE, now_ms, 40.0, "produce", "user", "alice", "app", 0, 300, 25)
+        )
+        self.recorder.throttles.append(
+            ThrottleEvent(EventKind.SHADOW, now_ms, 1500.0, "produce", "user", "carol", "app", 0, 300, 0)
         )
         self.recorder.connections.append(
             ConnectionRecord(DisconnectCause.BROKER_CLOSED, "", "p", "alice", "app", 0.0, 1.0, 1, 2, 3)
@@ -144,6 +149,25 @@ def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
     assert proxy.value("sluice_config_last_success_timestamp_seconds") == 1_700_000_000.5
     assert proxy.value("sluice_config_generation_info", hash="0123456789ab") == 1
     assert proxy.value("sluice_build_info", version=version("kafka-sluice")) == 1
+
+
+def test_what_limits_in_shadow_mode_would_have_done_is_counted_apart(proxy: Proxy) -> None:
+    carol = {"quota": "produce", "user": "carol", "client_id": ""}
+    assert proxy.value("sluice_shadow_throttled_requests_total", **carol) == 1
+    assert proxy.value("sluice_shadow_throttled_seconds_total", **carol) == 1.5
+    assert proxy.value("sluice_throttled_requests_total", **carol) == 0
+    assert proxy.value("sluice_throttled_seconds_total", **carol) == 0
+    samples = proxy.families()["sluice_shadow_throttled_requests"].samples
+    assert [sample.labels["user"] for sample in samples] == ["carol"]
+
+
+def test_a_limit_in_shadow_mode_has_its_counters_from_the_start() -> None:
+    proxy = Proxy()
+    sensor = proxy.quotas.sensor(QuotaKind.PRODUCE, "carol", "app", monotonic() * 1000.0)
+    assert sensor is not None
+    sensor.charge(1, monotonic() * 1000.0)
+    labels = {"quota": "produce", "user": "carol", "client_id": ""}
+    assert proxy.value("sluice_shadow_throttled_requests_total", **labels) == 0
 
 
 def test_histograms_are_cumulative_in_base_units(proxy: Proxy) -> None:

@@ -22,6 +22,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 
+RATE = "producer_byte_rate"
 GOOD = """\
 quotas:
   - user: alice
@@ -51,6 +52,18 @@ def test_each_entry_becomes_the_limits_of_its_entity() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("shadow", "keys"),
+    [("true", {RATE, "consumer_byte_rate"}), (f"[{RATE}]", {RATE}), ("false", set())],
+)
+def test_an_entry_or_some_of_its_limits_can_be_in_shadow_mode(shadow: str, keys: set[str]) -> None:
+    limits = parse_quotas(
+        f"quotas:\n  - user: a\n    {RATE}: 1\n    consumer_byte_rate: 1\n    shadow: {shadow}\n", "q"
+    )
+    assert limits.entries == {QuotaEntity("a"): {RATE: 1, "consumer_byte_rate": 1}}
+    assert limits.shadow[QuotaEntity("a")] == keys
+
+
 def test_no_limits_at_all_must_be_said() -> None:
     assert not parse_quotas("quotas: []", "q").entries
     for text, line in (("", "q"), ("# soon\n", "q")):
@@ -63,12 +76,27 @@ def test_no_limits_at_all_must_be_said() -> None:
     ]
 
 
-RATE = "producer_byte_rate"
 WRONG_ENTRIES = [
     ("user:", "2: user", "must not be blank; for every other user write <default>"),
     ("user: ' '", "2: user", "must not be blank; for every other user write <default>"),
     ("user: 12", "2: user", "must be a text, is 12; write it in quotes: '12'"),
     ("client-id: true", "2: client-id", "must be a text, is True; write it in quotes: 'True'"),
+    (
+        "user: a\n    shadow: 1",
+        "3: shadow",
+        "must be true, or a list of keys such as [producer_byte_rate], is 1",
+    ),
+    (
+        "user: a\n    shadow: []",
+        "3: shadow",
+        "must be true, or a list of keys such as [producer_byte_rate], is []",
+    ),
+    (
+        f"user: a\n    {RATE}: 1\n    shadow: [consumer_byte_rate]",
+        "4: shadow[0]",
+        f"'consumer_byte_rate' is no limit of this entry; it has {RATE}",
+    ),
+    ("user: a\n    shadow: [[1]]", "3: shadow[0]", "[1] is no limit of this entry; it has none"),
     ("client_id: a", "2: client_id", "unknown key; did you mean client-id?"),
     ("user: a\n    producer_rate: 1", "3: producer_rate", "unknown key; did you mean producer_byte_rate?"),
     (f"user: a\n    {RATE}:", f"3: {RATE}", "must not be blank; leave the key out for no limit"),
@@ -130,7 +158,13 @@ def test_a_large_file_is_read_in_many_small_steps() -> None:
     assert len(parse_quotas(text, "q").entries) == 1000
 
 
-@pytest.mark.parametrize("text", [GOOD, "quotas: []", "quotas:\n  - user: a\n", "quotas: 5", "{}", BAD])
+SHADOW = GOOD.replace("client-id: app-1\n", "client-id: app-1\n    shadow: {}\n")
+FURTHER = [SHADOW.format(value) for value in ("true", "false", f"[{RATE}]", "[]", "[1]", "1", "{}")]
+
+
+@pytest.mark.parametrize(
+    "text", [GOOD, "quotas: []", "quotas:\n  - user: a\n", "quotas: 5", "{}", BAD, *FURTHER]
+)
 def test_the_json_schema_accepts_what_the_reader_accepts(text: str) -> None:
     def schema_accepts() -> bool:
         return jsonschema.Draft202012Validator(quotas_schema()).is_valid(parse_yaml(text, "q").value)

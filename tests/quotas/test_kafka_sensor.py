@@ -70,6 +70,16 @@ def test_a_refund_takes_back_what_was_recorded() -> None:
     assert (sensor.charged, sensor.refunded, sensor.forgiven) == (25_000, 15_000, 0)
 
 
+def test_what_is_waived_brings_the_rate_down_to_the_limit_and_no_further() -> None:
+    """10,500 B, 500 above: waived, 0 are left. At 300 ms 300 are, and waiving takes none of them."""
+    sensor = sensor_of()
+    sensor.charge(10_500, 0)
+    sensor.waive(0)
+    assert (sensor.tokens(0), sensor.charged) == (0, 10_500)
+    sensor.waive(300)
+    assert sensor.tokens(300) == 300
+
+
 def test_tokens_are_what_may_still_pass_without_a_delay() -> None:
     """10 s of 1,000 B/s; 10,500 B leave −500; after 11 s of silence all is there again."""
     sensor = sensor_of()

@@ -98,7 +98,7 @@ def test_an_empty_client_id_gets_the_default_client_of_its_user(kind: QuotaKind)
     limits = QuotaLimits([(QuotaEntity("alice", DEFAULT), {KINDS[kind].config_key: 5})])
     match = limits.resolve(kind, "alice", "")
     assert match is not None
-    assert match == (QuotaLevel.USER_DEFAULT_CLIENT, 5, QuotaEntity("alice", ""))
+    assert match == (QuotaLevel.USER_DEFAULT_CLIENT, 5, QuotaEntity("alice", ""), False)
 
 
 @settings(deadline=None)
@@ -176,6 +176,47 @@ def test_the_snapshot_shows_what_was_configured_and_cannot_be_changed() -> None:
     assert limits.entries == {ALICE: {"producer_byte_rate": 1_000_000}, QuotaEntity(None, "app"): {}}
     with pytest.raises(TypeError):
         limits.entries[ALICE]["producer_byte_rate"] = 7  # type: ignore[index]
+
+
+BOTH: Final = {"producer_byte_rate": 1_000, "consumer_byte_rate": 2_000}
+
+
+def test_a_limit_in_shadow_mode_says_so_of_its_kind_only() -> None:
+    limits = QuotaLimits([(ALICE, BOTH)], shadow={ALICE: ["consumer_byte_rate"]})
+    matches = {kind: limits.resolve(kind, "alice", "app") for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
+    assert {kind: match.shadow for kind, match in matches.items() if match} == {
+        QuotaKind.PRODUCE: False,
+        QuotaKind.FETCH: True,
+    }
+    assert limits.shadow == {ALICE: {"consumer_byte_rate"}}
+
+
+def test_a_limit_in_shadow_mode_takes_its_place_in_the_precedence() -> None:
+    """The default that is in force does not cover alice, as it will not when hers is put in force."""
+    limits = QuotaLimits([(ALICE, BOTH), (QuotaEntity(DEFAULT), BOTH)], shadow={ALICE: list(BOTH)})
+    alice, bob = (limits.resolve(QuotaKind.PRODUCE, user, "app") for user in ("alice", "bob"))
+    assert alice is not None
+    assert bob is not None
+    assert (alice.level, alice.shadow, bob.shadow) == (QuotaLevel.USER, True, False)
+
+
+def test_explain_says_which_limits_are_in_shadow_mode() -> None:
+    limits = QuotaLimits([(ALICE, BOTH), (QuotaEntity(DEFAULT), BOTH)], shadow={ALICE: list(BOTH)})
+    lines = limits.explain(QuotaKind.PRODUCE, "alice", "app")
+    assert [(line.level, line.shadow) for line in lines if line.limit] == [
+        (QuotaLevel.USER, True),
+        (QuotaLevel.DEFAULT_USER, False),
+    ]
+    (chosen,) = (line.why for line in lines if line.chosen)
+    assert chosen == (
+        "Applies in shadow mode, the first level in Kafka's order with a producer_byte_rate: delays nobody."
+    )
+
+
+@pytest.mark.parametrize("entity", [ALICE, QuotaEntity("bob")], ids=str)
+def test_what_has_no_limit_cannot_be_in_shadow_mode(entity: QuotaEntity) -> None:
+    with pytest.raises(QuotaError, match=rf"{entity} has no consumer_byte_rate that could be in shadow mode"):
+        QuotaLimits([(ALICE, {"producer_byte_rate": 1})], shadow={entity: ["consumer_byte_rate"]})
 
 
 def test_explain_names_all_eight_levels_and_why() -> None:

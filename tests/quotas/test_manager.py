@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
-from sluice.quotas.manager import QuotaManager
+from sluice.quotas.manager import Pacing, QuotaManager
 from sluice.quotas.sensor import Sensor
 
 HOUR_MS = 3_600_000.0
@@ -210,6 +210,29 @@ def test_every_reload_makes_sessions_ask_again() -> None:
     manager.reload(limits_of({ALICE: 1}), 0)
     assert manager.generation == before + 1
     assert manager.limits.resolve(PRODUCE, "alice", "") is not None
+
+
+@pytest.mark.parametrize("pacing", ["smooth", "kafka"])
+def test_a_reload_puts_a_bucket_in_shadow_mode_and_in_force_again(pacing: Pacing) -> None:
+    in_force = limits_of({ALICE: 1_000})
+    in_shadow = QuotaLimits(in_force.entries.items(), shadow={ALICE: ["producer_byte_rate"]})
+    manager = QuotaManager(in_force, pacing=pacing)
+    sensor = running(manager, "alice", "app")
+    shown = [sensor.shadow]
+    for limits in (in_shadow, in_force):
+        manager.reload(limits, 0)
+        shown.append(sensor.shadow)
+    assert shown == [False, True, False]
+    assert running(QuotaManager(in_shadow, pacing=pacing), "alice", "app").shadow
+
+
+def test_an_overflow_bucket_is_in_shadow_mode_as_the_default_that_matched() -> None:
+    everybody = QuotaEntity(DEFAULT, DEFAULT)
+    limits = QuotaLimits(
+        limits_of({everybody: 1_000}).entries.items(), shadow={everybody: ["producer_byte_rate"]}
+    )
+    sensor = running(QuotaManager(limits, max_sensors=0), "alice", "app")
+    assert (sensor.entity.user, sensor.shadow) == (OVERFLOW, True)
 
 
 # What clients can mint

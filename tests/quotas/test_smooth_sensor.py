@@ -290,6 +290,16 @@ def test_more_connections_in_this_window_than_in_the_last_divide_at_once() -> No
     assert sensor.fetch_max_bytes(6 * FETCH_WINDOW_MS) == 200_000
 
 
+def test_a_waived_debt_is_over_and_no_credit_is_made() -> None:
+    """500 B owed, waived: 0 tokens. 300 B in credit: still 300."""
+    sensor = sensor_of(1_000, 0)
+    sensor.charge(1_500, 0)
+    sensor.waive(0)
+    assert (sensor.tokens(0), sensor.charged, sensor.forgiven) == (0, 1_500, 0)
+    sensor.waive(300)
+    assert sensor.tokens(300) == 300
+
+
 def test_utilisation_is_the_mean_rate_over_the_limit() -> None:
     """1,000 B/s. Half the rate for 10 s: 0.5; then twice the rate for 10 s, of which 3,000 B are given back:
 
