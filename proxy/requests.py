@@ -328,7 +328,7 @@ class RequestSide:
         body = request_body(buf, client_id_end, limit, api_key, version)
         offset = max_bytes_offset(buf, body, limit, api_key, version)
         sensor = self._throttling.fetch_sensor
-        if sensor is not None:
+        if sensor is not None and not sensor.shadow:
             max_bytes = lower_max_bytes(buf, offset, self._throttling.fetch_share(sensor, now_ms))
             sensor.promise(max_bytes, now_ms)
         self._in_flight.append((
