@@ -160,6 +160,8 @@ class AddressWork:
         brokers = self._brokers
         body = response_body(buf, pos, end, api_key, version)
         addresses = find_addresses(buf, body, end, api_key, version)
+        if not addresses:
+            return
         edits = address_edits(pos, frame_end, addresses, brokers.mapping)
         if not names_controllers(buf, body, end, api_key, version):
             for address in addresses:
