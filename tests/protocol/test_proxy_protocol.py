@@ -131,6 +131,13 @@ def test_no_rest_is_waited_for_when_the_head_is_wrong_already(case: str) -> None
         parse(REFUSED[case][0][:16])
 
 
+def test_version_1_is_told_apart_however_it_arrives() -> None:
+    """Its first bytes alone are nobody's; then the sender's setting is named, not just any protocol."""
+    assert [parse(b"PROXY "[:length]) for length in range(6)] == [None] * 6
+    with pytest.raises(ProxyProtocolError, match="no PROXY v2 header"):
+        parse(b"PROD")
+
+
 def test_the_error_never_quotes_what_a_stranger_sent() -> None:
     with pytest.raises(ProxyProtocolError) as refused:
         parse(b"user:hunter2\r\n")

@@ -374,6 +374,28 @@ def test_a_lost_secret_is_kept_while_the_others_are_renewed(folder: Folder) -> N
     assert (token_of(file, "alice"), token_of(file, "bob")) == ("alice-4", "bob-3")
 
 
+def test_another_trouble_with_the_same_secret_is_told(folder: Folder) -> None:
+    folder.write("token", "first")
+    file = folder.loaded("service: {token_file: token}", BEARER)
+    for content, words in ((b"", "is empty"), (b"\xff", "is not UTF-8")):
+        folder.write("token", content)
+        assert look(file) is ReloadOutcome.INVALID
+        assert words in file.status.last_error
+        assert words in file.problems[0].message
+
+
+def test_while_one_secret_is_lost_the_others_keep_what_they_have_salted(folder: Folder) -> None:
+    for user in ("alice", "bob"):
+        folder.write(f"{user}.password", user)
+    file = folder.loaded(
+        "users: {alice: {password_file: alice.password}, bob: {password_file: bob.password}}"
+    )
+    bob = file.for_user("bob")
+    (folder.root / "alice.password").unlink()
+    assert look(file) is ReloadOutcome.INVALID
+    assert file.for_user("bob") is bob
+
+
 @pytest.mark.parametrize("damage", ["users: {", None])
 def test_tokens_are_renewed_while_the_yaml_is_bad(folder: Folder, damage: str | None) -> None:
     folder.write("token", "first")
