@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -45,6 +45,12 @@ bench-cost: setup kafka  ## processor time and memory of the proxy against HAPro
 
 bench-hostile: setup kafka  ## good clients beside damaged frames, garbage and slow drips; last line JSON
 	@$(PY) -m bench.hostile $(ARGS)
+
+bench-soak: setup kafka  ## 300 restarts of the proxy and 20 broker kills under load; last line JSON
+	@$(PY) -m bench.soak $(ARGS)
+
+bench-tls: setup  ## processor time of ending TLS against HAProxy; last line JSON
+	@$(PY) -m bench.tls_cost $(ARGS)
 
 lint: setup  ## ruff: rules and format
 	@$(PY) -m ruff check .

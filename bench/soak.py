@@ -21,21 +21,10 @@ from typing import Final
 from bench.harness.kafka_lock import KafkaDistError
 from bench.harness.kafka_node import KafkaNodeError
 from bench.lib.process import BenchError
+from bench.lib.proxies import HAPROXY, RELAY, SLUICE
 from bench.lib.results import results_folder
 from bench.lib.soak_report import report
-from bench.lib.soak_rig import (
-    BROKER,
-    GATEWAY,
-    HAPROXY,
-    HELD,
-    LIBRARIES,
-    PACED,
-    RELAY,
-    SLUICE,
-    SoakRig,
-    all_clients,
-    open_rig,
-)
+from bench.lib.soak_rig import BROKER, GATEWAY, HELD, LIBRARIES, PACED, SoakRig, all_clients, open_rig
 from bench.lib.soak_run import Event, Phase, Restart, Sample, SoakRun
 from bench.lib.soak_verdict import verdict
 
@@ -64,8 +53,9 @@ QUICK: Final = (Plan("restarts", 12, 0), Plan("kills", 0, 2), Plan("both", 6, 1)
 class Soak:
     """One run: what is done to proxies and brokers, and what was seen of it."""
 
-    def __init__(self, rig: SoakRig, deadline_s: float) -> None:
+    def __init__(self, rig: SoakRig, deadline_s: float, pause_s: float) -> None:
         self._rig = rig
+        self._pause_s = pause_s
         self._deadline_s = deadline_s
         self.events: list[Event] = []
         self.restarts: list[Restart] = []
@@ -118,6 +108,7 @@ class Soak:
             begun_s = time.monotonic()
             code = proxy.stop()
             ended_s = time.monotonic()
+            time.sleep(self._pause_s)
             proxy.start()
         ready_s = time.monotonic()
         self.restarts.append(
@@ -162,8 +153,9 @@ def measure(arguments: argparse.Namespace) -> SoakRun:
     with open_rig(arguments.proxy, arguments.mode, clients) as rig:
         print(f"starting {len(clients)} clients", flush=True)
         rig.start_clients()
-        soak = Soak(rig, started_s + BOUND_S - END_S)
-        soak.run(QUICK if arguments.quick else FULL)
+        soak = Soak(rig, started_s + BOUND_S - END_S, arguments.pause_s)
+        plans = QUICK if arguments.quick else FULL
+        soak.run([plan for plan in plans if plan.name in arguments.phases])
         print("clients end", flush=True)
         stopped_s = time.monotonic()
         rig.stop_clients()
@@ -192,6 +184,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--proxy", choices=(SLUICE, HAPROXY, RELAY), default=SLUICE, help="what is restarted instead"
     )
+    parser.add_argument(
+        "--pause-s", type=float, default=0.0, help="between a proxy's end and the next one's start (0)"
+    )
+    names = [plan.name for plan in FULL]
+    parser.add_argument("--phases", nargs="+", choices=names, default=names, help="only these")
     parser.add_argument("--clients", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), help="only these")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
@@ -208,7 +205,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BenchError, KafkaNodeError, KafkaDistError, TimeoutError) as error:
         print(f"bench-soak: {error}", file=sys.stderr)
         return 2
-    full = not arguments.quick and arguments.proxy == SLUICE and len(arguments.clients) == len(LIBRARIES)
+    full = (
+        not (arguments.quick or arguments.pause_s)
+        and set(arguments.clients) == set(LIBRARIES)
+        and len(run.phases) == len(FULL)
+    )
     report(run, results_folder(arguments.out, official=full))
     return 0
 

@@ -41,15 +41,27 @@ class Measured:
     wakeups: int
 
 
+Connect = Callable[[int], socket.socket]
+"""a loopback port → a connected socket that does not block"""
+
+
+def connect_plain(port: int) -> socket.socket:
+    """Without TLS."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
 class Load:
     """All connections of one repeat."""
 
-    def __init__(self, poller: Poller, port: int, work: Work) -> None:
+    def __init__(self, poller: Poller, port: int, work: Work, connect: Connect = connect_plain) -> None:
         self.poller = poller
         self.work = work
         self.done = 0
         self.stopping = False
-        self.connections = [_Client(self, port) for _ in range(work.connections)]
+        self.connections = [_Client(self, connect(port)) for _ in range(work.connections)]
 
     def measure(self, snapshot: Callable[[], Usage], stall_s: float = 60.0) -> Measured:
         """Warms up, counts `work.requests` answers in full flow, then lets what is in flight come back.
@@ -89,11 +101,9 @@ class Load:
 
 
 class _Client:
-    def __init__(self, load: Load, port: int) -> None:
+    def __init__(self, load: Load, sock: socket.socket) -> None:
         self._load = load
-        self._sock = socket.create_connection(("127.0.0.1", port), timeout=20)
-        self._sock.setblocking(False)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
         self._outbox = Outbox(load.poller, self._sock)
         self._frame_bytes = len(load.work.frame)
         self._frames = bytearray(load.work.frame * load.work.depth)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from bench.lib.proxies import SLUICE
 from bench.lib.results import machine, print_last_line, wide_console, write_json
 from bench.lib.soak_run import Restart, SoakRun
 from bench.lib.soak_verdict import acknowledged_per_s, longest_silence, silences_by_phase
@@ -36,7 +37,10 @@ def summary_of(run: SoakRun) -> dict[str, object]:
         "clients_not_exact": [name for name, verdict in run.verdicts.items() if not verdict.is_exact],
         "longest_silence_s": round(max(silences.values()), 1),
         "longest_silence_by_client_s": {name: round(x, 1) for name, x in silences.items()},
-        "unclean_ends_of_proxies": sum(restart.exit_code != 0 for restart in run.restarts),
+        # The others have no drain: the signal ends them.
+        "unclean_ends_of_proxies": sum(x.exit_code != 0 for x in run.restarts)
+        if run.proxy == SLUICE
+        else None,
         "faults_logged": len(run.faults_logged),
         "drain_s": _range([x.drain_s for x in run.restarts]),
         "away_s": _range([x.away_s for x in run.restarts]),
@@ -63,7 +67,7 @@ def report(run: SoakRun, folder: Path) -> None:
     for line in run.faults_logged[:10]:
         console.print(f"a fault in a proxy's log: {line[:300]}", markup=False)
     summary = summary_of(run)
-    name = f"soak-{run.mode}" if run.proxy == "sluice" else f"soak-{run.proxy}"
+    name = f"soak-{run.mode}" if run.proxy == SLUICE else f"soak-{run.proxy}"
     begin_s = run.phases[0].start_s
     write_json(
         folder / f"{name}.json",

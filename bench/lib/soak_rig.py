@@ -23,6 +23,7 @@ from bench.harness.java_tools import start_tool
 from bench.harness.kafka_cluster import KafkaCluster
 from bench.harness.ports import LOOPBACK, free_port_range, free_ports
 from bench.lib.process import BenchError
+from bench.lib.proxies import HAPROXY, RELAY
 from bench.lib.soak_log import Answers, client_and_number, read_answers, read_java_answers
 from bench.lib.soak_proxy import BareRelay, Haproxy, RestartableProxy, Sluice
 from bench.lib.soak_verdict import Stored
@@ -43,7 +44,6 @@ HELD_BYTES_PER_S_ELSE: Final = 50_000
 READ_WITHIN_S: Final = 180.0
 END_WITHIN_S: Final = 170.0  # clients wait for what is under way
 BROKER, GATEWAY = "broker", "gateway"
-SLUICE, HAPROXY, RELAY = "sluice", "haproxy", "relay"
 
 
 @dataclass(frozen=True, slots=True)
