@@ -1,0 +1,247 @@
+"""TLS over a non-blocking socket, by the calls that Connection and Peer make on a plain one.
+
+On ssl.SSLSocket: OpenSSL reads record by record and keeps nothing of the next one, so what is not read stays
+in the kernel, where epoll sees it (docs/decisions.md: measured against MemoryBIO). Knows nothing of Kafka.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable
+from contextlib import suppress
+from fcntl import ioctl
+from termios import FIONREAD
+from typing import Final, Self
+
+from sluice.proxy.tls_error import explained
+
+RECORD_BYTES: Final = 16 * 1024
+"""the most that one TLS record carries (RFC 8446, 5.1)"""
+_NOTHING: Final = bytes(4)  # an int of 0
+
+
+class _ServerSocket(ssl.SSLSocket):
+    """Remembers the name that the client asked for."""
+
+    asked_name: str | None = None
+
+
+def remember_server_name(context: ssl.SSLContext) -> None:
+    """Have the streams of this (server's) context know which name their client asked for."""
+    context.sslsocket_class = _ServerSocket
+    context.sni_callback = _remember
+
+
+def _remember(sock: ssl.SSLSocket | ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+    if isinstance(sock, _ServerSocket):
+        sock.asked_name = name
+
+
+class TlsStream:
+    """One end of an established TLS connection, non-blocking. It raises OSError where a socket would; that
+    is a TlsError if TLS itself fails."""
+
+    __slots__ = (
+        "__weakref__",
+        "_error",
+        "_fd",
+        "_recv_into",
+        "_said_goodbye",
+        "_send",
+        "_server_side",
+        "_sock",
+    )
+
+    def __init__(self, sock: ssl.SSLSocket, *, server_side: bool) -> None:
+        """`sock` is non-blocking and its handshake is done; the stream owns it from now on."""
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._recv_into = sock.recv_into
+        self._send = sock.send
+        self._server_side = server_side
+        self._said_goodbye = False
+        self._error: OSError | None = None
+
+    @classmethod
+    async def handshake(
+        cls,
+        loop: AbstractEventLoop,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        server_hostname: str | None = None,
+    ) -> Self:
+        """TLS over `sock`, which is connected and non-blocking and is taken over: it is closed on success.
+
+        Not bounded in time: that is the caller's, who may cancel at any point. If this raises (TlsError or
+        any other OSError, or because it was cancelled) `sock` is still open and the caller's to close; what
+        was read of it is lost. Nothing stays on the loop.
+        """
+        own = sock.dup()
+        try:
+            own = context.wrap_socket(
+                own, server_side=server_side, server_hostname=server_hostname, do_handshake_on_connect=False
+            )
+            await _shake_hands(loop, own)
+        except OSError as error:
+            own.close()
+            raise explained(error, server_side=server_side, shaking_hands=True) from None
+        except BaseException:
+            own.close()
+            raise
+        sock.close()
+        return cls(own, server_side=server_side)
+
+    def recv_into(self, view: memoryview) -> int:
+        """Read into `view` as many records as there are; 0 at the end, with close_notify or without.
+
+        Who next waits for the socket to be readable must have given at least RECORD_BYTES of room: of a
+        record that found less, the rest is inside OpenSSL, where only the next call finds it.
+        BlockingIOError: there is nothing.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._said_goodbye:
+            return socket.socket.recv_into(self._sock, view)  # undeciphered: only good to be thrown away
+        room = len(view)
+        got = 0
+        try:
+            while True:
+                count = self._recv_into(view[got:] if got else view)
+                got += count
+                if not count:
+                    if got:
+                        self._stay_readable()
+                    return got
+                # Most requests are one short record. To ask the kernel costs 1 µs; to run into WantRead, 7.
+                if count < RECORD_BYTES and ioctl(self._fd, FIONREAD, _NOTHING) == _NOTHING:
+                    return got
+                if room - got < RECORD_BYTES:
+                    return got
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError as error:
+            failed = explained(error, server_side=self._server_side)
+            if not got:
+                raise failed from None
+            self._error = failed
+            self._stay_readable()
+        if not got:
+            raise BlockingIOError
+        return got
+
+    def send(self, data: memoryview | bytearray | bytes) -> int:
+        """Encrypt and send from the beginning of `data`; returns how many bytes are taken.
+
+        What is not taken must come first, the same bytes, in the next call: of them a record may be encrypted
+        already. They may have moved, and more may follow them. BlockingIOError: nothing is taken.
+        """
+        with memoryview(data) as view:  # a slice of a bytearray would be a copy
+            size = len(view)
+            sent = 0
+            try:
+                sent = self._send(view)  # one record at most
+                while sent < size:
+                    sent += self._send(view[sent:])
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+            except ssl.SSLError as error:
+                raise explained(error, server_side=self._server_side) from None
+        if not sent and size:
+            raise BlockingIOError
+        return sent
+
+    def fileno(self) -> int:
+        """−1 once it is closed."""
+        return self._sock.fileno()
+
+    def shutdown(self, how: int) -> None:
+        """Tell the other side that nothing more comes. Never blocks. Raises OSError if it is gone.
+
+        To a client: close_notify, then FIN; what still comes from it is read undeciphered, to be thrown
+        away. To a broker: FIN alone, and its answers are still read. (Python's unwrap sends close_notify and
+        then reads; were there an answer, that would be an error for good.)
+        """
+        if how != socket.SHUT_RD and self._server_side:
+            self._say_goodbye()
+        socket.socket.shutdown(self._sock, how)  # SSLSocket.shutdown would go on in plain text
+
+    def getsockopt(self, level: int, name: int, size: int) -> bytes:
+        """Of the socket below."""
+        return self._sock.getsockopt(level, name, size)
+
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        """Of the socket below."""
+        self._sock.setsockopt(level, name, value)
+
+    def close(self) -> None:
+        """Close at once, with a close_notify if it can be sent; harmless when closed already."""
+        if self._sock.fileno() >= 0:
+            self._say_goodbye()
+            self._sock.close()
+
+    @property
+    def server_name(self) -> str | None:
+        """The name that the client asked for (SNI), if its context remembers that."""
+        return self._sock.asked_name if isinstance(self._sock, _ServerSocket) else None
+
+    @property
+    def version(self) -> str | None:
+        """`TLSv1.3`"""
+        return self._sock.version()
+
+    @property
+    def cipher(self) -> str | None:
+        """`TLS_AES_256_GCM_SHA384`"""
+        cipher = self._sock.cipher()
+        return cipher[0] if cipher else None
+
+    def peer_certificate_der(self) -> bytes | None:
+        """The other side's certificate, which OpenSSL has verified; None: it sent none, or was not asked."""
+        return self._sock.getpeercert(binary_form=True)
+
+    def _say_goodbye(self) -> None:
+        """close_notify, once; in vain if the other side takes nothing, or is gone."""
+        if not self._said_goodbye:
+            self._said_goodbye = True
+            with suppress(OSError, ValueError):
+                self._sock.unwrap()
+
+    def _stay_readable(self) -> None:
+        """There is an end, or an error, behind what is returned now: epoll must tell of it again."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._sock, socket.SHUT_RD)
+
+
+async def _shake_hands(loop: AbstractEventLoop, tls: ssl.SSLSocket) -> None:
+    while True:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            await _ready(loop, tls.fileno(), loop.add_reader, loop.remove_reader)
+        except ssl.SSLWantWriteError:
+            await _ready(loop, tls.fileno(), loop.add_writer, loop.remove_writer)
+        else:
+            return
+
+
+async def _ready(
+    loop: AbstractEventLoop,
+    fd: int,
+    add: Callable[[int, Callable[[Future[None]], None], Future[None]], None],
+    remove: Callable[[int], bool],
+) -> None:
+    ready: Future[None] = loop.create_future()
+    add(fd, _set, ready)
+    try:
+        await ready
+    finally:
+        remove(fd)
+
+
+def _set(ready: Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
