@@ -13,6 +13,7 @@ class DisconnectCause(StrEnum):
     BROKER_CLOSED = "broker_closed"
     BROKER_RESET = "broker_reset"
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
+    OUT_OF_FILE_DESCRIPTORS = "out_of_file_descriptors"
     TOO_MANY_CONNECTIONS = "too_many_connections"
     TOO_MANY_CONNECTIONS_OF_ADDRESS = "too_many_connections_of_address"
     TOO_MANY_CONNECTIONS_OF_USER = "too_many_connections_of_user"

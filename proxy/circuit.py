@@ -17,7 +17,8 @@ from math import inf
 from typing import Final, TypeAlias
 
 FIRST_BACK_OFF_MS: Final = 100.0
-MAX_BACK_OFF_MS: Final = 5_000.0
+MAX_BACK_OFF_MS: Final = 1_000.0
+"""as long as clients wait at most between two attempts (Java: reconnect.backoff.max.ms)"""
 MAX_CIRCUITS: Final = 1_000
 
 Address: TypeAlias = tuple[str, int]

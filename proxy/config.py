@@ -42,34 +42,43 @@ class LimitsOptions(Options):
         default=100_000,
         description="Buckets kept in all; beyond it new ones share their user's overflow bucket.",
     )
-    max_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] = Field(
-        default=MAX_INT32,
-        description="Client connections at a time, over all listeners (Kafka: max.connections).",
+    max_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None,
+        description="Client connections at a time, over all listeners (Kafka: max.connections); further ones "
+        "are closed at once.",
     )
-    max_connections_per_ip: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] = Field(
-        default=MAX_INT32, description="Of one address (Kafka: max.connections.per.ip)."
+    max_connections_per_ip: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None, description="Of one address, or one IPv6 /64 (Kafka: max.connections.per.ip)."
     )
-    max_connections_per_user: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] = Field(
-        default=MAX_INT32, description="Of one principal, once it is known."
+    max_connections_per_user: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None, description="Of one principal, once it is known."
     )
-    connections_per_s: Annotated[float, Field(gt=0, le=MAX_INT32), NO_BOOL] = Field(
-        default=float(MAX_INT32),
+    max_unauthenticated_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None,
+        description="Of which the principal is not known yet; one address may have a quarter of them.",
+    )
+    connections_per_s: Annotated[float, Field(gt=0, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None,
         description="New connections a second of one listener (Kafka: max.connection.creation.rate); "
-        "beyond it they wait to be accepted.",
+        "further ones wait to be accepted.",
     )
-    idle_timeout_s: Annotated[float, Field(ge=0, le=86_400), NO_BOOL] = Field(
-        default=0.0,
-        description="Ends connections on which nothing passed for so long; 0: the broker does "
+    idle_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] | None = Field(
+        default=None,
+        description="Ends connections on which nothing happens for so long; if left out the broker does "
         "(connections.max.idle.ms).",
+    )
+    stopped_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] = Field(
+        default=600.0,
+        description="Ends connections whose client or broker takes nothing of what waits for it for so long.",
     )
     authentication_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
         default=30.0,
-        description="Longest that a client may take for PROXY header and TLS handshake, and again for its "
-        "login on a SASL listener.",
+        description="Longest that a client may take from its connection to its login, PROXY header and TLS "
+        "handshake included.",
     )
     slow_frame_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
         default=30.0,
-        description="Ends a client that began a request and sent less than 1 kB of it in so long; time in "
+        description="Ends a client that began a request and sent less than 1 KiB of it in so long; time in "
         "which it was not read does not count.",
     )
     max_buffered_bytes: Annotated[int, Field(ge=1_048_576), NO_BOOL] = Field(
@@ -78,7 +87,7 @@ class LimitsOptions(Options):
         "read in small pieces.",
     )
     max_buffered_bytes_per_user: Annotated[int, Field(ge=65_536), NO_BOOL] = Field(
-        default=67_108_864, description="The share of one principal in max_buffered_bytes."
+        default=134_217_728, description="The share of one principal: half of max_buffered_bytes at most."
     )
 
 
@@ -257,11 +266,11 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
             f"must be at most max_frame_bytes ({limits.max_frame_bytes}), "
             f"is {limits.max_frame_bytes_before_authentication}",
         )
-    if limits.max_buffered_bytes_per_user > limits.max_buffered_bytes:
+    if 2 * limits.max_buffered_bytes_per_user > limits.max_buffered_bytes:
         yield (
             ("limits", "max_buffered_bytes_per_user"),
-            f"must be at most max_buffered_bytes ({limits.max_buffered_bytes}), "
-            f"is {limits.max_buffered_bytes_per_user}",
+            f"must be at most half of max_buffered_bytes ({limits.max_buffered_bytes}), or one user could "
+            f"use up all; is {limits.max_buffered_bytes_per_user}",
         )
     if pacing.max_debt_s < pacing.answer_budget_s:
         yield (

@@ -13,8 +13,9 @@ class Identity:
 
     __slots__ = ("authenticated", "client_id", "user")
 
-    def __init__(self, *, authentication_required: bool) -> None:
-        self.user = ANONYMOUS
+    def __init__(self, *, authentication_required: bool, user: str | None = None) -> None:
+        """`user`: known before the first request, by a certificate."""
+        self.user = ANONYMOUS if user is None else user
         """the principal's name, of which only the broker's yes makes another"""
         self.client_id = ""
         """of the last request"""

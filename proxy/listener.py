@@ -1,7 +1,9 @@
-"""One listening port and the broker behind it: accept, dial the broker, and only then begin to read the
-client.
+"""One configured listener: its ports, and what happens between a client's arrival and its first request.
 
-(Dial first: a client's first bytes must not arrive before there is somewhere to send them.)
+    accept → limits → PROXY header, TLS (entrance.py) → addresses (route.py) → dial, TLS, login (upstream.py)
+    → Session and Connection
+
+(Dial first, read then: a client's first bytes must not arrive before there is somewhere to send them.)
 """
 
 from __future__ import annotations
@@ -9,30 +11,33 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import Final
 
+from sluice.protocol.proxy_protocol import Endpoint
+from sluice.proxy.accept_port import AcceptPort
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
+from sluice.proxy.connection_limits import AcceptRate, Seat
+from sluice.proxy.entrance import Arrival, Entrance, NotLetIn
+from sluice.proxy.identity import ANONYMOUS
 from sluice.proxy.log import get_logger
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.relogin import Relogin
+from sluice.proxy.route import Route
 from sluice.proxy.session import Session
+from sluice.proxy.stream import Stream
 from sluice.proxy.tasks import spawn
+from sluice.proxy.upstream import BrokerStream, NotConnected, Upstream
 from sluice.proxy.worker import Worker
 from sluice.quotas.records import ConnectionRecord
-
-BACKLOG: Final = 4096
-_ACCEPTS_PER_WAKE: Final = 64
-"""so that a storm of connections leaves the others their turn"""
-_NO_FILES_PAUSE_S: Final = 0.2
-"""when the process has no file descriptors left; the kernel's queue keeps the clients meanwhile"""
 
 _log = get_logger()
 
 
 class Listener:
-    """A bound port. `connections` are the live ones."""
+    """`connections` are the live ones; `policy` is what new sessions are told."""
 
     def __init__(
         self,
@@ -40,133 +45,138 @@ class Listener:
         options: ListenerOptions,
         shared: SharedState,
         policy: SessionPolicy,
-        dial_timeout_s: float,
+        entrance: Entrance,
+        upstream: Upstream,
+        route: Route,
+        *,
+        authentication_timeout_s: float = 30.0,
+        rate: AcceptRate | None = None,
     ) -> None:
-        """Binds at once. Raises OSError if the address cannot be had."""
+        """Binds its ports at once. Raises OSError if one cannot be had."""
+        self.name = options.name
+        self.policy = policy
+        self.connections: set[Connection] = set()
         self._worker = worker
-        self._loop = worker.loop
         self._options = options
         self._shared = shared
-        self._policy = policy
-        self._dial_timeout_s = dial_timeout_s
-        self._accepting = False
-        self._unreachable = False
-        self._dialing: set[asyncio.Task[None]] = set()
-        self.connections: set[Connection] = set()
-        self._socket = _bound(options.bind_host, options.bind_port)
+        self._entrance = entrance
+        self._upstream = upstream
+        self._route = route
+        self._authentication_timeout_s = authentication_timeout_s
+        self._rate = rate
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._ports: list[AcceptPort] = []
+        try:
+            self._bind(options.bind_port, None)
+            gateway = options.gateway
+            if gateway is not None and gateway.first_broker_port is not None and gateway.sni_domain is None:
+                for number in range(gateway.max_brokers):
+                    self._bind(gateway.first_broker_port + number, gateway.first_broker_id + number)
+        except BaseException:
+            self.stop()
+            raise
 
-    @property
-    def name(self) -> str:
-        """As configured."""
-        return self._options.name
+    def _bind(self, port: int, node_id: int | None) -> None:
+        on_client = partial(self._arrived, node_id=node_id)
+        host = self._options.bind_host
+        self._ports.append(AcceptPort(self._worker.loop, host, port, on_client, self._rate))
 
     @property
     def port(self) -> int:
-        """The bound port, also where the configuration left the choice to the system."""
-        return int(self._socket.getsockname()[1])
+        """The bound (bootstrap) port, also where the configuration left the choice to the system."""
+        return self._ports[0].port
 
     def start(self) -> None:
         """Accept from now on."""
-        self._accepting = True
-        self._socket.listen(BACKLOG)
-        self._loop.add_reader(self._socket, self._acceptable)
+        for port in self._ports:
+            port.start()
         _log.info(
             "listening",
             listener=self.name,
             address=f"{self._options.bind_host}:{self.port}",
-            upstream=f"{self._options.upstream_host}:{self._options.upstream_port}",
+            ports=len(self._ports),
+            security_protocol=self._options.security_protocol,
+            upstream=self._options.upstream,
         )
 
     def stop(self) -> None:
-        """Accept no more; who is being dialled for is let go."""
-        if self._accepting:
-            self._accepting = False
-            self._loop.remove_reader(self._socket)
-        self._socket.close()
-        for task in tuple(self._dialing):
+        """Accept no more; who does not relay yet is let go."""
+        for port in self._ports:
+            port.stop()
+        for task in tuple(self._arriving):
             task.cancel()
 
-    def _acceptable(self) -> None:
-        for _ in range(_ACCEPTS_PER_WAKE):
-            try:
-                client, address = self._socket.accept()
-            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-                return
-            except OSError as error:
-                _log.error("accept_failed", listener=self.name, reason=str(error))
-                self._loop.remove_reader(self._socket)
-                self._loop.call_later(_NO_FILES_PAUSE_S, self._accept_again)
-                return
-            task = spawn(self._connect(client, address), "dial")
-            self._dialing.add(task)
-            task.add_done_callback(self._dialing.discard)
-
-    def _accept_again(self) -> None:
-        if self._accepting:
-            self._loop.add_reader(self._socket, self._acceptable)
-
-    async def _connect(self, client: socket.socket, address: tuple[str, int]) -> None:
-        opened_ms = monotonic() * 1000.0
-        peer = f"{address[0]}:{address[1]}"
-        try:
-            client.setblocking(False)
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            async with asyncio.timeout(self._dial_timeout_s):
-                broker = await self._dial()
-        except (OSError, TimeoutError) as error:
-            reason = str(error) or "timed out"
-            self._let_go(client)
-            self._count_unreachable(peer, reason, opened_ms)
+    def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:
+        seat = self._worker.limits.admit(None if self._entrance.is_trusted(source) else source.host)
+        if not isinstance(seat, Seat):
+            self._count(seat, "", source, monotonic() * 1000.0)
+            client.close()
             return
-        except asyncio.CancelledError:
-            self._let_go(client)
+        task = spawn(self._serve(client, source, node_id, seat), "arrival")
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _serve(self, client: socket.socket, source: Endpoint, node_id: int | None, seat: Seat) -> None:
+        """Until the client relays, or is let go."""
+        opened_ms = monotonic() * 1000.0
+        arrival: Arrival | None = None
+        cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, ""
+        try:
+            async with asyncio.timeout(self._authentication_timeout_s):
+                arrival = await self._entrance.let_in(client, source)
+            refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
+            if refused is None:
+                broker = await self._connect(arrival, node_id)
+                self._relay(arrival, broker, seat)
+                return
+            cause = refused
+        except (NotLetIn, NotConnected) as error:
+            cause, detail = error.cause, error.detail
+        except OSError as error:  # TimeoutError is one: then the cause stands already
+            if not isinstance(error, TimeoutError):
+                cause = DisconnectCause.CLIENT_RESET
+        except BaseException:
+            seat.close()
+            self._let_go(arrival.stream if arrival is not None else client)
             raise
-        if self._unreachable:
-            self._unreachable = False
-            _log.info("upstream_reachable_again", listener=self.name)
-        session = Session(self._shared, self._policy, address[0])
-        connection = Connection(self._worker, client, broker, session, peer, self.connections.discard)
+        seat.close()
+        self._let_go(arrival.stream if arrival is not None else client)
+        self._count(cause, detail, source if arrival is None else arrival.source, opened_ms)
+
+    async def _connect(self, arrival: Arrival, node_id: int | None) -> BrokerStream:
+        """The broker that this client wants. Raises NotConnected."""
+        route = self._route
+        if node_id is None and arrival.server_name is not None:
+            node_id = route.node_of(arrival.server_name)
+        addresses = route.addresses(node_id, monotonic() * 1000.0)
+        user = ANONYMOUS if arrival.user is None else arrival.user
+        broker = await self._upstream.connect(addresses, user, (arrival.source, arrival.destination))
+        route.reached(broker.address)
+        return broker
+
+    def _relay(self, arrival: Arrival, broker: BrokerStream, seat: Seat) -> None:
+        session = Session(self._shared, self.policy, arrival.source.host, arrival.user)
+        connection = Connection(
+            self._worker, arrival.stream, broker.stream, session, arrival.peer, seat, self.connections.discard
+        )
         self.connections.add(connection)
         connection.start()
+        if broker.session_lifetime_ms:
+            new_login = partial(self._upstream.new_login, session.user)
+            Relogin(self._worker.loop, connection, new_login, broker.session_lifetime_ms)
 
-    def _let_go(self, client: socket.socket) -> None:
+    def _let_go(self, client: Stream) -> None:
         """Close in order: on unread bytes (clients speak first) it would be a reset."""
         with suppress(OSError):
             client.recv_into(self._worker.view)
         client.close()
 
-    async def _dial(self) -> socket.socket:
-        host, port = self._options.upstream_host, self._options.upstream_port
-        error: OSError | None = None
-        for family, kind, proto, _, address in await self._loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
-            broker = socket.socket(family, kind, proto)
-            try:
-                broker.setblocking(False)
-                broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await self._loop.sock_connect(broker, address)
-            except OSError as failed:
-                broker.close()
-                error = failed
-            except BaseException:
-                broker.close()
-                raise
-            else:
-                return broker
-        raise error or OSError(f"no address for {host}")
-
-    def _count_unreachable(self, peer: str, reason: str, opened_ms: float) -> None:
-        if not self._unreachable:  # once, until it is reachable again
-            self._unreachable = True
-            upstream = f"{self._options.upstream_host}:{self._options.upstream_port}"
-            _log.error("upstream_unreachable", listener=self.name, upstream=upstream, reason=reason)
+    def _count(self, cause: DisconnectCause, detail: str, source: Endpoint, opened_ms: float) -> None:
         self._shared.recorder.connections.append(
             ConnectionRecord(
-                cause=DisconnectCause.UPSTREAM_UNREACHABLE,
-                detail="",  # said once, above
-                peer=peer,
+                cause=cause,
+                detail=detail,
+                peer=f"{source.host}:{source.port}",
                 user="",
                 client_id="",
                 opened_ms=opened_ms,
@@ -176,20 +186,3 @@ class Listener:
                 bytes_to_client=0,
             )
         )
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket bound to `host:port`; `::` takes IPv4 too."""
-    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, proto, _, address = infos[0]
-    bound = socket.socket(family, kind, proto)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        bound.setblocking(False)
-        bound.bind(address)
-    except BaseException:
-        bound.close()
-        raise
-    return bound

@@ -125,7 +125,9 @@ class Pace:
         """`wake_ms` has come while MUTED; an answer that came meanwhile may have moved the end."""
         if self.state is not State.MUTED:
             return
-        if self.gate_ms > now_ms:
+        if self.gate_ms == inf:  # suspended meanwhile
+            self.state = self._gate_state
+        elif self.gate_ms > now_ms:
             self.wake_ms = self.gate_ms
         else:
             self.state = State.READING
@@ -135,6 +137,13 @@ class Pace:
         if self._gate_state is not State.ENDING:
             self.gate_ms = inf
             self._gate_state = State.AWAITING_BROKER
+
+    def suspend(self) -> bool:
+        """As `await_broker`, between two requests. False: not now; a hold or a wait would end it."""
+        if self.state not in {State.READING, State.MUTED} or self.gate_ms == inf:
+            return False
+        self.await_broker()
+        return True
 
     def fill(self) -> None:
         """Too much is in flight; if nothing else shuts the gate, wait for answers."""

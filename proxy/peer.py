@@ -11,6 +11,8 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Final
 
+from sluice.proxy.stream import Stream
+
 _ESTABLISHED: Final = 1  # TCP_ESTABLISHED, the first byte of struct tcp_info
 
 
@@ -23,7 +25,7 @@ class Peer:
     def __init__(
         self,
         loop: AbstractEventLoop,
-        sock: socket.socket,
+        sock: Stream,
         on_readable: Callable[[], None],
         on_drained: Callable[[], None],
     ) -> None:
@@ -56,9 +58,9 @@ class Peer:
         if want is not self.reading:
             self.reading = want
             if want:
-                self._loop.add_reader(self.sock, self.on_readable)
+                self._loop.add_reader(self.sock.fileno(), self.on_readable)
             else:
-                self._loop.remove_reader(self.sock)
+                self._loop.remove_reader(self.sock.fileno())
 
     def send(self, data: memoryview) -> bool:
         """Send now what it takes, and keep the rest. False: something is kept, so bring no more for now."""
@@ -82,7 +84,7 @@ class Peer:
         """Keep a copy of what it did not take, behind what is kept already."""
         if self.out is None:
             self.out = bytearray()
-            self._loop.add_writer(self.sock, self._writable)
+            self._loop.add_writer(self.sock.fileno(), self._writable)
         self.out += rest
 
     def _writable(self) -> None:
@@ -99,7 +101,7 @@ class Peer:
             del out[:sent]
             return
         self.out = None
-        self._loop.remove_writer(self.sock)
+        self._loop.remove_writer(self.sock.fileno())
         self._on_drained()
 
     def finish_sending(self) -> bool:
@@ -116,7 +118,7 @@ class Peer:
             return
         self.read(False)
         if self.out is not None:
-            self._loop.remove_writer(self.sock)
+            self._loop.remove_writer(self.sock.fileno())
             self.out = None
         self.sock.close()
         # Whose methods these are holds this peer: without the circle the connection is freed at once, and

@@ -9,16 +9,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+from collections.abc import Coroutine, Sequence
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
 from sluice.proxy.admin import AdminServer, Health
+from sluice.proxy.assembly import assemble
+from sluice.proxy.buffer_budget import BufferBudget
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.circuit import Circuits
 from sluice.proxy.config import Config
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
+from sluice.proxy.connection_limits import ConnectionLimits
+from sluice.proxy.connection_watch import SWEEP_INTERVAL_MS, WatchRules, WatchTimeouts
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.listener import Listener
@@ -26,6 +32,7 @@ from sluice.proxy.log import configure_logging, get_logger
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.quota_watch import QuotaFile
+from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.worker import Worker
@@ -44,22 +51,30 @@ _log = get_logger()
 def run(config: Config) -> int:
     """Serve until a signal ends it; returns the exit code (docs: `sluice --help`).
 
-    Raises QuotaFileError if the quota file cannot be used at the start.
+    Raises ConfigError if the quota file, or another file that is named, cannot be used at the start.
     """
     configure_logging(config.log)
     quota_file = QuotaFile(config.quotas.file)
     limits = quota_file.load()
-    return uvloop.run(Server(config, quota_file, limits).serve())
+    securities = [load_security(options) for options in config.listeners]
+    return uvloop.run(Server(config, quota_file, limits, securities).serve())
 
 
 class Server:
     """One worker process: one event loop, all its listeners."""
 
-    def __init__(self, config: Config, quota_file: QuotaFile, limits: QuotaLimits) -> None:
+    def __init__(
+        self,
+        config: Config,
+        quota_file: QuotaFile,
+        quota_limits: QuotaLimits,
+        securities: Sequence[ListenerSecurity],
+    ) -> None:
+        """`securities`: of the listeners, in their order."""
         self._config = config
         self._quota_file = quota_file
         self._quotas = QuotaManager(
-            limits,
+            quota_limits,
             burst_s=config.pacing.burst_s,
             max_debt_ms=config.pacing.max_debt_s * 1000.0,
             max_client_ids_per_user=config.limits.max_client_ids_per_user,
@@ -74,6 +89,17 @@ class Server:
             SessionTimeouts(),
             LeftBehind(config.limits.unfinished_bytes_per_user),
         )
+        limits = config.limits
+        self._limits = ConnectionLimits(
+            max_connections=limits.max_connections,
+            max_connections_per_address=limits.max_connections_per_ip,
+            max_connections_per_user=limits.max_connections_per_user,
+            max_unauthenticated=limits.max_unauthenticated_connections,
+        )
+        self._budget: BufferBudget[Connection] = BufferBudget(
+            limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
+        )
+        self._securities = securities
         self._listeners: list[Listener] = []
         self._signals = 0
         self._signalled = asyncio.Event()
@@ -81,7 +107,7 @@ class Server:
     async def serve(self) -> int:
         """Start everything, wait for a signal, drain. Returns the exit code."""
         loop = asyncio.get_running_loop()
-        worker = Worker(loop, self._recorder, self._gauges)
+        worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal)
         meter = UsageMeter(self._recorder, self._quotas, max_series=self._config.metrics.max_series)
@@ -89,8 +115,7 @@ class Server:
         admin = AdminServer(self._config.admin, self._health, collector)
         try:
             await admin.start()
-            for options in self._config.listeners:
-                self._listeners.append(self._listener(worker, options))
+            beside = self._assemble(worker)
         except OSError as error:
             _log.error("cannot_listen", reason=str(error))
             await self._stop_everything(admin)
@@ -99,6 +124,8 @@ class Server:
             spawn(self._quota_file.watch(self._config.quotas.reload_interval_s, self._apply), "quota_file"),
             spawn(meter.run(), "usage_meter"),
             spawn(self._expire(), "expire"),
+            spawn(self._sweep(worker), "sweep"),
+            *(spawn(work, "beside a listener") for work in beside),
         ]
         for listener in self._listeners:
             listener.start()
@@ -112,23 +139,25 @@ class Server:
         await self._stop_everything(admin)
         return EXIT_FINE
 
-    def _listener(self, worker: Worker, options: ListenerOptions) -> Listener:
-        config = self._config
-        policy = SessionPolicy(
-            delays=DelayLimits(
-                answer_budget_ms=config.pacing.answer_budget_s * 1000.0,
-                group_max_ms=config.pacing.group_delay_max_s * 1000.0,
-                fetch_default_ms=config.pacing.fetch_delay_default_s * 1000.0,
-                share_fetch_max_ms=config.pacing.share_fetch_delay_max_s * 1000.0,
-                written_fetch_throttle_max_ms=config.pacing.written_fetch_throttle_max_s * 1000.0,
-            ),
-            max_frame_bytes=config.limits.max_frame_bytes,
-            max_frame_bytes_before_authentication=config.limits.max_frame_bytes_before_authentication,
-            authentication_required=options.security_protocol == "SASL_PLAINTEXT",
-            pass_unknown_apis=config.unknown_apis == "pass",
-            oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
-        )
-        return Listener(worker, options, self._shared, policy, config.upstream.dial_timeout_s)
+    def _assemble(self, worker: Worker) -> list[Coroutine[Any, Any, None]]:
+        """Make all listeners. Returns what runs beside them."""
+        config, circuits = self._config, Circuits()
+        beside: list[Coroutine[Any, Any, None]] = []
+        for options, security in zip(config.listeners, self._securities, strict=True):
+            policy = policy_of(config, options)
+            assembled = assemble(
+                worker,
+                options,
+                self._shared,
+                policy,
+                circuits,
+                security,
+                limits=config.limits,
+                upstream=config.upstream,
+            )
+            self._listeners.append(assembled.listener)
+            beside += assembled.beside
+        return beside
 
     def _apply(self, limits: QuotaLimits) -> None:
         self._quotas.reload(limits, monotonic() * 1000.0)
@@ -137,6 +166,23 @@ class Server:
         while True:
             await asyncio.sleep(_EXPIRE_INTERVAL_S)
             self._quotas.expire(monotonic() * 1000.0)
+
+    async def _sweep(self, worker: Worker) -> None:
+        """End the connections in which nothing moves."""
+        limits = self._config.limits
+        rules = WatchRules(
+            WatchTimeouts(
+                authentication_s=limits.authentication_timeout_s,
+                slow_frame_s=limits.slow_frame_timeout_s,
+                stopped_s=limits.stopped_timeout_s,
+                idle_s=limits.idle_timeout_s,
+            )
+        )
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_MS / 1000.0)
+            now_ms = worker.clock.tick(monotonic() * 1000.0)
+            for connection in self._connections():
+                connection.sweep(now_ms, rules)
 
     def _signal(self) -> None:
         self._signals += 1
@@ -166,6 +212,25 @@ class Server:
         for listener in self._listeners:
             listener.stop()
         await admin.stop()
+
+
+def policy_of(config: Config, options: ListenerOptions) -> SessionPolicy:
+    """What the sessions of a listener are told."""
+    pacing = config.pacing
+    return SessionPolicy(
+        delays=DelayLimits(
+            answer_budget_ms=pacing.answer_budget_s * 1000.0,
+            group_max_ms=pacing.group_delay_max_s * 1000.0,
+            fetch_default_ms=pacing.fetch_delay_default_s * 1000.0,
+            share_fetch_max_ms=pacing.share_fetch_delay_max_s * 1000.0,
+            written_fetch_throttle_max_ms=pacing.written_fetch_throttle_max_s * 1000.0,
+        ),
+        max_frame_bytes=config.limits.max_frame_bytes,
+        max_frame_bytes_before_authentication=config.limits.max_frame_bytes_before_authentication,
+        authentication_required=options.has_sasl,
+        pass_unknown_apis=config.unknown_apis == "pass",
+        oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
+    )
 
 
 def _tune_garbage_collection() -> None:

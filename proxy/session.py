@@ -41,10 +41,12 @@ class Session:
         "pace",
     )
 
-    def __init__(self, shared: SharedState, policy: SessionPolicy, address: str) -> None:
-        """`address`: the client's, without its port."""
+    def __init__(
+        self, shared: SharedState, policy: SessionPolicy, address: str, user: str | None = None
+    ) -> None:
+        """`address`: the client's, without its port. `user`: the principal of its certificate."""
         self.pace = Pace()
-        self.identity = Identity(authentication_required=policy.authentication_required)
+        self.identity = Identity(authentication_required=policy.authentication_required, user=user)
         self._in_flight: deque[InFlight] = deque()
         self._authentication = authentication = Authentication(policy.oauthbearer_principal_claim)
         self._throttling = Throttling(shared, policy, self.pace, self.identity, address)
@@ -101,6 +103,27 @@ class Session:
     def in_flight(self) -> int:
         """Requests forwarded and not yet answered."""
         return len(self._in_flight)
+
+    @property
+    def at_boundary(self) -> bool:
+        """No frame of the client has begun to go on and not ended."""
+        return self._requests.at_boundary
+
+    @property
+    def is_quiet(self) -> bool:
+        """No request is on its way and no answer due."""
+        return not self._in_flight and self._requests.at_boundary and self._answers.at_boundary
+
+    def suspend(self) -> bool:
+        """Begin no further request until `resume`, for the proxy has to say something to the broker itself.
+
+        False: not now, since something else has stopped the client that would let it go on too early.
+        """
+        return self.pace.suspend()
+
+    def resume(self) -> None:
+        """The proxy has said it."""
+        self.pace.broker_answered()
 
     @property
     def finished(self) -> bool:

@@ -1,16 +1,19 @@
-"""What the connections of one event loop share: the loop, the receive buffer, and where they leave their
-numbers."""
+"""What the connections of one event loop share: the loop, the receive buffer, what bounds them together."""
 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from sluice.proxy.buffer_budget import WINDOW_BYTES, BufferBudget
+from sluice.proxy.connection_limits import ConnectionLimits
+from sluice.proxy.connection_watch import SweepClock
 from sluice.proxy.gauges import Gauges
 from sluice.quotas.records import Recorder
 
-RECEIVE_BYTES: Final = 1024 * 1024
-"""1 MiB halves the CPU per byte against 64 KiB (docs/decisions.md)."""
+if TYPE_CHECKING:
+    from sluice.proxy.connection import Connection
+
 THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
 """A throttled connection's unread requests belong in the kernel's buffers, not in copies of ours."""
 
@@ -18,12 +21,24 @@ THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
 class Worker:
     """What the connections of one event loop share."""
 
-    __slots__ = ("buf", "gauges", "loop", "recorder", "small_view", "view")
+    __slots__ = ("budget", "buf", "clock", "gauges", "limits", "loop", "recorder", "small_view", "view")
 
-    def __init__(self, loop: AbstractEventLoop, recorder: Recorder, gauges: Gauges) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        recorder: Recorder,
+        gauges: Gauges,
+        limits: ConnectionLimits | None = None,
+        budget: BufferBudget[Connection] | None = None,
+    ) -> None:
+        """`limits`, `budget`: if not given, no limits and the default budget."""
         self.loop = loop
         self.recorder = recorder
         self.gauges = gauges
-        self.buf = bytearray(RECEIVE_BYTES)
+        self.limits = limits or ConnectionLimits()
+        self.budget: BufferBudget[Connection] = budget or BufferBudget()
+        self.clock = SweepClock(loop.time() * 1000.0)
+        # A window of 1 MiB halves the CPU per byte against 64 KiB (docs/decisions.md).
+        self.buf = bytearray(WINDOW_BYTES)
         self.view = memoryview(self.buf)
         self.small_view = self.view[:THROTTLED_RECEIVE_BYTES]

@@ -24,10 +24,10 @@ from frames import FETCH, METADATA, fetch, produce, produce_of, request
 from local_proxy import LocalProxy, until
 from wire import WITHIN_S
 
-from sluice.proxy import connection as connection_module
+from sluice.proxy import relay as relay_module
+from sluice.proxy.buffer_budget import WINDOW_BYTES
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.policy import SessionPolicy
-from sluice.proxy.worker import RECEIVE_BYTES
 from sluice.quotas.limits import QuotaLimits
 
 pytestmark = pytest.mark.asyncio
@@ -180,7 +180,7 @@ async def test_a_broker_that_never_answers_keeps_one_client_waiting_and_no_other
 async def test_a_broker_that_never_answers_does_not_keep_a_client_that_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_ENDING_DEADLINE_S", 0.2)
+    monkeypatch.setattr(relay_module, "_ENDING_DEADLINE_S", 0.2)
 
     async def never_even_closes(client: BrokerSide) -> None:
         await client.rest()
@@ -214,7 +214,7 @@ async def test_frames_that_come_byte_by_byte_from_both_sides_arrive_as_they_were
         assert taken == sent
 
 
-@pytest.mark.parametrize("size", [100, 70_000, RECEIVE_BYTES - 1, RECEIVE_BYTES, 3 * MIB + 17])
+@pytest.mark.parametrize("size", [100, 70_000, WINDOW_BYTES - 1, WINDOW_BYTES, 3 * MIB + 17])
 async def test_frames_of_any_size_arrive_as_they_were_sent(size: int) -> None:
     taken: list[bytes] = []
 
@@ -287,7 +287,7 @@ async def test_a_client_that_stops_reading_huge_answers_stops_the_broker_and_fil
             await client.send(b"".join(frames))
             await until_it_stands_still(poured)
             assert len(poured) < len(frames) / 2
-            assert kept_bytes(proxy) <= RECEIVE_BYTES
+            assert kept_bytes(proxy) <= WINDOW_BYTES
             await assert_served(proxy)
             for number in range(len(frames)):  # it reads again: all is there, in order
                 assert await client.frame() == answer_of(Request(b"", FETCH, 12, number), MIB)
@@ -313,7 +313,7 @@ async def test_a_broker_that_stops_reading_stops_a_pouring_client_and_fills_no_m
             pouring = asyncio.ensure_future(pour(send_one, poured))
             await until_it_stands_still(poured)
             assert len(poured) < POURED_BYTES / MIB / 2
-            assert kept_bytes(proxy) <= RECEIVE_BYTES
+            assert kept_bytes(proxy) <= WINDOW_BYTES
             await assert_served(proxy)
             go_on.set()
             await until(lambda: len(poured) >= POURED_BYTES // MIB)
@@ -336,7 +336,7 @@ async def test_a_client_and_a_broker_that_both_write_before_they_read_come_free_
         with await proxy.client(receive_buffer_bytes=65536) as client:
             sending = asyncio.ensure_future(client.send(fetch() + produce_of(MIB) * count))
             await asyncio.sleep(0.2)
-            assert kept_bytes(proxy) <= 2 * RECEIVE_BYTES
+            assert kept_bytes(proxy) <= 2 * WINDOW_BYTES
             assert len(await client.frame()) == 8 * MIB
             for _ in range(count):
                 await client.frame()
@@ -346,7 +346,7 @@ async def test_a_client_and_a_broker_that_both_write_before_they_read_come_free_
 async def test_a_client_that_takes_nothing_of_what_it_asked_for_is_let_go_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_ENDING_DEADLINE_S", 0.2)
+    monkeypatch.setattr(relay_module, "_ENDING_DEADLINE_S", 0.2)
     poured: list[int] = []
 
     async def answers_hugely(client: BrokerSide) -> None:

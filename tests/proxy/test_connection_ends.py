@@ -17,7 +17,8 @@ from playbook import limits_of
 from structlog.testing import capture_logs
 from wire import WITHIN_S, Wire
 
-from sluice.proxy import connection as connection_module
+from sluice.proxy import linger as linger_module
+from sluice.proxy import relay as relay_module
 from sluice.proxy import listener as listener_module
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.policy import SessionPolicy
@@ -252,7 +253,7 @@ async def test_where_clients_must_authenticate_nothing_else_passes_before(
 async def test_a_client_that_pours_bad_bytes_and_reads_nothing_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_LINGER_S", 0.2)
+    monkeypatch.setattr(linger_module, "_LINGER_S", 0.2)
 
     async def pour(client: Wire) -> None:
         while True:
@@ -310,7 +311,7 @@ async def test_drain_closes_an_idle_connection() -> None:
 async def test_drain_waits_for_the_answer_of_what_was_forwarded_however_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_ENDING_DEADLINE_S", 0.05)  # the drain has its own
+    monkeypatch.setattr(relay_module, "_ENDING_DEADLINE_S", 0.05)  # the drain has its own
 
     async def answers_late(client: BrokerSide) -> None:
         asked = await client.request()
@@ -331,7 +332,7 @@ async def test_drain_leaves_a_client_time_to_read_its_last_answer_before_the_end
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where both are read at once, kafka-python drops the answer and sends its request again."""
-    monkeypatch.setattr(connection_module, "_LAST_ANSWER_S", 0.5)
+    monkeypatch.setattr(relay_module, "_LAST_ANSWER_S", 0.5)
     slow = asyncio.Event()
 
     async def answers_late(client: BrokerSide) -> None:

@@ -15,12 +15,15 @@ from playbook import limits_of, shared_of
 from wire import WITHIN_S, Wire, dial
 
 from bench.harness.ports import LOOPBACK
+from sluice.proxy.assembly import assemble
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.circuit import Circuits
+from sluice.proxy.config import LimitsOptions, UpstreamOptions
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.gauges import Gauges
-from sluice.proxy.listener import Listener
 from sluice.proxy.policy import SessionPolicy
+from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.worker import Worker
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.records import ConnectionRecord
@@ -44,7 +47,7 @@ class LocalProxy:
         self.shared = shared_of(limits or limits_of())
         self.gauges = Gauges()
         self._policy = policy or SessionPolicy()
-        self._dial_timeout_s = dial_timeout_s
+        self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s)
         self._options = ListenerOptions(
             name="test",
             bind_host=bind_host,
@@ -55,7 +58,16 @@ class LocalProxy:
 
     async def __aenter__(self) -> Self:
         worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
-        self.listener = Listener(worker, self._options, self.shared, self._policy, self._dial_timeout_s)
+        self.listener = assemble(
+            worker,
+            self._options,
+            self.shared,
+            self._policy,
+            Circuits(),
+            ListenerSecurity(),
+            limits=LimitsOptions(),
+            upstream=self._upstream_options,
+        ).listener
         self.listener.start()
         return self
 

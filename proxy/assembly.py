@@ -1,0 +1,92 @@
+"""From a listener's options to a running listener, and what has to be watched for it: files and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sluice.proxy.broker_map import BrokerMap
+from sluice.proxy.circuit import Circuits, Rotation
+from sluice.proxy.cluster_watch import ClusterWatch
+from sluice.proxy.config import LimitsOptions, UpstreamOptions
+from sluice.proxy.config_listener import GatewayOptions, ListenerOptions
+from sluice.proxy.connection_limits import AcceptRate
+from sluice.proxy.entrance import Entrance
+from sluice.proxy.listener import Listener
+from sluice.proxy.options import host_and_port
+from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.route import BrokerRoute, GatewayRoute, Route
+from sluice.proxy.security import ListenerSecurity
+from sluice.proxy.upstream import Upstream
+from sluice.proxy.worker import Worker
+
+
+@dataclass(slots=True)
+class Assembled:
+    """A listener and the coroutines that run beside it until the end."""
+
+    listener: Listener
+    beside: list[Coroutine[Any, Any, None]] = field(default_factory=list)
+
+
+def assemble(
+    worker: Worker,
+    options: ListenerOptions,
+    shared: SharedState,
+    policy: SessionPolicy,
+    circuits: Circuits,
+    security: ListenerSecurity,
+    *,
+    limits: LimitsOptions,
+    upstream: UpstreamOptions,
+) -> Assembled:
+    """Binds its ports. Raises OSError if one cannot be had, ConfigError for what cannot be used."""
+    way = Upstream(
+        worker.loop,
+        options,
+        circuits,
+        dial_timeout_s=upstream.dial_timeout_s,
+        tls=security.upstream_tls,
+        credentials=security.credentials,
+    )
+    brokers = None if options.gateway is None else _broker_map(options, options.gateway)
+    route: Route
+    if options.gateway is not None and brokers is not None:
+        addresses = map(host_and_port, options.gateway.bootstrap_upstreams)
+        route = GatewayRoute(brokers, Rotation(addresses, circuits))
+        policy = replace(policy, broker_map=brokers)
+    else:
+        assert options.upstream_host is not None
+        assert options.upstream_port is not None
+        route = BrokerRoute((options.upstream_host, options.upstream_port))
+    rate = None if limits.connections_per_s is None else AcceptRate(limits.connections_per_s)
+    listener = Listener(
+        worker,
+        options,
+        shared,
+        policy,
+        Entrance(worker.loop, options, security.tls),
+        way,
+        route,
+        authentication_timeout_s=limits.authentication_timeout_s,
+        rate=rate,
+    )
+    assembled = Assembled(listener)
+    if options.gateway is not None and brokers is not None and way.can_ask:
+        refresh_s = options.gateway.metadata_refresh_s
+        watch = ClusterWatch(worker.loop, options.name, way, route, brokers, refresh_s)
+        assembled.beside.append(watch.run())
+    return assembled
+
+
+def _broker_map(options: ListenerOptions, gateway: GatewayOptions) -> BrokerMap:
+    return BrokerMap(
+        gateway.advertised_host or "",
+        gateway.first_broker_port or 0,
+        gateway.first_broker_id,
+        gateway.max_brokers,
+        bind_port=gateway.advertised_port or options.bind_port,
+        sni_domain=gateway.sni_domain,
+        bootstrap_upstreams=map(host_and_port, gateway.bootstrap_upstreams),
+    )

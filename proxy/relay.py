@@ -1,0 +1,364 @@
+"""The data path of one client connection: two streams on the loop, around the pure Session.
+
+Per wake-up: one recv into the worker's shared buffer, one look by the session, one send of the same bytes;
+only what could not be sent, or may not go yet, is copied. Back-pressure: who does not take its bytes stops
+the other side's reads. Knows nothing of Kafka's frames; beginning and ending are connection.py's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from sluice.protocol.addresses import spliced
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.buffer_budget import WINDOW_BYTES, BufferShare
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.delay_timer import DelayTimer
+from sluice.proxy.pace import State
+from sluice.proxy.peer import Peer
+from sluice.proxy.session import Session
+from sluice.proxy.stream import Stream
+from sluice.proxy.worker import Worker
+
+_ENDING_DEADLINE_S: Final = 10.0
+"""How long a connection that begins no more requests waits for the answers still due, or for a client to take
+them. A drain has a deadline of its own (server.py)."""
+_LAST_ANSWER_S: Final = 0.2
+"""Between the last answer of a drain and the end of the connection: kafka-python (3.0.12) drops an answer
+that it reads together with the end behind it, and sends its request again."""
+_EARLY_MS: Final = 0.5
+"""the loop's clock ticks in ms, so that a timer may come this much early"""
+
+
+class Relay(ABC):
+    """Bytes from the client to the broker and back, as fast as the session lets them."""
+
+    __slots__ = (
+        "_broker",
+        "_broker_kept",
+        "_buf",
+        "_client",
+        "_client_kept",
+        "_client_view",
+        "_closed",
+        "_edits",
+        "_eof",
+        "_share",
+        "_timer",
+        "_view",
+        "_worker",
+        "session",
+    )
+
+    _share: BufferShare[object]
+    """of the principal: how much may be read at once"""
+
+    def __init__(self, worker: Worker, client: Stream, broker: Stream, session: Session) -> None:
+        """Both streams are connected and non-blocking."""
+        self._worker = worker
+        self._buf = worker.buf
+        self._view = worker.view
+        self._client_view = worker.view
+        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained)
+        self._broker = Peer(worker.loop, broker, self._broker_readable, self._broker_drained)
+        self.session = session
+        self._edits = session.edits
+        self._client_kept: bytes | None = None  # read, but not to be forwarded yet
+        self._broker_kept: bytes | None = None
+        self._eof = False  # nothing more comes from the client
+        self._timer = DelayTimer(worker)
+        self._closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """It relays no more."""
+        return self._closed
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Close both sides; the client's once it has taken what is due to it."""
+
+    @abstractmethod
+    def fail(self, cause: DisconnectCause, detail: str) -> None:
+        """The broker's bytes cannot be relayed: end."""
+
+    @abstractmethod
+    def _crashed(self) -> None:
+        """An exception that nobody expected: end this connection, and no other."""
+
+    @abstractmethod
+    def _tell_kept(self) -> None:
+        """What is kept has changed; may end the connection."""
+
+    @abstractmethod
+    def _is_seated(self) -> bool:
+        """The principal has become known. False: the connection is ended for it."""
+
+    # Client to broker -------------------------------------------------------------------------------------
+
+    def _client_readable(self) -> None:
+        try:
+            kept = self._client_kept
+            try:
+                if kept is None and self._share.window_bytes == WINDOW_BYTES:
+                    end = got = self._client.sock.recv_into(self._client_view)
+                else:
+                    got, end = self._receive(self._client, self._client_view, kept)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._client.gone = True
+                self._client_ended(DisconnectCause.CLIENT_RESET)
+                return
+            if not got:
+                self._client_ended(DisconnectCause.CLIENT_CLOSED)
+                return
+            self._take_from_client(end, monotonic() * 1000.0)
+        except Exception:
+            self._crashed()
+
+    def _take_from_client(self, end: int, now_ms: float) -> None:
+        """Give `buf[:end]` to the session; send on what may go, keep the rest."""
+        session = self.session
+        cut = session.client_data(self._buf, 0, end, now_ms)
+        keeps = self._client_kept is not None
+        if cut != end:
+            self._client_kept = bytes(self._view[cut:end])
+            keeps = True
+        elif keeps:
+            self._client_kept = None
+        if cut:
+            broker = self._broker
+            sent = 0
+            try:
+                if broker.out is None:
+                    sent = broker.sock.send(self._view[:cut])
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._broker_ended(DisconnectCause.BROKER_RESET)
+                return
+            if sent < cut:
+                broker.send_later(self._view[sent:cut])
+                self._client.read(False)
+                keeps = True
+        if keeps:
+            self._tell_kept()
+        if session.pace.state:
+            self._not_reading()
+
+    def _broker_drained(self) -> None:
+        self._tell_kept()
+        if self._broker.gone:
+            self._broker_ended(DisconnectCause.BROKER_RESET)
+        elif self._eof:
+            self._pass_end_on()
+        elif not self.session.pace.state:
+            self._read_client()
+        elif self.session.finished:
+            self._finish()
+
+    def _client_ended(self, cause: DisconnectCause) -> None:
+        """The client closed its side: what it sent goes on; what it asked for is answered, if it listens."""
+        self._eof = True
+        self._client_kept = None
+        self._client.read(False)
+        self._timer.end()
+        self.session.client_closed(cause)
+        if self._broker.out is None:
+            self._pass_end_on()
+
+    def _pass_end_on(self) -> None:
+        if self.session.finished or self._client.gone or not self._broker.finish_sending():
+            self._finish()
+        else:
+            self._arm_ending(self._finish)
+
+    # Broker to client -------------------------------------------------------------------------------------
+
+    def _broker_readable(self) -> None:
+        try:
+            kept = self._broker_kept
+            try:
+                if kept is None and self._share.window_bytes == WINDOW_BYTES:
+                    end = got = self._broker.sock.recv_into(self._view)
+                else:
+                    got, end = self._receive(self._broker, self._view, kept)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._broker_ended(DisconnectCause.BROKER_RESET)
+                return
+            if not got:
+                self._broker_ended(DisconnectCause.BROKER_CLOSED)
+                return
+            session = self.session
+            try:
+                cut = session.broker_data(self._buf, 0, end, monotonic() * 1000.0)
+            except ProtocolError as error:
+                self._client.send(self._answers(error.good_end))
+                self.fail(DisconnectCause(error.cause), str(error))
+                return
+            keeps = kept is not None
+            if cut != end:
+                self._broker_kept = bytes(self._view[cut:end])
+                keeps = True
+            elif keeps:
+                self._broker_kept = None
+            if cut and not self._client.send(self._answers(cut) if self._edits else self._view[:cut]):
+                self._broker.read(False)
+                keeps = True
+            if keeps:
+                self._tell_kept()
+            if session.pace.state or not self._client.reading:
+                self._after_answer()
+        except Exception:
+            self._crashed()
+
+    def _answers(self, end: int) -> memoryview:
+        """`buf[:end]` with the addresses that the session has replaced."""
+        answers = spliced(self._view, 0, end, self._edits)
+        self._edits.clear()
+        return memoryview(answers)
+
+    def _after_answer(self) -> None:
+        """An answer may have muted the connection, ended the wait for it, or been the last one due."""
+        if self._closed or (
+            self._share.user is None and self.session.identity.authenticated and not self._is_seated()
+        ):
+            return
+        if self.session.pace.state:
+            self._not_reading()
+        elif self._client_kept is not None and self._broker.out is None:
+            self._resume()
+        else:
+            self._read_client()
+
+    def _client_drained(self) -> None:
+        self._tell_kept()
+        if self._broker.is_closed:
+            self._finish()
+        elif self.session.finished:
+            self._not_reading()
+        else:
+            self._broker.read(True)
+
+    def _broker_ended(self, cause: DisconnectCause) -> None:
+        """The broker closed: its last bytes still go to the client."""
+        self.session.broker_closed(cause)
+        self._broker.close()
+        self._finish()
+
+    def _receive(self, peer: Peer, view: memoryview, kept: bytes | None) -> tuple[int, int]:
+        """Read behind what is kept, within the window. Returns how much came, and where it ends."""
+        window = self._share.window_bytes
+        if kept is None:
+            got = peer.sock.recv_into(view[:window])
+            return got, got
+        start = len(kept)
+        self._buf[:start] = kept
+        got = peer.sock.recv_into(self._view[start : start + window])
+        return got, start + got
+
+    # The proxy's own words to the broker ------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is on its way to the broker, or due from it."""
+        return self.session.is_quiet and self._broker.out is None and self._broker_kept is None
+
+    def talk_to_broker(self, data: bytes, on_answer: Callable[[Relay, memoryview], bytes | None]) -> None:
+        """Send `data`, and give what the broker answers to `on_answer` until it returns None.
+
+        While `is_quiet` and the session is suspended. `on_answer` returns what to send next; a ProtocolError
+        that it raises ends the connection.
+        """
+        broker = self._broker
+        broker.read(False)
+        broker.on_readable = partial(self._broker_answers, on_answer)
+        broker.send(memoryview(data))
+        broker.read(True)
+
+    def _broker_answers(self, on_answer: Callable[[Relay, memoryview], bytes | None]) -> None:
+        broker = self._broker
+        try:
+            try:
+                got = broker.sock.recv_into(self._view)
+            except BlockingIOError:
+                return
+            except OSError:
+                got = 0
+            try:
+                reply = on_answer(self, self._view[:got])
+            except ProtocolError as error:
+                self.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, str(error))
+                return
+            if reply:
+                broker.send(memoryview(reply))
+            elif reply is None:
+                broker.read(False)
+                broker.on_readable = self._broker_readable
+                broker.read(True)
+                self._after_answer()
+        except Exception:
+            self._crashed()
+
+    # Delays -----------------------------------------------------------------------------------------------
+
+    def _not_reading(self) -> None:
+        """The session begins no further request for now; find out until when."""
+        if self._closed:
+            return
+        pace = self.session.pace
+        self._client.read(False)
+        if pace.is_delayed:
+            self._client_view = self._worker.small_view
+            self._timer.delay_until(pace.wake_ms, pace.throttled_by, self._wake)
+        elif pace.state is State.ENDING:
+            self._timer.end()
+            if not self.session.finished:
+                self._arm_ending(self._finish)
+            elif pace.close_cause is DisconnectCause.DRAINED:
+                self._timer.call_in(_LAST_ANSWER_S, self._finish)
+            else:
+                self._finish()
+
+    def _wake(self) -> None:
+        self._timer.has_come()
+        try:
+            pace = self.session.pace
+            now_ms = monotonic() * 1000.0
+            if now_ms < pace.wake_ms - _EARLY_MS:
+                self._not_reading()
+                return
+            self.session.wake(now_ms, self._client.has_left)
+            if pace.state:
+                self._not_reading()
+            else:
+                self._resume()
+        except Exception:
+            self._crashed()
+
+    def _resume(self) -> None:
+        """READING again: first what was kept."""
+        self._timer.end()
+        kept = self._client_kept
+        if kept is None:
+            self._client_view = self._view
+        else:
+            end = len(kept)
+            self._buf[:end] = kept
+            self._take_from_client(end, monotonic() * 1000.0)
+        if not self.session.pace.state:
+            self._read_client()
+
+    def _read_client(self) -> None:
+        self._client.read(not self._eof and not self._closed and self._broker.out is None)
+
+    def _arm_ending(self, call: Callable[[], None]) -> None:
+        if self.session.pace.close_cause is not DisconnectCause.DRAINED:
+            self._timer.call_in(_ENDING_DEADLINE_S, call)

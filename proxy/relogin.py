@@ -1,0 +1,83 @@
+"""Logs the proxy in anew at the broker while a connection relays, before its session ends (KIP-368).
+
+    due ──► suspend: no further request is begun ──► quiet: all are answered ──► login ──► resume
+
+The broker closes a connection that sends anything between the login's frames, and one that sends anything but
+a login once the session is over. Clients notice a pause of some ms.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from typing import Final
+from weakref import ref
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.relay import Relay
+from sluice.proxy.upstream_login import UpstreamLogin
+
+_DUE_AT: Final = 0.85
+"""of the session's lifetime, as Kafka's clients (they draw between 0.85 and 0.95)"""
+_LOOK_AGAIN_S: Final = 0.01
+
+
+class Relogin:
+    """Of one connection, which it does not keep alive."""
+
+    __slots__ = ("__weakref__", "_is_suspended", "_login", "_loop", "_new_login", "_relay")
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        relay: Relay,
+        new_login: Callable[[], UpstreamLogin],
+        session_lifetime_ms: int,
+    ) -> None:
+        """`new_login`: one that has not begun, with the credentials as they are then; raises ValueError."""
+        self._loop = loop
+        self._relay = ref(relay)
+        self._new_login = new_login
+        self._login: UpstreamLogin | None = None
+        self._is_suspended = False
+        self._schedule(session_lifetime_ms)
+
+    def _schedule(self, session_lifetime_ms: int) -> None:
+        if session_lifetime_ms > 0:
+            self._loop.call_later(session_lifetime_ms / 1000.0 * _DUE_AT, self._due)
+
+    def _due(self) -> None:
+        relay = self._relay()
+        if relay is None or relay.is_closed:
+            return
+        if not self._is_suspended:
+            self._is_suspended = relay.session.suspend()
+        if self._is_suspended and relay.is_quiet:
+            self._begin(relay)
+        else:
+            self._loop.call_later(_LOOK_AGAIN_S, self._due)
+
+    def _begin(self, relay: Relay) -> None:
+        try:
+            self._login = self._new_login()
+            relay.talk_to_broker(self._login.start(), self._answered)
+        except (ProtocolError, ValueError) as error:
+            relay.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, str(error))
+
+    def _answered(self, relay: Relay, data: memoryview) -> bytes | None:
+        """The broker's bytes; none: it has closed. Returns what to send it; None: the relay may go on."""
+        login = self._login
+        assert login is not None
+        if not data:
+            raise login.broker_closed()
+        taken, reply = login.received(data, 0, len(data))
+        if not login.done:
+            return reply
+        if taken < len(data):
+            raise ProtocolError("the broker sent more than it was asked for")
+        self._login = None
+        self._is_suspended = False
+        relay.session.resume()
+        self._schedule(login.session_lifetime_ms)
+        return None

@@ -1,0 +1,32 @@
+"""For what a connection waits, as it stands now: the question that connection_watch.py asks once a second."""
+
+from __future__ import annotations
+
+from sluice.proxy.connection_watch import WaitsFor
+from sluice.proxy.pace import State
+from sluice.proxy.peer import Peer
+from sluice.proxy.session import Session
+
+
+def what_it_waits_for(
+    session: Session, client: Peer, broker: Peer, client_kept_bytes: int
+) -> tuple[WaitsFor, int]:
+    """What must happen next, and the bytes that have moved there. Asks the kernel only about clients behind a
+    broker that takes or answers nothing: whether they have left shows nowhere else."""
+    pace = session.pace
+    either_way = session.bytes_from_client + session.bytes_to_client
+    if not session.identity.authenticated:
+        return WaitsFor.AUTHENTICATION, 0
+    if client.out is not None:
+        return WaitsFor.CLIENT_READS, session.bytes_to_client - len(client.out)
+    if broker.out is not None or pace.state is State.AWAITING_BROKER:
+        kept = 0 if broker.out is None else len(broker.out)
+        waits_for = WaitsFor.BROKER_CLIENT_LEFT if client.has_left else WaitsFor.BROKER
+        return waits_for, either_way - kept
+    if pace.state:  # held, muted or ending
+        return WaitsFor.NOTHING, 0
+    if client_kept_bytes or not session.at_boundary:
+        return WaitsFor.CLIENT_FRAME, session.bytes_from_client + client_kept_bytes
+    if session.in_flight:
+        return WaitsFor.NOTHING, 0
+    return WaitsFor.CLIENT_REQUEST, either_way
