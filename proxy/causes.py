@@ -24,6 +24,7 @@ class DisconnectCause(StrEnum):
     CLIENT_STOPPED_READING = "client_stopped_reading"
     BROKER_STALLED = "broker_stalled"
     BUFFERED_BYTES_OVER_CAP = "buffered_bytes_over_cap"
+    TLS_FAILED = "tls_failed"
     UPSTREAM_LOGIN_FAILED = "upstream_login_failed"
     DRAINED = "drained"
     DRAIN_DEADLINE = "drain_deadline"

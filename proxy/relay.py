@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from sluice.protocol.addresses import spliced
 from sluice.protocol.errors import ProtocolError
@@ -54,7 +54,7 @@ class Relay(ABC):
         "session",
     )
 
-    _share: BufferShare[object]
+    _share: BufferShare[Any]
     """of the principal: how much may be read at once"""
 
     def __init__(self, worker: Worker, client: Stream, broker: Stream, session: Session) -> None:

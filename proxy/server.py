@@ -77,6 +77,9 @@ class Server:
             quota_limits,
             burst_s=config.pacing.burst_s,
             max_debt_ms=config.pacing.max_debt_s * 1000.0,
+            pacing=config.pacing.mode,
+            window_num=config.pacing.window_num,
+            window_size_s=config.pacing.window_size_s,
             max_client_ids_per_user=config.limits.max_client_ids_per_user,
             max_sensors=config.limits.max_sensors,
         )
