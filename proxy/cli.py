@@ -102,6 +102,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
 def explain(
     user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
     client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
+    address: Annotated[str, typer.Option(help="The client's IP address, for exempt rules.")] = "",
     quotas: Annotated[
         Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")
     ] = None,
@@ -113,7 +114,7 @@ def explain(
 
     limits = _limits(quotas, config)
     name = user.removeprefix("User:")
-    (print_json if as_json else print_tables)(limits, name, client_id)
+    (print_json if as_json else print_tables)(limits, name, client_id, address)
 
 
 @app.command()
@@ -161,7 +162,9 @@ def schema_quotas() -> None:
 
 def _counted(limits: QuotaLimits) -> str:
     count = len(limits.entries)
-    return f"limits for {count} {'entity' if count == 1 else 'entities'}"
+    text = f"limits for {count} {'entity' if count == 1 else 'entities'}"
+    rules = len(limits.exempt.rules)
+    return f"{text}, {rules} exempt {'rule' if rules == 1 else 'rules'}" if rules else text
 
 
 def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:

@@ -73,8 +73,11 @@ class EntityTable:
 
     def configure(self, limits: QuotaLimits) -> None:
         """From now on the names in `limits` are labels of their own; series of others live on until idle."""
-        self._users = frozenset(entity.user for entity in limits.entries)
-        self._client_ids = frozenset(entity.client_id for entity in limits.entries)
+        rules = limits.exempt.rules
+        self._users = frozenset([*(entity.user for entity in limits.entries), *(rule.user for rule in rules)])
+        self._client_ids = frozenset(
+            [*(entity.client_id for entity in limits.entries), *(rule.client_id for rule in rules)]
+        )
 
     def of(
         self, quota: str, user: str | Default | Overflow | None, client_id: str | Default | Overflow | None

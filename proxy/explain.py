@@ -13,14 +13,21 @@ _PIPE_WIDTH = 180
 """columns where no terminal gives a width"""
 
 
-def print_json(limits: QuotaLimits, user: str, client_id: str) -> None:
-    """One object: the client, and for each quota what applies and what all eight levels say."""
-    quotas = [_explained(spec, limits, user, client_id) for spec in KINDS.values()]
-    print(json.dumps({"user": user, "client_id": client_id, "quotas": quotas}, indent=2, ensure_ascii=False))
+def print_json(limits: QuotaLimits, user: str, client_id: str, address: str = "") -> None:
+    """One object: the client, whether it is exempt, and for each quota what all eight levels say."""
+    rule = limits.exempt.find(user, client_id, address)
+    answer = {
+        "user": user,
+        "client_id": client_id,
+        "address": address,
+        "exempt_by": rule.parts if rule is not None else None,
+        "quotas": [_explained(spec, limits, user, client_id) for spec in KINDS.values()],
+    }
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
-def print_tables(limits: QuotaLimits, user: str, client_id: str) -> None:
-    """One table a quota, the level that applies marked."""
+def print_tables(limits: QuotaLimits, user: str, client_id: str, address: str = "") -> None:
+    """Whether the client is exempt, then one table a quota, the level that applies marked."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -28,6 +35,14 @@ def print_tables(limits: QuotaLimits, user: str, client_id: str) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH)
+    rule = limits.exempt.find(user, client_id, address)
+    if rule is not None:
+        console.print(f"[bold]exempt[/bold]: no limit delays it, by the rule {escape(str(rule))}")
+        console.print("Without that rule:")
+        console.print()
+    elif not address and any(other.network is not None for other in limits.exempt.rules):
+        console.print("Some exempt rules name addresses; --address tells whether one of them applies.")
+        console.print()
     for spec in KINDS.values():
         match = limits.resolve(spec.kind, user, client_id)
         verdict = (

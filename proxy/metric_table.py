@@ -76,6 +76,10 @@ _ROWS: Final = (
         "Debt beyond pacing.max_debt_s that was forgiven.",
     ),
     MetricDefinition(
+        "sluice_exempt_bytes_total", "counter", ("quota",), "bytes",
+        "Bytes of clients that an exempt rule covers; they are in sluice_quota_bytes_total too.",
+    ),
+    MetricDefinition(
         "sluice_quota_overflows_total", "counter", (), "look-ups",
         "Look-ups that got a shared overflow bucket: clients brought more names than limits.* allows.",
     ),

@@ -72,6 +72,7 @@ class SluiceCollector(Collector):
         yield _family("sluice_connections_opened_total", [((), gauges.connections_opened)])
         yield _family("sluice_disconnects_total", (((cause,), n) for cause, n in meter.disconnects.items()))
         yield _family("sluice_quota_forgiven_bytes_total", (((q,), n) for q, n in meter.forgiven.items()))
+        yield _family("sluice_exempt_bytes_total", (((quota,), n) for quota, n in meter.exempt.items()))
         yield _family("sluice_quota_overflows_total", [((), self._quotas.overflows)])
         yield _family("sluice_label_overflow_total", [((), meter.entities.overflows)])
         yield _family(

@@ -6,6 +6,10 @@
         producer_byte_rate: 1048576
         shadow: true                 # or a list of keys: measured and logged, but nobody is delayed
 
+    exempt:                          # whom no limit delays; measured all the same
+      - user: backup
+        address: 10.1.0.0/16         # or one address; a client-id only beside user or address
+
 Knows the names of keys from quotas/kinds.py and what a value may be from QuotaLimits, not when to read.
 """
 
@@ -17,13 +21,17 @@ from typing import Any
 
 from sluice.proxy.config_error import ConfigError, Problem, QuotaFileError, shown, unknown_key_message
 from sluice.proxy.config_file import read_text
+from sluice.proxy.identity import ANONYMOUS
 from sluice.proxy.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml_in_steps
 from sluice.quotas.entity import DEFAULT, Default, QuotaEntity
+from sluice.quotas.exempt import ExemptRule, Network, network_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits import QuotaError, QuotaLimits
 
 ENTITY_KEYS = ("user", "client-id")
 SHADOW_KEY = "shadow"
+EXEMPT_KEYS = ("user", "address", "client-id")
+TOP_KEYS = ("quotas", "exempt")
 DEFAULT_NAME = "<default>"
 _ENTRIES_PER_STEP = 100
 
@@ -77,10 +85,11 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
             )
         entity, limits, shadow[entity] = entry
         entries.append((entity, limits))
+    exempt = reader.exempt()
     if reader.problems:
         raise QuotaFileError(sorted(reader.problems, key=lambda problem: problem.line or 0))
     try:
-        return QuotaLimits(entries, shadow=shadow)
+        return QuotaLimits(entries, shadow=shadow, exempt=exempt)
     except QuotaError as error:  # a rule that is checked nowhere above
         raise QuotaFileError([Problem(error.message, source=source)]) from None
 
@@ -117,13 +126,31 @@ def quotas_schema() -> dict[str, Any]:
             {"anyOf": [{"required": [spec.config_key]} for spec in KINDS.values()]},
         ],
     }
+    rule_keys = {
+        "user": {**name, "description": "The principal's name without its type."},
+        "address": {**name, "description": "The client's: one address, or a network such as 10.1.0.0/16."},
+        "client-id": {**name, "description": "Only beside user or address: clients choose it."},
+    }
+    rule = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": rule_keys,
+        "anyOf": [{"required": ["user"]}, {"required": ["address"]}],
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sluice quota file",
         "type": "object",
         "additionalProperties": False,
         "required": ["quotas"],
-        "properties": {"quotas": {"type": "array", "items": entry}},
+        "properties": {
+            "quotas": {"type": "array", "items": entry},
+            "exempt": {
+                "type": "array",
+                "items": rule,
+                "description": "Whom no limit delays; what they use is measured all the same.",
+            },
+        },
     }
 
 
@@ -147,14 +174,68 @@ class _Reader:
             self.problem((), "must begin with `quotas:`, a list of limits; no limits at all: `quotas: []`")
             return []
         for key in top:
-            if key != "quotas":
-                self.problem((key,), unknown_key_message(key, ["quotas"]))
+            if key not in TOP_KEYS:
+                self.problem((key,), unknown_key_message(key, TOP_KEYS))
         entries = top["quotas"]
         if not isinstance(entries, list):
             what = "is blank" if entries is None else "must be a list of entries (each begins with `- `)"
             self.problem(("quotas",), f"{what}; no limits at all: `quotas: []`")
             return []
         return entries
+
+    def exempt(self) -> list[ExemptRule]:
+        """The rules of `exempt:` that are right."""
+        top = self._document.value
+        rules = top.get("exempt", []) if isinstance(top, dict) else []
+        if not isinstance(rules, list):
+            what = "is blank" if rules is None else "must be a list of rules (each begins with `- `)"
+            self.problem(("exempt",), f"{what}; leave it out to exempt nobody")
+            return []
+        found = (self._exempt_rule(("exempt", index), item) for index, item in enumerate(rules))
+        return [rule for rule in found if rule is not None]
+
+    def _exempt_rule(self, at: YamlPath, item: YamlValue) -> ExemptRule | None:
+        """One rule, or None after telling what is wrong with it."""
+        before = len(self.problems)
+        if not isinstance(item, dict):
+            self.problem(at, f"must be a mapping such as `user: backup`, is {shown(item)}")
+            return None
+        for key in item:
+            if key not in EXEMPT_KEYS:
+                self.problem((*at, key), unknown_key_message(key, EXEMPT_KEYS))
+        user, client_id = (self._one_name(at, item, key) for key in ("user", "client-id"))
+        network = self._network(at, item)
+        if len(self.problems) != before:
+            return None
+        if user == ANONYMOUS and client_id is not None and network is None:
+            # Whoever does not log in is ANONYMOUS.
+            self.problem((*at, "client-id"), f"user {ANONYMOUS} is anybody, so this is a client-id alone")
+            return None
+        try:
+            return ExemptRule(user, network, client_id)
+        except ValueError as error:
+            self.problem((*at, "client-id") if client_id is not None else at, str(error))
+            return None
+
+    def _one_name(self, at: YamlPath, item: dict[str, YamlValue], key: str) -> str | None:
+        name = self._name(at, item, key)
+        if isinstance(name, Default):
+            self.problem((*at, key), f"must name one {key}; {DEFAULT_NAME} would exempt every other one")
+            return None
+        return name
+
+    def _network(self, at: YamlPath, item: dict[str, YamlValue]) -> Network | None:
+        if "address" not in item:
+            return None
+        text = item["address"]
+        try:
+            if isinstance(text, str):
+                return network_of(text)
+            reason = f"is {shown(text)}"
+        except ValueError as error:
+            reason = str(error)
+        self.problem((*at, "address"), f"must be an address or a network such as 10.1.0.0/16: {reason}")
+        return None
 
     def entry(
         self, index: int, item: YamlValue

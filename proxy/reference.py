@@ -76,6 +76,16 @@ applies: {_LEVELS}.
 A null or empty client id gets the default client-id's limit. `sluice quotas explain`
 shows all eight for a client.
 
+An entry with `shadow: true`, or with a list of its keys, is tried only: what it would delay is counted
+and logged, and nobody waits. Beside `quotas:` there may be `exempt:`, whom no limit delays:
+
+```yaml
+exempt:
+  - user: backup                   # one user; or:
+  - address: 10.1.0.0/16           # an address or a network, of the client
+    client-id: replicator          # only beside user or address
+```
+
 The file is looked at every `quotas.reload_interval_s`. A change, also the exchange of a ConfigMap's
 symbolic link (mount the ConfigMap as a directory: a `subPath` mount never changes), is put in force as a
 whole. If the new content cannot be used, or the file is gone, the last good limits stay, the event is

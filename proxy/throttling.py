@@ -64,9 +64,9 @@ class Throttling:
     def look_up(self, now_ms: float) -> None:
         """Find the sensors of the identity: at first, and when the client id or the quotas have changed."""
         quotas = self._shared.quotas
-        user, client_id = self._identity.user, self._identity.client_id
-        self.produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms)
-        fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms)
+        user, client_id, address = self._identity.user, self._identity.client_id, self._address
+        self.produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms, address)
+        fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
         if fetch_sensor is not self.fetch_sensor:  # one connection counts once, whatever it calls itself
             self.fetch_sensor = fetch_sensor
             self._fetch_window = -1

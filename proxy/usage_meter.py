@@ -84,6 +84,8 @@ class UsageMeter:
         """(quota, user, client_id) → the highest of the live sensors behind it at the last fold"""
         self.forgiven = {kind.value: 0.0 for kind in KINDS}
         """by quota: units of debt beyond the cap"""
+        self.exempt = {kind.value: 0 for kind in KINDS}
+        """by quota: bytes of connections that an exempt rule covers"""
         self._recorder = recorder
         self._quotas = quotas
         self._named: QuotaLimits | None = None
@@ -146,10 +148,12 @@ class UsageMeter:
                 # float's method, because int() is looked up and called: 55 ns more.
                 tally[DURATION_AT + (upstream_ms * SLOTS_PER_MS).__trunc__().bit_length()] += 1
                 tally[DURATION_SUM] += upstream_ms
-            if sensor is None:
+            if sensor is None or sensor.exempt:
                 if api_key in _UNLIMITED:
                     used = request_bytes if api_key == PRODUCE else response_bytes
                     unlimited[api_key, user, client_id] += used
+                    if sensor is not None:
+                        self.exempt[sensor.kind.value] += used
             elif throttle_ms > 0.0:
                 throttled[sensor].append(throttle_ms)
         for sensor, throttles_ms in throttled.items():

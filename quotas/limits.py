@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 
 _Found: TypeAlias = tuple[QuotaLevel, float, bool]
@@ -107,19 +108,21 @@ class _Table:
 class QuotaLimits:
     """An immutable snapshot of all configured limits."""
 
-    __slots__ = ("_entries", "_shadow", "_tables")
+    __slots__ = ("_entries", "_shadow", "_tables", "exempt")
 
     def __init__(
         self,
         entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]] = (),
         *,
         shadow: Mapping[QuotaEntity, Collection[str]] = MappingProxyType({}),
+        exempt: Iterable[ExemptRule] = (),
     ) -> None:
         """Check and index (entity, {config_key: number}) pairs.
 
-        `shadow`: of which entities which keys are in shadow mode. An entity without keys is allowed, as in
-        Kafka. Raises QuotaError for an empty or duplicate entity, an empty name, an unknown key, a value that
-        its kind refuses, and for a key in `shadow` that the entity does not have.
+        `shadow`: of which entities which keys are in shadow mode. `exempt`: whom no limit delays. An entity
+        without keys is allowed, as in Kafka. Raises QuotaError for an empty or duplicate entity, an empty
+        name, an unknown key, a value that its kind refuses, and for a key in `shadow` that the entity does
+        not have.
         """
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
         tables: dict[QuotaKind, _Table] = {}
@@ -147,6 +150,8 @@ class QuotaLimits:
                 if key not in checked.get(entity, {}):
                     raise QuotaError(f"{entity} has no {key} that could be in shadow mode", entity, key)
         self._shadow: Final = MappingProxyType({entity: frozenset(keys) for entity, keys in shadow.items()})
+        self.exempt: Final = ExemptRules(exempt)
+        """whom no limit delays; `resolve` and `explain` do not look at it"""
         self._entries: Final = MappingProxyType(checked)
         self._tables: Final = tables
 

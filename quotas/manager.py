@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
 from sluice.quotas.entity import OVERFLOW, Default, Overflow, Part, QuotaEntity, QuotaLevel
+from sluice.quotas.exempt import exempt_sensor
 from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
 from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
@@ -65,6 +66,7 @@ class QuotaManager:
         self._max_sensors = max_sensors
         self._client_id_room = max_sensors - max_sensors // 10
         self._sensors: dict[QuotaKind, dict[_Key, Sensor]] = {kind: {} for kind in KINDS}
+        self._exempt = {kind: exempt_sensor(kind) for kind in KINDS}
         self._minted = 0
         self._minted_by: Counter[tuple[QuotaKind, str]] = Counter()
 
@@ -73,9 +75,18 @@ class QuotaManager:
         """The snapshot in force."""
         return self._limits
 
-    def sensor(self, kind: QuotaKind, user: str, client_id: str, now_ms: float) -> Sensor | None:
-        """What a connection of this user and client id charges; None: unlimited. A null client id is ""."""
-        match = self._limits.resolve(kind, user, client_id)
+    def sensor(
+        self, kind: QuotaKind, user: str, client_id: str, now_ms: float, address: str = ""
+    ) -> Sensor | None:
+        """What a connection of this user and client id charges; None: unlimited. A null client id is "".
+
+        `address`: the client's, for exempt rules. Exempt connections charge one sensor that is not among
+        `sensors`, and mint none.
+        """
+        limits = self._limits
+        if limits.exempt and limits.exempt.find(user, client_id, address) is not None:
+            return self._exempt[kind]
+        match = limits.resolve(kind, user, client_id)
         if match is None:
             return None
         bucket = match.bucket

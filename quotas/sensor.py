@@ -26,6 +26,7 @@ class Sensor(ABC):
         "_mark_before",
         "charged",
         "entity",
+        "exempt",
         "forgiven",
         "kind",
         "last_ms",
@@ -53,6 +54,8 @@ class Sensor(ABC):
         self.rate_per_s = rate_per_s
         self.shadow = False
         """what it tells is measured and logged, and nobody is delayed by it"""
+        self.exempt = False
+        """stands for connections that an exempt rule covers"""
         self.turn_ms = now_ms
         """the turn of the latest charge; exact also where a cap cut its paid_ms"""
         self.last_ms = now_ms

@@ -153,6 +153,37 @@ def test_explain_as_json_has_all_eight_levels_of_each_quota(sluice: Sluice) -> N
     assert len(produce["levels"]) == len(fetch["levels"]) == 8
 
 
+EXPLAINED = """\
+exempt:
+  - {user: alice, address: 10.0.0.0/8}
+quotas:
+  - user: alice
+    producer_byte_rate: 1000
+    shadow: true
+"""
+
+
+def test_explain_tells_of_exempt_rules_and_of_shadow_mode(folder: Path, sluice: Sluice) -> None:
+    (folder / "quotas.yaml").write_text(EXPLAINED)
+    explain = ("quotas", "explain", "--user", "alice", "-q", "quotas.yaml")
+    _, out, _ = sluice(*explain, "--address", "::ffff:10.1.2.3")
+    assert "exempt: no limit delays it, by the rule user 'alice', address 10.0.0.0/8\n" in out
+    _, out, _ = sluice(*explain)
+    assert "Some exempt rules name addresses; --address tells whether one of them applies.\n" in out
+    shown = (
+        "1,000 bytes per second, shared by user 'alice'; in shadow mode: measured and logged, delays nobody\n"
+    )
+    assert shown in out
+    assert "1,000 (shadow)" in out
+    _, out, _ = sluice(*explain, "--json", "--address", "10.1.2.3")
+    answer = json.loads(out)
+    assert answer["exempt_by"] == {"user": "alice", "address": "10.0.0.0/8"}
+    assert [quota["shadow"] for quota in answer["quotas"]] == [True, False]
+    _, out, _ = sluice(*explain, "--json", "--address", "11.1.2.3")
+    assert json.loads(out)["exempt_by"] is None
+    assert sluice("check", "quotas.yaml")[1] == "OK: quotas.yaml: limits for 1 entity, 1 exempt rule\n"
+
+
 def test_explain_needs_a_file(sluice: Sluice) -> None:
     code, _, err = sluice("quotas", "explain", "--user", "bob")
     assert code == 2

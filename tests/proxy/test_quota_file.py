@@ -19,6 +19,7 @@ from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.watched_file import ReloadOutcome, hash_of
 from sluice.proxy.yaml_lines import parse_yaml
 from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 
@@ -62,6 +63,70 @@ def test_an_entry_or_some_of_its_limits_can_be_in_shadow_mode(shadow: str, keys:
     )
     assert limits.entries == {QuotaEntity("a"): {RATE: 1, "consumer_byte_rate": 1}}
     assert limits.shadow[QuotaEntity("a")] == keys
+
+
+EXEMPT = """\
+quotas: []
+exempt:
+  - user: backup
+  - address: 10.1.0.0/16
+    client-id: replicator
+  - user: ops
+    address: ::ffff:10.2.0.1
+"""
+
+
+def test_rules_say_whom_no_limit_delays() -> None:
+    assert parse_quotas(EXEMPT, "q").exempt.rules == (
+        ExemptRule("backup"),
+        ExemptRule(network=network_of("10.1.0.0/16"), client_id="replicator"),
+        ExemptRule("ops", network_of("10.2.0.1")),
+    )
+    assert parse_quotas("quotas: []\nexempt: []", "q").exempt.rules == ()
+
+
+WRONG_RULES = [
+    (
+        "client-id: x",
+        "3: .client-id",
+        "a client-id alone exempts whoever uses that name; give user or address with it",
+    ),
+    (
+        "user: ANONYMOUS\n    client-id: x",
+        "4: .client-id",
+        "user ANONYMOUS is anybody, so this is a client-id alone",
+    ),
+    (
+        "client-id: x\n    address: 0.0.0.0/0",
+        "3: .client-id",
+        "address 0.0.0.0/0 is every address, so this is a client-id alone",
+    ),
+    ("{}", "3: ", "names nobody; give user, address or both"),
+    ("backup", "3: ", "must be a mapping such as `user: backup`, is 'backup'"),
+    ("user: <default>", "3: .user", "must name one user; <default> would exempt every other one"),
+    ("user:", "3: .user", "must not be blank; for every other user write <default>"),
+    ("users: a", "3: .users", "unknown key; did you mean user?"),
+    (
+        "address: 10.1.2.3/16",
+        "3: .address",
+        "must be an address or a network such as 10.1.0.0/16: 10.1.2.3/16 has host bits set",
+    ),
+    ("address: 10.1", "3: .address", "must be an address or a network such as 10.1.0.0/16: is 10.1"),
+]
+
+
+@pytest.mark.parametrize(("rule", "place", "message"), WRONG_RULES, ids=[row[0] for row in WRONG_RULES])
+def test_an_exempt_rule_that_is_wrong_is_refused_with_its_line(rule: str, place: str, message: str) -> None:
+    line, key = place.split(": ")
+    errors = errors_of(f"quotas: []\nexempt:\n  - {rule}\n")
+    assert f"q:{line}: exempt[0]{key}: {message}" in errors
+
+
+def test_exempt_must_be_a_list() -> None:
+    assert errors_of("quotas: []\nexempt:\n") == ["q:2: exempt: is blank; leave it out to exempt nobody"]
+    assert errors_of("quotas: []\nexempt: alice\n") == [
+        "q:2: exempt: must be a list of rules (each begins with `- `); leave it out to exempt nobody"
+    ]
 
 
 def test_no_limits_at_all_must_be_said() -> None:
@@ -159,7 +224,14 @@ def test_a_large_file_is_read_in_many_small_steps() -> None:
 
 
 SHADOW = GOOD.replace("client-id: app-1\n", "client-id: app-1\n    shadow: {}\n")
-FURTHER = [SHADOW.format(value) for value in ("true", "false", f"[{RATE}]", "[]", "[1]", "1", "{}")]
+FURTHER = [
+    *(SHADOW.format(value) for value in ("true", "false", f"[{RATE}]", "[]", "[1]", "1", "{}")),
+    *(
+        f"{GOOD}exempt: {rules}\n"
+        for rules in ("[]", "5", "[{}]", "[{user: a}]", "[{client-id: a}]", "[{users: a}]")
+    ),
+    EXEMPT,
+]
 
 
 @pytest.mark.parametrize(
