@@ -254,9 +254,7 @@ class UpstreamLogin:
         else:
             if message is not None:
                 return self._authenticate(message)
-            self.session_lifetime_ms = max(
-                0, found.session_lifetime_ms
-            )  # as SaslClientAuthenticator reads it
+            self.session_lifetime_ms = max(0, found.session_lifetime_ms)  # below 0 is none, to Kafka's client
             return b""
         raise self._error(reason)
 

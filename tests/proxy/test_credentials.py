@@ -129,7 +129,7 @@ def test_of_a_password_file_one_line_end_is_not_the_password(
 
 
 def test_tokens_and_their_extensions(folder: Folder) -> None:
-    folder.write("token", "abc.def.\n")
+    folder.write("token", " abc.def. \n\n")  # no token has blanks
     file = folder.loaded("service: {token_file: token, extensions: {logicalCluster: lkc-1}}", BEARER)
     found = file.for_user("anybody")
     assert found == file.service
@@ -267,7 +267,10 @@ def test_all_faults_are_told_at_once_in_their_order(folder: Folder) -> None:
     with pytest.raises(CredentialsError) as refused:
         file.load(NOW_UNIX_S)
     assert [problem.line for problem in refused.value.problems] == [2, 3, 5]
-    folder.write("credentials.yaml", "users:\n  b: {password_file: gone}\n  c: {password_file: gone}\n")
+    folder.write(
+        "credentials.yaml",
+        "users:\n  b: {password_file: gone}\nservice: {username: a, password_file: gone}\n",
+    )
     with pytest.raises(CredentialsError) as refused:
         file.load(NOW_UNIX_S)
     assert [problem.line for problem in refused.value.problems] == [2, 3]
