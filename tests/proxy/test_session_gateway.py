@@ -356,10 +356,11 @@ def test_an_error_in_an_answer_that_has_begun_lets_nothing_more_go() -> None:
     shell.client_sends(asking(FETCH, 17))
     shell.broker_sends(bytes(frame[:2000]))
     assert len(shell.to_client) == 2000
-    buf = frame[2000:]
+    buf = bytearray(b"12345") + frame[2000:]
     with pytest.raises(ProtocolError) as raised:
-        shell.session.broker_data(buf, 0, len(buf), 0.0)
-    assert raised.value.good_end == 0
+        shell.session.broker_data(buf, 5, len(buf), 0.0)
+    assert raised.value.good_end == 5
+    assert DisconnectCause(raised.value.cause) is DisconnectCause.BROKER_MALFORMED
 
 
 @pytest.mark.parametrize("api_key", [FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_ACKNOWLEDGE])
