@@ -12,13 +12,16 @@ import struct
 from contextlib import ExitStack
 from random import Random
 
+import psutil
 import pytest
-from fault_broker import BrokerSide, FaultBroker, answers, never_reads
+from fault_broker import BrokerSide, FaultBroker, answer_of, answers, never_reads
 from frames import fetch, produce, produce_of, sized
 from local_proxy import LocalProxy, until
 from playbook import limits_of
-from wire import Wire
+from sluice_process import Door, SluiceProcess
+from wire import Wire, dial
 
+from bench.harness.ports import LOOPBACK, free_port
 from sluice.proxy.buffer_budget import FLOOR_BYTES, BufferBudget
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.connection import Connection
@@ -152,6 +155,47 @@ async def test_requests_that_wait_for_their_turn_count_until_they_go() -> None:
             await until(lambda: budget.kept_bytes == kept_bytes(proxy) == 30_000)
             await client.frame()
             assert budget.kept_bytes == kept_bytes(proxy) == 0
+
+
+async def test_a_process_whose_clients_all_stop_reading_grows_by_their_share_and_no_more() -> None:
+    """50 clients of one user, who has a share of 4 MiB; without it they kept 13 MiB. Seen from outside."""
+    passed = [0]
+
+    async def answers_in_pieces(client: BrokerSide) -> None:
+        while True:
+            answer = answer_of(await client.request(), ANSWER_BYTES)
+            for start in range(0, len(answer), 64 * KIB):
+                await client.send(answer[start : start + 64 * KIB])
+                passed[0] += 1
+
+    async with FaultBroker(answers_in_pieces) as broker:
+        door = Door("D0", free_port(), (LOOPBACK, broker.port))
+        limits = {"max_buffered_bytes": 8 * MIB, "max_buffered_bytes_per_user": 4 * MIB}
+        proxy = SluiceProcess([door], limits=limits)
+        await asyncio.to_thread(proxy.__enter__)
+        try:
+            process = psutil.Process(proxy.process.pid)
+            with ExitStack() as stack:
+                clients = [
+                    stack.enter_context(await dial(door.port, receive_buffer_bytes=65_536)) for _ in range(50)
+                ]
+                await clients[0].send(fetch())
+                await clients[0].frame()  # the receive buffer is in use from now on
+                before_bytes = process.memory_info().rss
+                for client in clients:
+                    await client.send(fetch())
+                seen = -1
+                while seen != passed[0]:
+                    seen = passed[0]
+                    await asyncio.sleep(0.5)
+                grown_bytes = process.memory_info().rss - before_bytes
+                assert grown_bytes < 6 * MIB
+                for client in clients:
+                    assert len(await client.frame()) == ANSWER_BYTES
+        except BaseException as error:
+            await asyncio.to_thread(proxy.__exit__, type(error), error, None)
+            raise
+        await asyncio.to_thread(proxy.__exit__, None, None, None)
 
 
 # The sweep --------------------------------------------------------------------------------------------------
