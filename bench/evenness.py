@@ -14,7 +14,7 @@ from typing import Final
 
 import uvloop
 
-from bench.harness.kafka_dist import KafkaDistError
+from bench.harness.kafka_lock import KafkaDistError
 from bench.harness.kafka_node import KafkaNodeError
 from bench.lib.even_cases import SETTLE_S, BoundResult, Evenness
 from bench.lib.even_report import report

@@ -73,6 +73,8 @@ def assemble(
         rate=rate,
     )
     assembled = Assembled(listener)
+    if any(security.followed()):
+        assembled.beside.append(security.follow())
     if options.gateway is not None and brokers is not None and way.can_ask:
         refresh_s = options.gateway.metadata_refresh_s
         watch = ClusterWatch(worker.loop, options.name, way, route, brokers, refresh_s)

@@ -69,7 +69,7 @@ def run(config: ConfigOption = None) -> None:
     from sluice.proxy.config_file import load_config
     from sluice.proxy.server import run as serve
 
-    raise typer.Exit(serve(load_config(config, os.environ)))
+    raise typer.Exit(serve(load_config(config, os.environ), config))
 
 
 @app.command(epilog=EXIT_CODES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -246,6 +246,32 @@ class Config(Options):
                 "contradictions", "{text}", {"text": text, "contradictions": contradictions}
             )
         return self
+
+
+LIVE_OPTIONS: Final = frozenset({
+    "drain.deadline_s",
+    "limits.authentication_timeout_s",
+    "limits.idle_timeout_s",
+    "limits.max_connections",
+    "limits.max_connections_per_ip",
+    "limits.max_connections_per_user",
+    "limits.max_frame_bytes",
+    "limits.max_frame_bytes_before_authentication",
+    "limits.max_unauthenticated_connections",
+    "limits.slow_frame_timeout_s",
+    "limits.stopped_timeout_s",
+    "limits.unfinished_bytes_per_user",
+    "log.level",
+    "pacing.answer_budget_s",
+    "pacing.fetch_delay_default_s",
+    "pacing.group_delay_max_s",
+    "pacing.share_fetch_delay_max_s",
+    "pacing.written_fetch_throttle_max_s",
+    "sasl.oauthbearer_principal_claim",
+    "unknown_apis",
+})
+"""Options whose change in the file is put in force while traffic flows; for new connections, where it is a
+connection that is told. Quotas, certificates and credentials are files of their own, and followed too."""
 
 
 def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:

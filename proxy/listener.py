@@ -62,7 +62,7 @@ class Listener:
         self._entrance = entrance
         self._upstream = upstream
         self._route = route
-        self._authentication_timeout_s = authentication_timeout_s
+        self.authentication_timeout_s = authentication_timeout_s
         self._rate = rate
         self._arriving: set[asyncio.Task[None]] = set()
         self._ports: list[AcceptPort] = []
@@ -122,7 +122,7 @@ class Listener:
         arrival: Arrival | None = None
         cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, ""
         try:
-            async with asyncio.timeout(self._authentication_timeout_s):
+            async with asyncio.timeout(self.authentication_timeout_s):
                 arrival = await self._entrance.let_in(client, source)
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
             if refused is None:

@@ -104,20 +104,25 @@ _ROWS: Final = (
         "Client connections accepted.",
     ),
     MetricDefinition(
+        "sluice_kept_bytes", "gauge", (), "bytes",
+        "Bytes kept for clients and brokers that do not take them, and of requests that wait.",
+    ),
+    MetricDefinition(
         "sluice_disconnects_total", "counter", ("cause",), "connections",
         "Client connections that ended, by cause.",
     ),
     MetricDefinition(
-        "sluice_config_reloads_total", "counter", ("outcome",), "states of the file",
-        "What became of each new state of the quota file: success, unchanged, invalid, unreadable.",
+        "sluice_config_reloads_total", "counter", ("file", "outcome"), "states of the file",
+        "What became of each new state of a file (quotas, configuration, certificates, credentials): "
+        "success, unchanged, invalid, unreadable.",
     ),
     MetricDefinition(
-        "sluice_config_last_success_timestamp_seconds", "gauge", (), "Unix time in seconds",
-        "When the quota file was last found good.",
+        "sluice_config_last_success_timestamp_seconds", "gauge", ("file",), "Unix time in seconds",
+        "When the file was last found good; of several, the one for which that is longest ago.",
     ),
     MetricDefinition(
-        "sluice_config_generation_info", "info", ("hash",), "",
-        "The quota file in force, by the first 12 digits of its SHA-256.",
+        "sluice_config_generation_info", "info", ("file", "hash"), "",
+        "The files in force, by the first 12 digits of their SHA-256 (of secrets: keyed, for this process).",
     ),
     MetricDefinition(
         "sluice_label_overflow_total", "counter", (), "look-ups",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
@@ -32,7 +32,7 @@ from sluice.proxy.usage_meter import (
     SLOTS_PER_MS,
     UsageMeter,
 )
-from sluice.proxy.watched_file import ReloadStatus
+from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus
 from sluice.quotas.manager import QuotaManager
 
 DISTRIBUTION: Final = "kafka-sluice"
@@ -49,12 +49,19 @@ class SluiceCollector(Collector):
     """All families of metric_table.py, as they are at the moment of the call."""
 
     def __init__(
-        self, meter: UsageMeter, quotas: QuotaManager, gauges: Gauges, reloads: ReloadStatus
+        self,
+        meter: UsageMeter,
+        quotas: QuotaManager,
+        gauges: Gauges,
+        reloads: Mapping[str, Sequence[ReloadStatus]],
+        kept_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
         self._reloads = reloads
+        self._kept_bytes = kept_bytes
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -66,7 +73,8 @@ class SluiceCollector(Collector):
         """Each family once, in no particular order."""
         yield from self._of_entities()
         yield from self._of_requests()
-        meter, gauges, reloads = self._meter, self._gauges, self._reloads
+        yield from self._of_files()
+        meter, gauges = self._meter, self._gauges
         yield _family("sluice_delay_queue_size", (((quota,), n) for quota, n in gauges.delayed.items()))
         yield _family("sluice_connections", [((), gauges.connections)])
         yield _family("sluice_connections_opened_total", [((), gauges.connections_opened)])
@@ -75,12 +83,28 @@ class SluiceCollector(Collector):
         yield _family("sluice_exempt_bytes_total", (((quota,), n) for quota, n in meter.exempt.items()))
         yield _family("sluice_quota_overflows_total", [((), self._quotas.overflows)])
         yield _family("sluice_label_overflow_total", [((), meter.entities.overflows)])
-        yield _family(
-            "sluice_config_reloads_total", (((str(outcome),), n) for outcome, n in reloads.outcomes.items())
-        )
-        yield _family("sluice_config_last_success_timestamp_seconds", [((), reloads.last_success_unix_s)])
-        yield _family("sluice_config_generation_info", [((reloads.hash,), 1)])
+        yield _family("sluice_kept_bytes", [((), self._kept_bytes())])
         yield _family("sluice_build_info", [((version(DISTRIBUTION),), 1)])
+
+    def _of_files(self) -> Iterator[Metric]:
+        """Of one kind there may be several, one for each listener."""
+        files = self._reloads.items()
+        yield _family(
+            "sluice_config_reloads_total",
+            (
+                ((file, str(outcome)), sum(status.outcomes[outcome] for status in statuses))
+                for file, statuses in files
+                for outcome in ReloadOutcome
+            ),
+        )
+        yield _family(
+            "sluice_config_last_success_timestamp_seconds",
+            (((file,), min(status.last_success_unix_s for status in statuses)) for file, statuses in files),
+        )
+        yield _family(
+            "sluice_config_generation_info",
+            (((file, status.hash), 1) for file, statuses in files for status in statuses),
+        )
 
     def _of_entities(self) -> Iterator[Metric]:
         meter = self._meter

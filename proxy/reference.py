@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from sluice.proxy.cli import EXIT_CODES
-from sluice.proxy.config import Config
+from sluice.proxy.config import LIVE_OPTIONS, Config
 from sluice.proxy.config_file import inner_section
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.options import Options
@@ -55,6 +55,11 @@ ignored.
 YAML is read as YAML 1.2: `no` is a text, `0o17` is octal. Anchors, aliases and tags are refused. JSON
 Schemas for editors: `config.schema.json`, `quotas.schema.json`, or `sluice schema config`, `sluice schema
 quotas`.
+
+The file is looked at once a second. A change of an option that is marked ↻ is put in force while traffic
+flows (what a connection is told at its beginning, for new connections); other changes are named in the log
+(`configuration_needs_restart`) and wait for a restart. A file with a mistake changes nothing. Quotas,
+certificates and credentials are files of their own, which are followed too.
 
 ## Options
 """
@@ -150,15 +155,15 @@ def _configuration() -> str:
         }
         is_listed = path.startswith("listeners")
         prefix = "" if is_listed or not path else f"SLUICE_{path.upper()}__"
-        lines.extend(_table(path or "Top level", prefix, fields, section.__doc__ if path else None))
+        lines.extend(_table(path, prefix, fields, section.__doc__ if path else None))
     lines.append(_QUOTAS_INTRO.rstrip("\n"))
     lines.extend(f"| `{spec.config_key}` | {spec.limit_unit} | {spec.effect} |" for spec in KINDS.values())
     lines.extend(["", "## Exit codes", "", EXIT_CODES.removeprefix("Exit codes: "), ""])
     return "\n".join(lines)
 
 
-def _table(title: str, prefix: str, fields: dict[str, FieldInfo], doc: str | None = None) -> Iterator[str]:
-    yield f"### {title}\n"
+def _table(path: str, prefix: str, fields: dict[str, FieldInfo], doc: str | None = None) -> Iterator[str]:
+    yield f"### {path or 'Top level'}\n"
     if doc:
         yield f"{doc.strip()}\n"
     variable_column = "| variable " if prefix else ""
@@ -166,7 +171,9 @@ def _table(title: str, prefix: str, fields: dict[str, FieldInfo], doc: str | Non
     yield f"|---{'|---' if prefix else ''}|---|---|---|"
     for name, field in fields.items():
         variable = f"| `{prefix}{name.upper()}` " if prefix else ""
-        yield f"| `{name}` {variable}| {_default(field)} | {_allowed(name, field)} | {field.description} |"
+        live = " ↻" if (f"{path}.{name}" if path else name) in LIVE_OPTIONS else ""
+        allowed = _allowed(name, field)
+        yield f"| `{name}`{live} {variable}| {_default(field)} | {allowed} | {field.description} |"
     yield ""
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
@@ -20,8 +23,9 @@ from sluice.proxy.assembly import assemble
 from sluice.proxy.buffer_budget import BufferBudget
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Circuits
-from sluice.proxy.config import Config
+from sluice.proxy.config import Config, LimitsOptions
 from sluice.proxy.config_listener import ListenerOptions
+from sluice.proxy.config_watch import ConfigWatch
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import ConnectionLimits
 from sluice.proxy.connection_watch import SWEEP_INTERVAL_MS, WatchRules, WatchTimeouts
@@ -35,6 +39,7 @@ from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
 from sluice.proxy.usage_meter import UsageMeter
+from sluice.proxy.watched_file import ReloadStatus
 from sluice.proxy.worker import Worker
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
@@ -48,8 +53,10 @@ EXIT_FAILED: Final = 1
 _log = get_logger()
 
 
-def run(config: Config) -> int:
+def run(config: Config, file: Path | None = None) -> int:
     """Serve until a signal ends it; returns the exit code (docs: `sluice --help`).
+
+    `file`: where `config` was read from, to be followed.
 
     Raises ConfigError if the quota file, or another file that is named, cannot be used at the start.
     """
@@ -57,7 +64,8 @@ def run(config: Config) -> int:
     quota_file = QuotaFile(config.quotas.file)
     limits = quota_file.load()
     securities = [load_security(options) for options in config.listeners]
-    return uvloop.run(Server(config, quota_file, limits, securities).serve())
+    watch = None if file is None else ConfigWatch(file, os.environ, config)
+    return uvloop.run(Server(config, quota_file, limits, securities, watch).serve())
 
 
 class Server:
@@ -69,9 +77,11 @@ class Server:
         quota_file: QuotaFile,
         quota_limits: QuotaLimits,
         securities: Sequence[ListenerSecurity],
+        config_watch: ConfigWatch | None = None,
     ) -> None:
         """`securities`: of the listeners, in their order."""
         self._config = config
+        self._config_watch = config_watch
         self._quota_file = quota_file
         self._quotas = QuotaManager(
             quota_limits,
@@ -114,7 +124,9 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal)
         meter = UsageMeter(self._recorder, self._quotas, max_series=self._config.metrics.max_series)
-        collector = SluiceCollector(meter, self._quotas, self._gauges, self._quota_file.status)
+        collector = SluiceCollector(
+            meter, self._quotas, self._gauges, self._reloads(), lambda: self._budget.kept_bytes
+        )
         admin = AdminServer(self._config.admin, self._health, collector)
         try:
             await admin.start()
@@ -130,6 +142,8 @@ class Server:
             spawn(self._sweep(worker), "sweep"),
             *(spawn(work, "beside a listener") for work in beside),
         ]
+        if self._config_watch is not None:
+            tasks.append(spawn(self._config_watch.watch(self._reconfigure), "configuration"))
         for listener in self._listeners:
             listener.start()
         _tune_garbage_collection()
@@ -141,6 +155,16 @@ class Server:
         meter.drain(monotonic() * 1000.0)
         await self._stop_everything(admin)
         return EXIT_FINE
+
+    def _reloads(self) -> dict[str, list[ReloadStatus]]:
+        """Of the files that are followed, by what they hold."""
+        found = {"quotas": [self._quota_file.status]}
+        if self._config_watch is not None:
+            found["configuration"] = [self._config_watch.status]
+        for security in self._securities:
+            for what, files in security.followed():
+                found.setdefault(what, []).append(files.status)
+        return found
 
     def _assemble(self, worker: Worker) -> list[Coroutine[Any, Any, None]]:
         """Make all listeners. Returns what runs beside them."""
@@ -172,20 +196,26 @@ class Server:
 
     async def _sweep(self, worker: Worker) -> None:
         """End the connections in which nothing moves."""
-        limits = self._config.limits
-        rules = WatchRules(
-            WatchTimeouts(
-                authentication_s=limits.authentication_timeout_s,
-                slow_frame_s=limits.slow_frame_timeout_s,
-                stopped_s=limits.stopped_timeout_s,
-                idle_s=limits.idle_timeout_s,
-            )
-        )
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_MS / 1000.0)
             now_ms = worker.clock.tick(monotonic() * 1000.0)
+            rules = _rules_of(self._config.limits)
             for connection in self._connections():
                 connection.sweep(now_ms, rules)
+
+    def _reconfigure(self, config: Config) -> None:
+        """Put in force what may change while traffic flows (config.LIVE_OPTIONS)."""
+        self._config = config
+        limits = config.limits
+        self._limits.max_connections = limits.max_connections
+        self._limits.max_connections_per_address = limits.max_connections_per_ip
+        self._limits.max_connections_per_user = limits.max_connections_per_user
+        self._limits.max_unauthenticated = limits.max_unauthenticated_connections
+        self._shared.left_behind.cap_bytes = limits.unfinished_bytes_per_user
+        for listener, options in zip(self._listeners, config.listeners, strict=True):
+            listener.policy = replace(policy_of(config, options), broker_map=listener.policy.broker_map)
+            listener.authentication_timeout_s = limits.authentication_timeout_s
+        configure_logging(config.log)
 
     def _signal(self) -> None:
         self._signals += 1
@@ -215,6 +245,17 @@ class Server:
         for listener in self._listeners:
             listener.stop()
         await admin.stop()
+
+
+def _rules_of(limits: LimitsOptions) -> WatchRules:
+    return WatchRules(
+        WatchTimeouts(
+            authentication_s=limits.authentication_timeout_s,
+            slow_frame_s=limits.slow_frame_timeout_s,
+            stopped_s=limits.stopped_timeout_s,
+            idle_s=limits.idle_timeout_s,
+        )
+    )
 
 
 def policy_of(config: Config, options: ListenerOptions) -> SessionPolicy:

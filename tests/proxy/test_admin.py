@@ -57,7 +57,7 @@ def with_server(use: Callable[[AdminServer, Health], Awaitable[None]], host: str
         quotas = QuotaManager(QuotaLimits())
         meter = UsageMeter(Recorder(), quotas)
         health = Health()
-        collector = SluiceCollector(meter, quotas, Gauges(), ReloadStatus())
+        collector = SluiceCollector(meter, quotas, Gauges(), {"quotas": [ReloadStatus()]})
         server = AdminServer(AdminOptions(bind_host=host, bind_port=0), health, collector)
         await server.start()
         try:

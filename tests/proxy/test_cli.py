@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from sluice.proxy.cli import main
-from sluice.proxy.config import Config
+from sluice.proxy.config import LIVE_OPTIONS, Config
 from sluice.proxy.reference import config_schema_text, documents, quotas_schema_text
 
 CONFIG = """\
@@ -276,4 +276,14 @@ def test_every_option_is_in_the_reference_with_its_variable() -> None:
     for name, field in Config.model_fields.items():
         options = getattr(field.annotation, "model_fields", {})
         for option in options:
-            assert f"| `{option}` | `SLUICE_{name.upper()}__{option.upper()}` |" in text
+            live = " ↻" if f"{name}.{option}" in LIVE_OPTIONS else ""
+            assert f"| `{option}`{live} | `SLUICE_{name.upper()}__{option.upper()}` |" in text
+
+
+def test_options_that_change_while_traffic_flows_are_marked_and_exist() -> None:
+    text = documents()["configuration.md"]
+    for option in LIVE_OPTIONS:
+        section, _, name = option.rpartition(".")
+        owner = Config.model_fields[section].annotation if section else Config
+        assert name in getattr(owner, "model_fields", {}), option
+        assert f"| `{name}` ↻ |" in text

@@ -53,7 +53,7 @@ class Proxy:
         self.gauges = Gauges()
         self.reloads = ReloadStatus(hash="0123456789ab", last_success_unix_s=1_700_000_000.5)
         self.meter = UsageMeter(self.recorder, self.quotas)
-        self.collector = SluiceCollector(self.meter, self.quotas, self.gauges, self.reloads)
+        self.collector = SluiceCollector(self.meter, self.quotas, self.gauges, {"quotas": [self.reloads]})
 
     def use(self) -> None:
         now_ms = monotonic() * 1000.0
@@ -145,9 +145,9 @@ def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
     assert proxy.value("sluice_connections") == 3
     assert proxy.value("sluice_connections_opened_total") == 4
     assert proxy.value("sluice_delay_queue_size", quota="produce") == 2
-    assert proxy.value("sluice_config_reloads_total", outcome="invalid") == 1
-    assert proxy.value("sluice_config_last_success_timestamp_seconds") == 1_700_000_000.5
-    assert proxy.value("sluice_config_generation_info", hash="0123456789ab") == 1
+    assert proxy.value("sluice_config_reloads_total", file="quotas", outcome="invalid") == 1
+    assert proxy.value("sluice_config_last_success_timestamp_seconds", file="quotas") == 1_700_000_000.5
+    assert proxy.value("sluice_config_generation_info", file="quotas", hash="0123456789ab") == 1
     assert proxy.value("sluice_build_info", version=version("kafka-sluice")) == 1
 
 
@@ -218,7 +218,7 @@ def test_names_with_quotes_and_line_ends_are_escaped() -> None:
     sensor = quotas.sensor(QuotaKind.PRODUCE, name, "x", 0.0)
     assert sensor is not None
     sensor.charge(1, 0.0)
-    body, _ = asyncio.run(exposition(SluiceCollector(meter, quotas, Gauges(), ReloadStatus()), ""))
+    body, _ = asyncio.run(exposition(SluiceCollector(meter, quotas, Gauges(), {"quotas": [ReloadStatus()]}), ""))
     (family,) = [f for f in text_families(body.decode()) if f.name == "sluice_quota_bytes"]
     assert [sample.labels["user"] for sample in family.samples] == [name]
 

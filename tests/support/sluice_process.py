@@ -206,7 +206,7 @@ class SluiceProcess:
 
     def await_quotas(self, text: str) -> None:
         """Wait until the proxy says that a quota file with this content is in force."""
-        wanted = {"hash": hashlib.sha256(text.encode()).hexdigest()[:12]}
+        wanted = {"file": "quotas", "hash": hashlib.sha256(text.encode()).hexdigest()[:12]}
         self.wait_until(lambda: self.metric("sluice_config_generation_info", **wanted) == 1.0, "new quotas")
 
     def _write_quotas(self, quotas: Sequence[Quota]) -> str:
