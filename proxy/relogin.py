@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from random import random
 from typing import Final
 from weakref import ref
 
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.relay import Relay
-from sluice.proxy.upstream_login import UpstreamLogin
+from sluice.proxy.upstream_login import UpstreamLogin, reauthenticate_after_ms
 
-_DUE_AT: Final = 0.85
-"""of the session's lifetime, as Kafka's clients (they draw between 0.85 and 0.95)"""
 _LOOK_AGAIN_S: Final = 0.01
 
 
@@ -45,7 +44,8 @@ class Relogin:
 
     def _schedule(self, session_lifetime_ms: int) -> None:
         if session_lifetime_ms > 0:
-            self._loop.call_later(session_lifetime_ms / 1000.0 * _DUE_AT, self._due)
+            after_ms = reauthenticate_after_ms(session_lifetime_ms, random())  # noqa: S311  no secret
+            self._loop.call_later(after_ms / 1000.0, self._due)
 
     def _due(self) -> None:
         relay = self._relay()
