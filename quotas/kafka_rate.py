@@ -139,12 +139,10 @@ class TokenBucket:
 
 
 def throttle_ms(rate_per_s: float, quota_per_s: float, elapsed_ms: int) -> int:
-    """X = (O − T) / T · W: how long without usage the rate O takes to come down to T; 0 if it is not above.
+    """X = (O − T) / T · W: how long without usage the rate O ≥ T takes to come down to T.
 
     Source: QuotaUtils.throttleTime.
     """
-    if rate_per_s <= quota_per_s:
-        return 0
     return java_round((rate_per_s - quota_per_s) / quota_per_s * elapsed_ms)
 
 

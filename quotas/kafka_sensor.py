@@ -56,7 +56,10 @@ class KafkaSensor(Sensor):
         rate = self._rate
         at_ms = int(now_ms)
         rate.record(amount, at_ms)
-        return now_ms + throttle_ms(rate.measure(at_ms), self.rate_per_s, rate.elapsed_ms(at_ms))
+        rate_per_s = rate.measure(at_ms)
+        if rate_per_s <= self.rate_per_s:
+            return now_ms
+        return now_ms + throttle_ms(rate_per_s, self.rate_per_s, rate.elapsed_ms(at_ms))
 
     def refund(self, amount: float, now_ms: float) -> None:
         """Take `amount` out of the current window, as the broker does for what it did not deliver.

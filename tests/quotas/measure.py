@@ -8,6 +8,7 @@ import timeit
 import tracemalloc
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
@@ -52,6 +53,14 @@ def hot_path() -> None:
     idle = sensor_of(QuotaManager(QuotaLimits([(QuotaEntity("alice"), {"producer_byte_rate": 2**62})])))
     owing = sensor_of(QuotaManager(eight, max_debt_ms=1e18))
     owing.charge(10 * GB_PER_S, NOW_MS)
+    kafka_idle, kafka_above = (sensor_of(QuotaManager(eight, pacing="kafka")) for _ in range(2))
+    for second in range(20):  # all windows in use
+        kafka_idle.charge(1, NOW_MS + second * 1_000)
+        kafka_above.charge(10 * GB_PER_S, NOW_MS + second * 1_000)
+    kafka_ms = NOW_MS + 19_000
+    exempt = QuotaManager(
+        QuotaLimits(eight.entries.items(), exempt=[ExemptRule(network=network_of("10.0.0.0/8"))])
+    )
     names = {**globals(), **locals()}
 
     def measure(what: str, statement: str, number: int = 200_000) -> None:
@@ -61,6 +70,8 @@ def hot_path() -> None:
     measure("an empty call, for scale", "empty(16_384, NOW_MS)")
     measure("`charge`, in credit", "idle.charge(16_384, NOW_MS)")
     measure("`charge`, in debt", "owing.charge(16_384, NOW_MS)")
+    measure("`charge`, `pacing: kafka`, in credit", "kafka_idle.charge(1, kafka_ms)")
+    measure("`charge`, `pacing: kafka`, above the limit", "kafka_above.charge(16_384, kafka_ms)")
     measure("`refund`", "owing.refund(1, NOW_MS)")
     measure("`fetch_max_bytes`", "idle.fetch_max_bytes(NOW_MS)")
     measure("`resolve`, first of eight levels", "eight.resolve(PRODUCE, 'alice', 'app')")
@@ -68,6 +79,7 @@ def hot_path() -> None:
     measure("`resolve`, a kind without limits", "eight.resolve(FETCH, 'alice', 'app')")
     measure("`sensor`, first of eight levels", "manager.sensor(PRODUCE, 'alice', 'app', NOW_MS)")
     measure("`sensor`, last of eight levels", "worst_manager.sensor(PRODUCE, 'alice', 'app', NOW_MS)")
+    measure("`sensor`, exempt by address", "exempt.sensor(PRODUCE, 'alice', 'app', NOW_MS, '10.1.2.3')")
 
 
 def full_house() -> None:

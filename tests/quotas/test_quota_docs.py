@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.smooth_sensor import SmoothSensor
 
@@ -48,6 +49,17 @@ def test_the_docs_worked_example_comes_out() -> None:
     for at, charge, turn, paid, _ in rows:
         paid_ms = sensor.charge(int(charge.removesuffix(" B").replace(",", "")), _ms(at.removesuffix(" s")))
         assert (sensor.turn_ms, paid_ms) == (_ms(turn), _ms(paid))
+
+
+def test_the_docs_example_of_the_brokers_pacing_comes_out() -> None:
+    """1,000 B/s, 11 windows of 1 s."""
+    sensor = KafkaSensor(QuotaKind.PRODUCE, QuotaLevel.USER, QuotaEntity("alice"), 1_000, 10_000)
+    rows = rows_below("The broker's own pacing")
+    told = []
+    for at, charge, _, _ in rows:
+        at_ms = _ms(at.removesuffix(" s"))
+        told.append(sensor.charge(int(charge.removesuffix(" B").replace(",", "")), at_ms) - at_ms)
+    assert told == [int(delay.removesuffix(" ms").replace(",", "")) for _, _, delay, _ in rows]
 
 
 def _ms(seconds: str) -> float:
