@@ -18,8 +18,10 @@ from sluice.protocol._schemas import REQUESTS
 from sluice.protocol._tables import API_NAMES, VERSIONS
 from sluice.protocol.addresses import (
     VERSIONS_WITH_ADDRESSES,
+    address_edits,
     carries_addresses,
     find_addresses,
+    names_controllers,
     rewrite_addresses,
 )
 from sluice.protocol.codec import DecodedFrame, encode_frame
@@ -407,3 +409,25 @@ def test_a_damaged_frame_ends_in_a_frame_of_its_size_or_in_one_clear_error(
     except ProtocolError:
         return
     assert int.from_bytes(result[:4], "big") == len(result) - 4
+
+
+def test_a_frame_that_would_grow_beyond_what_a_size_can_say_is_refused() -> None:
+    """Only its head need be there for that: Metadata's topics are never kept."""
+    frame = answer_with_nodes(METADATA, 12, 1)
+    addresses = found(frame, METADATA, 12)
+    frame_end = 2**31 - 1 + 4
+    assert address_edits(0, frame_end, addresses, lambda *_: None) == []
+    with pytest.raises(MalformedFrame):
+        address_edits(0, frame_end, addresses, lambda _, host, port: (host + "x", 1))
+
+
+@pytest.mark.parametrize(("endpoint_type", "controllers"), [(1, False), (2, True)])
+def test_describe_cluster_says_whether_it_names_controllers(endpoint_type: int, controllers: bool) -> None:
+    for version in range(3):
+        body: Any = {"errorMessage": "m" * 200, "brokers": [{"brokerId": 1, "host": "h", "port": 1}]}
+        if version:
+            body["endpointType"] = endpoint_type
+        frame = encode_frame("response", DESCRIBE_CLUSTER, version, DecodedFrame({"correlationId": 1}, body))
+        expected = controllers and version > 0
+        assert names_controllers(frame, 5, len(frame), DESCRIBE_CLUSTER, version) is expected
+    assert not names_controllers(frame, 5, len(frame), METADATA, 12)
