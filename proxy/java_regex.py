@@ -1,7 +1,7 @@
 """A regular expression of Java → the same one of Python's `re`, or a refusal: never one with another meaning.
 
-Covers what patterns over names need. Not: Unicode properties, classes in classes, flags but i and s, \\b (JDK 19
-changed what it means), and what Python cannot do. Source: java.util.regex.Pattern.
+Covers what patterns over names need. Not: Unicode properties, classes in classes, flags but i and s, word
+boundaries (JDK 19 gave them another meaning), and what Python cannot do. Source: java.util.regex.Pattern.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ in the kernel, where epoll sees it (docs/decisions.md: measured against MemoryBI
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 from asyncio import AbstractEventLoop, Future
@@ -19,6 +21,8 @@ from sluice.proxy.tls_error import explained
 
 RECORD_BYTES: Final = 16 * 1024
 """the most that one TLS record carries (RFC 8446, 5.1)"""
+_SEND_BYTES: Final = 64 * 1024
+"""Given to OpenSSL at once. It takes all of a piece or nothing: a larger one would count as kept longer."""
 _NOTHING: Final = bytes(4)  # an int of 0
 
 
@@ -80,10 +84,16 @@ class TlsStream:
         any other OSError, or because it was cancelled) `sock` is still open and the caller's to close; what
         was read of it is lost. Nothing stays on the loop.
         """
+        # A FIN alone is an end, too; Java and librdkafka leave so, and Kafka's frames tell their size.
+        context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
         own = sock.dup()
         try:
             own = context.wrap_socket(
-                own, server_side=server_side, server_hostname=server_hostname, do_handshake_on_connect=False
+                own,
+                server_side=server_side,
+                server_hostname=server_hostname,
+                do_handshake_on_connect=False,
+                suppress_ragged_eofs=False,
             )
             await _shake_hands(loop, own)
         except OSError as error:
@@ -113,8 +123,7 @@ class TlsStream:
                 count = self._recv_into(view[got:] if got else view)
                 got += count
                 if not count:
-                    if got:
-                        self._stay_readable()
+                    self._stay_readable()
                     return got
                 # Most requests are one short record. To ask the kernel costs 1 µs; to run into WantRead, 7.
                 if count < RECORD_BYTES and ioctl(self._fd, FIONREAD, _NOTHING) == _NOTHING:
@@ -124,11 +133,10 @@ class TlsStream:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError as error:
-            failed = explained(error, server_side=self._server_side)
-            if not got:
-                raise failed from None
-            self._error = failed
+            self._error = self._explained(error)
             self._stay_readable()
+            if not got:
+                raise self._error from None
         if not got:
             raise BlockingIOError
         return got
@@ -136,20 +144,22 @@ class TlsStream:
     def send(self, data: memoryview | bytearray | bytes) -> int:
         """Encrypt and send from the beginning of `data`; returns how many bytes are taken.
 
-        What is not taken must come first, the same bytes, in the next call: of them a record may be encrypted
-        already. They may have moved, and more may follow them. BlockingIOError: nothing is taken.
+        What is not taken must come first, the same bytes, in the next call: of them up to _SEND_BYTES may be
+        encrypted already, and even sent. They may have moved, and more may follow them. BlockingIOError:
+        nothing is taken.
         """
         with memoryview(data) as view:  # a slice of a bytearray would be a copy
             size = len(view)
             sent = 0
             try:
-                sent = self._send(view)  # one record at most
+                if size <= _SEND_BYTES:
+                    sent = self._send(view)
                 while sent < size:
-                    sent += self._send(view[sent:])
+                    sent += self._send(view[sent : sent + _SEND_BYTES])
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 pass
             except ssl.SSLError as error:
-                raise explained(error, server_side=self._server_side) from None
+                raise self._explained(error) from None
         if not sent and size:
             raise BlockingIOError
         return sent
@@ -210,8 +220,13 @@ class TlsStream:
             with suppress(OSError, ValueError):
                 self._sock.unwrap()
 
+    def _explained(self, error: OSError) -> OSError:
+        if isinstance(error, ssl.SSLEOFError):  # so Python (3.11) tells of a reset
+            return ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        return explained(error, server_side=self._server_side)
+
     def _stay_readable(self) -> None:
-        """There is an end, or an error, behind what is returned now: epoll must tell of it again."""
+        """The end, or an error, is to be had again, as of a socket: epoll must tell of it."""
         with suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RD)
 
