@@ -10,7 +10,6 @@ from functools import partial
 from time import monotonic
 
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.connection_limits import Seat
 from sluice.proxy.connection_watch import WatchRules
 from sluice.proxy.footprint import Footprint
 from sluice.proxy.linger import Linger
@@ -36,7 +35,7 @@ class Connection(Relay):
         broker: Stream,
         session: Session,
         peer: str,
-        seat: Seat,
+        footprint: Footprint[Connection],
         on_close: Callable[[Connection], None],
     ) -> None:
         """Both streams are connected and non-blocking. `peer`: the client's address, for the log."""
@@ -45,8 +44,9 @@ class Connection(Relay):
         self._on_close = on_close
         self._opened_ms = monotonic() * 1000.0
         self._linger: Linger | None = None
-        self._footprint = Footprint(seat, worker.budget, self, worker.clock.now_ms)
-        self._share = self._footprint.share
+        self._footprint = footprint
+        footprint.open(self)
+        self._share = footprint.share
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer} {self.session!r}>"
@@ -76,7 +76,7 @@ class Connection(Relay):
         """What is kept here has changed: the budget may want connections of this user ended for it."""
         over = None if self._closed else self._footprint.keeps(self._kept_bytes())
         while over is not None:
-            over.abort(DisconnectCause.BUFFERED_BYTES_OVER_CAP)
+            over.abort(DisconnectCause.BUFFERED_BYTES_OVER_CAP, f"{over._kept_bytes()} bytes kept")
             over = None if self._closed else self._footprint.keeps(self._kept_bytes())
 
     def _kept_bytes(self) -> int:
@@ -91,7 +91,7 @@ class Connection(Relay):
         waits_for, moved_bytes = what_it_waits_for(self.session, self._client, self._broker, client_kept)
         cause = self._footprint.look(waits_for, moved_bytes, now_ms, rules)
         if cause is not None:
-            self.abort(cause)
+            self.abort(cause, f"waited for {waits_for.name.lower()}")
 
     # Ends -------------------------------------------------------------------------------------------------
 
@@ -106,14 +106,15 @@ class Connection(Relay):
         else:
             self._resume()
 
-    def abort(self, cause: DisconnectCause) -> None:
-        """Close now, whatever is due."""
+    def abort(self, cause: DisconnectCause, detail: str = "") -> None:
+        """Close now, whatever is due. `detail`: for the log."""
         self._client.gone = True
         if self._closed:
             if self._linger is not None:
                 self._linger.end()
             return
         self.session.pace.close_cause = cause
+        self.session.pace.close_detail = detail
         self._finish()
 
     def fail(self, cause: DisconnectCause, detail: str) -> None:

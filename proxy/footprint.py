@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from sluice.proxy.buffer_budget import BufferBudget, BufferShare
+from sluice.proxy.buffer_budget import BufferAccount, BufferBudget, BufferShare
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.connection_limits import Seat
 from sluice.proxy.connection_watch import WaitsFor, Watch, WatchRules
@@ -20,12 +20,17 @@ class Footprint(Generic[Owner]):
 
     __slots__ = ("_account", "_budget", "_seat", "_watch")
 
-    def __init__(self, seat: Seat, budget: BufferBudget[Owner], owner: Owner, now_ms: float) -> None:
-        """`now_ms`: as the worker's SweepClock has it."""
+    _account: BufferAccount[Owner]
+
+    def __init__(self, seat: Seat, budget: BufferBudget[Owner], begun_ms: float) -> None:
+        """`begun_ms`: when the client was accepted, as the worker's SweepClock has it."""
         self._seat = seat
         self._budget = budget
-        self._account = budget.open(None, owner)
-        self._watch = Watch(now_ms)
+        self._watch = Watch(begun_ms)
+
+    def open(self, owner: Owner) -> None:
+        """It is `owner`'s. To be called first, once."""
+        self._account = self._budget.open(None, owner)
 
     @property
     def share(self) -> BufferShare[Owner]:

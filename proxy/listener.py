@@ -21,6 +21,7 @@ from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import AcceptRate, Seat
 from sluice.proxy.entrance import Arrival, Entrance, NotLetIn
+from sluice.proxy.footprint import Footprint
 from sluice.proxy.identity import ANONYMOUS
 from sluice.proxy.log import get_logger
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -109,15 +110,18 @@ class Listener:
     def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:
         seat = self._worker.limits.admit(None if self._entrance.is_trusted(source) else source.host)
         if not isinstance(seat, Seat):
+            self._let_go(client)
             self._count(seat, "", source, monotonic() * 1000.0)
-            client.close()
             return
-        task = spawn(self._serve(client, source, node_id, seat), "arrival")
+        begun_ms = self._worker.clock.now_ms
+        task = spawn(self._serve(client, source, node_id, seat, begun_ms), "arrival")
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
-    async def _serve(self, client: socket.socket, source: Endpoint, node_id: int | None, seat: Seat) -> None:
-        """Until the client relays, or is let go."""
+    async def _serve(
+        self, client: socket.socket, source: Endpoint, node_id: int | None, seat: Seat, begun_ms: float
+    ) -> None:
+        """Until the client relays, or is let go. `begun_ms`: as the SweepClock has it."""
         opened_ms = monotonic() * 1000.0
         arrival: Arrival | None = None
         cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, ""
@@ -127,7 +131,7 @@ class Listener:
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
             if refused is None:
                 broker = await self._connect(arrival, node_id)
-                self._relay(arrival, broker, seat)
+                self._relay(arrival, broker, Footprint(seat, self._worker.budget, begun_ms))
                 return
             cause = refused
         except (NotLetIn, NotConnected) as error:
@@ -154,10 +158,11 @@ class Listener:
         route.reached(broker.address)
         return broker
 
-    def _relay(self, arrival: Arrival, broker: BrokerStream, seat: Seat) -> None:
+    def _relay(self, arrival: Arrival, broker: BrokerStream, footprint: Footprint[Connection]) -> None:
         session = Session(self._shared, self.policy, arrival.source.host, arrival.user)
+        ended = self.connections.discard
         connection = Connection(
-            self._worker, arrival.stream, broker.stream, session, arrival.peer, seat, self.connections.discard
+            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, ended
         )
         self.connections.add(connection)
         connection.start()
