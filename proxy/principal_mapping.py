@@ -30,6 +30,7 @@ _KEYWORDS: Final = {
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java takes them all for UTF-8.
 _STRING_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _TO_ESCAPE: Final = re.compile(r'[,=+<>#;"\\]')
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _OUTER_SPACE: Final = " \r"  # what Java takes for it
 
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
@@ -54,7 +55,9 @@ def _assertion(attribute: Attribute) -> str:
     keyword = _KEYWORDS.get(attribute.oid)
     if keyword is None or attribute.tag not in _STRING_TAGS:
         return f"{keyword or attribute.oid}=#{attribute.encoded.hex()}"
-    text = _TO_ESCAPE.sub(r"\\\g<0>", attribute.content.decode("utf-8", "replace")).replace("\0", "\\00")
+    # What is not UTF-8 becomes U+FFFD: once for half a surrogate pair, where Python would write it thrice.
+    content = _SURROGATE.sub(b"\xff", attribute.content).decode("utf-8", "replace")
+    text = _TO_ESCAPE.sub(r"\\\g<0>", content).replace("\0", "\\00")
     inner = text.strip(_OUTER_SPACE)
     if not inner:
         return f"{keyword}={_escaped(text)}"
