@@ -83,6 +83,7 @@ def load_security(options: ListenerOptions) -> ListenerSecurity:
             client_ca_file=options.tls.client_ca_file,
             client_auth=options.tls.client_auth,
             min_version=options.tls.min_version,
+            server_names=options.gateway is not None and options.gateway.sni_domain is not None,
         )
         security.tls.load(time())
     if options.upstream_has_tls:

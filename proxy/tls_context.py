@@ -238,12 +238,15 @@ class ServerTls(Tls):
         client_ca_file: Path | None = None,
         client_auth: ClientAuth = "none",
         min_version: MinVersion = "TLSv1.2",
+        server_names: bool = False,
     ) -> None:
         """`client_auth` is Kafka's ssl.client.auth: who was requested to may come without a certificate, but
-        not with a bad one. Raises TlsConfigError."""
+        not with a bad one. `server_names`: streams know which name their client asked for; only for who needs
+        it, as Python writes a traceback to stderr whenever one is not ASCII. Raises TlsConfigError."""
         if client_auth != "none" and client_ca_file is None:
             raise TlsConfigError(f"client_auth: {client_auth} needs to know whom to trust", "client_ca_file")
         self._client_auth: Final = client_auth
+        self._server_names: Final = server_names
         super().__init__(
             certificate_file=certificate_file,
             key_file=key_file,
@@ -256,7 +259,8 @@ class ServerTls(Tls):
     def _new_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = _VERIFY[self._client_auth]
-        remember_server_name(context)
+        if self._server_names:
+            remember_server_name(context)
         return context
 
 

@@ -55,6 +55,7 @@ class Contexts:
             client_ca_file=self.ca_file if client_auth != "none" else None,
             client_auth=client_auth,  # type: ignore[arg-type]
             min_version=min_version,
+            server_names=True,
         )
         tls.load(0.0)
         return tls.context
@@ -480,6 +481,23 @@ async def test_the_stream_tells_version_cipher_and_the_name_that_was_asked_for(c
         assert cipher is not None
         assert stream.cipher == cipher[0]
         assert stream.peer_certificate_der() is None
+
+
+async def test_who_does_not_ask_for_names_is_told_none_and_hears_of_no_bad_ones(
+    contexts: Contexts, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Python writes a traceback to stderr for each that is not ASCII, and anybody can send one."""
+    tls = ServerTls(certificate_file=contexts.folder / "server.crt", key_file=contexts.folder / "server.key")
+    tls.load(0.0)
+    async with connected(tls.context, contexts.client) as (stream, _):
+        assert stream.server_name is None
+    incoming, hello = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        contexts.client.wrap_bio(incoming, hello, server_hostname="localhost").do_handshake()
+    bad = hello.read().replace(b"localhost", b"\xff" * 9)
+    error = await failed_handshake(tls.context, lambda theirs: theirs.sendall(bad))
+    assert "the client closed" in str(error)  # the handshake had gone on
+    assert capfd.readouterr().err == ""
 
 
 async def test_without_a_name_there_is_none(contexts: Contexts) -> None:
