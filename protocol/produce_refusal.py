@@ -4,7 +4,7 @@ Written by hand, as the hot path is, because refusals come in storms; the codec 
 no quota: error and text are given. Source: Produce{Request,Response}.json 4.3.1; wire-semantics 3.4.
 
     request   v0–v2  acks int16, timeoutMs int32, [name string, [index int32, records bytes]]
-              v3–v8  transactionalId nullable string before these; v9–v12 the same, compact; v13 name is a uuid
+              v3–v8  transactionalId nullable string before these; v9–v12 the same, compact; v13 uuid for name
     answer    [name, [index int32, error int16, base_offset int64, log_append_time int64 (v2),
               log_start_offset int64 (v5), record_errors (v8), error_message (v8)]], throttle_time_ms (v1);
               v9–v13 compact, each level closed by tags

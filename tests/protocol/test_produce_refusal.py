@@ -1,4 +1,4 @@
-"""The refusal of a Produce against the codec, byte by byte, and as kafka-python and Kafka's classes read it."""
+"""The refusal of a Produce against the codec, byte by byte, and as kafka-python and Kafka read it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Door:
         partitions: int = 1,
     ) -> Ticket:
         keys = tuple(
-            self.quota.pair_keys.key(producer_id, 0, partition)
+            self.quota.pair_keys.key(producer_id, b"t", partition)
             for producer_id in new + resumed
             for partition in range(partitions)
         )
@@ -244,7 +244,7 @@ def test_pairs_expire_with_the_brokers_expiration_and_then_who_waits_is_served()
 def test_a_pair_that_is_still_written_to_goes_on_counting() -> None:
     door = Door(1_000)
     door.admit(1)
-    key = door.quota.pair_keys.key(1, 0, 0)
+    key = door.quota.pair_keys.key(1, b"t", 0)
     for hour in range(1, 60):
         door.principal(now_ms=hour * MS_PER_HOUR).see_pair(key, hour * MS_PER_HOUR)
         door.quota.expire(hour * MS_PER_HOUR)
@@ -256,7 +256,7 @@ def test_a_known_ids_further_partitions_count_but_are_never_refused() -> None:
     door = Door(1_000, SMALL_HEAP)
     door.admit(1)
     for partition in range(200):
-        door.principal().see_pair(door.quota.pair_keys.key(1, 0, partition), 0.0)
+        door.principal().see_pair(door.quota.pair_keys.key(1, b"t", partition), 0.0)
     assert door.quota.ceiling.total == 200
     assert not door.ask(2, user="other").granted
 
