@@ -47,6 +47,7 @@ class Relay(ABC):
         "_closed",
         "_edits",
         "_eof",
+        "_pace",
         "_share",
         "_timer",
         "_view",
@@ -66,6 +67,7 @@ class Relay(ABC):
         self._client = Peer(worker.loop, client, self._client_readable, self._client_drained)
         self._broker = Peer(worker.loop, broker, self._broker_readable, self._broker_drained)
         self.session = session
+        self._pace = session.pace
         self._edits = session.edits
         self._client_kept: bytes | None = None  # read, but not to be forwarded yet
         self._broker_kept: bytes | None = None
@@ -148,7 +150,7 @@ class Relay(ABC):
                 keeps = True
         if keeps:
             self._tell_kept()
-        if session.pace.state:
+        if self._pace.state:
             self._not_reading()
 
     def _broker_drained(self) -> None:
@@ -157,7 +159,7 @@ class Relay(ABC):
             self._broker_ended(DisconnectCause.BROKER_RESET)
         elif self._eof:
             self._pass_end_on()
-        elif not self.session.pace.state:
+        elif not self._pace.state:
             self._read_client()
         elif self.session.finished:
             self._finish()
@@ -209,12 +211,21 @@ class Relay(ABC):
                 keeps = True
             elif keeps:
                 self._broker_kept = None
-            if cut and not self._client.send(self._answers(cut) if self._edits else self._view[:cut]):
-                self._broker.read(False)
-                keeps = True
+            client = self._client
+            if cut:
+                answers = self._answers(cut) if self._edits else self._view[:cut]
+                sent = 0
+                try:
+                    if client.out is None:
+                        sent = client.sock.send(answers)
+                except OSError:
+                    pass  # the client is busy or gone: `send` finds out
+                if sent < len(answers) and not client.send(answers[sent:]):
+                    self._broker.read(False)
+                    keeps = True
             if keeps:
                 self._tell_kept()
-            if session.pace.state or not self._client.reading:
+            if self._pace.state or not client.reading:
                 self._after_answer()
         except Exception:
             self._crashed()
@@ -231,7 +242,7 @@ class Relay(ABC):
             self._share.user is None and self.session.identity.authenticated and not self._is_seated()
         ):
             return
-        if self.session.pace.state:
+        if self._pace.state:
             self._not_reading()
         elif self._client_kept is not None and self._broker.out is None:
             self._resume()
@@ -313,7 +324,7 @@ class Relay(ABC):
         """The session begins no further request for now; find out until when."""
         if self._closed:
             return
-        pace = self.session.pace
+        pace = self._pace
         self._client.read(False)
         if pace.is_delayed:
             self._client_view = self._worker.small_view
@@ -330,7 +341,7 @@ class Relay(ABC):
     def _wake(self) -> None:
         self._timer.has_come()
         try:
-            pace = self.session.pace
+            pace = self._pace
             now_ms = monotonic() * 1000.0
             if now_ms < pace.wake_ms - _EARLY_MS:
                 self._not_reading()
@@ -353,12 +364,12 @@ class Relay(ABC):
             end = len(kept)
             self._buf[:end] = kept
             self._take_from_client(end, monotonic() * 1000.0)
-        if not self.session.pace.state:
+        if not self._pace.state:
             self._read_client()
 
     def _read_client(self) -> None:
         self._client.read(not self._eof and not self._closed and self._broker.out is None)
 
     def _arm_ending(self, call: Callable[[], None]) -> None:
-        if self.session.pace.close_cause is not DisconnectCause.DRAINED:
+        if self._pace.close_cause is not DisconnectCause.DRAINED:
             self._timer.call_in(_ENDING_DEADLINE_S, call)
