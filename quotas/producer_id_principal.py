@@ -29,8 +29,10 @@ BROKER_BYTES_PER_PAIR: Final = 270
 _PAIR_LAYERS: Final = 8
 _MAX_TOPICS: Final = 10_000
 _MAX_TOPIC_BYTES: Final = 249
-_PRIME_60: Final = 2**60 - 93
-"""keys below 2⁶⁰ take 32 bytes each, larger ones 36"""
+_NUMBER_BYTES: Final = 11
+_PRIME: Final = 2**89 - 1
+_TO_60_BITS: Final = 29
+"""ints below 2⁶⁰ take 32 bytes each, larger ones 36"""
 _MIN_LAYER_IDS: Final = 1_000
 _MAX_LAYER_IDS: Final = 10_000_000
 _RANDOM: Final = SystemRandom()
@@ -79,20 +81,24 @@ class PairKeys:
     def __init__(self, salt: bytes | None = None) -> None:
         """`salt`: 16 bytes, kept in the snapshot; None: a new one."""
         self.salt = _RANDOM.randbytes(16) if salt is None else salt
-        self._ids = 1 + int.from_bytes(blake2b(b"ids", key=self.salt).digest()[:7], "big")
+        self._ids = self._number(b"ids")
         self._topics: dict[bytes, int] = {}
-        self._partitions = 1 + int.from_bytes(blake2b(b"partitions", key=self.salt).digest()[:7], "big")
+        self._partitions = self._number(b"partitions")
 
     def key(self, producer_id: int, topic: bytes, partition: int) -> int:
         """0 ≤ key < 2⁶⁰. `topic`: its name or uuid."""
         number = self._topics.get(topic)
         if number is None:
-            number = int.from_bytes(blake2b(topic, digest_size=7, key=self.salt).digest(), "big")
+            number = self._number(topic)
             if len(topic) <= _MAX_TOPIC_BYTES:
                 if len(self._topics) >= _MAX_TOPICS:
                     self._topics.clear()
                 self._topics[topic] = number
-        return (producer_id * self._ids + partition * self._partitions + number) % _PRIME_60
+        mixed = producer_id * self._ids + partition * self._partitions + number
+        return mixed % _PRIME >> _TO_60_BITS
+
+    def _number(self, of: bytes) -> int:
+        return int.from_bytes(blake2b(of, digest_size=_NUMBER_BYTES, key=self.salt).digest(), "big")
 
 
 class PairCeiling:

@@ -25,7 +25,11 @@ DEFAULT_FALSE_POSITIVE_RATE: Final = 0.01
 _INT_BYTES: Final = 32
 """of a Python int below 2⁶⁰; producer ids that brokers hand out are"""
 _WORD_BYTES: Final = 8
-_MERSENNE_61: Final = 2**61 - 1
+_FACTOR_BYTES: Final = 12
+_PRIME: Final = 2**89 - 1
+_TO_61_BITS: Final = 28
+"""The high bits of a product modulo the prime: below 2⁶¹ − 1, where an int is its own hash. (Ids modulo 2⁶¹ − 1
+would do for brokers' ids, but an attacker adds 2⁶¹ − 1 to a known one.)"""
 _RANDOM: Final = SystemRandom()
 
 IdLayer: TypeAlias = "tuple[float, array[int] | bytes]"
@@ -205,7 +209,7 @@ class BloomStore:
         self._layer_ids = layer_ids
         self._max_layers = 2 * window_num
         self._rate = 1.0 - (1.0 - false_positive_rate) ** (1.0 / self._max_layers)
-        self._factor = _RANDOM.randrange(1, _MERSENNE_61)
+        self._factor = _RANDOM.randrange(1, _PRIME)
         self.turn_ms = -math.inf
         self._began_ms = -math.inf
         self._layers: list[tuple[float, Bloom]] = []  # newest first
@@ -214,7 +218,7 @@ class BloomStore:
     def seen(self, producer_id: int, now_ms: float) -> bool:
         if now_ms >= self.turn_ms:
             self._turn(now_ms)
-        key = producer_id * self._factor % _MERSENNE_61
+        key = producer_id * self._factor % _PRIME >> _TO_61_BITS
         for began_ms, bloom in self._layers:
             if key in bloom:
                 if began_ms != self._began_ms:
@@ -224,7 +228,7 @@ class BloomStore:
 
     def admit(self, producer_id: int, now_ms: float) -> None:
         if not self.seen(producer_id, now_ms):
-            self._add(producer_id * self._factor % _MERSENNE_61)
+            self._add(producer_id * self._factor % _PRIME >> _TO_61_BITS)
 
     def _add(self, key: int) -> None:
         if not self._layers or self._layers[0][0] != self._began_ms or self._count[0] >= self._layer_ids:
@@ -264,9 +268,9 @@ class BloomStore:
 
     def dump(self) -> list[IdLayer]:
         """Each layer's bytes: the mixing factor, the additions, the filter."""
-        head = self._factor.to_bytes(8, "little")
+        head = self._factor.to_bytes(_FACTOR_BYTES, "little")
         return [
-            (began_ms, head + count.to_bytes(8, "little") + bloom.save_bytes())
+            (began_ms, head + count.to_bytes(_WORD_BYTES, "little") + bloom.save_bytes())
             for (began_ms, bloom), count in zip(reversed(self._layers), reversed(self._count), strict=True)
         ]
 
@@ -278,12 +282,12 @@ class BloomStore:
         for began_ms, data in layers:
             if isinstance(data, array):
                 raise ValueError("a set of ids is no Bloom filter's bytes")
-            saved = data[2 * _WORD_BYTES :]
+            saved = data[_FACTOR_BYTES + _WORD_BYTES :]
             # load_bytes panics on what it did not write, and another shape has another false-positive rate.
             if len(saved) != len(empty) or saved[:_WORD_BYTES] != empty[:_WORD_BYTES]:
                 raise ValueError("the Bloom filter is made for another rate of producer ids")
-            factor = int.from_bytes(data[:_WORD_BYTES], "little")
-            counts.insert(0, int.from_bytes(data[_WORD_BYTES : 2 * _WORD_BYTES], "little"))
+            factor = int.from_bytes(data[:_FACTOR_BYTES], "little")
+            counts.insert(0, int.from_bytes(data[_FACTOR_BYTES : _FACTOR_BYTES + _WORD_BYTES], "little"))
             blooms.insert(0, (min(began_ms, now_ms), Bloom.load_bytes(saved, int.__hash__)))
         self._factor, self._layers, self._count = factor, blooms, counts
         self._began_ms = -math.inf

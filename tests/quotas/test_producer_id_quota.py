@@ -428,3 +428,12 @@ def test_5000_connections_that_reconnect_for_each_request_stay_in_bound_for_ten_
     queues = quota._queues[door.principal()]
     assert sum(len(queue.heap) for queue in queues) <= 2 * 5_000 + 3 * 64
     assert len(quota._dues) <= 100
+
+
+def test_no_two_ids_or_partitions_can_be_computed_that_count_as_one_pair() -> None:
+    keys = ProducerIdQuota(SETTINGS).pair_keys
+    made = {keys.key(producer_id + step, b"t", partition) for producer_id in range(10)
+            for step in (0, 2**60 - 93, 2**61 - 1, 2**62) for partition in (0, 1, 2**31 - 1)}  # fmt: skip
+    assert len(made) == 10 * 4 * 3
+    assert all(0 <= key < 2**60 for key in made)
+    assert keys.key(1, b"a", 0) != keys.key(1, b"b", 0)

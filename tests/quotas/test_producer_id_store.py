@@ -235,9 +235,18 @@ def test_a_filter_of_another_shape_or_with_bytes_missing_is_refused() -> None:
     assert isinstance(data, bytes)
     with pytest.raises(ValueError, match="another rate"):
         BloomStore(11, HOUR, layer_ids=1_000).load([(began_ms, data)], 0.0)
-    for damaged in (b"", data[:-1], data[:16], data[:16] + b"\xff" * (len(data) - 16)):
+    for damaged in (b"", data[:-1], data[:20], data[:20] + b"\xff" * (len(data) - 20)):
         with pytest.raises(ValueError, match="another rate"):
             BloomStore(11, HOUR, layer_ids=100).load([(began_ms, damaged)], 0.0)
+
+
+def test_no_id_can_be_computed_that_passes_for_a_known_one() -> None:
+    """Python's hash of a number is the number modulo 2⁶¹ − 1, which a filter must not rely on."""
+    store = BloomStore(11, HOUR, layer_ids=1_000, false_positive_rate=1e-6)
+    for producer_id in range(100):
+        store.admit(producer_id, 0.0)
+    for modulus in (2**61 - 1, 2**32, 2**60, 2**62):
+        assert not any(store.seen(producer_id + modulus, 0.0) for producer_id in range(100))
 
 
 def test_two_bloom_stores_do_not_mix_ids_in_the_same_way() -> None:
@@ -248,5 +257,5 @@ def test_two_bloom_stores_do_not_mix_ids_in_the_same_way() -> None:
         store.admit(1, 0.0)
         ((_, data),) = store.dump()
         assert not isinstance(data, array)
-        dumps.add(data[16:])
+        dumps.add(data[20:])
     assert len(dumps) == 2
