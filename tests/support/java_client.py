@@ -7,13 +7,14 @@ thousand records a second pass. Nothing is compiled: a JRE will do.
 from __future__ import annotations
 
 import atexit
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
 from client_security import java_security
-from kafka_clients import CLIENTS, DONE_WITHIN_S, Client, Options, Pacer, in_transactions
+from kafka_clients import CLIENTS, Client, Count, Options, Pacer, in_transactions, wanted
 from kafka_records import Record
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
@@ -22,8 +23,16 @@ from bench.harness.kafka_dist import ensure_kafka
 _SERIALIZATION: Final = "org.apache.kafka.common.serialization"
 
 
-@cache
+_starting: Final = threading.Lock()  # `cache` lets two callers in at once, and there must be one JVM
+
+
 def _gateway() -> Any:
+    with _starting:
+        return _the_gateway()
+
+
+@cache
+def _the_gateway() -> Any:
     kafka = ensure_kafka()
     port, token, process = launch_gateway(
         classpath=kafka.classpath,
@@ -107,20 +116,20 @@ def java_records(consumer: Any, timeout_ms: int = 500) -> list[Record]:
     return found
 
 
-def _java_produce(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
+def _java_produce(bootstrap: str, topic: str, records: Iterable[Record], options: Options) -> None:
     new_record = _gateway().jvm.org.apache.kafka.clients.producer.ProducerRecord
     seconds = _gateway().jvm.java.util.concurrent.TimeUnit.SECONDS
     pacer = Pacer(options.records_per_s)
     producer = java_producer(bootstrap, options)
 
-    def send(batch: Sequence[Record]) -> None:
+    def send(batch: Iterable[Record]) -> None:
         sent = []
         for record in batch:
             time.sleep(pacer.wait_s())
             sent.append(producer.send(new_record(topic, record.partition, None, record.value)))
         producer.flush()
         for future in sent:
-            future.get(int(DONE_WITHIN_S), seconds)
+            future.get(int(options.within_s), seconds)
 
     try:
         if options.transactional_id is not None:
@@ -137,14 +146,14 @@ def _java_produce(bootstrap: str, topic: str, records: Sequence[Record], options
         producer.close()
 
 
-def _java_consume(bootstrap: str, topic: str, group: str, count: int, options: Options) -> list[Record]:
+def _java_consume(bootstrap: str, topic: str, group: str, count: Count, options: Options) -> list[Record]:
     consumer = java_consumer(bootstrap, group, options)
     found: list[Record] = []
-    deadline_s = time.monotonic() + DONE_WITHIN_S
+    deadline_s = time.monotonic() + options.within_s
     try:
         consumer.subscribe(_gateway().jvm.java.util.List.of(topic))
-        while len(found) < count:
-            assert time.monotonic() < deadline_s, f"{len(found)} of {count} records came"
+        while len(found) < wanted(count):
+            assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
             found += java_records(consumer)
     finally:
         consumer.close()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 import aiokafka
@@ -23,8 +24,6 @@ from client_security import (
     kafka_python_security,
 )
 from kafka_records import Record, record_of
-
-DONE_WITHIN_S: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +45,19 @@ class Options:
     """else they are all in one"""
     transaction_tries: int = 1
     """how often a transaction that failed is begun again, with the same records, after it was aborted"""
+    within_s: float = 90.0
+    """how long all of it may take"""
 
 
 KAFKA_PYTHON_METADATA_MAX_AGE_MS: Final = 2000
 """It may take the answer to an older metadata request for that to its subscription's, join its group without
 a partition of the topic, and look again only when its metadata is old: after five minutes by default."""
 
-Produce = Callable[[str, str, Sequence[Record], Options], None]
+Produce = Callable[[str, str, Iterable[Record], Options], None]
 """bootstrap, topic, records, options; returns when every record was acknowledged (acks=0: was sent)"""
-Consume = Callable[[str, str, str, int, Options], list[Record]]
+Count = int | Callable[[], float]
+"""how many, or who is asked again and again how many: infinity while it is not known yet"""
+Consume = Callable[[str, str, str, Count, Options], list[Record]]
 """bootstrap, topic, group, how many records, options"""
 
 
@@ -71,18 +74,23 @@ class Pacer:
         return max(0.0, self._due_s - time.monotonic()) if self._step_s else 0.0
 
 
-def batches(records: Sequence[Record], options: Options) -> Iterator[Sequence[Record]]:
+def batches(records: Iterable[Record], options: Options) -> Iterator[Sequence[Record]]:
     """What belongs together in a transaction."""
-    size = options.records_per_transaction or len(records)
-    for start in range(0, len(records), size):
-        yield records[start : start + size]
+    source = iter(records)
+    while batch := tuple(islice(source, options.records_per_transaction)):
+        yield batch
+
+
+def wanted(count: Count) -> float:
+    """How many records a consumer is to wait for, as far as it is known now."""
+    return count if isinstance(count, int) else count()
 
 
 def in_transactions(
-    records: Sequence[Record],
+    records: Iterable[Record],
     options: Options,
     begin: Callable[[], None],
-    send: Callable[[Sequence[Record]], None],
+    send: Callable[[Iterable[Record]], None],
     commit: Callable[[], None],
     abort: Callable[[], None],
 ) -> None:
@@ -106,11 +114,11 @@ def in_transactions(
 # aiokafka ---------------------------------------------------------------------------------------------------
 
 
-def _aiokafka_produce(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
-    asyncio.run(asyncio.wait_for(_aiokafka_send(bootstrap, topic, records, options), DONE_WITHIN_S))
+def _aiokafka_produce(bootstrap: str, topic: str, records: Iterable[Record], options: Options) -> None:
+    asyncio.run(asyncio.wait_for(_aiokafka_send(bootstrap, topic, records, options), options.within_s))
 
 
-async def _aiokafka_send(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
+async def _aiokafka_send(bootstrap: str, topic: str, records: Iterable[Record], options: Options) -> None:
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap,
         client_id=options.client_id,
@@ -124,7 +132,7 @@ async def _aiokafka_send(bootstrap: str, topic: str, records: Sequence[Record], 
     await producer.start()
     pacer = Pacer(options.records_per_s)
 
-    async def send(batch: Sequence[Record]) -> None:
+    async def send(batch: Iterable[Record]) -> None:
         sent = []
         for record in batch:
             if wait_s := pacer.wait_s():
@@ -151,14 +159,14 @@ async def _aiokafka_send(bootstrap: str, topic: str, records: Sequence[Record], 
         await producer.stop()
 
 
-def _aiokafka_consume(bootstrap: str, topic: str, group: str, count: int, options: Options) -> list[Record]:
+def _aiokafka_consume(bootstrap: str, topic: str, group: str, count: Count, options: Options) -> list[Record]:
     return asyncio.run(
-        asyncio.wait_for(_aiokafka_receive(bootstrap, topic, group, count, options), DONE_WITHIN_S)
+        asyncio.wait_for(_aiokafka_receive(bootstrap, topic, group, count, options), options.within_s)
     )
 
 
 async def _aiokafka_receive(
-    bootstrap: str, topic: str, group: str, count: int, options: Options
+    bootstrap: str, topic: str, group: str, count: Count, options: Options
 ) -> list[Record]:
     consumer = aiokafka.AIOKafkaConsumer(
         topic,
@@ -172,7 +180,7 @@ async def _aiokafka_receive(
     await consumer.start()
     found: list[Record] = []
     try:
-        while len(found) < count:
+        while len(found) < wanted(count):
             for messages in (await consumer.getmany(timeout_ms=500)).values():
                 found += [Record(message.partition, message.value) for message in messages]
     finally:
@@ -200,7 +208,7 @@ def confluent_producer(bootstrap: str, options: Options, **settings: Any) -> con
     return confluent_kafka.Producer(config)
 
 
-def _confluent_produce(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
+def _confluent_produce(bootstrap: str, topic: str, records: Iterable[Record], options: Options) -> None:
     producer = confluent_producer(bootstrap, options)
     failures: list[object] = []
     pacer = Pacer(options.records_per_s)
@@ -209,7 +217,7 @@ def _confluent_produce(bootstrap: str, topic: str, records: Sequence[Record], op
         if error is not None:
             failures.append(error)
 
-    def send(batch: Sequence[Record]) -> None:
+    def send(batch: Iterable[Record]) -> None:
         failures.clear()
         for record in batch:
             producer.poll(pacer.wait_s())
@@ -219,27 +227,27 @@ def _confluent_produce(bootstrap: str, topic: str, records: Sequence[Record], op
                     break
                 except BufferError:
                     producer.poll(0.1)
-        assert producer.flush(DONE_WITHIN_S) == 0
+        assert producer.flush(options.within_s) == 0
         assert not failures, f"{len(failures)} records failed: {failures[:3]}"
 
     def commit() -> None:
         while True:
             try:
-                producer.commit_transaction(DONE_WITHIN_S)
+                producer.commit_transaction(options.within_s)
                 return
             except confluent_kafka.KafkaException as error:
                 if not error.args[0].retriable():
                     raise
 
     if options.transactional_id is not None:
-        producer.init_transactions(DONE_WITHIN_S)
+        producer.init_transactions(options.within_s)
     in_transactions(
         records,
         options,
         producer.begin_transaction,
         send,
         commit,
-        lambda: producer.abort_transaction(DONE_WITHIN_S),
+        lambda: producer.abort_transaction(options.within_s),
     )
 
 
@@ -267,14 +275,16 @@ def _by_librdkafkas_names(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _confluent_consume(bootstrap: str, topic: str, group: str, count: int, options: Options) -> list[Record]:
+def _confluent_consume(
+    bootstrap: str, topic: str, group: str, count: Count, options: Options
+) -> list[Record]:
     consumer = confluent_consumer(bootstrap, group, options)
     consumer.subscribe([topic])
     found: list[Record] = []
-    deadline_s = time.monotonic() + DONE_WITHIN_S
+    deadline_s = time.monotonic() + options.within_s
     try:
-        while len(found) < count:
-            assert time.monotonic() < deadline_s, f"{len(found)} of {count} records came"
+        while len(found) < wanted(count):
+            assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
             for message in consumer.consume(1000, 0.5):
                 found.append(record_of(message))
     finally:
@@ -285,7 +295,7 @@ def _confluent_consume(bootstrap: str, topic: str, group: str, count: int, optio
 # kafka-python -----------------------------------------------------------------------------------------------
 
 
-def _kafka_python_produce(bootstrap: str, topic: str, records: Sequence[Record], options: Options) -> None:
+def _kafka_python_produce(bootstrap: str, topic: str, records: Iterable[Record], options: Options) -> None:
     producer = kafka_python.KafkaProducer(
         bootstrap_servers=bootstrap,
         client_id=options.client_id,
@@ -298,14 +308,14 @@ def _kafka_python_produce(bootstrap: str, topic: str, records: Sequence[Record],
     )
     pacer = Pacer(options.records_per_s)
 
-    def send(batch: Sequence[Record]) -> None:
+    def send(batch: Iterable[Record]) -> None:
         sent = []
         for record in batch:
             time.sleep(pacer.wait_s())
             sent.append(producer.send(topic, record.value, partition=record.partition))
-        producer.flush(timeout=DONE_WITHIN_S)
+        producer.flush(timeout=options.within_s)
         for future in sent:
-            future.get(timeout=DONE_WITHIN_S)
+            future.get(timeout=options.within_s)
 
     try:
         if options.transactional_id is not None:
@@ -323,7 +333,7 @@ def _kafka_python_produce(bootstrap: str, topic: str, records: Sequence[Record],
 
 
 def _kafka_python_consume(
-    bootstrap: str, topic: str, group: str, count: int, options: Options
+    bootstrap: str, topic: str, group: str, count: Count, options: Options
 ) -> list[Record]:
     consumer = kafka_python.KafkaConsumer(
         topic,
@@ -336,15 +346,25 @@ def _kafka_python_consume(
         **kafka_python_security(options.security),
     )
     found: list[Record] = []
-    deadline_s = time.monotonic() + DONE_WITHIN_S
+    deadline_s = time.monotonic() + options.within_s
     try:
-        while len(found) < count:
-            assert time.monotonic() < deadline_s, f"{len(found)} of {count} records came"
-            for messages in consumer.poll(timeout_ms=500).values():
+        while len(found) < wanted(count):
+            assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
+            for messages in _kafka_python_poll(consumer).values():
                 found += [Record(message.partition, message.value) for message in messages]
     finally:
         consumer.close()
     return found
+
+
+def _kafka_python_poll(consumer: Any) -> dict[Any, Any]:
+    try:
+        polled: dict[Any, Any] = consumer.poll(timeout_ms=500)
+    except kafka_python.errors.KafkaConnectionError:
+        # It raises when a connection ends while it asks for the broker's versions, as it does when there is
+        # no broker behind a proxy. Of a refused connection it says nothing, and tries again.
+        return {}
+    return polled
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -35,12 +36,14 @@ def numbered(
     count: int, *, size_bytes: int = 200, run: str = "r", partitions: int = PARTITIONS
 ) -> list[Record]:
     """Records of `size_bytes` each with its number in front, dealt out to the partitions in turn."""
-    records = []
-    for number in range(count):
-        head = f"{run}:{number:08d}:".encode()
-        filling = f"{number * 2654435761 % 2**32:08x}".encode() * (size_bytes // 8 + 1)
-        records.append(Record(number % partitions, (head + filling)[:size_bytes]))
-    return records
+    return [numbered_record(number, size_bytes, run, partitions) for number in range(count)]
+
+
+def numbered_record(number: int, size_bytes: int, run: str, partitions: int = PARTITIONS) -> Record:
+    """One of them."""
+    head = f"{run}:{number:08d}:".encode()
+    filling = f"{number * 2654435761 % 2**32:08x}".encode() * (size_bytes // 8 + 1)
+    return Record(number % partitions, (head + filling)[:size_bytes])
 
 
 def number_of(value: bytes) -> int:
@@ -48,11 +51,21 @@ def number_of(value: bytes) -> int:
     return int(value.split(b":", 2)[1])
 
 
-def create_topic(kafka: Kafka, topic: str, partitions: int = PARTITIONS, **config: str) -> str:
-    """Create a topic past the proxy; returns its name once the broker leads it."""
+def create_topic(
+    kafka: Kafka,
+    topic: str,
+    partitions: int = PARTITIONS,
+    *,
+    replicas: int | None = None,
+    config: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Create a topic past the proxy; returns its name once the broker leads it.
+
+    `replicas`: copies; by default 1 with a single node, 3 in a cluster.
+    """
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    as_the_broker_likes = -1  # 1 with a single node, 3 in a cluster
-    new = NewTopic(topic, partitions, as_the_broker_likes, config=config)
+    as_the_broker_likes = -1
+    new = NewTopic(topic, partitions, replicas or as_the_broker_likes, config=dict(config))
     admin.create_topics([new])[topic].result(30.0)
     # A broker tells of a topic a moment before it leads it, and closes on an acks=0 request in between.
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "reads-without-a-group"})
@@ -129,14 +142,19 @@ def await_stored(kafka: Kafka, topic: str, count: int, within_s: float = READ_WI
         time.sleep(0.2)
 
 
-def assert_exactly(sent: Iterable[Record], found: Sequence[Record]) -> None:
+def assert_exactly(sent: Iterable[Record], found: Sequence[Record], whose: str = "") -> None:
     """Each sent record was found once, in its partition, in the order of sending; and nothing else was."""
-    assert by_partition(found) == by_partition(sent), difference(sent, found)
+    assert by_partition(found) == by_partition(sent), f"{whose} {difference(sent, found)}"
 
 
 def assert_each_at_least_once(sent: Iterable[Record], found: Sequence[Record]) -> None:
     """Nothing is lost and nothing foreign is there; a record may be there twice."""
     assert set(found) == set(sent), difference(sent, found)
+
+
+def first_times(found: Iterable[Record]) -> list[Record]:
+    """Without those that were received before: a group may begin again where it had last committed."""
+    return list(dict.fromkeys(found))
 
 
 def by_partition(records: Iterable[Record]) -> dict[int, list[bytes]]:

@@ -1,0 +1,125 @@
+"""Three brokers behind the proxy: one dies, partitions and coordinators move; no record is lost or doubled.
+
+Clients of four libraries, idempotent and transactional, and their groups are at work meanwhile.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+
+import pytest
+from everybody import EVERYBODY, WITHOUT_FRAIL, Worker, everybody_at_work
+from sluice_process import SluiceProcess, doors_of_cluster
+
+from bench.harness.kafka_cluster import KafkaCluster
+from bench.harness.kafka_dist import KafkaDist
+
+Unique = Callable[[str], str]
+Happening = Callable[[KafkaCluster, list[Worker]], None]
+
+pytestmark = [
+    pytest.mark.kafka,
+    # kafka-python leaves the socket of a refused connection to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _collect_its_sockets() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka_dist: KafkaDist) -> Iterator[KafkaCluster]:
+    with KafkaCluster(kafka_dist, proxied=["SLUICE"]) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _whole_again(cluster: KafkaCluster) -> Iterator[None]:
+    """A test that failed in between must not be the next one's trouble."""
+    yield
+    for node in cluster.nodes:
+        if not node.is_running:
+            node.start()
+    cluster.await_in_sync()
+
+
+MODES: dict[str, Callable[[KafkaCluster], SluiceProcess]] = {
+    "broker": lambda cluster: SluiceProcess(doors_of_cluster(cluster)),
+}
+
+
+@pytest.fixture(params=MODES)
+def proxy(request: pytest.FixtureRequest, cluster: KafkaCluster) -> Iterator[SluiceProcess]:
+    with MODES[request.param](cluster) as process:
+        yield process
+
+
+def a_broker_is_killed_and_comes_back(cluster: KafkaCluster, workers: list[Worker]) -> None:
+    victim = cluster.transaction_coordinator_of("any")
+    cluster.kill(victim)
+    cluster.await_until(lambda: victim not in cluster.live_ids(), "counted as dead")
+    cluster.start(victim)
+    cluster.await_in_sync()
+    for worker in workers:
+        for partition in range(3):
+            cluster.elect_preferred_leader(worker.topic, partition)
+
+
+def a_broker_is_shut_down_and_comes_back(cluster: KafkaCluster, workers: list[Worker]) -> None:
+    victim = cluster.leader(workers[0].topic)
+    cluster.stop(victim)
+    cluster.start(victim)
+    cluster.await_in_sync()
+
+
+def partitions_are_moved(cluster: KafkaCluster, workers: list[Worker]) -> None:
+    """Each to a broker that had no copy of it, which leads it from then on."""
+    for worker in workers:
+        for partition in range(3):
+            before = cluster.replicas(worker.topic, partition)
+            (newcomer,) = cluster.ids - set(before)
+            cluster.reassign(worker.topic, partition, [newcomer, before[0]])
+
+
+def coordinators_move(cluster: KafkaCluster, workers: list[Worker]) -> None:
+    """Of all groups and of all transactions, twice."""
+    for _ in range(2):
+        cluster.move_coordinator(workers[0].group)
+        cluster.move_transaction_coordinator("any")
+
+
+DEADLY = [a_broker_is_killed_and_comes_back, a_broker_is_shut_down_and_comes_back]
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("happening", "throttled"),
+    [
+        pytest.param(a_broker_is_killed_and_comes_back, True),
+        pytest.param(partitions_are_moved, False),
+        pytest.param(coordinators_move, True),
+        pytest.param(a_broker_is_killed_and_comes_back, False, marks=SLOW),
+        pytest.param(partitions_are_moved, True, marks=SLOW),
+        pytest.param(coordinators_move, False, marks=SLOW),
+        pytest.param(a_broker_is_shut_down_and_comes_back, False, marks=SLOW),
+        pytest.param(a_broker_is_shut_down_and_comes_back, True, marks=SLOW),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else ("throttled" if value else "without-quota"),
+)
+def test_everybody_produces_exactly_once_while(
+    cluster: KafkaCluster, proxy: SluiceProcess, unique: Unique, happening: Happening, throttled: bool
+) -> None:
+    with everybody_at_work(
+        cluster,
+        proxy,
+        unique,
+        throttled=throttled,
+        who=WITHOUT_FRAIL if happening in DEADLY else EVERYBODY,
+        replicas=2,  # so that there is a broker to move to
+        topic_config={"min.insync.replicas": "1"},
+    ) as workers:
+        happening(cluster, workers)
