@@ -189,6 +189,13 @@ class ListenerOptions(Options):
         return self.upstream_has_sasl and not self.has_sasl
 
     @property
+    def takes_logins(self) -> bool:
+        """A client's own login may pass to the broker: nothing else says who he is, neither a certificate nor
+        a login of the proxy's for him."""
+        has_certificates = self.tls is not None and self.tls.client_auth != "none"
+        return self.has_sasl or not (self.logs_in or has_certificates)
+
+    @property
     def upstream(self) -> str:
         """What is behind it, for people."""
         if self.gateway is not None:

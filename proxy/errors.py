@@ -12,6 +12,12 @@ class NotAuthenticated(ProtocolError):
     cause = DisconnectCause.AUTHENTICATION_FAILED
 
 
+class LoginNotTaken(ProtocolError):
+    """A client's login on a connection of which it is settled otherwise who it is."""
+
+    cause = DisconnectCause.AUTHENTICATION_FAILED
+
+
 class UnknownApi(ProtocolError):
     """An API key that Kafka 4.3.1 does not have, where the configuration does not let it pass."""
 

@@ -21,7 +21,7 @@ from sluice.protocol.headers import (
 )
 from sluice.proxy.address_work import work_in_gateway
 from sluice.proxy.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
-from sluice.proxy.errors import UnknownApi
+from sluice.proxy.errors import LoginNotTaken, UnknownApi
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import CAP_VERSIONS, JOIN, NONE, RAW_TOKEN, AnswerWork, InFlight
 from sluice.proxy.pace import Pace
@@ -78,6 +78,8 @@ class OtherRequests:
         if api_key == API_VERSIONS:
             work = CAP_VERSIONS
         elif api_key in AUTHENTICATION_APIS:
+            if not self._policy.takes_logins:
+                raise LoginNotTaken("a login on a listener without SASL (is the client's protocol SASL_SSL?)")
             if not self._authentication.check_whole(end, pos, frame_end, WHOLE_MAX_BYTES):
                 return False
             work = self._authentication.request(buf, client_id_end, frame_end, api_key, version)

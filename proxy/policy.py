@@ -20,6 +20,9 @@ class SessionPolicy:
     authentication_required: bool = False
     """the listener's security protocol has SASL: only that and ApiVersions pass until the broker has said
     yes"""
+    takes_logins: bool = True
+    """a client's login may pass to the broker. Not where the proxy has logged in for him, or his certificate
+    has said who he is: the broker could take it for a new login on the proxy's connection (KIP-368)"""
     pass_unknown_apis: bool = True
     oauthbearer_principal_claim: str = "sub"
     broker_map: BrokerMap | None = None

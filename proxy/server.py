@@ -276,6 +276,7 @@ def policy_of(config: Config, options: ListenerOptions) -> SessionPolicy:
         max_frame_bytes=config.limits.max_frame_bytes,
         max_frame_bytes_before_authentication=config.limits.max_frame_bytes_before_authentication,
         authentication_required=options.has_sasl,
+        takes_logins=options.takes_logins,
         pass_unknown_apis=config.unknown_apis == "pass",
         oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
     )
