@@ -16,6 +16,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import Endpoint, parse_v2
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.config_listener import ListenerOptions
+from sluice.proxy.sasl_watch import RESERVED_USERS
 from sluice.proxy.stream import Stream, receive_exactly
 
 if TYPE_CHECKING:
@@ -118,9 +119,12 @@ class Entrance:
             certificate = stream.peer_certificate_der()
             if certificate is not None:
                 try:
-                    arrival.user = self._mapping.principal(distinguished_name(certificate))
+                    user = self._mapping.principal(distinguished_name(certificate))
                 except ValueError as error:
                     raise NotLetIn(DisconnectCause.TLS_FAILED, str(error)) from None
+                if user in RESERVED_USERS:
+                    raise NotLetIn(DisconnectCause.TLS_FAILED, "its certificate claims a reserved name")
+                arrival.user = user
 
 
 def endpoint(address: tuple[str, int] | tuple[str, int, int, int]) -> Endpoint:
