@@ -74,7 +74,8 @@ def run(config: ConfigOption = None) -> None:
 
 @app.command(epilog=EXIT_CODES)
 def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]) -> None:
-    """Check a configuration file, with the quota file that it names, or a quota file.
+    """Check a configuration file, with the files that it names (quotas, certificates, credentials), or a
+    quota file.
 
     Prints OK and a summary, or every problem with its key and line. SLUICE_* variables count as in `run`.
     """
@@ -87,8 +88,12 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
     if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
         print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")
         return
+    from sluice.proxy.security import load_security
+
     config = config_of(document, str(file), os.environ)
     limits = load_quotas(config.quotas.file)
+    for listener in config.listeners:
+        load_security(listener)
     print(f"OK: {file}")
     for listener in config.listeners:
         here = f"{listener.bind_host}:{listener.bind_port}"
