@@ -33,6 +33,8 @@ from sluice.proxy.producer_gate_table import Batches, GateKey, GateTable, GateTa
 from sluice.quotas.producer_id_principal import PrincipalIds
 from sluice.quotas.producer_id_quota import AdmissionDoor, ProducerIdQuota, Ticket
 
+_MAX_FRESH: Final = 64
+"""partitions that a connection is known to write to, at 200 bytes each"""
 RETRY_THROTTLE_MS: Final = 1_000
 """What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
 
@@ -67,9 +69,9 @@ class ProducerGate:
     """Of one connection."""
 
     __slots__ = (
-        "_acks", "_batches", "_door", "_enforced", "_fresh_until_ms", "_gates", "_ids_per_hour", "_last_id",
-        "_last_partition", "_last_topic", "_quota", "_tables", "_ticket", "_user",
-        "deadline_ms", "held_since_ms", "reason", "wake_ms",
+        "_acks", "_batches", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates", "_ids_per_hour",
+        "_last_id", "_last_partition", "_last_topic", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
+        "held_since_ms", "reason", "wake_ms",
     )  # fmt: skip
 
     def __init__(self, quota: ProducerIdQuota, tables: GateTables, door: AdmissionDoor | None = None) -> None:
@@ -81,6 +83,7 @@ class ProducerGate:
         self._ids_per_hour = inf
         self._enforced = False
         self._gates: dict[GateKey, tuple[int, int, float]] = {}
+        self._fresh: set[GateKey] = set()
         self._last_id = -1
         self._last_partition = -1
         self._last_topic = b""
@@ -105,6 +108,7 @@ class ProducerGate:
         self._ids_per_hour = ids_per_hour
         self._enforced = enforced
         self._fresh_until_ms = -inf
+        self._last_id = -1
 
     @property
     def is_holding(self) -> bool:
@@ -161,9 +165,9 @@ class ProducerGate:
                 key = (producer_id, bytes(buf[topic_pos:topic_end]), partition)
                 if key not in first:
                     first[key] = (epoch, sequence)
-        if not first:
+        if not self._gates and now_ms < self._fresh_until_ms and first.keys() <= self._fresh:
             return Verdict.PASS
-        return self._judge(first, acks, now_ms, deadline_ms, owner)
+        return self._judge(first, acks, now_ms, deadline_ms, owner) if first else Verdict.PASS
 
     def wake(self, now_ms: float) -> Verdict:
         """`wake_ms` has come, or the door has granted the ticket. The client is known to be there still."""
@@ -245,10 +249,19 @@ class ProducerGate:
         return tuple(key(*batch) for batch in batches)
 
     def _remember_last(self, principal: PrincipalIds, batches: Batches) -> None:
-        """The next request of the same id, topic and partition passes by four comparisons."""
+        """Further requests of the same ids, topics and partitions pass without a look-up, until a layer
+        turns."""
+        fresh = self._fresh
+        until_ms = min(principal.store.turn_ms, principal.pairs.turn_ms)
+        if until_ms != self._fresh_until_ms or len(fresh) + len(batches) > _MAX_FRESH:
+            fresh.clear()
+            self._fresh_until_ms = until_ms
+        if len(batches) <= _MAX_FRESH:
+            fresh.update(batches)
         if len(batches) == 1:
             ((self._last_id, self._last_topic, self._last_partition),) = batches
-            self._fresh_until_ms = min(principal.store.turn_ms, principal.pairs.turn_ms)
+        else:
+            self._last_id = -1
 
     def _refuse(self, table: GateTable, reason: RefusalReason, now_ms: float) -> Verdict:
         self.reason = reason

@@ -28,7 +28,7 @@ _WORD_BYTES: Final = 8
 _FACTOR_BYTES: Final = 12
 _PRIME: Final = 2**89 - 1
 _TO_61_BITS: Final = 28
-"""The high bits of a product modulo the prime: below 2⁶¹ − 1, where an int is its own hash. (Ids modulo 2⁶¹ − 1
+"""The high bits of a product modulo the prime: below 2⁶¹ − 1, where an int is its own hash. (The hash alone
 would do for brokers' ids, but an attacker adds 2⁶¹ − 1 to a known one.)"""
 _RANDOM: Final = SystemRandom()
 

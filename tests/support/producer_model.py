@@ -325,10 +325,15 @@ class ModelClient:
         return producer.queues[batch.place]
 
 
-def finish(proxy: ModelProxy, clients: list[ModelClient], *, limit_s: int = 3_600) -> None:
-    """Let all clients go on until everything they were given is acknowledged."""
+def finish(
+    proxy: ModelProxy,
+    clients: list[ModelClient],
+    awaited: list[ModelClient] | None = None,
+    limit_s: int = 3_600,
+) -> None:
+    """Let all clients go on until everything that the awaited ones were given is acknowledged."""
     passed_s = 0
-    while not all(client.is_done for client in clients):
+    while not all(client.is_done for client in awaited or clients):
         assert passed_s < limit_s, [repr(client.producers[0].queues) for client in clients]
         for client in clients:
             while client.receive():

@@ -1,0 +1,217 @@
+"""What a producer id costs to look up and to remember: ns and bytes of exact set and Bloom filters.
+
+    python -m bench.producer_id_store [--quick]
+
+Ids as brokers hand them out (blocks of 1,000, one after the other) and as an attacker sends them (63 random
+bits). The last line of standard output is one JSON object. docs/producer-ids.md has the table.
+"""
+
+import argparse
+import sys
+import timeit
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from time import thread_time, thread_time_ns
+from typing import Final, Protocol
+
+from rich.table import Table
+
+from bench.lib.mmh3_bloom import Mmh3Bloom
+from bench.lib.plots import figure, save
+from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
+from sluice.protocol.produce import BatchHead
+from sluice.proxy.producer_gate import ProducerGate, Verdict
+from sluice.proxy.producer_gate_table import GateTables
+from sluice.quotas.producer_id_principal import ProducerIdSettings
+from sluice.quotas.producer_id_quota import ProducerIdQuota
+from sluice.quotas.producer_id_store import BloomStore, ExactStore
+
+COUNTS: Final = (1_000, 100_000, 1_000_000)
+QUICK_COUNTS: Final = (1_000, 100_000)
+REPEATS: Final = 5
+LAYERS: Final = 11
+HOUR_MS: Final = 3_600_000.0
+SEQUENTIAL: Final = "blocks of 1,000"
+RANDOM: Final = "random 63 bits"
+
+
+class Store(Protocol):
+    """What is measured of each."""
+
+    def admit(self, producer_id: int, now_ms: float) -> None: ...
+    def seen(self, producer_id: int, now_ms: float) -> bool: ...
+    @property
+    def size_bytes(self) -> int: ...
+
+
+STORES: Final[dict[str, Callable[[int], Store]]] = {
+    "exact": lambda _: ExactStore(),
+    "bloom (rbloom)": lambda count: BloomStore(layer_ids=count),
+    "mmh3 + bytearray": Mmh3Bloom,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One store, number and kind of ids. Times are the least of the repeats, without the loop around them."""
+
+    store: str
+    ids: str
+    count: int
+    admit_ns: float
+    known_ns: float
+    unknown_ns: float
+    bytes_per_id: float
+    false_positives: float
+
+
+def producer_ids(kind: str, count: int, random: Random) -> tuple[list[int], list[int]]:
+    """`count` ids to admit, and up to 100,000 others of their kind."""
+    others = min(count, 100_000)
+    if kind == RANDOM:
+        return [random.getrandbits(63) for _ in range(count)], [random.getrandbits(63) for _ in range(others)]
+    blocks = list(range(count // 1_000))
+    random.shuffle(blocks)  # a broker's ids come in order, those of several brokers in turns
+    ids = [block * 1_000 + index for block in blocks for index in range(1_000)]
+    return ids, list(range(count, count + others))
+
+
+def ns_each(call: Callable[[int, float], object], ids: Sequence[int], now_ms: float = 0.0) -> float:
+    """Processor time of one call."""
+    begun = thread_time_ns()
+    for producer_id in ids:
+        call(producer_id, now_ms)
+    ended = thread_time_ns()
+    for _ in ids:
+        pass
+    return (ended - begun - (thread_time_ns() - ended)) / len(ids)
+
+
+def measure(name: str, kind: str, count: int) -> Row:
+    """All figures of one row."""
+    make = STORES[name]
+    ids, others = producer_ids(kind, count, Random(count))
+    admit, known, unknown = [], [], []
+    for _ in range(REPEATS):
+        store = make(count)
+        admit.append(ns_each(store.admit, ids))
+        known.append(ns_each(store.seen, ids))
+        unknown.append(ns_each(store.seen, others))
+    false = sum(store.seen(producer_id, 0.0) for producer_id in others) / len(others)
+    return Row(name, kind, count, min(admit), min(known), min(unknown), bytes_each(make, ids), false)
+
+
+def bytes_each(make: Callable[[int], Store], ids: Sequence[int]) -> float:
+    """Memory of a store, its ids included; what Rust allocates is not traced, so a filter tells its own."""
+    tracemalloc.start()
+    store = make(len(ids))
+    for producer_id in ids:
+        store.admit(producer_id + 0, 0.0)  # a number of its own, as one that was read from a frame
+    traced, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return max(traced, store.size_bytes) / len(ids)
+
+
+def full_window_ns(random: Random) -> dict[str, float]:
+    """Look-ups with 1,000 ids in each of eleven layers: of one in the newest, in the oldest, in none."""
+    found = {}
+    for name, store in (("exact", ExactStore()), ("bloom (rbloom)", BloomStore(layer_ids=1_000))):
+        now_ms = (LAYERS - 1) * HOUR_MS
+        layers = []
+        for layer in range(LAYERS):
+            layers.append([random.getrandbits(63) for _ in range(1_000)])
+            for producer_id in layers[-1]:
+                store.admit(producer_id, layer * HOUR_MS)
+        for what, ids in (("newest", layers[-1]), ("none", [random.getrandbits(63) for _ in range(1_000)])):
+            found[f"{name}, {what}"] = min(ns_each(store.seen, ids, now_ms) for _ in range(REPEATS))
+    return found
+
+
+def short_cut_ns() -> dict[str, float]:
+    """The common path: the same id as the connection's last."""
+    number = 1_000_000
+    compared = min(
+        timeit.repeat(
+            "producer_id == last_id and now_ms < fresh_until_ms",
+            globals={"producer_id": 4_001, "last_id": int("4001"), "now_ms": 5.0, "fresh_until_ms": 3.6e6},
+            timer=thread_time,
+            number=number,
+            repeat=REPEATS,
+        )
+    )
+    quota = ProducerIdQuota(ProducerIdSettings())
+    gate = ProducerGate(quota, GateTables())
+    gate.use("alice", 1_000, enforced=True)
+    buf = bytearray(b"orders")
+    found = {"the comparison": compared / number * 1e9}
+    for what, partitions in (("one partition", 1), ("three partitions", 3)):
+        heads: list[BatchHead] = [(0, 6, i, 500, 7, 0, 0, 10) for i in range(partitions)]
+        if gate.judge(buf, heads, -1, 0.0, 1e4) is Verdict.ADMIT:
+            gate.forwarded(0.0)
+        times = timeit.repeat(
+            "judge(buf, heads, -1, 0.0, 1e4)",
+            globals={"judge": gate.judge, "buf": buf, "heads": heads},
+            timer=thread_time,
+            number=100_000,
+            repeat=REPEATS,
+        )
+        found[f"ProducerGate.judge, {what}"] = min(times) / 100_000 * 1e9
+    return found
+
+
+def report(rows: list[Row], window: dict[str, float], short: dict[str, float], folder: Path) -> None:
+    """Table, JSON and plot; the last line for programs."""
+    console = wide_console()
+    table = Table(
+        "store", "ids", "count", "admit ns", "known ns", "unknown ns", "bytes an id", "false positives"
+    )
+    for row in rows:
+        table.add_row(
+            row.store, row.ids, f"{row.count:,}", f"{row.admit_ns:.0f}", f"{row.known_ns:.0f}",
+            f"{row.unknown_ns:.0f}", f"{row.bytes_per_id:.1f}", f"{row.false_positives:.2%}",
+        )  # fmt: skip
+    console.print(table)
+    for what, nanoseconds in {**window, **short}.items():
+        console.print(f"{what}: {nanoseconds:.0f} ns")
+    plot, (left, right) = figure(1, 2)
+    for name in STORES:
+        mine = [row for row in rows if row.store == name and row.ids == RANDOM]
+        left.plot([row.count for row in mine], [row.known_ns for row in mine], "o-", label=name)
+        right.plot([row.count for row in mine], [row.bytes_per_id for row in mine], "o-", label=name)
+    for axes, label in ((left, "ns to look up a known id"), (right, "bytes an id")):
+        axes.set(xscale="log", yscale="log", xlabel="ids (random)", ylabel=label)
+        axes.legend()
+    save(plot, folder / "producer-id-store.png")
+    content = {"rows": [asdict(row) for row in rows], "full_window_ns": window, "short_cut_ns": short}
+    write_json(folder / "producer-id-store.json", {"machine": machine(), **content})
+    print_last_line({
+        "benchmark": "producer_id_store",
+        "short_cut_ns": round(short["the comparison"], 1),
+        "exact_bytes_per_id_max": round(max(r.bytes_per_id for r in rows if r.store == "exact"), 1),
+    })  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.producer_id_store", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="without the million: a trial, no result")
+    parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
+    arguments = parser.parse_args(argv)
+    rows = [
+        measure(name, kind, count)
+        for count in (QUICK_COUNTS if arguments.quick else COUNTS)
+        for kind in (SEQUENTIAL, RANDOM)
+        for name in STORES
+    ]
+    folder = results_folder(arguments.out, official=not arguments.quick)
+    report(rows, full_window_ns(Random(1)), short_cut_ns(), folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
