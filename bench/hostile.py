@@ -16,7 +16,7 @@ from typing import Final
 
 from bench.harness.kafka_lock import KafkaDistError
 from bench.harness.kafka_node import KafkaNodeError
-from bench.lib.hostile_good import Samples, read_samples
+from bench.lib.hostile_good import read_samples
 from bench.lib.hostile_report import HostileRun, progress, report
 from bench.lib.hostile_rig import CONTROL, DIRECT, HOSTILE, Phase, open_rig
 from bench.lib.process import BenchError
@@ -47,19 +47,11 @@ def measure_all(arguments: argparse.Namespace) -> HostileRun:
             for kind in arguments.phases:
                 phases.append(rig.phase(kind, number, arguments.seconds, damaged, others))
                 rig.check()
-                samples = read_partly(rig.good_output)
+                samples = read_samples(rig.good_output)
                 print(f"{number}/{arguments.rounds}  {progress(phases[-1], samples)}", flush=True)
         records = rig.end_good_clients()
         faults = rig.sluice.faults_logged()
         return HostileRun(phases, read_samples(rig.good_output), records, frame_kinds, faults)
-
-
-def read_partly(output: Path) -> Samples:
-    """What has been written so far: whole lines only."""
-    copy = output.with_suffix(".copy")
-    data = output.read_bytes()
-    copy.write_bytes(data[: data.rfind(b"\n") + 1])
-    return read_samples(copy)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

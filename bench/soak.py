@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from bench.harness.kafka_node import KafkaNodeError
 from bench.lib.process import BenchError
 from bench.lib.proxies import HAPROXY, RELAY, SLUICE
 from bench.lib.results import results_folder
+from bench.lib.soak_proxy import RestartableProxy
 from bench.lib.soak_report import report
 from bench.lib.soak_rig import BROKER, GATEWAY, HELD, LIBRARIES, PACED, SoakRig, all_clients, open_rig
 from bench.lib.soak_run import Event, Phase, Restart, Sample, SoakRun
@@ -31,6 +32,7 @@ from bench.lib.soak_verdict import verdict
 BOUND_S: Final = 30 * 60.0
 END_S: Final = 5 * 60.0  # of it: for clients to end and for reading what is stored
 RESTART_EVERY_S: Final = 2.4
+UP_S: Final = 1.5  # what is back stays so long at least, or one gateway would never be there for anybody
 KILL_EVERY_S: Final = 25.0
 DOWN_S: Final = 6.0  # longer than the cluster takes to see that a broker is gone
 SAMPLE_EVERY_S: Final = 5.0
@@ -53,9 +55,11 @@ QUICK: Final = (Plan("restarts", 12, 0), Plan("kills", 0, 2), Plan("both", 6, 1)
 class Soak:
     """One run: what is done to proxies and brokers, and what was seen of it."""
 
-    def __init__(self, rig: SoakRig, deadline_s: float, pause_s: float) -> None:
+    def __init__(self, rig: SoakRig, deadline_s: float, pause_s: float, at_once: bool) -> None:
+        """`pause_s`: between the end of a proxy and the next start; `at_once`: not the proxies in turn."""
         self._rig = rig
         self._pause_s = pause_s
+        self._at_once = at_once
         self._deadline_s = deadline_s
         self.events: list[Event] = []
         self.restarts: list[Restart] = []
@@ -98,26 +102,29 @@ class Soak:
             if begun_s > self._deadline_s or self._broken.is_set():
                 return
             act(number, phase)
-            self._broken.wait(max(0.0, begun_s + every_s - time.monotonic()))
+            self._broken.wait(max(UP_S, begun_s + every_s - time.monotonic()))
 
     def _restart(self, number: int, phase: Phase) -> None:
-        index = number % len(self._rig.proxies)
-        proxy = self._rig.proxies[index]
+        proxies = self._rig.proxies
+        chosen = proxies if self._at_once else [proxies[number % len(proxies)]]
         with self._proxies_stand_still:
-            rss_bytes, open_files = proxy.rss_bytes(), proxy.open_files()
-            begun_s = time.monotonic()
-            code = proxy.stop()
-            ended_s = time.monotonic()
+            ends = [self._end(proxy) for proxy in chosen]
             time.sleep(self._pause_s)
-            proxy.start()
+            for proxy in chosen:
+                proxy.start()
         ready_s = time.monotonic()
-        self.restarts.append(
-            Restart(proxy.name, begun_s, ended_s - begun_s, ready_s - begun_s, code, rss_bytes, open_files)
-        )
-        self.events.append(Event(f"restart {proxy.name}", begun_s, ready_s))
+        self.restarts += [replace(end, away_s=ready_s - end.begun_s) for end in ends]
+        self.events.append(Event(f"restart {', '.join(x.name for x in chosen)}", ends[0].begun_s, ready_s))
         phase.restarts += 1
         if phase.restarts % 10 == 0:
             print(f"  {phase.name}: {phase.restarts} restarts", flush=True)
+
+    @staticmethod
+    def _end(proxy: RestartableProxy) -> Restart:
+        rss_bytes, open_files = proxy.rss_bytes(), proxy.open_files()
+        begun_s = time.monotonic()
+        code = proxy.stop()
+        return Restart(proxy.name, begun_s, time.monotonic() - begun_s, 0.0, code, rss_bytes, open_files)
 
     def _kill(self, number: int, phase: Phase) -> None:
         cluster = self._rig.cluster
@@ -153,7 +160,7 @@ def measure(arguments: argparse.Namespace) -> SoakRun:
     with open_rig(arguments.proxy, arguments.mode, clients) as rig:
         print(f"starting {len(clients)} clients", flush=True)
         rig.start_clients()
-        soak = Soak(rig, started_s + BOUND_S - END_S, arguments.pause_s)
+        soak = Soak(rig, started_s + BOUND_S - END_S, arguments.pause_s, arguments.at_once)
         plans = QUICK if arguments.quick else FULL
         soak.run([plan for plan in plans if plan.name in arguments.phases])
         print("clients end", flush=True)
@@ -162,6 +169,8 @@ def measure(arguments: argparse.Namespace) -> SoakRun:
         print("reading what is stored", flush=True)
         stored = rig.stored()
         answers = {client: rig.answers(client) for client in clients}
+        for client in (x for x in clients if answers[x].hung):
+            print(f"{client.name} hung; its log ends:\n{rig.log_tail(client)}", flush=True)
         return SoakRun(
             proxy=arguments.proxy,
             mode=arguments.mode,
@@ -187,6 +196,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--pause-s", type=float, default=0.0, help="between a proxy's end and the next one's start (0)"
     )
+    parser.add_argument(
+        "--at-once", action="store_true", help="restart all proxies at once, as if there were one only"
+    )
     names = [plan.name for plan in FULL]
     parser.add_argument("--phases", nargs="+", choices=names, default=names, help="only these")
     parser.add_argument("--clients", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), help="only these")
@@ -206,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bench-soak: {error}", file=sys.stderr)
         return 2
     full = (
-        not (arguments.quick or arguments.pause_s)
+        not (arguments.quick or arguments.pause_s or arguments.at_once)
         and set(arguments.clients) == set(LIBRARIES)
         and len(run.phases) == len(FULL)
     )

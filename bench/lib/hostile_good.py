@@ -151,17 +151,18 @@ class Samples:
         return [latency_s for at_s, latency_s in self.by_kind.get(kind, []) if start_s <= at_s < end_s]
 
 
-def read_samples(output: Path) -> Samples:
-    """Counterpart of `run`."""
+def read_samples(output: Path, last_bytes: int | None = None) -> Samples:
+    """Counterpart of `run`, also while it writes: whole lines only; of the last bytes alone if asked."""
+    data = output.read_bytes()[-last_bytes if last_bytes else None :]
+    first_line = data.find(b"\n") + 1 if last_bytes else 0
     by_kind: dict[str, list[tuple[float, float]]] = {}
     records: int | None = None
-    with output.open() as lines:
-        for line in lines:
-            kind, first, second = line.split()
-            if kind == "records":
-                records = int(first)
-            else:
-                by_kind.setdefault(kind, []).append((float(first), float(second)))
+    for line in data[first_line : data.rfind(b"\n") + 1].decode("ascii").splitlines():
+        kind, first, second = line.split()
+        if kind == "records":
+            records = int(first)
+        else:
+            by_kind.setdefault(kind, []).append((float(first), float(second)))
     return Samples(by_kind, records)
 
 

@@ -25,7 +25,7 @@ from bench.harness.java_tools import run_tool
 from bench.harness.kafka_node import KafkaNode
 from bench.harness.ports import LOOPBACK, free_ports
 from bench.lib.hostile_frames import at_every_version
-from bench.lib.hostile_good import read_samples
+from bench.lib.hostile_good import FETCH, PRODUCE, read_samples
 from bench.lib.hostile_load import READY
 from bench.lib.hostile_record import record
 from bench.lib.process import BenchError, cpu_s
@@ -40,10 +40,15 @@ PRODUCERS: Final = 20
 FETCHERS: Final = 5
 PERIOD_MS: Final = 100.0
 SETTLE_WITHIN_S: Final = 30.0
-PAUSE_S: Final = 1.0  # between phases: what the last one left in queues is not the next one's
+PAUSE_S: Final = 1.0
+CALM_WITHIN_S: Final = 60.0
+CALM_S: Final = 0.5  # the longest latency of a second in which nothing queues
+TAIL_BYTES: Final = 100_000  # of the samples: some seconds' worth
 FIRST_FETCH_RECORDS: Final = 100  # so many 1-kB records there are before the fetchers begin
 GENEROUS: Final = 10**13
 QUOTA: Final = {"client-id": "<default>", "producer_byte_rate": GENEROUS, "consumer_byte_rate": GENEROUS}
+# Shorter than the load generator stays on (HOLD_S): some are ended by Sluice, none of the good ones.
+LIMITS: Final = {"authentication_timeout_s": 3.0, "slow_frame_timeout_s": 3.0, "idle_timeout_s": 4.0}
 BROKER_CONFIG: Final = {
     # Or every damaged name would become a topic, and the broker be busy with those.
     "auto.create.topics.enable": "false",
@@ -90,7 +95,7 @@ class HostileRig:
 
     def phase(self, kind: str, number: int, seconds: float, damaged: int, others: int) -> Phase:
         """Runs one phase. Raises BenchError when good clients were harmed, or something ended."""
-        time.sleep(PAUSE_S)
+        self._await_calm()
         before, opened = self.sluice.disconnects(), self.sluice.metric("sluice_connections_opened_total")
         with contextlib.ExitStack() as stack:
             load = log = None
@@ -145,6 +150,21 @@ class HostileRig:
     def _good_log(self) -> str:
         return log_tail(self._folder / "good.log", 5)
 
+    def _await_calm(self) -> None:
+        """What the last phase left in queues is not the next one's: waits until nothing queues any more."""
+        deadline_s = time.monotonic() + CALM_WITHIN_S
+        expected = 0.95 * (PRODUCERS + FETCHERS) * 1000 / PERIOD_MS
+        while True:
+            time.sleep(PAUSE_S)
+            self.check()
+            now_s = time.monotonic()
+            samples = read_samples(self.good_output, TAIL_BYTES)
+            seen = [x for kind in (PRODUCE, FETCH) for x in samples.latencies_s(kind, now_s - 3, now_s - 2)]
+            if len(seen) >= expected and max(seen) < CALM_S:
+                return
+            if now_s > deadline_s:
+                raise BenchError(f"good clients still wait for more than {CALM_S} s: is the machine busy?")
+
     def _settle(self) -> None:
         """Waits until only the good clients' connections are open."""
         deadline_s = time.monotonic() + SETTLE_WITHIN_S
@@ -167,7 +187,7 @@ class HostileRig:
 
 
 @contextlib.contextmanager
-def open_rig(**sluice_options: Any) -> Iterator[tuple[HostileRig, int]]:
+def open_rig() -> Iterator[tuple[HostileRig, int]]:
     """The rig, and of how many (API, version) pairs there are frames; all gone when the block ends."""
     door, sasl_door, relay_port, admin_port = free_ports(4)
     advertised = {
@@ -188,7 +208,7 @@ def open_rig(**sluice_options: Any) -> Iterator[tuple[HostileRig, int]]:
         frames = at_every_version(recorded)
         (folder / "frames").write_bytes(b"".join(frames))
         _fill(node)
-        sluice = Sluice("sluice", folder, admin_port, _listeners(node), [QUOTA], **sluice_options)
+        sluice = Sluice("sluice", folder, admin_port, _listeners(node), [QUOTA], limits=LIMITS)
         stack.enter_context(sluice)
         numbers = [str(x) for x in (door, GOOD_TOPIC, PRODUCERS, FETCHERS, PERIOD_MS)]
         command = [sys.executable, "-m", "bench.lib.hostile_good", *numbers, str(folder / "good.samples")]

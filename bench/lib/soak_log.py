@@ -28,7 +28,16 @@ class Answers:
     acknowledged: list[tuple[int, float]] = field(default_factory=list)  # (number, time), in order of time
     failed: list[int] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)  # what it was told of them → how often
+    replaced: int = 0
+    """how often the producer was beyond use; the old one's last records may then come behind the new one's"""
+    unanswered: int = 0
+    """sent, and nothing heard of, long after everything was well again"""
     ended_in_order: bool = False
+
+    @property
+    def hung(self) -> bool:
+        """It waited in vain, or had to be ended."""
+        return bool(self.unanswered) or not self.ended_in_order
 
 
 class AnswerLog:
@@ -39,7 +48,9 @@ class AnswerLog:
         self._entries: deque[bytes] = deque()
         self._flushed_s = 0.0
         self.errors: dict[str, int] = {}
+        self.sent = 0
         self.answered = 0
+        self.replaced = 0
 
     def acknowledged(self, number: int, partition: int) -> None:
         self._add(number, partition)
@@ -72,7 +83,7 @@ class AnswerLog:
 
 
 def read_answers(entries: Path, ended: Path) -> Answers:
-    """Counterpart of AnswerLog; `ended` is what the client wrote at its end: {"errors": …}, or nothing."""
+    """Counterpart of AnswerLog; `ended`: what the client printed, its last line JSON."""
     answers = Answers()
     data = entries.read_bytes()
     for number, partition, at_s in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]):
@@ -82,6 +93,8 @@ def read_answers(entries: Path, ended: Path) -> Answers:
             answers.acknowledged.append((number, at_s))
     for line in _json_lines(ended):
         answers.errors = dict(line["errors"])
+        answers.replaced = line["replaced"]
+        answers.unanswered = line["unanswered"]
         answers.ended_in_order = True
     return answers
 

@@ -20,7 +20,7 @@ MIB = 2**20
 
 def summary_of(run: SoakRun) -> dict[str, object]:
     """What `make bench-soak` promises: exactly once and in order, flat, and how long a client waited."""
-    silences = {name: longest_silence(run.acknowledged_s(name))[1] for name in run.verdicts}
+    silences = {name: longest_silence(run.signs_of_life_s(name))[1] for name in run.verdicts}
     flat = run.flat().values()
     return {
         "proxy": run.proxy,
@@ -34,6 +34,8 @@ def summary_of(run: SoakRun) -> dict[str, object]:
         "out_of_order": run.total("out_of_order"),
         "failed": run.total("failed"),
         "unexplained": run.total("unexplained"),
+        "producers_replaced": sum(answers.replaced for answers in run.answers.values()),
+        "clients_that_hung": [name for name, x in run.answers.items() if x.hung],
         "clients_not_exact": [name for name, verdict in run.verdicts.items() if not verdict.is_exact],
         "longest_silence_s": round(max(silences.values()), 1),
         "longest_silence_by_client_s": {name: round(x, 1) for name, x in silences.items()},
@@ -79,6 +81,8 @@ def report(run: SoakRun, folder: Path) -> None:
                 client: asdict(verdict)
                 | {
                     "errors": run.answers[client].errors,
+                    "replaced": run.answers[client].replaced,
+                    "unanswered": run.answers[client].unanswered,
                     "ended_in_order": run.answers[client].ended_in_order,
                     "silences_by_phase_s": _silences(run, client),
                     "acknowledged_per_s": acknowledged_per_s(
@@ -102,7 +106,7 @@ def _silences(run: SoakRun, client: str) -> dict[str, float]:
     phases = {phase.name: (phase.start_s, phase.end_s) for phase in run.phases}
     return {
         name: round(silence_s, 2)
-        for name, silence_s in silences_by_phase(run.acknowledged_s(client), phases).items()
+        for name, silence_s in silences_by_phase(run.signs_of_life_s(client), phases).items()
     }
 
 
@@ -125,7 +129,7 @@ def _client_table(run: SoakRun) -> Table:
             name,
             *(f"{x:,}" for x in (*figures, found.unexplained)),
             *(f"{x:.1f} s" for x in _silences(run, name).values()),
-            style=None if found.is_exact else "bold red",
+            style=None if found.is_exact and not run.answers[name].hung else "bold red",
         )
         for error, count in run.answers[name].errors.items():
             table.add_row("", f"{count} ×", error[:100])
@@ -172,7 +176,7 @@ def _plot(run: SoakRun, path: Path) -> None:
     for index, name in enumerate(run.verdicts):
         per_s = acknowledged_per_s(run.acknowledged_s(name), begin_s, run.stopped_s)
         axes[0].plot(per_s, label=name, linewidth=0.8, color=f"C{index}")
-        times_s = run.acknowledged_s(name)
+        times_s = run.signs_of_life_s(name)
         gaps = [(b - begin_s, b - a) for a, b in pairwise(times_s) if b - a > 0.5]
         if gaps:
             axes[1].scatter(*zip(*gaps, strict=True), s=10, color=f"C{index}", label=name)

@@ -99,6 +99,10 @@ class SoakRun:
         """When, until the clients were asked to end."""
         return [at_s for _, at_s in self.answers[client].acknowledged if at_s <= self.stopped_s]
 
+    def signs_of_life_s(self, client: str) -> list[float]:
+        """The same and the end of the run: a silence that never ended counts as well."""
+        return [*self.acknowledged_s(client), self.stopped_s]
+
     def flat(self) -> dict[str, Flat]:
         """Of each proxy, over the longest phase without restarts; nothing if there was none."""
         quiet = [phase for phase in self.phases if not phase.restarts]

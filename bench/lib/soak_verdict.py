@@ -39,9 +39,6 @@ class Verdict:
     unexplained: int
     """stored, neither acknowledged nor failed: the client ended before it was told"""
     examples: Sequence[str]
-    longest_silence_s: float
-    """between two acknowledgements"""
-    silent_from_s: float
 
     @property
     def is_exact(self) -> bool:
@@ -68,7 +65,6 @@ def verdict(answers: Answers, stored: Stored) -> Verdict:
             highest = max(highest, number)
     acknowledged = {number for number, _ in answers.acknowledged}
     lost = acknowledged - seen
-    silent_from_s, silence_s = longest_silence([at_s for _, at_s in answers.acknowledged])
     return Verdict(
         acknowledged=len(acknowledged),
         failed=len(set(answers.failed)),
@@ -82,8 +78,6 @@ def verdict(answers: Answers, stored: Stored) -> Verdict:
             *doubled[:EXAMPLES],
             *out_of_order[:EXAMPLES],
         ],
-        longest_silence_s=silence_s,
-        silent_from_s=silent_from_s,
     )
 
 

@@ -284,10 +284,13 @@ def test_what_a_python_client_was_told_is_read_again_and_half_an_entry_is_left_o
         log.acknowledged(2, 1)
         log.flush_now()
         output.write(b"half")
-    ended.write_text("a warning\n" + json.dumps({"errors": log.errors}) + "\n")
+    ended.write_text(
+        "a warning\n" + json.dumps({"errors": log.errors, "replaced": 1, "unanswered": 2}) + "\n"
+    )
     found = read_answers(entries, ended)
     assert [number for number, _ in found.acknowledged] == [0, 2]
-    assert (found.failed, found.errors, found.ended_in_order) == ([1], {"ValueError('no')": 1}, True)
+    assert (found.failed, found.errors) == ([1], {"ValueError('no')": 1})
+    assert (found.replaced, found.unanswered, found.ended_in_order, found.hung) == (1, 2, True, True)
 
 
 def test_what_java_printed_is_read_and_a_line_in_the_making_is_left_out(tmp_path: Path) -> None:
