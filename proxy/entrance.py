@@ -111,20 +111,27 @@ class Entrance:
             stream = await TlsStream.handshake(self._loop, client, self._tls.context, server_side=True)
         except SSLError as error:
             raise NotLetIn(DisconnectCause.TLS_FAILED, str(error)) from None
+        try:
+            arrival.user = self._user_of(stream.peer_certificate_der())
+        except NotLetIn:
+            stream.close()  # the socket below is the stream's from the handshake on
+            raise
         arrival.stream = stream
         arrival.server_name = stream.server_name
-        if self._mapping is not None:
-            from sluice.proxy.principal_mapping import distinguished_name
 
-            certificate = stream.peer_certificate_der()
-            if certificate is not None:
-                try:
-                    user = self._mapping.principal(distinguished_name(certificate))
-                except ValueError as error:
-                    raise NotLetIn(DisconnectCause.TLS_FAILED, str(error)) from None
-                if user in RESERVED_USERS:
-                    raise NotLetIn(DisconnectCause.TLS_FAILED, "its certificate claims a reserved name")
-                arrival.user = user
+    def _user_of(self, certificate: bytes | None) -> str | None:
+        """The principal of a client's certificate, if it names him here."""
+        if self._mapping is None or certificate is None:
+            return None
+        from sluice.proxy.principal_mapping import distinguished_name
+
+        try:
+            user = self._mapping.principal(distinguished_name(certificate))
+        except ValueError as error:
+            raise NotLetIn(DisconnectCause.TLS_FAILED, str(error)) from None
+        if user in RESERVED_USERS:
+            raise NotLetIn(DisconnectCause.TLS_FAILED, "its certificate claims a reserved name")
+        return user
 
 
 def endpoint(address: tuple[str, int] | tuple[str, int, int, int]) -> Endpoint:
