@@ -13,7 +13,7 @@ so one node may be away at any time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from confluent_kafka import ElectionType, TopicPartition
@@ -173,33 +173,51 @@ class KafkaCluster:
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Give a partition these copies, the first leading; return when all are in sync and it leads."""
+        self.reassign_all({(topic, partition): replicas})
+
+    def reassign_all(self, moves: Mapping[tuple[str, int], Sequence[int]]) -> None:
+        """The same for several partitions at once: (topic, partition) → replicas."""
         from kafka import KafkaAdminClient  # late: of the three clients only this one can
         from kafka.structs import TopicPartition as Moved
 
         admin = KafkaAdminClient(bootstrap_servers=self._running_bootstrap())
         try:
-            admin.alter_partition_reassignments({Moved(topic, partition): list(replicas)})
+            admin.alter_partition_reassignments(
+                {Moved(*partition): list(replicas) for partition, replicas in moves.items()}
+            )
         finally:
             admin.close()
-        self.await_until(
-            lambda: (
-                self.replicas(topic, partition) == list(replicas)
-                and self.in_sync(topic, partition) == set(replicas)
-            ),
-            f"{topic}-{partition} on {replicas}",
-        )
-        self.elect_preferred_leader(topic, partition)
+
+        def done() -> bool:
+            known = self._admin.list_topics(timeout=_ASK_TIMEOUT_S).topics
+            return all(
+                known[topic].partitions[partition].replicas == list(replicas)
+                and set(known[topic].partitions[partition].isrs) == set(replicas)
+                for (topic, partition), replicas in moves.items()
+            )
+
+        self.await_until(done, f"reassigned: {moves}")
+        self.elect_preferred_leaders(moves)
+
+    def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Let the first of its replicas lead each of these partitions; return when they do."""
+        asked = list(partitions)
+
+        def unled() -> list[TopicPartition]:
+            known = self._admin.list_topics(timeout=_ASK_TIMEOUT_S).topics
+            return [
+                TopicPartition(topic, partition)
+                for topic, partition in asked
+                if known[topic].partitions[partition].leader != known[topic].partitions[partition].replicas[0]
+            ]
+
+        if wanted := unled():
+            self._admin.elect_leaders(ElectionType.PREFERRED, wanted).result(SEEN_WITHIN_S)
+            self.await_until(lambda: not unled(), f"led by their first replica: {asked}")
 
     def elect_preferred_leader(self, topic: str, partition: int = 0) -> None:
-        """Let the first of its replicas lead a partition; return when it does."""
-        wanted = self.replicas(topic, partition)[0]
-        if self.leader(topic, partition) == wanted:
-            return
-        chosen = [TopicPartition(topic, partition)]
-        self._admin.elect_leaders(ElectionType.PREFERRED, chosen).result(SEEN_WITHIN_S)
-        self.await_until(
-            lambda: self.leader(topic, partition) == wanted, f"{topic}-{partition} led by {wanted}"
-        )
+        """The same for one partition."""
+        self.elect_preferred_leaders([(topic, partition)])
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
         """Let another node with a copy lead a partition, `to` if it is given; returns who leads then."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
+from _pytest.mark import ParameterSet
 from everybody import EVERYBODY, WITHOUT_FRAIL, Worker, everybody_at_work
-from sluice_process import SluiceProcess, doors_of_cluster
+from sluice_process import SluiceProcess, doors_of_cluster, gateway_door
 
 from bench.harness.kafka_cluster import KafkaCluster
 from bench.harness.kafka_dist import KafkaDist
@@ -49,13 +51,8 @@ def _whole_again(cluster: KafkaCluster) -> Iterator[None]:
 
 MODES: dict[str, Callable[[KafkaCluster], SluiceProcess]] = {
     "broker": lambda cluster: SluiceProcess(doors_of_cluster(cluster)),
+    "gateway": lambda cluster: SluiceProcess([gateway_door(cluster)], mode="gateway"),
 }
-
-
-@pytest.fixture(params=MODES)
-def proxy(request: pytest.FixtureRequest, cluster: KafkaCluster) -> Iterator[SluiceProcess]:
-    with MODES[request.param](cluster) as process:
-        yield process
 
 
 def a_broker_is_killed_and_comes_back(cluster: KafkaCluster, workers: list[Worker]) -> None:
@@ -64,9 +61,7 @@ def a_broker_is_killed_and_comes_back(cluster: KafkaCluster, workers: list[Worke
     cluster.await_until(lambda: victim not in cluster.live_ids(), "counted as dead")
     cluster.start(victim)
     cluster.await_in_sync()
-    for worker in workers:
-        for partition in range(3):
-            cluster.elect_preferred_leader(worker.topic, partition)
+    cluster.elect_preferred_leaders((worker.topic, partition) for worker in workers for partition in range(3))
 
 
 def a_broker_is_shut_down_and_comes_back(cluster: KafkaCluster, workers: list[Worker]) -> None:
@@ -78,11 +73,13 @@ def a_broker_is_shut_down_and_comes_back(cluster: KafkaCluster, workers: list[Wo
 
 def partitions_are_moved(cluster: KafkaCluster, workers: list[Worker]) -> None:
     """Each to a broker that had no copy of it, which leads it from then on."""
+    moves = {}
     for worker in workers:
         for partition in range(3):
             before = cluster.replicas(worker.topic, partition)
             (newcomer,) = cluster.ids - set(before)
-            cluster.reassign(worker.topic, partition, [newcomer, before[0]])
+            moves[worker.topic, partition] = [newcomer, before[0]]
+    cluster.reassign_all(moves)
 
 
 def coordinators_move(cluster: KafkaCluster, workers: list[Worker]) -> None:
@@ -93,33 +90,38 @@ def coordinators_move(cluster: KafkaCluster, workers: list[Worker]) -> None:
 
 
 DEADLY = [a_broker_is_killed_and_comes_back, a_broker_is_shut_down_and_comes_back]
-SLOW = pytest.mark.slow
+HAPPENINGS: list[Happening] = [*DEADLY, partitions_are_moved, coordinators_move]
+IN_EVERY_RUN = {
+    ("broker", a_broker_is_killed_and_comes_back, True),
+    ("broker", coordinators_move, True),
+    ("gateway", a_broker_is_killed_and_comes_back, False),
+    ("gateway", partitions_are_moved, True),
+}
+"""the others are slow: half a minute each, and they say little that these do not"""
 
 
-@pytest.mark.parametrize(
-    ("happening", "throttled"),
-    [
-        pytest.param(a_broker_is_killed_and_comes_back, True),
-        pytest.param(partitions_are_moved, False),
-        pytest.param(coordinators_move, True),
-        pytest.param(a_broker_is_killed_and_comes_back, False, marks=SLOW),
-        pytest.param(partitions_are_moved, True, marks=SLOW),
-        pytest.param(coordinators_move, False, marks=SLOW),
-        pytest.param(a_broker_is_shut_down_and_comes_back, False, marks=SLOW),
-        pytest.param(a_broker_is_shut_down_and_comes_back, True, marks=SLOW),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else ("throttled" if value else "without-quota"),
-)
+def cases() -> Iterator[ParameterSet]:
+    """Every mode with everything that happens, with and without a quota."""
+    for mode, happening, throttled in product(MODES, HAPPENINGS, (False, True)):
+        marks = () if (mode, happening, throttled) in IN_EVERY_RUN else (pytest.mark.slow,)
+        name = f"{mode}-{happening.__name__}-{'throttled' if throttled else 'without-quota'}"
+        yield pytest.param(mode, happening, throttled, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("mode", "happening", "throttled"), list(cases()))
 def test_everybody_produces_exactly_once_while(
-    cluster: KafkaCluster, proxy: SluiceProcess, unique: Unique, happening: Happening, throttled: bool
+    cluster: KafkaCluster, unique: Unique, mode: str, happening: Happening, throttled: bool
 ) -> None:
-    with everybody_at_work(
-        cluster,
-        proxy,
-        unique,
-        throttled=throttled,
-        who=WITHOUT_FRAIL if happening in DEADLY else EVERYBODY,
-        replicas=2,  # so that there is a broker to move to
-        topic_config={"min.insync.replicas": "1"},
-    ) as workers:
+    with (
+        MODES[mode](cluster) as proxy,
+        everybody_at_work(
+            cluster,
+            proxy,
+            unique,
+            throttled=throttled,
+            who=WITHOUT_FRAIL if happening in DEADLY else EVERYBODY,
+            replicas=2,  # so that there is a broker to move to
+            topic_config={"min.insync.replicas": "1"},
+        ) as workers,
+    ):
         happening(cluster, workers)

@@ -129,7 +129,6 @@ async def _aiokafka_send(bootstrap: str, topic: str, records: Iterable[Record], 
         max_batch_size=options.batch_bytes,
         **aiokafka_security(options.security),
     )
-    await producer.start()
     pacer = Pacer(options.records_per_s)
 
     async def send(batch: Iterable[Record]) -> None:
@@ -141,6 +140,7 @@ async def _aiokafka_send(bootstrap: str, topic: str, records: Iterable[Record], 
         await asyncio.gather(*sent)
 
     try:
+        await producer.start()
         if options.transactional_id is None:
             await send(records)
             return
@@ -177,9 +177,9 @@ async def _aiokafka_receive(
         isolation_level="read_committed",
         **aiokafka_security(options.security),
     )
-    await consumer.start()
     found: list[Record] = []
     try:
+        await consumer.start()
         while len(found) < wanted(count):
             for messages in (await consumer.getmany(timeout_ms=500)).values():
                 found += [Record(message.partition, message.value) for message in messages]
