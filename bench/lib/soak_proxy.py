@@ -74,7 +74,9 @@ class RestartableProxy(ABC):
 
     def start(self) -> None:
         """Returns once it takes connections. Raises BenchError with its log's tail if it does not."""
-        process = self._process = GuardedProcess(self.command(), output=self.log)
+        process = self._process = GuardedProcess(
+            self.command(), output=self.log, remove_on_death=self.log.parent
+        )
         deadline_s = time.monotonic() + READY_WITHIN_S
         while not self.is_ready():
             if process.exit_code() is not None or time.monotonic() > deadline_s:
