@@ -1,0 +1,52 @@
+"""The only broker behind the proxy goes away in mid-traffic and comes back: all go on, exactly once."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+
+import pytest
+from everybody import WITHOUT_FRAIL, everybody_at_work
+from sluice_process import SluiceProcess, doors_of
+
+from bench.harness.kafka_dist import ensure_kafka
+from bench.harness.kafka_lock import CURRENT, OLDEST, KafkaRelease
+from bench.harness.kafka_node import KafkaNode
+from bench.harness.ports import LOOPBACK, free_port
+
+Unique = Callable[[str], str]
+
+pytestmark = [
+    pytest.mark.kafka,
+    # kafka-python leaves the socket of a refused connection to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _collect_its_sockets() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("release", "graceful", "throttled"),
+    [
+        pytest.param(OLDEST, True, True, id="3.9-shut-down-throttled"),
+        pytest.param(CURRENT, False, False, id="4.3-killed-without-quota", marks=pytest.mark.slow),
+        pytest.param(OLDEST, False, True, id="3.9-killed-throttled", marks=pytest.mark.slow),
+    ],
+)
+def test_everybody_goes_on_when_the_broker_is_back(
+    unique: Unique, release: KafkaRelease, graceful: bool, throttled: bool
+) -> None:
+    dist = ensure_kafka(release=release)
+    advertised = {"SLUICE": (LOOPBACK, free_port())}
+    with (
+        KafkaNode(dist, advertised=advertised) as kafka,
+        SluiceProcess(doors_of(kafka, ["SLUICE"])) as proxy,
+    ):
+        with everybody_at_work(kafka, proxy, unique, throttled=throttled, who=WITHOUT_FRAIL):
+            kafka.stop(graceful=graceful)
+            kafka.start()
+        assert proxy.disconnects("upstream_unreachable") > 0
