@@ -168,7 +168,8 @@ class Listener:
         connection.start()
         if broker.session_lifetime_ms:
             new_login = partial(self._upstream.new_login, session.user)
-            Relogin(self._worker.loop, connection, new_login, broker.session_lifetime_ms)
+            timeout_s = self._upstream.dial_timeout_s
+            Relogin(self._worker.loop, connection, new_login, broker.session_lifetime_ms, timeout_s)
 
     def _let_go(self, client: Stream) -> None:
         """Close in order: on unread bytes (clients speak first) it would be a reset."""

@@ -139,11 +139,17 @@ class Pace:
             self._gate_state = State.AWAITING_BROKER
 
     def suspend(self) -> bool:
-        """As `await_broker`, between two requests. False: not now; a hold or a wait would end it."""
-        if self.state not in {State.READING, State.MUTED} or self.gate_ms == inf:
+        """As `await_broker`, between two requests; one that is held goes later. False: not now, for another
+        wait would end it."""
+        if self._gate_state is not State.MUTED:
             return False
         self.await_broker()
         return True
+
+    @property
+    def is_hold_suspended(self) -> bool:
+        """A held request may not go, though its turn may have come."""
+        return self.state is State.HOLDING and self._gate_state is State.AWAITING_BROKER
 
     def fill(self) -> None:
         """Too much is in flight; if nothing else shuts the gate, wait for answers."""
@@ -155,8 +161,10 @@ class Pace:
         """What was waited for has come."""
         self.is_full = False
         if self._gate_state is State.AWAITING_BROKER:
-            self.gate_ms = self._mute_until_ms
             self._gate_state = State.MUTED
+            if self.state is State.HOLDING:
+                return  # the gate opens when the held request goes
+            self.gate_ms = self._mute_until_ms
             if self.state is State.AWAITING_BROKER:
                 self.state = State.READING
 

@@ -25,7 +25,7 @@ _LOOK_AGAIN_S: Final = 0.01
 class Relogin:
     """Of one connection, which it does not keep alive."""
 
-    __slots__ = ("__weakref__", "_is_suspended", "_login", "_loop", "_new_login", "_relay")
+    __slots__ = ("__weakref__", "_is_suspended", "_login", "_loop", "_new_login", "_relay", "_timeout_s")
 
     def __init__(
         self,
@@ -33,11 +33,16 @@ class Relogin:
         relay: Relay,
         new_login: Callable[[], UpstreamLogin],
         session_lifetime_ms: int,
+        timeout_s: float,
     ) -> None:
-        """`new_login`: one that has not begun, with the credentials as they are then; raises ValueError."""
+        """`new_login`: one that has not begun, with the credentials as they are then; raises ValueError.
+
+        `timeout_s`: for each login, from its first byte on.
+        """
         self._loop = loop
         self._relay = ref(relay)
         self._new_login = new_login
+        self._timeout_s = timeout_s
         self._login: UpstreamLogin | None = None
         self._is_suspended = False
         self._schedule(session_lifetime_ms)
@@ -62,8 +67,14 @@ class Relogin:
         try:
             self._login = self._new_login()
             relay.talk_to_broker(self._login.start(), self._answered)
+            self._loop.call_later(self._timeout_s, self._timed_out, self._login)
         except (ProtocolError, ValueError) as error:
             relay.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, str(error))
+
+    def _timed_out(self, login: UpstreamLogin) -> None:
+        relay = self._relay()
+        if relay is not None and login is self._login and not relay.is_closed:
+            relay.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, "timed out, within a session")
 
     def _answered(self, relay: Relay, data: memoryview) -> bytes | None:
         """The broker's bytes; none: it has closed. Returns what to send it; None: the relay may go on."""

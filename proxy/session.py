@@ -10,6 +10,7 @@ docs/wire.md.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from sluice.protocol.names import api_name
 from sluice.proxy.answers import AnswerSide
@@ -22,6 +23,9 @@ from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
 from sluice.quotas.records import ConnectionRecord
+
+_LOOK_AGAIN_MS: Final = 5.0
+"""for the end of a suspension, while a request is held"""
 
 
 class Session:
@@ -136,6 +140,9 @@ class Session:
         (A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO tells.) If the state is
         READING afterwards, the shell gives the kept bytes to `client_data` and reads on.
         """
+        if self.pace.is_hold_suspended:
+            self.pace.wake_ms = now_ms + _LOOK_AGAIN_MS
+            return
         held = self._throttling.held
         if held is None or self.pace.state is not State.HOLDING:
             self._requests.client_left = client_left

@@ -71,11 +71,14 @@ class Upstream:
         tls: ClientTls | None = None,
         credentials: CredentialsFile | None = None,
     ) -> None:
-        """`circuits`: of all listeners. `tls`: if the broker has it; `credentials`: if the proxy logs in."""
+        """`circuits`: of all listeners. `tls`: if the broker has it; `credentials`: if the proxy logs in.
+
+        `dial_timeout_s`: for the connection with TLS, and again for the login.
+        """
         self._loop = loop
         self._options = options
         self._circuits = circuits
-        self._dial_timeout_s = dial_timeout_s
+        self.dial_timeout_s = dial_timeout_s
         self._tls = tls
         self._credentials = credentials
 
@@ -99,7 +102,7 @@ class Upstream:
             if not circuit.may_dial(monotonic() * 1000.0):
                 continue
             try:
-                async with asyncio.timeout(self._dial_timeout_s):
+                async with asyncio.timeout(self.dial_timeout_s):
                     stream = await self._open(address, ends)
             except (OSError, TimeoutError) as error:
                 reason = str(error) or "timed out"
@@ -169,7 +172,7 @@ class Upstream:
         lifetime_ms = 0
         try:
             if self._credentials is not None and (user is None or self._options.logs_in):
-                async with asyncio.timeout(self._dial_timeout_s):
+                async with asyncio.timeout(self.dial_timeout_s):
                     lifetime_ms = await self._exchange(broker, self.new_login(user))
         except (ProtocolError, OSError, TimeoutError, ValueError) as error:
             broker.close()
