@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from kafka_clients import CLIENTS, Client, Options
+from java_client import ALL_CLIENTS
+from kafka_clients import CONFLUENT, Client, Options
 from kafka_records import assert_exactly, await_stored, create_topic, numbered, stored
 from sluice_process import SluiceProcess
 
 from bench.harness.kafka_node import KafkaNode
 
 Unique = Callable[[str], str]
-each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+each_client = pytest.mark.parametrize("client", ALL_CLIENTS, ids=lambda client: client.name)
 
 
 @each_client
@@ -62,7 +63,7 @@ def test_a_group_of_one_consumes_exactly_what_is_stored(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, client: Client
 ) -> None:
     topic, records = create_topic(kafka, unique("topic")), numbered(5000)
-    CLIENTS[1].produce(kafka.bootstrap, topic, records, Options())
+    CONFLUENT.produce(kafka.bootstrap, topic, records, Options())
     found = client.consume(sluice.bootstrap(), topic, unique("group"), len(records), Options())
     assert_exactly(records, found)
 
