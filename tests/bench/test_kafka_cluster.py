@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,7 @@ from kafka_records import create_topic, numbered
 
 from bench.harness.kafka_cluster import KafkaCluster
 from bench.harness.kafka_dist import KafkaDist
+from bench.harness.ports import LOOPBACK, PORT_RANGE, free_port_range
 
 pytestmark = pytest.mark.kafka
 
@@ -81,3 +84,11 @@ def _coordinator_by_the_brokers_word(cluster: KafkaCluster, group: str) -> int:
     except KafkaException:  # it loads the group
         return -1
     return int(described.coordinator.id)
+
+
+def test_ports_in_a_row_are_free_and_in_the_range() -> None:
+    first = free_port_range(20)
+    assert {first, first + 19} <= set(PORT_RANGE)
+    with contextlib.ExitStack() as stack:
+        for port in range(first, first + 20):
+            stack.enter_context(socket.create_server((LOOPBACK, port)))
