@@ -78,6 +78,7 @@ def assemble(
     if options.gateway is not None and brokers is not None and way.can_ask:
         refresh_s = options.gateway.metadata_refresh_s
         watch = ClusterWatch(worker.loop, options.name, way, route, brokers, refresh_s)
+        listener.brokers_known = watch.answered
         assembled.beside.append(watch.run())
     return assembled
 

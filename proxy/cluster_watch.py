@@ -46,6 +46,8 @@ class ClusterWatch:
         self._route = route
         self._brokers = brokers
         self._refresh_s = refresh_s
+        self.answered = asyncio.Event()
+        """the brokers are known, as far as they are alive"""
         self._asked = 0
         self._said_out_of_range: tuple[int, ...] = ()
         self._failing = False
@@ -67,6 +69,7 @@ class ClusterWatch:
             self._failing = True
             return False
         self._failing = False
+        self.answered.set()
         now = self._brokers.upstreams
         if now != before:
             _log.info(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
+from sluice.protocol.errors import ProtocolError
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.connection_watch import WatchRules
 from sluice.proxy.footprint import Footprint
@@ -93,14 +94,62 @@ class Connection(Relay):
         if cause is not None:
             self.abort(cause, f"waited for {waits_for.name.lower()}")
 
+    # The proxy's own words to the broker ------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is on its way to the broker, or due from it."""
+        return self.session.is_quiet and self._broker.out is None and self._broker_kept is None
+
+    def talk_to_broker(
+        self, data: bytes, on_answer: Callable[[Connection, memoryview], bytes | None]
+    ) -> None:
+        """Send `data`, and give what the broker answers to `on_answer` until it returns None.
+
+        While `is_quiet` and the session is suspended. `on_answer` returns what to send next; a ProtocolError
+        that it raises ends the connection.
+        """
+        broker = self._broker
+        broker.read(False)
+        broker.on_readable = partial(self._broker_answers, on_answer)
+        broker.send(memoryview(data))
+        broker.read(True)
+
+    def _broker_answers(self, on_answer: Callable[[Connection, memoryview], bytes | None]) -> None:
+        broker = self._broker
+        try:
+            try:
+                got = broker.sock.recv_into(self._view)
+            except BlockingIOError:
+                return
+            except OSError:
+                got = 0
+            try:
+                reply = on_answer(self, self._view[:got])
+            except ProtocolError as error:
+                self.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, str(error))
+                return
+            if reply:
+                broker.send(memoryview(reply))
+            elif reply is None:
+                broker.read(False)
+                broker.on_readable = self._broker_readable
+                broker.read(True)
+                self._after_answer()
+        except Exception:
+            self._crashed()
+
     # Ends -------------------------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Begin no further request; close when what is in flight is answered. The caller has the deadline."""
+    def drain(self, cause: DisconnectCause = DisconnectCause.DRAINED) -> None:
+        """Begin no further request; close when what is in flight is answered.
+
+        The caller has the deadline of DRAINED; any other cause has one here.
+        """
         if self._closed:
             return
         self._timer.end()
-        self.session.drain(monotonic() * 1000.0)
+        self.session.drain(monotonic() * 1000.0, cause)
         if self.session.pace.state:
             self._not_reading()
         else:

@@ -13,10 +13,12 @@ import socket
 from contextlib import suppress
 from functools import partial
 from time import monotonic
+from typing import Final
 
 from sluice.protocol.proxy_protocol import Endpoint
 from sluice.proxy.accept_port import AcceptPort
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.circuit import Address
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import AcceptRate, Seat
@@ -33,6 +35,9 @@ from sluice.proxy.tasks import spawn
 from sluice.proxy.upstream import BrokerStream, NotConnected, Upstream
 from sluice.proxy.worker import Worker
 from sluice.quotas.records import ConnectionRecord
+
+_BROKERS_KNOWN_S: Final = 5.0
+"""How long a client of a broker's port waits for the gateway's first question to be answered."""
 
 _log = get_logger()
 
@@ -57,6 +62,9 @@ class Listener:
         self.name = options.name
         self.policy = policy
         self.connections: set[Connection] = set()
+        self.brokers_known: asyncio.Event | None = None
+        """of a gateway that asks for its brokers: it has an answer"""
+        self._leads_to: dict[Connection, tuple[int, Address]] = {}  # of a gateway: which broker, and where
         self._worker = worker
         self._options = options
         self._shared = shared
@@ -130,8 +138,10 @@ class Listener:
                 arrival = await self._entrance.let_in(client, source)
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
             if refused is None:
+                if node_id is None and arrival.server_name is not None:
+                    node_id = self._route.node_of(arrival.server_name)
                 broker = await self._connect(arrival, node_id)
-                self._relay(arrival, broker, Footprint(seat, self._worker.budget, begun_ms))
+                self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms))
                 return
             cause = refused
         except (NotLetIn, NotConnected) as error:
@@ -150,21 +160,45 @@ class Listener:
     async def _connect(self, arrival: Arrival, node_id: int | None) -> BrokerStream:
         """The broker that this client wants. Raises NotConnected."""
         route = self._route
-        if node_id is None and arrival.server_name is not None:
-            node_id = route.node_of(arrival.server_name)
+        if node_id is not None and self.brokers_known is not None:
+            await self._find(node_id)
         addresses = route.addresses(node_id, monotonic() * 1000.0)
         user = ANONYMOUS if arrival.user is None else arrival.user
         broker = await self._upstream.connect(addresses, user, (arrival.source, arrival.destination))
         route.reached(broker.address)
         return broker
 
-    def _relay(self, arrival: Arrival, broker: BrokerStream, footprint: Footprint[Connection]) -> None:
+    async def _find(self, node_id: int) -> None:
+        """Raises NotConnected if it is not known where the broker is, also after the first answer."""
+        assert self.brokers_known is not None
+        if not self.brokers_known.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BROKERS_KNOWN_S):
+                    await self.brokers_known.wait()
+        if self._route.upstream(node_id) is None:
+            raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")
+
+    def end_misled(self) -> None:
+        """End, in order, connections to brokers that have moved, or that another stood in for."""
+        for connection, (node_id, address) in list(self._leads_to.items()):
+            if self._route.upstream(node_id) not in {None, address}:
+                del self._leads_to[connection]  # once is enough
+                connection.drain(DisconnectCause.BROKER_MOVED)
+
+    def _ended(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._leads_to.pop(connection, None)
+
+    def _relay(
+        self, arrival: Arrival, node_id: int | None, broker: BrokerStream, footprint: Footprint[Connection]
+    ) -> None:
         session = Session(self._shared, self.policy, arrival.source.host, arrival.user)
-        ended = self.connections.discard
         connection = Connection(
-            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, ended
+            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended
         )
         self.connections.add(connection)
+        if node_id is not None:
+            self._leads_to[connection] = (node_id, broker.address)
         connection.start()
         if broker.session_lifetime_ms:
             new_login = partial(self._upstream.new_login, session.user)

@@ -18,6 +18,9 @@ class Route(Protocol):
     def node_of(self, server_name: str) -> int | None:
         """The broker that a TLS client means by this name (SNI)."""
 
+    def upstream(self, node_id: int) -> Address | None:
+        """Where this broker is, if that is known."""
+
     def reached(self, address: Address) -> None:
         """A dial of it succeeded."""
 
@@ -36,6 +39,10 @@ class BrokerRoute:
         """There is but one."""
         return None
 
+    def upstream(self, node_id: int) -> Address | None:
+        """It never moves."""
+        return None
+
     def reached(self, address: Address) -> None:
         """Nothing is learnt."""
 
@@ -44,7 +51,9 @@ class GatewayRoute:
     """Mode gateway: a broker where it was last seen; else any of the bootstrap upstreams.
 
     A client may come to the port of a broker that is not known, for after a restart of the proxy it still has
-    the old addresses. Any broker tells it where to go: NOT_LEADER_OR_FOLLOWER, and it asks for metadata.
+    the old addresses. Where the proxy cannot ask for the brokers itself any broker stands in, since the
+    client's own Metadata is how the proxy learns; but a client that stays with the wrong one is told
+    NOT_LEADER_OR_FOLLOWER for ever. So the listener ends such connections once the right one is known.
     """
 
     def __init__(self, brokers: BrokerMap, bootstrap: Rotation) -> None:
@@ -59,6 +68,10 @@ class GatewayRoute:
     def node_of(self, server_name: str) -> int | None:
         """By `broker-<id>.<sni_domain>`."""
         return self._brokers.node_of(server_name)
+
+    def upstream(self, node_id: int) -> Address | None:
+        """Where it was last seen."""
+        return self._brokers.upstream(node_id)
 
     def reached(self, address: Address) -> None:
         """The next client that any broker serves begins with it, if it is a bootstrap upstream."""
