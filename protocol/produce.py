@@ -80,7 +80,7 @@ def read_acks(buf: bytearray, body: int, limit: int, version: int) -> int | None
 class ProduceUsage:
     """What one Produce request brings. Reused from request to request: `read` overwrites it."""
 
-    __slots__ = ("acks", "batches", "complete")
+    __slots__ = ("acks", "batches", "complete", "heads_read")
 
     def __init__(self) -> None:
         self.acks: int | None = None
@@ -88,6 +88,8 @@ class ProduceUsage:
         self.batches: list[BatchHead] = []
         self.complete = False
         """the whole request has been walked, and the walk ended where the frame ends"""
+        self.heads_read = False
+        """`batches` are all that the request has, though their records may still arrive"""
 
     def has_producer_id(self) -> bool:
         """Does any batch read so far carry an idempotent producer's id?"""
@@ -108,6 +110,7 @@ class ProduceUsage:
             return
         self.acks = None
         self.complete = False
+        self.heads_read = False
         limit = min(avail, frame_end)
         try:
             end = (
@@ -121,7 +124,7 @@ class ProduceUsage:
             raise MalformedFrame("Produce request runs beyond its frame", offset=limit) from None
         if end != frame_end:
             raise MalformedFrame(f"Produce request ends {frame_end - end} bytes before its frame", offset=end)
-        self.complete = True
+        self.complete = self.heads_read = True
 
     def _read_simple(self, buf: bytearray, pos: int, frame_end: int, version: int) -> bool:
         """The shape of nearly all requests: whole, flexible, no transaction, one topic, one partition, one
@@ -165,7 +168,7 @@ class ProduceUsage:
         ):
             return False
         self.acks = acks
-        self.complete = True
+        self.complete = self.heads_read = True
         self.batches.append((topic_pos, topic_end, partition, size, producer_id, epoch, sequence, count))
         return True
 
@@ -182,7 +185,7 @@ class ProduceUsage:
             raise _NotArrived
         (self.acks, _) = _ACKS_TIMEOUT.unpack_from(buf, pos)
         topics, pos = _compact_count(buf, pos + 6, limit, frame_end)
-        for _ in range(topics):
+        for topics_left in range(topics - 1, -1, -1):
             if version >= FIRST_TOPIC_ID:
                 topic_pos = pos
                 pos = topic_end = _advance(pos, UUID_BYTES, frame_end)
@@ -190,7 +193,7 @@ class ProduceUsage:
                 length, topic_pos = _uvarint(buf, pos, limit)
                 pos = topic_end = _advance(topic_pos, length - 1, frame_end)
             partitions, pos = _compact_count(buf, pos, limit, frame_end)
-            for _ in range(partitions):
+            for partitions_left in range(partitions - 1, -1, -1):
                 if pos + 4 > limit:
                     raise _NotArrived
                 (partition,) = _INT32.unpack_from(buf, pos)
@@ -198,6 +201,7 @@ class ProduceUsage:
                 records_end = _advance(pos, length - 1 if length else 0, frame_end)
                 if pos != records_end:
                     self._walk_batches(buf, pos, limit, records_end, topic_pos, topic_end, partition)
+                self.heads_read = not (topics_left or partitions_left)
                 pos = _tags(buf, records_end, limit)
             pos = _tags(buf, pos, limit)
         return _tags(buf, pos, limit)
@@ -211,14 +215,14 @@ class ProduceUsage:
             raise _NotArrived
         (self.acks, _) = _ACKS_TIMEOUT.unpack_from(buf, pos)
         topics, pos = _count(buf, pos + 6, limit, frame_end)
-        for _ in range(topics):
+        for topics_left in range(topics - 1, -1, -1):
             if pos + 2 > limit:
                 raise _NotArrived
             (length,) = _INT16.unpack_from(buf, pos)
             topic_pos = pos + 2
             pos = topic_end = _advance(topic_pos, length, frame_end)
             partitions, pos = _count(buf, pos, limit, frame_end)
-            for _ in range(partitions):
+            for partitions_left in range(partitions - 1, -1, -1):
                 if pos + 8 > limit:
                     raise _NotArrived
                 (partition,) = _INT32.unpack_from(buf, pos)
@@ -227,6 +231,7 @@ class ProduceUsage:
                 records_end = _advance(pos, length if length > 0 else 0, frame_end)
                 if pos != records_end:
                     self._walk_batches(buf, pos, limit, records_end, topic_pos, topic_end, partition)
+                self.heads_read = not (topics_left or partitions_left)
                 pos = records_end
         return pos
 

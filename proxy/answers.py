@@ -35,6 +35,7 @@ from sluice.proxy.in_flight import (
     CHARGE,
     CONFIGS,
     JOIN,
+    LOCAL,
     MAX_IN_FLIGHT,
     NONE,
     QUORUM,
@@ -43,6 +44,7 @@ from sluice.proxy.in_flight import (
     AnswerWork,
     InFlight,
 )
+from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.requests import RequestSide
@@ -66,6 +68,7 @@ class AnswerSide:
         "_authentication",
         "_identity",
         "_in_flight",
+        "_local",
         "_pace",
         "_records",
         "_requests",
@@ -85,7 +88,9 @@ class AnswerSide:
         throttling: Throttling,
         in_flight: deque[InFlight],
         requests: RequestSide,
+        local: LocalAnswers,
     ) -> None:
+        self._local = local
         self._records = shared.recorder.requests
         self._pace = pace
         self._identity = identity
@@ -97,7 +102,7 @@ class AnswerSide:
         self.bytes_read = 0
         """as the broker sent them: charges, records and sums know nothing of what a gateway rewrites"""
         self.edits: list[Edit] = []
-        """Of a gateway, left by `data` for its caller: (start, stop, replacement), sorted, without overlap,
+        """Of a gateway, or for answers of our own: (start, stop, replacement), sorted, without overlap,
         all before the offset that it returned (or the error's `good_end`). To be applied to what goes on,
         then cleared. Patches in place stand in `buf` beside them."""
         brokers = policy.broker_map
@@ -129,7 +134,10 @@ class AnswerSide:
                 return end
             self._skip = 0
             pos += skip
+            self._local.mid_answer = False
+            self._put_local(pos)
         in_flight = self._in_flight
+        local = self._local.due
         identity = self._identity
         try:
             while end - pos >= SIZE_BYTES:
@@ -191,8 +199,11 @@ class AnswerSide:
                     left_bytes = 0 if self._addresses is None else self._addresses.left_bytes
                     self._skip = left_bytes or frame_end - end
                     pos = frame_end - self._skip
+                    self._local.mid_answer = True
                     break
                 pos = frame_end
+                if local:
+                    self._put_local(pos)
         except ProtocolError as error:
             error.good_end = pos
             raise
@@ -200,6 +211,13 @@ class AnswerSide:
             self._pace.broker_answered()
         self.bytes_read += pos - start
         return pos
+
+    def _put_local(self, pos: int) -> None:
+        """An answer has ended at `pos`: those of our own that are due next stand behind it."""
+        in_flight = self._in_flight
+        while in_flight and in_flight[0][9] is LOCAL:
+            in_flight.popleft()
+            self.edits.append((pos, pos, self._local.due.popleft()))
 
     def _look_through(self, buf: bytearray, start: int, end: int) -> int:
         """An answer goes on that may have addresses further on. Returns how many bytes may pass."""

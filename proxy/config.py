@@ -248,28 +248,30 @@ class Config(Options):
         return self
 
 
-LIVE_OPTIONS: Final = frozenset({
-    "drain.deadline_s",
-    "limits.authentication_timeout_s",
-    "limits.idle_timeout_s",
-    "limits.max_connections",
-    "limits.max_connections_per_ip",
-    "limits.max_connections_per_user",
-    "limits.max_frame_bytes",
-    "limits.max_frame_bytes_before_authentication",
-    "limits.max_unauthenticated_connections",
-    "limits.slow_frame_timeout_s",
-    "limits.stopped_timeout_s",
-    "limits.unfinished_bytes_per_user",
-    "log.level",
-    "pacing.answer_budget_s",
-    "pacing.fetch_delay_default_s",
-    "pacing.group_delay_max_s",
-    "pacing.share_fetch_delay_max_s",
-    "pacing.written_fetch_throttle_max_s",
-    "sasl.oauthbearer_principal_claim",
-    "unknown_apis",
-})
+LIVE_OPTIONS: Final = frozenset(
+    {
+        "drain.deadline_s",
+        "limits.authentication_timeout_s",
+        "limits.idle_timeout_s",
+        "limits.max_connections",
+        "limits.max_connections_per_ip",
+        "limits.max_connections_per_user",
+        "limits.max_frame_bytes",
+        "limits.max_frame_bytes_before_authentication",
+        "limits.max_unauthenticated_connections",
+        "limits.slow_frame_timeout_s",
+        "limits.stopped_timeout_s",
+        "limits.unfinished_bytes_per_user",
+        "log.level",
+        "pacing.answer_budget_s",
+        "pacing.fetch_delay_default_s",
+        "pacing.group_delay_max_s",
+        "pacing.share_fetch_delay_max_s",
+        "pacing.written_fetch_throttle_max_s",
+        "sasl.oauthbearer_principal_claim",
+        "unknown_apis",
+    }
+)
 """Options whose change in the file is put in force while traffic flows; for new connections, where it is a
 connection that is told. Quotas, certificates and credentials are files of their own, and followed too."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sluice.quotas.entity import Default, Overflow
-from sluice.quotas.kinds import KINDS
+from sluice.quotas.kinds import BYTE_KINDS
 from sluice.quotas.limits import QuotaLimits
 
 OTHER: Final = "other"
@@ -63,10 +63,10 @@ class EntityTable:
     def __init__(self, max_series: int) -> None:
         self.overflows = 0
         """look-ups that the cap sent to (other, other)"""
-        self._max_entities = max(1, max_series // SERIES_PER_ENTITY - len(KINDS))
+        self._max_entities = max(1, max_series // SERIES_PER_ENTITY - len(BYTE_KINDS))
         self._series: dict[tuple[str, str, str], EntitySeries] = {}
         self._beyond = {
-            kind.value: EntitySeries(kind.value, OTHER, OTHER, is_overflow=True) for kind in KINDS
+            kind.value: EntitySeries(kind.value, OTHER, OTHER, is_overflow=True) for kind in BYTE_KINDS
         }
         self._users: frozenset[object] = frozenset()
         self._client_ids: frozenset[object] = frozenset()

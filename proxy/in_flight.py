@@ -39,6 +39,8 @@ class AnswerWork(IntEnum):
     """of a gateway: DescribeConfigs of a broker"""
     QUORUM = 10
     """of a gateway: DescribeQuorum that tells listeners"""
+    LOCAL = 11
+    """never forwarded: its answer is the proxy's own (local_answers.py)"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -51,6 +53,7 @@ JOIN: Final = AnswerWork.JOIN
 ADDRESSES: Final = AnswerWork.ADDRESSES
 CONFIGS: Final = AnswerWork.CONFIGS
 QUORUM: Final = AnswerWork.QUORUM
+LOCAL: Final = AnswerWork.LOCAL
 
 
 InFlight: TypeAlias = tuple[int, int, int, str, int, float, float, float, "Sensor | None", AnswerWork]
@@ -73,3 +76,5 @@ class Held:
     begun_ms: float
     paid_ms: float
     sensor: Sensor
+    brings_ids: bool = False
+    """producer ids were admitted with it, which counts once it goes"""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
+from sluice.proxy.producer_ids import ProducerIds
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
@@ -41,3 +42,4 @@ class SharedState:
     recorder: Recorder
     session_timeouts: SessionTimeouts = field(default_factory=SessionTimeouts)
     left_behind: LeftBehind = field(default_factory=LeftBehind)
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)

@@ -253,7 +253,7 @@ class _Reader:
         if not limits:
             self.problem(at, f"sets no limit; give {' or '.join(KIND_BY_KEY)}")
         for key, value in limits.items():
-            self._check_limit((*at, key), key, value)
+            self._check_limit((*at, key), key, value, has_client="client-id" in item)
         shadow = self._shadow((*at, SHADOW_KEY), item.get(SHADOW_KEY, False), limits)
         return (entity, limits, shadow) if len(self.problems) == before else None
 
@@ -288,13 +288,15 @@ class _Reader:
             return name
         return None
 
-    def _check_limit(self, at: YamlPath, key: str, value: YamlValue) -> None:
+    def _check_limit(self, at: YamlPath, key: str, value: YamlValue, *, has_client: bool) -> None:
         kind = KIND_BY_KEY.get(key)
         if kind is None:
             self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY, SHADOW_KEY]))
         elif value is None:
             self.problem(at, "must not be blank; leave the key out for no limit")
         else:
+            if KINDS[kind].of_users_only and has_client:
+                self.problem(at, f"{key} is for users; leave client-id out of this entry")
             try:
                 KINDS[kind].validated(key, value)
             except ValueError as error:

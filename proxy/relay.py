@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -30,8 +29,14 @@ them. A drain has a deadline of its own (server.py)."""
 _LAST_ANSWER_S: Final = 0.2
 """Between the last answer of a drain and the end of the connection: kafka-python (3.0.12) drops an answer
 that it reads together with the end behind it, and sends its request again."""
+_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})
+"""the proxy ends the connection, and the client did nothing to bring it about"""
 _EARLY_MS: Final = 0.5
 """the loop's clock ticks in ms, so that a timer may come this much early"""
+
+
+_LARGE_BYTES: Final = WINDOW_BYTES // 2
+"""beyond it what is kept of a client's requests is read on in a buffer of its own"""
 
 
 class Relay(ABC):
@@ -45,6 +50,7 @@ class Relay(ABC):
         "_client_kept",
         "_client_view",
         "_closed",
+        "_drops",
         "_edits",
         "_eof",
         "_pace",
@@ -69,7 +75,9 @@ class Relay(ABC):
         self.session = session
         self._pace = session.pace
         self._edits = session.edits
-        self._client_kept: bytes | None = None  # read, but not to be forwarded yet
+        self._drops = session.drops
+        session.wake_by(self._wake_now)
+        self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
         self._broker_kept: bytes | None = None
         self._eof = False  # nothing more comes from the client
         self._timer = DelayTimer(worker)
@@ -108,6 +116,8 @@ class Relay(ABC):
             try:
                 if kept is None and self._share.window_bytes == WINDOW_BYTES:
                     end = got = self._client.sock.recv_into(self._client_view)
+                elif isinstance(kept, bytearray):
+                    end, got = self._receive_large(kept)
                 else:
                     got, end = self._receive(self._client, self._client_view, kept)
             except BlockingIOError:
@@ -118,40 +128,76 @@ class Relay(ABC):
                 return
             if not got:
                 self._client_ended(DisconnectCause.CLIENT_CLOSED)
-                return
-            self._take_from_client(end, monotonic() * 1000.0)
+            elif isinstance(kept, bytearray):
+                self._take_large(kept)
+            else:
+                self._take_from_client(self._buf, self._view, end, monotonic() * 1000.0)
         except Exception:
             self._crashed()
 
-    def _take_from_client(self, end: int, now_ms: float) -> None:
-        """Give `buf[:end]` to the session; send on what may go, keep the rest."""
-        session = self.session
-        cut = session.client_data(self._buf, 0, end, now_ms)
+    def _take_from_client(self, buf: bytearray, view: memoryview, end: int, now_ms: float) -> None:
+        """Give `buf[:end]` to the session; send on what may go, keep the rest. `view`: of `buf`."""
+        cut = self.session.client_data(buf, 0, end, now_ms)
         keeps = self._client_kept is not None
         if cut != end:
-            self._client_kept = bytes(self._view[cut:end])
+            self._keep(buf, view, cut, end)
             keeps = True
         elif keeps:
             self._client_kept = None
         if cut:
             broker = self._broker
+            data = self._without_refused(view, cut) if self._drops else view[:cut]
             sent = 0
             try:
-                if broker.out is None:
-                    sent = broker.sock.send(self._view[:cut])
+                if broker.out is None and data:
+                    sent = broker.sock.send(data)
             except BlockingIOError:
                 pass
             except OSError:
                 self._broker_ended(DisconnectCause.BROKER_RESET)
                 return
-            if sent < cut:
-                broker.send_later(self._view[sent:cut])
+            if sent < len(data):
+                broker.send_later(data[sent:])
                 self._client.read(False)
                 keeps = True
         if keeps:
             self._tell_kept()
         if self._pace.state:
             self._not_reading()
+
+    def _without_refused(self, view: memoryview, end: int) -> memoryview:
+        """`view[:end]` without the requests that the session has answered itself; their answers go now."""
+        data = spliced(view, 0, end, self._drops)
+        self._drops.clear()
+        for answer in self.session.local_answers:
+            if not self._client.send(memoryview(answer)):
+                self._broker.read(False)
+        self.session.local_answers.clear()
+        return memoryview(data)
+
+    def _keep(self, buf: bytearray, view: memoryview, start: int, end: int) -> None:
+        """What is not judged yet, or must wait. Where the shared buffer is too small, in one of its own."""
+        if buf is not self._client_kept:
+            data = view[start:end]
+            self._client_kept = bytearray(data) if end - start > _LARGE_BYTES else bytes(data)
+        elif start:
+            self._client_kept = bytes(view[start:end])
+
+    def _receive_large(self, kept: bytearray) -> tuple[int, int]:
+        """As `_receive`, behind the bytes in `kept` itself."""
+        start = len(kept)
+        kept.extend(bytes(self._share.window_bytes))
+        got = 0
+        try:
+            with memoryview(kept) as whole, whole[start:] as room:
+                got = self._client.sock.recv_into(room)
+        finally:
+            del kept[start + got :]
+        return start + got, got
+
+    def _take_large(self, kept: bytearray) -> None:
+        with memoryview(kept) as view:
+            self._take_from_client(kept, view, len(kept), monotonic() * 1000.0)
 
     def _broker_drained(self) -> None:
         self._tell_kept()
@@ -275,49 +321,6 @@ class Relay(ABC):
         got = peer.sock.recv_into(self._view[start : start + window])
         return got, start + got
 
-    # The proxy's own words to the broker ------------------------------------------------------------------
-
-    @property
-    def is_quiet(self) -> bool:
-        """Nothing is on its way to the broker, or due from it."""
-        return self.session.is_quiet and self._broker.out is None and self._broker_kept is None
-
-    def talk_to_broker(self, data: bytes, on_answer: Callable[[Relay, memoryview], bytes | None]) -> None:
-        """Send `data`, and give what the broker answers to `on_answer` until it returns None.
-
-        While `is_quiet` and the session is suspended. `on_answer` returns what to send next; a ProtocolError
-        that it raises ends the connection.
-        """
-        broker = self._broker
-        broker.read(False)
-        broker.on_readable = partial(self._broker_answers, on_answer)
-        broker.send(memoryview(data))
-        broker.read(True)
-
-    def _broker_answers(self, on_answer: Callable[[Relay, memoryview], bytes | None]) -> None:
-        broker = self._broker
-        try:
-            try:
-                got = broker.sock.recv_into(self._view)
-            except BlockingIOError:
-                return
-            except OSError:
-                got = 0
-            try:
-                reply = on_answer(self, self._view[:got])
-            except ProtocolError as error:
-                self.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, str(error))
-                return
-            if reply:
-                broker.send(memoryview(reply))
-            elif reply is None:
-                broker.read(False)
-                broker.on_readable = self._broker_readable
-                broker.read(True)
-                self._after_answer()
-        except Exception:
-            self._crashed()
-
     # Delays -----------------------------------------------------------------------------------------------
 
     def _not_reading(self) -> None:
@@ -333,10 +336,20 @@ class Relay(ABC):
             self._timer.end()
             if not self.session.finished:
                 self._arm_ending(self._finish)
-            elif pace.close_cause is DisconnectCause.DRAINED:
+            elif pace.close_cause in _IN_ORDER:
                 self._timer.call_in(_LAST_ANSWER_S, self._finish)
             else:
                 self._finish()
+
+    def _wake_now(self) -> None:
+        """The turn of a held request has come, maybe earlier than it was told."""
+        if self._pace.state is State.HOLDING and not self._closed:
+            self._timer.end()
+            self.session.wake(monotonic() * 1000.0, self._client.has_left)
+            if self._pace.state:
+                self._not_reading()
+            else:
+                self._resume()
 
     def _wake(self) -> None:
         self._timer.has_come()
@@ -360,10 +373,12 @@ class Relay(ABC):
         kept = self._client_kept
         if kept is None:
             self._client_view = self._view
+        elif isinstance(kept, bytearray):
+            self._take_large(kept)
         else:
             end = len(kept)
             self._buf[:end] = kept
-            self._take_from_client(end, monotonic() * 1000.0)
+            self._take_from_client(self._buf, self._view, end, monotonic() * 1000.0)
         if not self._pace.state:
             self._read_client()
 

@@ -16,7 +16,7 @@ from weakref import ref
 
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.relay import Relay
+from sluice.proxy.connection import Connection
 from sluice.proxy.upstream_login import UpstreamLogin, reauthenticate_after_ms
 
 _LOOK_AGAIN_S: Final = 0.01
@@ -30,7 +30,7 @@ class Relogin:
     def __init__(
         self,
         loop: AbstractEventLoop,
-        relay: Relay,
+        relay: Connection,
         new_login: Callable[[], UpstreamLogin],
         session_lifetime_ms: int,
         timeout_s: float,
@@ -63,7 +63,7 @@ class Relogin:
         else:
             self._loop.call_later(_LOOK_AGAIN_S, self._due)
 
-    def _begin(self, relay: Relay) -> None:
+    def _begin(self, relay: Connection) -> None:
         try:
             self._login = self._new_login()
             relay.talk_to_broker(self._login.start(), self._answered)
@@ -76,7 +76,7 @@ class Relogin:
         if relay is not None and login is self._login and not relay.is_closed:
             relay.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, "timed out, within a session")
 
-    def _answered(self, relay: Relay, data: memoryview) -> bytes | None:
+    def _answered(self, relay: Connection, data: memoryview) -> bytes | None:
         """The broker's bytes; none: it has closed. Returns what to send it; None: the relay may go on."""
         login = self._login
         assert login is not None

@@ -15,7 +15,6 @@ from sluice.protocol.fetch import lower_max_bytes, max_bytes_offset
 from sluice.protocol.headers import (
     API_VERSIONS,
     FETCH,
-    JOIN_GROUP,
     MIN_REQUEST_SIZE,
     PRODUCE,
     REQUEST_HEAD,
@@ -25,47 +24,33 @@ from sluice.protocol.headers import (
     check_size,
     request_body,
 )
-from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.proxy.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.errors import NotAuthenticated
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import ADDRESSES, CHARGE, MAX_IN_FLIGHT, NONE, THROTTLE, Held, InFlight
+from sluice.proxy.in_flight import CHARGE, MAX_IN_FLIGHT, InFlight
+from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.other_requests import OtherRequests
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.produce_requests import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.throttling import Throttling
-from sluice.quotas.sensor import Sensor
 
-_PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
-_JOIN_GROUP_MAX = VERSIONS[JOIN_GROUP][1]
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
 _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
-_HEAD_ENOUGH_BYTES: Final = 128 * 1024
-"""What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
 
 
-class RequestSide:
+class RequestSide(ProduceSide):
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
         "_client_id_length",
         "_client_id_raw",
         "_frame_limit",
-        "_identity",
-        "_in_flight",
         "_others",
-        "_pace",
-        "_paid_work",
         "_policy",
         "_quotas",
-        "_records",
-        "_skip",
-        "_throttling",
-        "bytes_read",
-        "client_left",
-        "count",
         "raw_tokens",
     )
 
@@ -78,28 +63,17 @@ class RequestSide:
         authentication: Authentication,
         throttling: Throttling,
         in_flight: deque[InFlight],
+        local: LocalAnswers,
     ) -> None:
+        super().__init__(shared, policy, pace, identity, throttling, in_flight, local)
         self._quotas = shared.quotas
-        self._records = shared.recorder.requests
         self._policy = policy
-        self._pace = pace
-        self._identity = identity
-        self._throttling = throttling
-        self._in_flight = in_flight
         self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight)
-        # What the answer to a Produce needs that owes nothing: in a gateway it may name brokers.
-        self._paid_work = NONE if policy.broker_map is None else ADDRESSES
         self._client_id_length = _UNKNOWN_LENGTH
         self._client_id_raw = b""
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
-        self._skip = 0  # bytes of a frame that is judged and still arrives
-        self.client_left = False
-        """the client closed its side while it was held or muted"""
         self.raw_tokens = False
         """the next frames are bare tokens (SaslHandshake v0)"""
-        self.count = 0
-        """requests judged and forwarded"""
-        self.bytes_read = 0
 
     @property
     def at_boundary(self) -> bool:
@@ -119,11 +93,14 @@ class RequestSide:
         pos = start
         skip = self._skip
         if skip:
+            if self._dropping:
+                self._drop(start, min(start + skip, end))
             if skip > end - start:
                 self._skip = skip - (end - start)
                 self.bytes_read += end - start
                 return end
             self._skip = 0
+            self._dropping = False
             pos += skip
         pace = self._pace
         throttling = self._throttling
@@ -173,7 +150,7 @@ class RequestSide:
                         break
                 except ProtocolError as error:
                     # What looks malformed may only be cut off by what has arrived.
-                    if isinstance(error, MalformedFrame) and end < min(frame_end, pos + _HEAD_ENOUGH_BYTES):
+                    if isinstance(error, MalformedFrame) and end < min(frame_end, pos + HEAD_ENOUGH_BYTES):
                         break
                     error.api_key = api_key
                     error.api_version = version
@@ -214,98 +191,6 @@ class RequestSide:
             self._throttling.look_up(now_ms)
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
-
-    def _produce(
-        self,
-        buf: bytearray,
-        pos: int,
-        end: int,
-        frame_end: int,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id_end: int,
-        now_ms: float,
-    ) -> bool:
-        """Charge a Produce, and forward it or hold it until its turn. False: not judged yet, held, or
-        refused."""
-        if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
-            raise UnsupportedVersion("this version would go unmetered")
-        identity = self._identity
-        limit = end if end < frame_end else frame_end
-        body = client_id_end + 1
-        if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
-            # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
-            acks = buf[body + 1] << 8 | buf[body + 2]
-        else:
-            body = request_body(buf, client_id_end, limit, PRODUCE, version)
-            found = read_acks(buf, body, limit, version)
-            if found is None:
-                if frame_end <= end or end - pos > _HEAD_ENOUGH_BYTES:
-                    raise MalformedFrame("Produce request without acks", offset=body)
-                return False
-            acks = found
-        request_bytes = frame_end - pos
-        if self.client_left and not self._throttling.outlives_its_client(acks, request_bytes):
-            self.leave_behind(acks, request_bytes)
-            return False
-        sensor = self._throttling.produce_sensor
-        paid_ms = 0.0
-        if sensor is not None:
-            paid_ms = sensor.charge(request_bytes, now_ms)
-            if paid_ms > now_ms:
-                turn_ms, paid_ms = self._throttling.owe_for_produce(sensor, paid_ms, request_bytes, now_ms)
-                if turn_ms > now_ms:
-                    self._throttling.held = Held(
-                        correlation_id, version, request_bytes, acks, now_ms, paid_ms, sensor
-                    )
-                    return False
-        if acks == 0:
-            self._finished_without_answer(version, request_bytes, 0.0, paid_ms, sensor, now_ms)
-        else:
-            work = THROTTLE if paid_ms > now_ms else self._paid_work
-            self._in_flight.append((
-                correlation_id, PRODUCE, version, identity.client_id, request_bytes,
-                now_ms, 0.0, paid_ms, sensor, work,
-            ))  # fmt: skip
-        return True
-
-    def release(self, held: Held, now_ms: float) -> None:
-        """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
-        self._skip = held.request_bytes
-        self.count += 1
-        paid_ms = held.paid_ms
-        held_ms = now_ms - held.begun_ms
-        version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor
-        if held.acks == 0:
-            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
-        else:
-            work = THROTTLE if paid_ms > now_ms else self._paid_work
-            self._in_flight.append((
-                held.correlation_id, PRODUCE, version, self._identity.client_id, request_bytes,
-                now_ms, held_ms, paid_ms, sensor, work,
-            ))  # fmt: skip
-
-    def _finished_without_answer(
-        self,
-        version: int,
-        request_bytes: int,
-        held_ms: float,
-        paid_ms: float,
-        sensor: Sensor | None,
-        now_ms: float,
-    ) -> None:
-        identity = self._identity
-        throttle_ms = held_ms + max(paid_ms - now_ms, 0.0)
-        self._records.append((
-            PRODUCE, version, identity.user, identity.client_id, request_bytes, 0,
-            now_ms, 0.0, held_ms, throttle_ms, sensor,
-        ))  # fmt: skip
-
-    def leave_behind(self, acks: int, request_bytes: int) -> None:
-        """End the connection over a request that does not outlive its client."""
-        cause = DisconnectCause.LEFT_WHILE_HELD if acks else DisconnectCause.UNFINISHED_BYTES_OVER_CAP
-        self._pace.end(cause, f"a Produce of {request_bytes} bytes not forwarded", at_boundary=True)
 
     def _fetch(
         self,

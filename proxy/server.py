@@ -47,6 +47,8 @@ from sluice.quotas.records import Recorder
 
 _EXPIRE_INTERVAL_S: Final = 60.0
 _DRAIN_POLL_S: Final = 0.02
+_TURNS_INTERVAL_S: Final = 0.05
+"""little beside a rate of ids per hour"""
 _SWEPT_AT_ONCE: Final = 500
 """connections; about 0.5 ms in which no other is served"""
 EXIT_FINE: Final = 0
@@ -142,6 +144,7 @@ class Server:
             spawn(meter.run(), "usage_meter"),
             spawn(self._expire(), "expire"),
             spawn(self._sweep(worker), "sweep"),
+            spawn(self._serve_ids(), "producer_ids"),
             *(spawn(work, "beside a listener") for work in beside),
         ]
         if self._config_watch is not None:
@@ -195,6 +198,16 @@ class Server:
         while True:
             await asyncio.sleep(_EXPIRE_INTERVAL_S)
             self._quotas.expire(monotonic() * 1000.0)
+            self._shared.producer_ids.expire(monotonic() * 1000.0)
+
+    async def _serve_ids(self) -> None:
+        """Wake the connections whose producer ids' turn has come."""
+        ids = self._shared.producer_ids
+        while True:
+            await asyncio.sleep(_TURNS_INTERVAL_S)
+            now_ms = monotonic() * 1000.0
+            if ids.quota.due_ms <= now_ms:
+                ids.serve(now_ms)
 
     async def _sweep(self, worker: Worker) -> None:
         """End the connections in which nothing moves."""
@@ -202,6 +215,8 @@ class Server:
             await asyncio.sleep(SWEEP_INTERVAL_MS / 1000.0)
             now_ms = worker.clock.tick(monotonic() * 1000.0)
             rules = _rules_of(self._config.limits)
+            for listener in self._listeners:
+                listener.end_misled()
             for number, connection in enumerate(self._connections()):
                 connection.sweep(now_ms, rules)
                 if number % _SWEPT_AT_ONCE == 0:

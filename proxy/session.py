@@ -18,8 +18,10 @@ from sluice.proxy.authentication import Authentication
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import InFlight
+from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import EARLY_MS, Pace, State
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.producer_ids import Wake
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
 from sluice.quotas.records import ConnectionRecord
@@ -40,8 +42,10 @@ class Session:
         "_throttling",
         "broker_data",
         "client_data",
+        "drops",
         "edits",
         "identity",
+        "local_answers",
         "pace",
     )
 
@@ -54,8 +58,9 @@ class Session:
         self._in_flight: deque[InFlight] = deque()
         self._authentication = authentication = Authentication(policy.oauthbearer_principal_claim)
         self._throttling = Throttling(shared, policy, self.pace, self.identity, address)
+        local = LocalAnswers()
         self._requests = RequestSide(
-            shared, policy, self.pace, self.identity, authentication, self._throttling, self._in_flight
+            shared, policy, self.pace, self.identity, authentication, self._throttling, self._in_flight, local
         )
         self._answers = AnswerSide(
             shared,
@@ -66,10 +71,15 @@ class Session:
             self._throttling,
             self._in_flight,
             self._requests,
+            local,
         )
         self.edits = self._answers.edits
         """of a gateway, by the last `broker_data`: (start, stop, replacement), what the shell is to send in
         the place of these bytes of buf; it clears the list then (AnswerSide.edits)"""
+        self.drops = self._requests.edits
+        """the same, by the last `client_data`: requests that do not go to the broker"""
+        self.local_answers = local.at_once
+        """what the client is to be sent for them now; the shell clears both lists"""
         # The sides' own methods, not wrapped: they are called for every wake-up.
         self.client_data = self._requests.data
         self.broker_data = self._answers.data
@@ -144,6 +154,9 @@ class Session:
             self.pace.wake_ms = now_ms + _LOOK_AGAIN_MS
             return
         held = self._throttling.held
+        if self.pace.state is State.HOLDING and held is None:
+            self._requests.wake_for_ids(now_ms, client_left)
+            return
         if held is None or self.pace.state is not State.HOLDING:
             self._requests.client_left = client_left
             self.pace.wake(now_ms)
@@ -155,7 +168,12 @@ class Session:
         if self._throttling.take_held(now_ms, left_since) is not None:
             self._requests.release(held, now_ms)
         else:
+            self._requests.drop_held(now_ms)
             self._requests.leave_behind(held.acks, held.request_bytes)
+
+    def wake_by(self, wake: Wake) -> None:
+        """`wake` is called when a held request's turn has come, maybe before `pace.wake_ms`."""
+        self._throttling.wake = wake
 
     def client_closed(self, cause: DisconnectCause) -> None:
         """No more bytes come from the client, and all that came have been given to `client_data`."""
@@ -172,7 +190,7 @@ class Session:
             detail = f"{len(self._in_flight)} requests unanswered, the first {owed}"
         self.pace.end(cause, detail, at_boundary=True)
 
-    def drain(self, now_ms: float) -> None:
+    def drain(self, now_ms: float, cause: DisconnectCause = DisconnectCause.DRAINED) -> None:
         """Begin no further request; what is in flight will be answered (wire-semantics 4.1).
 
         A held Produce with acks ≠ 0 stays unforwarded, for its client sends it again. With acks = 0 it goes,
@@ -183,11 +201,12 @@ class Session:
             self._throttling.take_held(now_ms, client_left=False)
             self._requests.release(held, now_ms)
         else:
-            self._throttling.drop_held(now_ms)
-        self.pace.end(DisconnectCause.DRAINED, "", at_boundary=self._requests.at_boundary)
+            self._requests.drop_held(now_ms)
+        self.pace.end(cause, "", at_boundary=self._requests.at_boundary)
 
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of what all share."""
+        self._requests.drop_held(now_ms)
         self._throttling.closed(now_ms)
 
     def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:

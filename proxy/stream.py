@@ -86,4 +86,3 @@ async def send_all(loop: asyncio.AbstractEventLoop, stream: Stream, data: bytes)
             view = view[stream.send(view) :]
         except BlockingIOError:
             await writable(loop, stream)
-

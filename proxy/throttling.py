@@ -15,6 +15,8 @@ from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import Held
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.produce_ids import ProduceIds
+from sluice.proxy.producer_ids import Wake
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.records import EventKind, ThrottleEvent
 from sluice.quotas.sensor import Sensor
@@ -37,8 +39,10 @@ class Throttling:
         "fetch_sensor",
         "generation",
         "held",
+        "ids",
         "is_group",
         "produce_sensor",
+        "wake",
     )
 
     def __init__(
@@ -58,6 +62,10 @@ class Throttling:
         """the connection has carried a group request"""
         self.held: Held | None = None
         """the Produce that waits for its turn, in state HOLDING"""
+        self.ids: ProduceIds | None = None
+        """judges the producer ids of Produce requests; None: the user has no limit for them"""
+        self.wake: Wake | None = None
+        """the shell's: a held request's turn has come earlier than it was told"""
         self._fetch_window = -1
         self._left_behind_bytes = 0
 
@@ -71,6 +79,17 @@ class Throttling:
             self.fetch_sensor = fetch_sensor
             self._fetch_window = -1
         self.generation = quotas.generation
+        self._look_up_ids(quotas.id_limit(user, client_id, address), now_ms)
+
+    def _look_up_ids(self, limit: tuple[float, bool, str] | None, now_ms: float) -> None:
+        ids = self.ids
+        if limit is not None:
+            if ids is None:
+                ids = self.ids = ProduceIds(self._shared.producer_ids, self.wake)
+            ids.use(self._identity.user, limit)
+        elif ids is not None:
+            ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
+            self.ids = None
 
     def forget(self) -> None:
         """The user is another now: the next request looks the sensors up."""
@@ -86,10 +105,10 @@ class Throttling:
     # Produce ----------------------------------------------------------------------------------------------
 
     def owe_for_produce(
-        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float
+        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float, spent_ms: float
     ) -> tuple[float, float]:
         """A Produce was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
-        budget.
+        budget, of which `spent_ms` is spent already.
 
         turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
         in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
@@ -98,7 +117,7 @@ class Throttling:
         if sensor.shadow:
             self._note_shadow(sensor, PRODUCE, paid_ms, request_bytes, now_ms)
             return now_ms, now_ms
-        last_ms = now_ms + self._delay_limit_ms(PRODUCE)
+        last_ms = now_ms + max(0.0, self.delay_limit_ms(PRODUCE) - spent_ms)
         over_bytes = _over_quota_bytes(sensor, request_bytes, paid_ms, last_ms)
         paid_ms = min(paid_ms, last_ms)
         turn_ms = min(sensor.turn_ms, last_ms)
@@ -149,6 +168,7 @@ class Throttling:
         self.drop_held(now_ms)
         self._shared.left_behind.give_back(self._identity.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
+        self.wake = self.ids = None  # or the shell would stand in a circle, and not be freed at once
 
     def _mute_for_produce(
         self, sensor: Sensor, paid_ms: float, request_bytes: int, over_bytes: int, now_ms: float
@@ -176,7 +196,7 @@ class Throttling:
         if sensor.shadow:
             self._note_shadow(sensor, api_key, paid_ms, response_bytes, now_ms)
             return 0.0
-        last_ms = self._pace.latest_ms(self._delay_limit_ms(api_key), now_ms)
+        last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
         over_bytes = _over_quota_bytes(sensor, response_bytes, paid_ms, last_ms)
         paid_ms = min(paid_ms, last_ms)
         self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
@@ -201,10 +221,11 @@ class Throttling:
         connections, they wait at the same time, and their delays add up to more.)
         """
         sensor.waive(now_ms)
-        delay_ms = min(paid_ms - now_ms, self._delay_limit_ms(api_key))
+        delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
         self._event(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, 0, now_ms)
 
-    def _delay_limit_ms(self, api_key: int) -> float:
+    def delay_limit_ms(self, api_key: int) -> float:
+        """The longest that a request of this API may wait, or its connection be muted, in ms."""
         delays = self._delays
         if self.is_group:
             return delays.group_max_ms
@@ -215,6 +236,34 @@ class Throttling:
             timeouts = self._shared.session_timeouts
             return timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
         return min(delays.share_fetch_max_ms, delays.answer_budget_ms)
+
+    def hold_for_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
+        """A Produce waits for the turn of its producer ids, until its answer budget is over."""
+        until_ms = ids.gate.wake_ms
+        self._pace.hold(until_ms, now_ms, QuotaKind.PRODUCER_IDS)
+        self._id_event(EventKind.HOLD, ids, until_ms - now_ms, request_bytes, now_ms)
+
+    def refused_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
+        """A Produce is answered in the broker's place, or its connection ended, for its producer ids."""
+        self._id_event(EventKind.REFUSAL, ids, 0.0, request_bytes, now_ms)
+
+    def _id_event(
+        self, kind: EventKind, ids: ProduceIds, delay_ms: float, request_bytes: int, now_ms: float
+    ) -> None:
+        self._shared.recorder.throttles.append(
+            ThrottleEvent(
+                kind=kind,
+                begun_ms=now_ms,
+                delay_ms=delay_ms,
+                quota=QuotaKind.PRODUCER_IDS.value,
+                rule=ids.rule,
+                user=self._identity.user,
+                client_id=self._identity.client_id,
+                api_key=PRODUCE,
+                charged_bytes=request_bytes,
+                over_quota_bytes=0,
+            )
+        )
 
     def _event(
         self,

@@ -19,7 +19,7 @@ from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.entity_series import EntitySeries, EntityTable
 from sluice.proxy.log import LineBudget, get_logger
 from sluice.proxy.throttle_log import LEVEL_BY_RULE, ThrottleLog
-from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
@@ -82,9 +82,9 @@ class UsageMeter:
         """(quota, user, client_id, rule) → units per second, of the live sensors at the last fold"""
         self.utilisation: dict[tuple[str, str, str], float] = {}
         """(quota, user, client_id) → the highest of the live sensors behind it at the last fold"""
-        self.forgiven = {kind.value: 0.0 for kind in KINDS}
+        self.forgiven = {kind.value: 0.0 for kind in BYTE_KINDS}
         """by quota: units of debt beyond the cap"""
-        self.exempt = {kind.value: 0 for kind in KINDS}
+        self.exempt = {kind.value: 0 for kind in BYTE_KINDS}
         """by quota: bytes of connections that an exempt rule covers"""
         self._recorder = recorder
         self._quotas = quotas

@@ -1,6 +1,7 @@
 """What can be limited, one row a kind: manager, limits, metrics, docs and the quota file iterate over KINDS.
 
-To add a kind: a member of QuotaKind and its row in KINDS; nothing else in quotas/ changes.
+To add a kind: a member of QuotaKind and its row in KINDS; nothing else in quotas/ changes. (Producer ids are
+not charged by a sensor but admitted by a door of their own: producer_id_quota.py.)
 Keys, value types and error texts are Kafka's: QuotaConfig, ClientQuotaControlManager.validateQuotaKeyValue.
 """
 
@@ -21,6 +22,7 @@ class QuotaKind(Enum):
 
     PRODUCE = "produce"
     FETCH = "fetch"
+    PRODUCER_IDS = "producer_ids"
 
     # Enum's own hash is a Python call (70 ns in each look-up); members are singletons, so identity serves.
     __hash__ = object.__hash__
@@ -42,6 +44,15 @@ def whole_number(key: str, value: object) -> int:
     return int(value)
 
 
+def positive_number(key: str, value: object) -> float:
+    """A number > 0, also a fraction. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"Quota {key} must be a number, not {value!r}")
+    if value <= 0:
+        raise ValueError(f"Quota {key} must be greater than 0")
+    return float(value)
+
+
 @dataclass(frozen=True, slots=True)
 class KindSpec:
     """All that the rest of Sluice needs to know of a kind."""
@@ -61,6 +72,8 @@ class KindSpec:
     """(config_key, value) → the limit; raises ValueError with Kafka's text"""
     effect: str
     """one sentence for the docs: what is limited"""
+    of_users_only: bool = False
+    """a limit for a client id would be none: clients choose their ids"""
 
     def rate_per_s(self, limit: float) -> float:
         """The limit in units per second."""
@@ -88,6 +101,18 @@ _ROWS: Final = (
         validated=whole_number,
         effect="Bytes of Fetch and ShareFetch answers.",
     ),
+    KindSpec(
+        kind=QuotaKind.PRODUCER_IDS,
+        config_key="producer_ids_rate",
+        kafka_type="ProducerIds",
+        amount_unit="new producer ids",
+        limit_unit="new producer ids per hour",
+        limit_span_s=3600.0,
+        validated=positive_number,
+        effect="New producer ids that a user's clients may bring to the broker (KIP-936).",
+        of_users_only=True,
+    ),
 )
 KINDS: Final[Mapping[QuotaKind, KindSpec]] = MappingProxyType({row.kind: row for row in _ROWS})
+BYTE_KINDS: Final = tuple(row.kind for row in _ROWS if row.amount_unit == "bytes")
 KIND_BY_KEY: Final[Mapping[str, QuotaKind]] = MappingProxyType({row.config_key: row.kind for row in _ROWS})

@@ -138,6 +138,8 @@ class QuotaLimits:
                     raise QuotaError(
                         f"Invalid configuration key {key} for {entity}; known: {known}", entity, key
                     )
+                if KINDS[kind].of_users_only and level.has_client:
+                    raise QuotaError(f"{key} is for users; {entity} has a client-id", entity, key)
                 try:
                     limits[key] = KINDS[kind].validated(key, value)
                 except ValueError as error:

@@ -96,6 +96,17 @@ class QuotaManager:
         sensor.last_ms = now_ms
         return sensor
 
+    def id_limit(self, user: str, client_id: str, address: str) -> tuple[float, bool, str] | None:
+        """New producer ids an hour that `user` may bring, whether that is enforced, and the level's name.
+
+        None: unlimited. Not enforced: exempt, or in shadow mode; then all is measured and nobody waits.
+        """
+        match = self._limits.resolve(QuotaKind.PRODUCER_IDS, user, "")
+        if match is None:
+            return None
+        exempt = self._limits.exempt.find(user, client_id, address) is not None
+        return match.limit, not (exempt or match.shadow), match.level.value
+
     def reload(self, limits: QuotaLimits, now_ms: float) -> None:
         """Put other limits in force.
 

@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from wire import WITHIN_S, Wire
 
 from sluice.proxy import linger as linger_module
-from sluice.proxy import relay as relay_module
 from sluice.proxy import listener as listener_module
+from sluice.proxy import relay as relay_module
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.policy import SessionPolicy
 from sluice.proxy.session import Session

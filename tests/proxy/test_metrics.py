@@ -218,7 +218,9 @@ def test_names_with_quotes_and_line_ends_are_escaped() -> None:
     sensor = quotas.sensor(QuotaKind.PRODUCE, name, "x", 0.0)
     assert sensor is not None
     sensor.charge(1, 0.0)
-    body, _ = asyncio.run(exposition(SluiceCollector(meter, quotas, Gauges(), {"quotas": [ReloadStatus()]}), ""))
+    body, _ = asyncio.run(
+        exposition(SluiceCollector(meter, quotas, Gauges(), {"quotas": [ReloadStatus()]}), "")
+    )
     (family,) = [f for f in text_families(body.decode()) if f.name == "sluice_quota_bytes"]
     assert [sample.labels["user"] for sample in family.samples] == [name]
 

@@ -163,7 +163,16 @@ WRONG_ENTRIES = [
     ),
     ("user: a\n    shadow: [[1]]", "3: shadow[0]", "[1] is no limit of this entry; it has none"),
     ("client_id: a", "2: client_id", "unknown key; did you mean client-id?"),
-    ("user: a\n    producer_rate: 1", "3: producer_rate", "unknown key; did you mean producer_byte_rate?"),
+    (
+        "user: a\n    client-id: b\n    producer_ids_rate: 5",
+        "4: producer_ids_rate",
+        "producer_ids_rate is for users; leave client-id out of this entry",
+    ),
+    (
+        "user: a\n    producer_bite_rate: 1",
+        "3: producer_bite_rate",
+        "unknown key; did you mean producer_byte_rate?",
+    ),
     (f"user: a\n    {RATE}:", f"3: {RATE}", "must not be blank; leave the key out for no limit"),
     (
         f"user: a\n    {RATE}: 0",
@@ -194,7 +203,7 @@ def test_an_error_names_the_key_its_line_and_what_would_be_right(
 def test_an_entry_needs_a_name_and_a_limit() -> None:
     assert errors_of("quotas:\n  - producer_byte_rate: 1\n  - user: a\n  - 5\n") == [
         "q:2: quotas[0]: names nobody; give user, client-id or both",
-        "q:3: quotas[1]: sets no limit; give producer_byte_rate or consumer_byte_rate",
+        "q:3: quotas[1]: sets no limit; give producer_byte_rate or consumer_byte_rate or producer_ids_rate",
         "q:4: quotas[2]: must be a mapping such as `user: alice`, is 5",
     ]
 

@@ -21,6 +21,7 @@ def test_the_keys_and_types_are_kafkas() -> None:
     assert {spec.config_key: spec.kafka_type for spec in KINDS.values()} == {
         "producer_byte_rate": "Produce",
         "consumer_byte_rate": "Fetch",
+        "producer_ids_rate": "ProducerIds",
     }
 
 
@@ -67,4 +68,26 @@ def test_a_byte_rate_takes_whole_numbers(kind: QuotaKind, value: float, limit: i
 def test_a_byte_rate_refuses_all_else_in_kafkas_words(kind: QuotaKind, value: object, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the whole text is compared
         KINDS[kind].validated("k", value)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("limit", [0.5, 1, 50, 1e6])
+def test_a_rate_of_producer_ids_may_be_a_fraction(limit: float) -> None:
+    assert KINDS[QuotaKind.PRODUCER_IDS].validated("k", limit) == limit
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0, "Quota k must be greater than 0"),
+        (-1.5, "Quota k must be greater than 0"),
+        (math.inf, "Quota k must be a number, not inf"),
+        (math.nan, "Quota k must be a number, not nan"),
+        (True, "Quota k must be a number, not True"),
+        ("50", "Quota k must be a number, not '50'"),
+    ],
+)
+def test_a_rate_of_producer_ids_refuses_what_is_no_positive_number(value: object, message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the whole text is compared
+        KINDS[QuotaKind.PRODUCER_IDS].validated("k", value)
     assert str(caught.value) == message

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity, QuotaLevel
-from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
 from sluice.quotas.limits import QuotaError, QuotaLimits
 
 Pair: TypeAlias = tuple[str | None, str | None]
@@ -54,7 +54,7 @@ ALL_PATHS: Final = [documented_path(line, "alice", "app") for line, _ in DOCUMEN
 CLIENTS: Final = [("alice", "app"), ("alice", "x"), ("bob", "app"), ("bob", "x"), ("alice", ""), ("", "app")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BYTE_KINDS)
 @pytest.mark.parametrize("present", range(2**8), ids=lambda bits: f"{bits:08b}")
 def test_each_of_the_256_combinations_of_levels_resolves_as_documented(present: int, kind: QuotaKind) -> None:
     configured = {path: 101 + i for i, path in enumerate(ALL_PATHS) if present >> i & 1}
@@ -72,11 +72,11 @@ def test_each_of_the_256_combinations_of_levels_resolves_as_documented(present: 
             assert match.bucket == QuotaEntity(*shared_by)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BYTE_KINDS)
 @pytest.mark.parametrize("present", range(2**8), ids=lambda bits: f"{bits:08b}")
 def test_levels_with_limits_of_other_kinds_only_are_passed_over(present: int, kind: QuotaKind) -> None:
     """All eight levels are configured, the absent ones with every kind but this one."""
-    others = {KINDS[other].config_key: 7 for other in KINDS if other is not kind}
+    others = {KINDS[other].config_key: 7 for other in BYTE_KINDS if other is not kind}
     configured = {path: 101 + i for i, path in enumerate(ALL_PATHS) if present >> i & 1}
     limits = QuotaLimits(
         (entity_of(path), {KINDS[kind].config_key: configured[path]} if path in configured else others)
@@ -92,7 +92,7 @@ def test_nothing_configured_is_unlimited(kind: QuotaKind) -> None:
     assert QuotaLimits().resolve(kind, "alice", "app") is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BYTE_KINDS)
 def test_an_empty_client_id_gets_the_default_client_of_its_user(kind: QuotaKind) -> None:
     """Where the broker falls through to unlimited (wire-semantics 2)."""
     limits = QuotaLimits([(QuotaEntity("alice", DEFAULT), {KINDS[kind].config_key: 5})])
@@ -125,7 +125,7 @@ ALICE: Final = QuotaEntity("alice", None)
         (
             [(ALICE, {"producer_rate": 1})],
             "Invalid configuration key producer_rate for user 'alice'; "
-            "known: producer_byte_rate, consumer_byte_rate",
+            "known: producer_byte_rate, consumer_byte_rate, producer_ids_rate",
             "producer_rate",
         ),
         (
@@ -282,7 +282,7 @@ def test_explain_names_all_eight_levels_and_why() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BYTE_KINDS)
 def test_explain_chooses_what_resolve_chooses_or_nothing(kind: QuotaKind) -> None:
     key = KINDS[kind].config_key
     for present in range(2**8):
@@ -291,3 +291,23 @@ def test_explain_chooses_what_resolve_chooses_or_nothing(kind: QuotaKind) -> Non
             match = limits.resolve(kind, user, client_id)
             chosen = [line.level for line in limits.explain(kind, user, client_id) if line.chosen]
             assert chosen == ([match.level] if match else [])
+
+
+@pytest.mark.parametrize(
+    "entity", [QuotaEntity("alice", "app"), QuotaEntity(DEFAULT, DEFAULT), QuotaEntity(None, "app")]
+)
+def test_a_rate_of_producer_ids_is_for_users_and_the_error_names_the_key(entity: QuotaEntity) -> None:
+    with pytest.raises(QuotaError, match="producer_ids_rate is for users") as caught:
+        QuotaLimits([(entity, {"producer_ids_rate": 5})])
+    assert caught.value.key == "producer_ids_rate"
+
+
+def test_a_rate_of_producer_ids_is_found_for_a_user_and_for_the_default_user() -> None:
+    limits = QuotaLimits(
+        [
+            (QuotaEntity("alice", None), {"producer_ids_rate": 5}),
+            (QuotaEntity(DEFAULT, None), {"producer_ids_rate": 7}),
+        ]
+    )
+    found = {user: limits.resolve(QuotaKind.PRODUCER_IDS, user, "app") for user in ("alice", "bob")}
+    assert {user: match and match.limit for user, match in found.items()} == {"alice": 5, "bob": 7}

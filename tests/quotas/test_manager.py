@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity, QuotaLevel
-from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import Pacing, QuotaManager
 from sluice.quotas.sensor import Sensor
@@ -34,7 +34,7 @@ def entities(manager: QuotaManager) -> set[str]:
 # Every kind in the same way: amounts are seconds of the configured limit's rate.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BYTE_KINDS)
 class TestEveryKind:
     """Limit 600 of the kind's unit for user alice, burst 1 s; one second of the rate is `second`."""
 
@@ -89,7 +89,7 @@ class TestEveryKind:
 
     def test_other_kinds_are_not_touched(self, kind: QuotaKind) -> None:
         manager = self.manager(kind)
-        others = [other for other in KINDS if other is not kind]
+        others = [other for other in BYTE_KINDS if other is not kind]
         assert [manager.sensor(other, "alice", "app", 0) for other in others] == [None] * len(others)
 
 

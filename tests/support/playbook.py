@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from frames import produce_of
 
-from sluice.protocol.addresses import spliced
+from sluice.protocol.addresses import Edit, spliced
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.pace import State
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -90,7 +90,7 @@ class Shell:
 
     def broker_sends(self, data: bytes) -> None:
         data = self._broker_kept + data
-        passed, self._broker_kept = self._give(self.session.broker_data, data)
+        passed, self._broker_kept = self._give(self.session.broker_data, data, self.session.edits)
         self.to_client += passed
         self._resume()
 
@@ -160,10 +160,15 @@ class Shell:
         self.read_on()
 
     def _take(self, data: bytes) -> None:
-        passed, self.kept = self._give(self.session.client_data, data)
+        passed, self.kept = self._give(self.session.client_data, data, self.session.drops)
         self.to_broker += passed
+        for answer in self.session.local_answers:
+            self.to_client += answer
+        self.session.local_answers.clear()
 
-    def _give(self, scan: Callable[[bytearray, int, int, float], int], data: bytes) -> tuple[bytes, bytes]:
+    def _give(
+        self, scan: Callable[[bytearray, int, int, float], int], data: bytes, edits: list[Edit]
+    ) -> tuple[bytes, bytes]:
         before = b"\x00\x01\x02"
         behind = (self.stale * 700)[:700]
         buf = bytearray(before + data + behind)
@@ -171,7 +176,6 @@ class Shell:
         cut = scan(buf, start, end, self.now_ms)
         assert start <= cut <= end
         assert (buf[:start], buf[end:]) == (bytearray(before), bytearray(behind)), "wrote outside its bytes"
-        edits = self.session.edits
         ends = [start, *(at for edit in edits for at in edit[:2]), cut]
         assert ends == sorted(ends), "edits are sorted, without overlap, within what goes on"
         passed = spliced(buf, start, cut, edits)

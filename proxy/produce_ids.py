@@ -1,0 +1,92 @@
+"""A connection's Produce requests at the door of the producer-id quota: heads read, judged, the verdict kept.
+
+Between produce_requests.py, which knows frames, and producer_gate.py, which knows ids. A request that was
+held is given again when it is woken; then the verdict of its wake counts. Pure.
+"""
+
+from __future__ import annotations
+
+from sluice.protocol.produce import ProduceUsage
+from sluice.proxy.producer_gate import ProducerGate, Verdict
+from sluice.proxy.producer_ids import ProducerIds, Wake
+
+
+class ProduceIds:
+    """Of one connection whose user has, or had, a limit."""
+
+    __slots__ = (
+        "_usage",
+        "_was_held",
+        "_woken",
+        "acks",
+        "gate",
+        "request_bytes",
+        "rule",
+        "wake",
+    )
+
+    def __init__(self, shared: ProducerIds, wake: Wake | None) -> None:
+        """`wake`: called when the turn of a held request has come."""
+        self._usage = ProduceUsage()
+        self.gate = ProducerGate(shared.quota, shared.tables)
+        self._woken: Verdict | None = None
+        self._was_held = False
+        self.wake = wake
+        self.rule = ""
+        """the level of it"""
+        self.acks = 0
+        """of the request that is held"""
+        self.request_bytes = 0
+
+    def use(self, user: str, limit: tuple[float, bool, str]) -> None:
+        """The limit in force, as QuotaManager.id_limit tells it."""
+        per_hour, enforced, self.rule = limit
+        self.gate.use(user, per_hour, enforced=enforced)
+
+    def judge(
+        self,
+        buf: bytearray,
+        body: int,
+        end: int,
+        frame_end: int,
+        version: int,
+        acks: int,
+        now_ms: float,
+        deadline_ms: float,
+    ) -> Verdict | None:
+        """Of the request whose body begins at `body`; None: the heads of its batches have not all arrived.
+
+        Raises MalformedFrame for one that contradicts itself.
+        """
+        verdict = self._woken
+        if verdict is not None:
+            self._woken = None
+            return verdict
+        usage = self._usage
+        usage.read(buf, body, end, frame_end, version)
+        if not usage.heads_read:
+            return None
+        self.acks = acks
+        verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
+        self._was_held = verdict is Verdict.HOLD
+        return verdict
+
+    def take_held_ms(self, now_ms: float) -> float:
+        """How long the request at hand was held; asked once, when it goes or is refused."""
+        if not self._was_held:
+            return 0.0
+        self._was_held = False
+        return now_ms - self.gate.held_since_ms
+
+    def woken(self, now_ms: float) -> bool:
+        """Its time, or its turn, has come. False: it waits on."""
+        verdict = self.gate.wake(now_ms)
+        if verdict is Verdict.HOLD:
+            return False
+        self._woken = verdict
+        return True
+
+    def dropped(self, now_ms: float) -> None:
+        """The request at hand will not go, and is not answered."""
+        self._woken = None
+        self.gate.dropped(now_ms)

@@ -1,0 +1,265 @@
+"""The Produce requests of a connection: ids and bytes judged; forwarded, held, refused or left behind. Pure.
+
+The half of RequestSide (requests.py) that is about Produce; the other half finds the frames and calls it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.addresses import Edit
+from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
+from sluice.protocol.headers import PRODUCE, request_body
+from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
+from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.identity import Identity
+from sluice.proxy.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
+from sluice.proxy.local_answers import LocalAnswers
+from sluice.proxy.pace import Pace
+from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.producer_gate import Verdict
+from sluice.proxy.throttling import Throttling
+from sluice.quotas.sensor import Sensor
+
+HEAD_ENOUGH_BYTES: Final = 128 * 1024
+"""What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
+_PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
+_PASS: Final = Verdict.PASS
+_ADMIT: Final = Verdict.ADMIT
+
+
+class ProduceSide:
+    """Of one connection. The parts that it is given are shared with the session's other side."""
+
+    __slots__ = (
+        "_dropping",
+        "_identity",
+        "_in_flight",
+        "_local",
+        "_pace",
+        "_paid_work",
+        "_records",
+        "_skip",
+        "_throttling",
+        "bytes_read",
+        "client_left",
+        "count",
+        "edits",
+    )
+
+    def __init__(
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+        local: LocalAnswers,
+    ) -> None:
+        self._records = shared.recorder.requests
+        self._pace = pace
+        self._identity = identity
+        self._throttling = throttling
+        self._in_flight = in_flight
+        self._local = local
+        # What the answer to a Produce needs that owes nothing: in a gateway it may name brokers.
+        self._paid_work = NONE if policy.broker_map is None else ADDRESSES
+        self._skip = 0  # bytes of a frame that is judged and still arrives
+        self._dropping = False  # these do not go on
+        self.edits: list[Edit] = []
+        """left by `data` for its caller: (start, stop, b""), requests that do not go to the broker"""
+        self.client_left = False
+        """the client closed its side while it was held or muted"""
+        self.count = 0
+        """requests judged and forwarded"""
+        self.bytes_read = 0
+
+    def _produce(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+    ) -> bool:
+        """Charge a Produce, and forward it or hold it until its turn. False: not judged yet, held, or
+        refused."""
+        if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
+            raise UnsupportedVersion("this version would go unmetered")
+        identity = self._identity
+        limit = end if end < frame_end else frame_end
+        body = client_id_end + 1
+        if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
+            # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
+            acks = buf[body + 1] << 8 | buf[body + 2]
+        else:
+            body = request_body(buf, client_id_end, limit, PRODUCE, version)
+            found = read_acks(buf, body, limit, version)
+            if found is None:
+                if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
+                    raise MalformedFrame("Produce request without acks", offset=body)
+                return False
+            acks = found
+        request_bytes = frame_end - pos
+        if self.client_left and not self._throttling.outlives_its_client(acks, request_bytes):
+            self.leave_behind(acks, request_bytes)
+            return False
+        held_ms = 0.0
+        brings_ids = False
+        ids = self._throttling.ids
+        if ids is not None:
+            deadline_ms = now_ms + self._throttling.delay_limit_ms(PRODUCE)
+            verdict = ids.judge(buf, body, end, frame_end, version, acks, now_ms, deadline_ms)
+            if verdict is not _PASS:
+                if verdict is not _ADMIT:
+                    return self._stop(
+                        buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict
+                    )
+                brings_ids = True
+            held_ms = ids.take_held_ms(now_ms)
+        sensor = self._throttling.produce_sensor
+        paid_ms = 0.0
+        if sensor is not None:
+            paid_ms = sensor.charge(request_bytes, now_ms)
+            if paid_ms > now_ms:
+                turn_ms, paid_ms = self._throttling.owe_for_produce(
+                    sensor, paid_ms, request_bytes, now_ms, held_ms
+                )
+                if turn_ms > now_ms:
+                    begun_ms = now_ms - held_ms
+                    self._throttling.held = Held(
+                        correlation_id, version, request_bytes, acks, begun_ms, paid_ms, sensor, brings_ids
+                    )
+                    return False
+        if brings_ids and ids is not None:
+            ids.gate.forwarded(now_ms)
+        if acks == 0:
+            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
+        else:
+            work = THROTTLE if paid_ms > now_ms else self._paid_work
+            self._in_flight.append((
+                correlation_id, PRODUCE, version, identity.client_id, request_bytes,
+                now_ms, held_ms, paid_ms, sensor, work,
+            ))  # fmt: skip
+        return True
+
+    def _stop(
+        self,
+        buf: bytearray,
+        pos: int,
+        body: int,
+        limit: int,
+        frame_end: int,
+        version: int,
+        correlation_id: int,
+        now_ms: float,
+        verdict: Verdict | None,
+    ) -> bool:
+        """A Produce does not go on for its producer ids: not yet, or never. True: it is answered here."""
+        throttling, identity = self._throttling, self._identity
+        ids = throttling.ids
+        assert ids is not None
+        request_bytes = frame_end - pos
+        if verdict is None:  # more of it must come first
+            return False
+        if verdict is Verdict.HOLD:
+            ids.request_bytes = request_bytes
+            throttling.hold_for_ids(ids, request_bytes, now_ms)
+            return False
+        held_ms = ids.take_held_ms(now_ms)
+        throttling.refused_ids(ids, request_bytes, now_ms)
+        if verdict is Verdict.CLOSE:
+            self._pace.end(DisconnectCause.PRODUCER_ID_REFUSED, ids.gate.message, at_boundary=True)
+            return False
+        gate = ids.gate
+        answer = refuse_produce(
+            buf, body, limit, version, correlation_id,
+            error_code=NOT_ENOUGH_REPLICAS, message=gate.message, throttle_ms=gate.throttle_ms,
+        )  # fmt: skip
+        local = self._local
+        if self._in_flight or local.mid_answer:
+            local.due.append(answer)
+            self._in_flight.append((
+                correlation_id, PRODUCE, version, identity.client_id, request_bytes,
+                now_ms, held_ms, 0.0, None, LOCAL,
+            ))  # fmt: skip
+        else:
+            local.at_once.append(answer)
+        self._records.append((
+            PRODUCE, version, identity.user, identity.client_id, request_bytes, len(answer),
+            now_ms, 0.0, held_ms, held_ms, None,
+        ))  # fmt: skip
+        arrived_end = min(frame_end, limit)
+        self._drop(pos, arrived_end)
+        self._dropping = frame_end > arrived_end
+        return True
+
+    def _drop(self, start: int, stop: int) -> None:
+        """These bytes are done with, and do not go on."""
+        self.edits.append((start, stop, b""))
+        self.bytes_read -= stop - start
+
+    def wake_for_ids(self, now_ms: float, client_left: bool) -> None:
+        """The request that waits for its producer ids: its turn, or its time, may have come."""
+        ids = self._throttling.ids
+        assert ids is not None
+        left_since = client_left and not self.client_left
+        self.client_left = client_left
+        if left_since and ids.acks != 0:
+            ids.dropped(now_ms)
+            self.leave_behind(ids.acks, ids.request_bytes)
+        elif ids.woken(now_ms):
+            self._pace.release(0.0)  # the shell gives it again
+
+    def drop_held(self, now_ms: float) -> None:
+        """A held request, if there is one, will never go."""
+        if self._throttling.ids is not None:
+            self._throttling.ids.dropped(now_ms)
+        self._throttling.drop_held(now_ms)
+
+    def release(self, held: Held, now_ms: float) -> None:
+        """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
+        self._skip = held.request_bytes
+        self.count += 1
+        if held.brings_ids and self._throttling.ids is not None:
+            self._throttling.ids.gate.forwarded(now_ms)
+        paid_ms = held.paid_ms
+        held_ms = now_ms - held.begun_ms
+        version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor
+        if held.acks == 0:
+            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
+        else:
+            work = THROTTLE if paid_ms > now_ms else self._paid_work
+            self._in_flight.append((
+                held.correlation_id, PRODUCE, version, self._identity.client_id, request_bytes,
+                now_ms, held_ms, paid_ms, sensor, work,
+            ))  # fmt: skip
+
+    def _finished_without_answer(
+        self,
+        version: int,
+        request_bytes: int,
+        held_ms: float,
+        paid_ms: float,
+        sensor: Sensor | None,
+        now_ms: float,
+    ) -> None:
+        identity = self._identity
+        throttle_ms = held_ms + max(paid_ms - now_ms, 0.0)
+        self._records.append((
+            PRODUCE, version, identity.user, identity.client_id, request_bytes, 0,
+            now_ms, 0.0, held_ms, throttle_ms, sensor,
+        ))  # fmt: skip
+
+    def leave_behind(self, acks: int, request_bytes: int) -> None:
+        """End the connection over a request that does not outlive its client."""
+        cause = DisconnectCause.LEFT_WHILE_HELD if acks else DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+        self._pace.end(cause, f"a Produce of {request_bytes} bytes not forwarded", at_boundary=True)

@@ -1,0 +1,38 @@
+"""What the sessions of a process share of the producer-id quota: the door, and the gates of batches. Pure.
+
+A request that waits at the door is woken through its ticket, for its turn may come by what others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from sluice.proxy.producer_gate_table import GateTables
+from sluice.quotas.producer_id_principal import ProducerIdSettings
+from sluice.quotas.producer_id_quota import ProducerIdQuota
+
+Wake: TypeAlias = Callable[[], None]
+"""of a connection, by its shell: its turn may have come"""
+
+
+class ProducerIds:
+    """Of one process."""
+
+    __slots__ = ("quota", "tables")
+
+    def __init__(self, settings: ProducerIdSettings | None = None) -> None:
+        self.quota = ProducerIdQuota(settings or ProducerIdSettings())
+        self.tables = GateTables()
+
+    def serve(self, now_ms: float) -> None:
+        """Wake the connections whose turn has come; to be called when `quota.due_ms` has come."""
+        for ticket in self.quota.serve(now_ms):
+            wake = ticket.owner
+            if callable(wake):
+                wake()
+
+    def expire(self, now_ms: float) -> None:
+        """Drop what is over."""
+        self.quota.expire(now_ms)
+        self.tables.expire(now_ms)
