@@ -65,7 +65,8 @@ class ClusterWatch:
                 await self._ask()
         except (NotConnected, ProtocolError, OSError, TimeoutError) as error:
             if not self._failing:  # once, until it goes again
-                _log.warning("brokers_not_asked", listener=self._name, reason=str(error) or "timed out")
+                why = str(error.cause) if isinstance(error, NotConnected) else "timed out"
+                _log.warning("brokers_not_asked", listener=self._name, reason=str(error) or why)
             self._failing = True
             return False
         self._failing = False

@@ -148,9 +148,11 @@ class Upstream:
 
     async def _dial(self, host: str, port: int) -> socket.socket:
         error: OSError | None = None
-        for family, kind, proto, _, address in await self._loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
+        try:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError:  # a broker may say anything of itself
+            raise OSError(f"{host!r} is no host's name") from None
+        for family, kind, proto, _, address in found:
             broker = socket.socket(family, kind, proto)
             try:
                 broker.setblocking(False)
