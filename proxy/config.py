@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sluice.proxy.config_listener import ListenerOptions, contradictions
+from sluice.proxy.config_producer_ids import ProducerIdOptions
 from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, File, Options, Text, host_and_port
 
 
@@ -222,6 +223,9 @@ class Config(Options):
     )
     pacing: PacingOptions = Field(
         default=PacingOptions(), description="How a principal over its quota is slowed down."
+    )
+    producer_ids: ProducerIdOptions = Field(
+        default=ProducerIdOptions(), description="How new producer ids are told and limited."
     )
     unknown_apis: Literal["pass", "close"] = Field(
         default="pass",

@@ -103,12 +103,13 @@ def _resolve_files(values: YamlValue, section: type[Options], folder: Path) -> N
         if inner is not None:
             for item in value if isinstance(value, list) else [value]:
                 _resolve_files(item, inner, folder)
-        elif (
-            isinstance(value, str)
-            and value.strip()
-            and Path in (field.annotation, *get_args(field.annotation))
-        ):
+        elif isinstance(value, str) and value.strip() and _is_file(field.annotation):
             values[key] = str(folder / value)
+
+
+def _is_file(annotation: Any) -> bool:
+    """An option that names a file, also one that may be left out (`Annotated[Path, …] | None`)."""
+    return annotation is Path or any(_is_file(inner) for inner in get_args(annotation))
 
 
 def inner_section(annotation: Any) -> type[Options] | None:

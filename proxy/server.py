@@ -25,6 +25,7 @@ from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Circuits
 from sluice.proxy.config import Config, LimitsOptions
 from sluice.proxy.config_listener import ListenerOptions
+from sluice.proxy.config_producer_ids import settings_of
 from sluice.proxy.config_watch import ConfigWatch
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import ConnectionLimits
@@ -35,6 +36,7 @@ from sluice.proxy.listener import Listener
 from sluice.proxy.log import configure_logging, get_logger
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
@@ -105,6 +107,7 @@ class Server:
             self._recorder,
             SessionTimeouts(),
             LeftBehind(config.limits.unfinished_bytes_per_user),
+            ProducerIds(settings_of(config.producer_ids)),
         )
         limits = config.limits
         self._limits = ConnectionLimits(

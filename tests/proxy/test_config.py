@@ -17,8 +17,12 @@ from sluice.proxy.config import Config, PacingOptions, QuotaFileOptions
 from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_file import inner_section, load_config, variable_names
 from sluice.proxy.config_listener import ListenerOptions
+from sluice.proxy.config_producer_ids import ProducerIdOptions, settings_of
 from sluice.proxy.options import Options
 from sluice.proxy.yaml_lines import EVENTS_PER_STEP, YamlDocument, parse_yaml, parse_yaml_in_steps
+from sluice.quotas.producer_id_buckets import BucketShape
+from sluice.quotas.producer_id_principal import ProducerIdSettings
+from sluice.quotas.producer_id_store import StoreKind
 
 GOOD = """\
 listeners:
@@ -439,7 +443,9 @@ def sections(model: type[Options]) -> list[type[Options]]:
 
 def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> None:
     units = ("_s", "_bytes", "_port", "_series", "_sensors", "_connections", "_brokers", "_num")
+    shares_and_ids = ("_share", "_ids")
     counts = {
+        "max_users",
         "max_client_ids_per_user",
         "max_connections_per_ip",
         "max_connections_per_user",
@@ -450,4 +456,67 @@ def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> No
             assert field.description, name
             assert field.description.endswith("."), name
             if field.annotation in {int, float}:
-                assert name.endswith(units) or "_bytes_" in name or name in counts, name
+                known = (*units, *shares_and_ids)
+                assert name.endswith(known) or "_bytes_" in name or name in counts, name
+
+
+def test_the_defaults_of_the_producer_id_options_are_those_of_the_quota() -> None:
+    assert settings_of(ProducerIdOptions()) == ProducerIdSettings()
+
+
+def test_each_producer_id_option_reaches_the_quota_in_its_unit(tmp_path: Path) -> None:
+    text = """\
+producer_ids:
+  window_num: 3
+  window_size_s: 60
+  store: bloom
+  false_positive_share: 0.02
+  burst_s: 1800
+  forced_share: 0.2
+  forced_after_s: 7
+  broker_heap_bytes: 270000000
+  broker_heap_share: 0.5
+  user_share: 0.75
+  broker_expiration_s: 600
+  max_waiting_ids: 5
+  max_observed_ids: 6
+  max_users: 8
+  snapshot_file: ids.snapshot
+"""
+    options = load_config(write(tmp_path, GOOD + text), {}).producer_ids
+    settings = settings_of(options)
+    assert options.snapshot_file == tmp_path / "ids.snapshot"
+    assert settings == ProducerIdSettings(
+        window_num=3,
+        sample_ms=60_000.0,
+        store=StoreKind.BLOOM,
+        false_positive_rate=0.02,
+        buckets=BucketShape(burst_h=0.5, forced_share=0.2, expiration_ms=600_000.0),
+        forced_after_ms=7_000.0,
+        broker_heap_bytes=270_000_000,
+        heap_share=0.5,
+        principal_share=0.75,
+        max_waiting_ids=5,
+        max_observed_ids=6,
+        max_principals=8,
+    )
+    assert settings.max_pairs == 500_000
+
+
+def test_a_relative_file_that_may_be_left_out_starts_at_the_configuration_files_folder_too(
+    tmp_path: Path,
+) -> None:
+    tls = """\
+    security_protocol: SSL
+    accept_shared_upstream_identity: true
+    tls:
+      certificate_file: a.pem
+      key_file: /k/a.key
+      client_ca_file: ca.pem
+      client_auth: required
+quotas:
+"""
+    found = load_config(write(tmp_path, GOOD.replace("quotas:\n", tls)), {}).listeners[0].tls
+    assert found is not None
+    assert (found.certificate_file, found.key_file) == (tmp_path / "a.pem", Path("/k/a.key"))
+    assert found.client_ca_file == tmp_path / "ca.pem"
