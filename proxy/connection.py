@@ -68,7 +68,7 @@ class Connection(Relay):
         refused = self._footprint.belongs_to(self.session.user)
         self._share = self._footprint.share
         if refused is not None:
-            self.abort(refused)
+            self.abort(refused, "one connection more than limits.max_connections_per_user")
         elif self._client_kept is not None:
             self._tell_kept()
         return not self._closed

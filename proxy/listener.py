@@ -38,6 +38,8 @@ from sluice.quotas.records import ConnectionRecord
 
 _BROKERS_KNOWN_S: Final = 5.0
 """How long a client of a broker's port waits for the gateway's first question to be answered."""
+_BEYOND_LIMITS: Final = "one connection more than limits.* allow"
+_NOT_BEGUN: Final = "no PROXY header or TLS handshake in time"
 
 _log = get_logger()
 
@@ -119,7 +121,7 @@ class Listener:
         seat = self._worker.limits.admit(None if self._entrance.is_trusted(source) else source.host)
         if not isinstance(seat, Seat):
             self._let_go(client)
-            self._count(seat, "", source, monotonic() * 1000.0)
+            self._count(seat, _BEYOND_LIMITS, source, monotonic() * 1000.0)
             return
         begun_ms = self._worker.clock.now_ms
         task = spawn(self._serve(client, source, node_id, seat, begun_ms), "arrival")
@@ -132,7 +134,7 @@ class Listener:
         """Until the client relays, or is let go. `begun_ms`: as the SweepClock has it."""
         opened_ms = monotonic() * 1000.0
         arrival: Arrival | None = None
-        cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, ""
+        cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, _NOT_BEGUN
         try:
             async with asyncio.timeout(self.authentication_timeout_s):
                 arrival = await self._entrance.let_in(client, source)
@@ -143,12 +145,12 @@ class Listener:
                 broker = await self._connect(arrival, node_id)
                 self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms))
                 return
-            cause = refused
+            cause, detail = refused, _BEYOND_LIMITS
         except (NotLetIn, NotConnected) as error:
             cause, detail = error.cause, error.detail
         except OSError as error:  # TimeoutError is one: then the cause stands already
             if not isinstance(error, TimeoutError):
-                cause = DisconnectCause.CLIENT_RESET
+                cause, detail = DisconnectCause.CLIENT_RESET, ""
         except BaseException:
             seat.close()
             self._let_go(arrival.stream if arrival is not None else client)
