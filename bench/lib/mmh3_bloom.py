@@ -4,15 +4,13 @@ import math
 
 import mmh3
 
-from sluice.quotas.producer_id_store import DEFAULT_FALSE_POSITIVE_RATE
-
 _WORD = 2**64 - 1
 
 
 class Mmh3Bloom:
     """One filter with Kirsch–Mitzenmacher double hashing."""
 
-    def __init__(self, ids: int, rate: float = DEFAULT_FALSE_POSITIVE_RATE) -> None:
+    def __init__(self, ids: int, rate: float) -> None:
         self._bits = math.ceil(-ids * math.log(rate) / math.log(2) ** 2)
         self._hashes = max(1, round(self._bits / ids * math.log(2)))
         self._bytes = bytearray((self._bits + 7) // 8)
