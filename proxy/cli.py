@@ -89,11 +89,13 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
         print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")
         return
     from sluice.proxy.security import load_security
+    from sluice.proxy.server import producer_id_file
 
     config = config_of(document, str(file), os.environ)
     limits = load_quotas(config.quotas.file)
     for listener in config.listeners:
         load_security(listener)
+    producer_id_file(config)
     print(f"OK: {file}")
     for listener in config.listeners:
         here = f"{listener.bind_host}:{listener.bind_port}"

@@ -36,6 +36,7 @@ from sluice.proxy.listener import Listener
 from sluice.proxy.log import configure_logging, get_logger
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.producer_id_file import ProducerIdFile, scope_of
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.security import ListenerSecurity, load_security
@@ -70,8 +71,15 @@ def run(config: Config, file: Path | None = None) -> int:
     quota_file = QuotaFile(config.quotas.file)
     limits = quota_file.load()
     securities = [load_security(options) for options in config.listeners]
+    id_file = producer_id_file(config)
     watch = None if file is None else ConfigWatch(file, os.environ, config)
-    return uvloop.run(Server(config, quota_file, limits, securities, watch).serve())
+    return uvloop.run(Server(config, quota_file, limits, securities, watch, id_file).serve())
+
+
+def producer_id_file(config: Config) -> ProducerIdFile | None:
+    """The one that is named. Raises ConfigError if it could not be written."""
+    path = config.producer_ids.snapshot_file
+    return None if path is None else ProducerIdFile(path, scope_of(config.listeners))
 
 
 class Server:
@@ -84,10 +92,12 @@ class Server:
         quota_limits: QuotaLimits,
         securities: Sequence[ListenerSecurity],
         config_watch: ConfigWatch | None = None,
+        id_file: ProducerIdFile | None = None,
     ) -> None:
         """`securities`: of the listeners, in their order."""
         self._config = config
         self._config_watch = config_watch
+        self._id_file = id_file
         self._quota_file = quota_file
         self._quotas = QuotaManager(
             quota_limits,
@@ -135,6 +145,8 @@ class Server:
             meter, self._quotas, self._gauges, self._reloads(), lambda: self._budget.kept_bytes
         )
         admin = AdminServer(self._config.admin, self._health, collector)
+        if self._id_file is not None:
+            self._id_file.restore(self._shared.producer_ids.quota)
         try:
             await admin.start()
             beside = self._assemble(worker)
@@ -152,6 +164,9 @@ class Server:
         ]
         if self._config_watch is not None:
             tasks.append(spawn(self._config_watch.watch(self._reconfigure), "configuration"))
+        if self._id_file is not None:
+            interval_s = self._config.producer_ids.snapshot_interval_s
+            tasks.append(spawn(self._id_file.run(self._shared.producer_ids.quota, interval_s), "snapshot"))
         for listener in self._listeners:
             listener.start()
         _tune_garbage_collection()
@@ -161,6 +176,8 @@ class Server:
         for task in tasks:
             task.cancel()
         meter.drain(monotonic() * 1000.0)
+        if self._id_file is not None:
+            await self._id_file.write(self._shared.producer_ids.quota)
         await self._stop_everything(admin)
         return EXIT_FINE
 

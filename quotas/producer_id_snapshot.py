@@ -42,6 +42,17 @@ def encode_snapshot(quota: ProducerIdQuota, scope: str, now_ms: float, wall_ms: 
 
     `scope` says whose ids they are: the broker behind. `wall_ms`: milliseconds since 1970.
     """
+    return sealed(snapshot_parts(quota, scope, now_ms, wall_ms))
+
+
+def sealed(parts: list[bytes]) -> bytes:
+    """What `snapshot_parts` took, with its checksum; shares nothing with the quota, so another thread may."""
+    body = b"".join(parts)
+    return body + blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
+def snapshot_parts(quota: ProducerIdQuota, scope: str, now_ms: float, wall_ms: float) -> list[bytes]:
+    """The half of `encode_snapshot` that reads the quota: nothing else may change it meanwhile."""
     blocks: list[bytes] = []
     principals = []
     for principal in quota.principals():
@@ -61,8 +72,7 @@ def encode_snapshot(quota: ProducerIdQuota, scope: str, now_ms: float, wall_ms: 
         "principals": principals,
     }
     text = json.dumps(header).encode()
-    body = b"".join([_HEAD.pack(_MAGIC, VERSION, len(text)), text, *blocks])
-    return body + blake2b(body, digest_size=_DIGEST_BYTES).digest()
+    return [_HEAD.pack(_MAGIC, VERSION, len(text)), text, *blocks]
 
 
 def restore_snapshot(

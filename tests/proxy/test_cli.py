@@ -287,3 +287,13 @@ def test_options_that_change_while_traffic_flows_are_marked_and_exist() -> None:
         owner = Config.model_fields[section].annotation if section else Config
         assert name in getattr(owner, "model_fields", {}), option
         assert f"| `{name}` ↻ |" in text
+
+
+@pytest.mark.parametrize("command", [["check", "sluice.yaml"], ["run", "--config", "sluice.yaml"]])
+def test_a_folder_that_is_not_there_for_the_snapshot_is_named(
+    sluice: Sluice, folder: Path, command: list[str]
+) -> None:
+    (folder / "sluice.yaml").write_text(CONFIG + "producer_ids: {snapshot_file: away/ids}\n")
+    code, out, err = sluice(*command)
+    assert (code, out) == (2, "")
+    assert err.startswith("producer_ids.snapshot_file: there is no folder away; make it")
