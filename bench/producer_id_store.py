@@ -59,7 +59,7 @@ STORES: Final[dict[str, Callable[[int], Store]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One store, number and kind of ids. Times: the least of the repeats (a million: one), without the loop."""
+    """One store, number and kind of ids. Times: the least of the repeats (of a million: one), no loop."""
 
     store: str
     ids: str
