@@ -11,6 +11,7 @@ from typing import TypeAlias
 from sluice.proxy.producer_gate_table import GateTables
 from sluice.quotas.producer_id_principal import ProducerIdSettings
 from sluice.quotas.producer_id_quota import ProducerIdQuota
+from sluice.quotas.producer_id_store import DEFAULT_SAMPLE_MS
 
 Wake: TypeAlias = Callable[[], None]
 """of a connection, by its shell: its turn may have come"""
@@ -23,7 +24,8 @@ class ProducerIds:
 
     def __init__(self, settings: ProducerIdSettings | None = None) -> None:
         self.quota = ProducerIdQuota(settings or ProducerIdSettings())
-        self.tables = GateTables()
+        # No shorter than a sample: so long a connection may go without asking for its table.
+        self.tables = GateTables(idle_ms=max(DEFAULT_SAMPLE_MS, self.quota.settings.sample_ms))
 
     def serve(self, now_ms: float) -> None:
         """Wake the connections whose turn has come; to be called when `quota.due_ms` has come."""
