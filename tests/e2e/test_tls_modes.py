@@ -153,7 +153,7 @@ def test_two_users_with_the_same_client_id_have_a_bucket_each(rig: Rig, unique: 
     try:
         rig.sluice.wait_until(lambda: waited_s("alice") > 0.5, "alice throttled")
         bobs = create_topic(rig.kafka, unique("bobs"))
-        few = RECORDS[:100]
+        few = RECORDS[:60]
         options = Options(client_id=client_id, security=rig.security("PLAIN", "bob"))
         CONFLUENT.produce(rig.sluice.bootstrap(TO_TLS), bobs, few, options)
         assert_exactly(few, stored(rig.kafka, bobs))
