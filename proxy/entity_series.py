@@ -68,6 +68,7 @@ class EntityTable:
         self._beyond = {
             kind.value: EntitySeries(kind.value, OTHER, OTHER, is_overflow=True) for kind in BYTE_KINDS
         }
+        self._taken = 0
         self._users: frozenset[object] = frozenset()
         self._client_ids: frozenset[object] = frozenset()
 
@@ -83,16 +84,33 @@ class EntityTable:
         self, quota: str, user: str | Default | Overflow | None, client_id: str | Default | Overflow | None
     ) -> EntitySeries:
         """The series of a bucket, or of a connection without one (None: its level has no such part)."""
-        user_label = "" if user is None else user if user in self._users else OTHER
+        user_label = "" if user is None else self.label_of(user)
         client_label = "" if client_id is None else client_id if client_id in self._client_ids else OTHER
         key = (quota, str(user_label), str(client_label))
         series = self._series.get(key)
         if series is None:
-            if len(self._series) >= self._max_entities:
+            if len(self._series) + self._taken >= self._max_entities:
                 self.overflows += 1
                 return self._beyond[quota]
             series = self._series[key] = EntitySeries(*key)
         return series
+
+    def label_of(self, user: str | Default | Overflow) -> str:
+        """The label of a user: the name, if the limits in force know it."""
+        return str(user) if user in self._users else OTHER
+
+    def take(self, series: int) -> bool:
+        """Room for so many series that are kept elsewhere; False, and counted: the cap is reached."""
+        entities = -(-series // SERIES_PER_ENTITY)
+        if len(self._series) + self._taken + entities > self._max_entities:
+            self.overflows += 1
+            return False
+        self._taken += entities
+        return True
+
+    def give_back(self, series: int) -> None:
+        """What `take` was asked for is not used any more."""
+        self._taken -= -(-series // SERIES_PER_ENTITY)
 
     def drop_idle(self, now_ms: float) -> set[EntitySeries]:
         """Forget the series that nothing was counted on for an hour; returns them."""

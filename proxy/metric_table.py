@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 _ENTITY: Final = ("quota", "user", "client_id")
+_USER: Final = ("user",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_throttle_time_seconds", "histogram", ("quota",), "seconds",
-        "Delay of each request that was delayed by its quota, held and muted together.",
+        "Delay of each request that was delayed by a quota on bytes, held and muted together.",
     ),
     MetricDefinition(
         "sluice_delay_queue_size", "gauge", ("quota",), "connections",
@@ -82,6 +83,77 @@ _ROWS: Final = (
     MetricDefinition(
         "sluice_quota_overflows_total", "counter", (), "look-ups",
         "Look-ups that got a shared overflow bucket: clients brought more names than limits.* allows.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_new_total", "counter", _USER, "producer ids",
+        "New producer ids that went to the broker; their rate is KIP-936's ProducerIds rate.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_resumed_total", "counter", _USER, "producer ids",
+        "Those of them that were alive before this process saw them: their sequence was above 0.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_forced_total", "counter", _USER, "producer ids",
+        "Those of them that came beyond the rate because they had waited for long.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_over_total", "counter", _USER, "buckets overdrawn",
+        "Times that new ids came beyond a limit that is not enforced: shadow mode, exempt.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_throttle_time_seconds_total", "counter", _USER, "seconds",
+        "For which requests with new ids were held; those of several connections add up.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_refused_total", "counter", (*_USER, "reason"), "requests",
+        "Requests refused: their turn did not come in time (producer_ids_rate), an earlier batch of the same "
+        "producer has not come again (sequence_gate), or the user's gates are full (gate_share_full).",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_limit_per_hour", "gauge", _USER, "producer ids per hour",
+        "The limit in force; not of `other`, whose limits may differ.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_tokens", "gauge", _USER, "producer ids",
+        "New ids that may come at once, less the requests that wait: below 0, throttling applies (KIP-936); "
+        "of the users behind `other`, the lowest.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_held", "gauge", _USER, "requests",
+        "Requests that wait for the turn of their new ids.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_gates", "gauge", _USER, "gates",
+        "Producers and partitions of which a refused batch must come again first.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_store_bytes", "gauge", _USER, "bytes",
+        "Estimate of the memory that the known ids take here.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_layers", "gauge", _USER, "layers",
+        "Layers of known ids, one a sample; of the users behind `other`, the most.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_pairs", "gauge", _USER, "pairs",
+        "Producer ids times partitions that the broker still remembers.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_pairs_limit", "gauge", (), "pairs",
+        "The ceiling for these pairs, over all users; at it no new id is admitted.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_broker_heap_bytes", "gauge", (), "bytes",
+        "Estimate of what the broker keeps for these pairs: 270 bytes for each.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_snapshots_total", "counter", ("outcome",), "snapshots",
+        "What became of the snapshot: at the start restored, absent, refused or unreadable; then written or "
+        "failed.",
+    ),
+    MetricDefinition(
+        "sluice_producer_ids_snapshot_timestamp_seconds", "gauge", (), "Unix time in seconds",
+        "When the state was taken that the snapshot holds; 0: none was written by this process.",
     ),
     MetricDefinition(
         "sluice_requests_total", "counter", ("api_key",), "requests",

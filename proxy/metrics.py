@@ -8,6 +8,7 @@ time, so that a scrape of 10,000 series stalls no connection, and by code of our
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -23,6 +24,7 @@ from sluice.protocol.names import api_name
 from sluice.proxy.entity_series import OTHER
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
+from sluice.proxy.producer_id_file import ProducerIdFile, SnapshotOutcome
 from sluice.proxy.usage_meter import (
     DURATION_AT,
     DURATION_SLOTS,
@@ -55,13 +57,16 @@ class SluiceCollector(Collector):
         gauges: Gauges,
         reloads: Mapping[str, Sequence[ReloadStatus]],
         kept_bytes: Callable[[], int] = lambda: 0,
+        snapshots: ProducerIdFile | None = None,
     ) -> None:
-        """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget."""
+        """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
+        ids."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
         self._reloads = reloads
         self._kept_bytes = kept_bytes
+        self._snapshots = snapshots
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -74,6 +79,7 @@ class SluiceCollector(Collector):
         yield from self._of_entities()
         yield from self._of_requests()
         yield from self._of_files()
+        yield from self._of_producer_ids()
         meter, gauges = self._meter, self._gauges
         yield _family("sluice_delay_queue_size", (((quota,), n) for quota, n in gauges.delayed.items()))
         yield _family("sluice_connections", [((), gauges.connections)])
@@ -122,6 +128,37 @@ class SluiceCollector(Collector):
         )
         yield _family("sluice_quota_limit_bytes_per_second", meter.limits.items())
         yield _family("sluice_quota_utilization_ratio", meter.utilisation.items())
+
+    def _of_producer_ids(self) -> Iterator[Metric]:
+        meter, snapshots = self._meter.producer_ids, self._snapshots
+        users = [((one.user,), one) for one in meter]
+        levels = meter.levels
+        here = [((user,), one) for user, one in levels.items() if one.tokens < math.inf]
+        name = "sluice_producer_ids_"
+        yield _family(f"{name}new_total", ((at, one.new) for at, one in users))
+        yield _family(f"{name}resumed_total", ((at, one.resumed) for at, one in users))
+        yield _family(f"{name}forced_total", ((at, one.forced) for at, one in users))
+        yield _family(f"{name}over_total", ((at, one.over) for at, one in users))
+        yield _family(
+            f"{name}throttle_time_seconds_total", ((at, one.throttled_ms / 1e3) for at, one in users)
+        )
+        refused = ((one.user, why, n) for _, one in users for why, n in one.refused.items())
+        yield _family(f"{name}refused_total", (((user, why), n) for user, why, n in refused))
+        named = ((at, one.limit) for at, one in here if at != (OTHER,))
+        yield _family(f"{name}limit_per_hour", named)
+        yield _family(f"{name}tokens", ((at, one.tokens) for at, one in here))
+        yield _family(f"{name}held", ((at, one.held) for at, one in here))
+        yield _family(f"{name}gates", (((user,), one.gates) for user, one in levels.items()))
+        yield _family(f"{name}store_bytes", ((at, one.store_bytes) for at, one in here))
+        yield _family(f"{name}layers", ((at, one.layers) for at, one in here))
+        yield _family(f"{name}pairs", ((at, one.pairs) for at, one in here))
+        ceiling = meter.ids.quota.ceiling
+        yield _family(f"{name}pairs_limit", [((), ceiling.max_pairs)])
+        yield _family(f"{name}broker_heap_bytes", [((), ceiling.heap_bytes)])
+        outcomes = dict.fromkeys(map(str, SnapshotOutcome), 0) if snapshots is None else snapshots.outcomes
+        yield _family(f"{name}snapshots_total", (((outcome,), n) for outcome, n in outcomes.items()))
+        written_unix_s = 0.0 if snapshots is None else snapshots.last_written_unix_s
+        yield _family(f"{name}snapshot_timestamp_seconds", [((), written_unix_s)])
 
     def _of_requests(self) -> Iterator[Metric]:
         meter = self._meter

@@ -76,7 +76,7 @@ class ProduceIds:
         if not self._was_held:
             return 0.0
         self._was_held = False
-        return now_ms - self.gate.held_since_ms
+        return self.gate.count_hold(now_ms)
 
     def woken(self, now_ms: float) -> bool:
         """Its time, or its turn, has come. False: it waits on."""

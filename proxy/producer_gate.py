@@ -189,6 +189,12 @@ class ProducerGate:
         self._give_up(now_ms)
         return self._refuse(table, RefusalReason.UNTRACKED if ticket is None else RefusalReason.RATE, now_ms)
 
+    def count_hold(self, now_ms: float) -> float:
+        """The request at hand is held no more: how long it was."""
+        held_ms = now_ms - self.held_since_ms
+        self._principal(now_ms).held_ms += held_ms
+        return held_ms
+
     def forwarded(self, now_ms: float) -> None:
         """The request that was admitted goes to the broker: only now are its ids remembered."""
         ticket, self._ticket = self._ticket, None

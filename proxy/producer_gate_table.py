@@ -143,6 +143,10 @@ class GateTables:
             if idle and not table.gates and table.untracked_until_ms <= now_ms:
                 del self._tables[user]
 
+    def counts(self) -> list[tuple[str, int]]:
+        """(user, gates) of all principals, for metrics."""
+        return [(user, len(table)) for user, table in self._tables.items()]
+
     def __len__(self) -> int:
         """Gates of all principals."""
         return sum(len(table) for table in self._tables.values())

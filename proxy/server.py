@@ -140,9 +140,19 @@ class Server:
         worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal)
-        meter = UsageMeter(self._recorder, self._quotas, max_series=self._config.metrics.max_series)
+        meter = UsageMeter(
+            self._recorder,
+            self._quotas,
+            self._shared.producer_ids,
+            max_series=self._config.metrics.max_series,
+        )
         collector = SluiceCollector(
-            meter, self._quotas, self._gauges, self._reloads(), lambda: self._budget.kept_bytes
+            meter,
+            self._quotas,
+            self._gauges,
+            self._reloads(),
+            lambda: self._budget.kept_bytes,
+            self._id_file,
         )
         admin = AdminServer(self._config.admin, self._health, collector)
         if self._id_file is not None:

@@ -262,6 +262,8 @@ class Throttling:
                 api_key=PRODUCE,
                 charged_bytes=request_bytes,
                 over_quota_bytes=0,
+                address=self._address,
+                reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",
             )
         )
 

@@ -18,8 +18,10 @@ from sluice.protocol.headers import FETCH, PRODUCE, SHARE_FETCH
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.entity_series import EntitySeries, EntityTable
 from sluice.proxy.log import LineBudget, get_logger
+from sluice.proxy.producer_id_meter import ProducerIdMeter
+from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.throttle_log import LEVEL_BY_RULE, ThrottleLog
-from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
+from sluice.quotas.kinds import BYTE_KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
@@ -70,13 +72,22 @@ class UsageMeter:
     `run` keeps it current; a scrape calls `drain` and `fold` before it reads the attributes.
     """
 
-    def __init__(self, recorder: Recorder, quotas: QuotaManager, *, max_series: int = 10_000) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        quotas: QuotaManager,
+        producer_ids: ProducerIds | None = None,
+        *,
+        max_series: int = 10_000,
+    ) -> None:
+        """`producer_ids`: of the process; None: there are none."""
         self.apis: dict[int, list[float]] = {}
         """a tally of each known API seen"""
         self.unknown_apis = new_tally()
-        self.throttle_times = {kind.value: new_tally() for kind in KINDS}
+        self.throttle_times = {kind.value: new_tally() for kind in BYTE_KINDS}
         """by quota; of throttled requests only"""
         self.entities = EntityTable(max_series)
+        self.producer_ids = ProducerIdMeter(producer_ids or ProducerIds(), self.entities)
         self.disconnects = dict.fromkeys(map(str, DisconnectCause), 0)
         self.limits: dict[tuple[str, str, str, str], float] = {}
         """(quota, user, client_id, rule) → units per second, of the live sensors at the last fold"""
@@ -128,6 +139,8 @@ class UsageMeter:
         async with self._folding:
             for _ in self._fold_in_steps(now_ms):
                 await asyncio.sleep(0)
+            for _ in self.producer_ids.fold_in_steps(now_ms):
+                await asyncio.sleep(0)
 
     def _count_requests(self, records: list[RequestRecord], now_ms: float) -> None:
         apis = self.apis
@@ -178,6 +191,8 @@ class UsageMeter:
         for event in events:
             if event.delay_ms > 0.0:
                 self._throttle_log.note(event)
+            if event.reason:
+                self.producer_ids.count_refusal(event.user, event.reason, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
             if is_shadow or event.over_quota_bytes:
                 bucket = LEVEL_BY_RULE[event.rule].bucket(event.user, event.client_id)

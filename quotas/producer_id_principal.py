@@ -137,7 +137,8 @@ class PrincipalIds:
 
     __slots__ = (
         "_ages", "_ceiling", "_settings", "admitted", "due_ms", "enforced", "forced", "forced_admitted",
-        "ids_per_hour", "main", "over", "pairs", "reserved_pairs", "resumed", "resumed_admitted", "store",
+        "held_ms", "ids_per_hour", "main", "over", "pairs",
+        "reserved_pairs", "resumed", "resumed_admitted", "store",
         "user", "waiting_tickets",
     )  # fmt: skip
 
@@ -187,6 +188,8 @@ class PrincipalIds:
         """new ids, forced and resumed ones included"""
         self.forced_admitted = 0
         self.resumed_admitted = 0
+        self.held_ms = 0.0
+        """for which requests were held, in all"""
         self.over = 0
         """requests that passed beyond the limit because it is not enforced"""
 

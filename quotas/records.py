@@ -57,6 +57,10 @@ class ThrottleEvent(NamedTuple):
     charged_bytes: int
     over_quota_bytes: int
     """the part that passes ahead of its rate because the answer budget is over (wire-semantics 1.6)"""
+    address: str = ""
+    """the client's; of producer ids only, where it says who brings them"""
+    reason: str = ""
+    """of the REFUSAL of producer ids: a value of sluice.proxy.producer_gate.RefusalReason"""
 
 
 class ConnectionRecord(NamedTuple):

@@ -19,12 +19,14 @@ from sluice.proxy.entity_series import SERIES_PER_ENTITY
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.metrics import SluiceCollector, exposition
+from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
+from sluice.quotas.producer_id_quota import Ticket
 from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, ThrottleEvent
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -52,7 +54,8 @@ class Proxy:
         self.quotas = QuotaManager(LIMITS, max_sensors=10, max_client_ids_per_user=2)
         self.gauges = Gauges()
         self.reloads = ReloadStatus(hash="0123456789ab", last_success_unix_s=1_700_000_000.5)
-        self.meter = UsageMeter(self.recorder, self.quotas)
+        self.ids = ProducerIds()
+        self.meter = UsageMeter(self.recorder, self.quotas, self.ids)
         self.collector = SluiceCollector(self.meter, self.quotas, self.gauges, {"quotas": [self.reloads]})
 
     def use(self) -> None:
@@ -73,6 +76,17 @@ class Proxy:
         self.recorder.connections.append(
             ConnectionRecord(DisconnectCause.BROKER_CLOSED, "", "p", "alice", "app", 0.0, 1.0, 1, 2, 3)
         )
+        principal = self.ids.quota.principal("alice", 1.0, now_ms)
+        tickets = [Ticket(principal, (number,), (), (number,)) for number in range(2)]
+        assert [self.ids.quota.ask(ticket, now_ms) for ticket in tickets] == [True, False]
+        self.ids.quota.commit(tickets[0], now_ms)
+        principal.held_ms = 1500.0
+        self.recorder.throttles.append(
+            ThrottleEvent(
+                EventKind.REFUSAL, now_ms, 0.0, "producer_ids", "user", "alice", "app", 0, 300, 0,
+                address="10.0.0.9", reason="sequence_gate",
+            )
+        )  # fmt: skip
         self.gauges.connections = 3
         self.gauges.connections_opened = 4
         self.gauges.delayed["produce"] = 2
@@ -225,6 +239,26 @@ def test_names_with_quotes_and_line_ends_are_escaped() -> None:
     assert [sample.labels["user"] for sample in family.samples] == [name]
 
 
+def test_a_scrape_shows_producer_ids_by_user(proxy: Proxy) -> None:
+    def value(name: str, **labels: str) -> float:
+        return proxy.value(f"sluice_producer_ids_{name}", **labels)
+
+    alice = {"user": "alice"}
+    assert value("new_total", **alice) == 1
+    assert value("tokens", **alice) == pytest.approx(-1.0, abs=0.01)
+    assert value("limit_per_hour", **alice) == 1
+    assert value("held", **alice) == 1
+    assert value("throttle_time_seconds_total", **alice) == 1.5
+    assert value("refused_total", **alice, reason="sequence_gate") == 1
+    assert value("refused_total", **alice, reason="producer_ids_rate") == 0
+    assert value("layers", **alice) == 1
+    assert value("store_bytes", **alice) > 0
+    assert value("pairs", **alice) == 1
+    assert value("pairs_limit") == 994_205
+    assert value("broker_heap_bytes") == 270
+    assert value("snapshots_total", outcome="written") == 0
+
+
 def test_the_event_loop_runs_between_families(proxy: Proxy) -> None:
     async def turns() -> int:
         scrape = asyncio.ensure_future(exposition(proxy.collector, ""))
@@ -246,4 +280,4 @@ def test_names_follow_prometheus_rules() -> None:
 
 
 def test_the_share_of_an_entity_in_max_series_is_what_it_exports() -> None:
-    assert len([row for row in METRICS.values() if "user" in row.labels]) == SERIES_PER_ENTITY
+    assert len([row for row in METRICS.values() if "client_id" in row.labels]) == SERIES_PER_ENTITY
