@@ -3,7 +3,9 @@
 An entity here is a quota bucket: the connections that share one sensor. Its throttling has ended when nothing
 of it was delayed for QUIET_MS; it gets at most one line per LINE_INTERVAL_MS, so throttling that comes and
 goes is one long episode. What a limit in shadow mode would have done makes episodes of its own, in the same
-way, under names that say so. Values in, lines out: knows no clock and no log.
+way, under names that say so. Of producer ids the lines name who brings most of those that wait: client id and
+address, at the beginning, every MINTERS_INTERVAL_MS, at the end; an episode may last as long as a rogue does.
+Values in, lines out: knows no clock and no log.
 """
 
 from __future__ import annotations
@@ -17,6 +19,11 @@ from sluice.quotas.records import EventKind, ThrottleEvent
 
 QUIET_MS: Final = 5_000.0
 LINE_INTERVAL_MS: Final = 10_000.0
+MINTERS_INTERVAL_MS: Final = 60_000.0
+MAX_MINTERS: Final = 16
+"""of one episode, counted at once"""
+_MAX_CLIENT_ID: Final = 256
+"""characters; a client id may have 32 KiB"""
 MAX_ENTITIES: Final = 1_000
 """followed at once; clients can mint entities through a default: the rest shows in metrics only"""
 
@@ -24,6 +31,32 @@ ThrottleLine: TypeAlias = tuple[str, dict[str, str | int | float]]
 """event name, fields"""
 LEVEL_BY_RULE: Final[dict[str, QuotaLevel]] = {level.value: level for level in QuotaLevel}
 _NEVER_MS: Final = float("-inf")
+
+
+class _Minters:
+    """Whose producer ids wait or are refused most: the frequent ones of any number, in fixed space.
+
+    (Misra and Gries, "Finding repeated elements", 1982: who brings more than one in MAX_MINTERS + 1 is there.)
+    """
+
+    __slots__ = ("_counts", "_last")
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self._last = ("", "")
+
+    def add(self, client_id: str, address: str) -> None:
+        self._last = key = (client_id[:_MAX_CLIENT_ID], address)
+        counts = self._counts
+        if key in counts or len(counts) < MAX_MINTERS:
+            counts[key] = counts.get(key, 0) + 1
+        else:
+            self._counts = {one: count - 1 for one, count in counts.items() if count > 1}
+
+    def top(self) -> tuple[str, str]:
+        """(client id, address); where everybody has a name of his own, the last one's."""
+        counts = self._counts
+        return max(counts, key=counts.__getitem__) if counts else self._last
 
 
 class _Episode:
@@ -38,6 +71,8 @@ class _Episode:
         "event",
         "events",
         "line_ms",
+        "minters",
+        "refused",
         "until_ms",
     )
 
@@ -58,9 +93,16 @@ class _Episode:
         self.until_ms = event.begun_ms
         self.events = 0
         self.delay_ms = 0.0
+        self.refused = 0
+        self.minters = _Minters() if event.address else None
 
     def add(self, event: ThrottleEvent) -> None:
-        self.events += 1
+        if event.reason:
+            self.refused += 1
+        else:
+            self.events += 1
+        if self.minters is not None:
+            self.minters.add(event.client_id, event.address)
         self.delay_ms += event.delay_ms
         self.until_ms = max(self.until_ms, event.begun_ms + event.delay_ms)
 
@@ -103,23 +145,37 @@ class ThrottleLog:
                 self._budget.take(now_ms)
                 episode.line_ms = now_ms
                 yield self._end(episode) if ended else self._begin(episode)
+            elif (
+                episode.minters is not None
+                and now_ms - episode.line_ms >= MINTERS_INTERVAL_MS
+                and self._budget.has_room(now_ms)
+            ):
+                self._budget.take(now_ms)
+                episode.line_ms = now_ms
+                yield "throttling_goes_on", {**self._whom(episode), **self._figures(episode)}
         for key in forgotten:
             del self._episodes[key]
 
     def _begin(self, episode: _Episode) -> ThrottleLine:
         episode.begin_logged = True
         name = "would_be_throttled" if episode.is_shadow else "throttling_began"
-        return name, {**self._whom(episode), "delay_ms": round(episode.event.delay_ms, 1)}
+        delay_ms = {} if episode.event.reason else {"delay_ms": round(episode.event.delay_ms, 1)}
+        return name, {**self._whom(episode), **delay_ms}
 
     def _end(self, episode: _Episode) -> ThrottleLine:
         episode.active = False
-        fields = {
-            **self._whom(episode),
+        fields = {**self._whom(episode), **self._figures(episode)}
+        return "would_be_throttled_ended" if episode.is_shadow else "throttling_ended", fields
+
+    def _figures(self, episode: _Episode) -> dict[str, str | int | float]:
+        fields: dict[str, str | int | float] = {
             "lasted_s": round((episode.until_ms - episode.begun_ms) / 1000.0, 1),
             "delays": episode.events,
             "delayed_s": round(episode.delay_ms / 1000.0, 1),
         }
-        return "would_be_throttled_ended" if episode.is_shadow else "throttling_ended", fields
+        if episode.minters is not None:
+            fields["refused"] = episode.refused
+        return fields
 
     def _whom(self, episode: _Episode) -> dict[str, str | int | float]:
         fields: dict[str, str | int | float] = {"quota": episode.event.quota, "rule": episode.event.rule}
@@ -127,6 +183,8 @@ class ThrottleLog:
             fields["user"] = str(episode.entity.user)
         if episode.entity.client_id is not None:
             fields["client_id"] = str(episode.entity.client_id)
+        if episode.minters is not None:
+            fields["client_id"], fields["address"] = episode.minters.top()
         suppressed = self._budget.suppressed()
         if suppressed:
             fields["lines_suppressed"] = suppressed

@@ -189,7 +189,7 @@ class UsageMeter:
 
     def _count_throttles(self, events: list[ThrottleEvent], now_ms: float) -> None:
         for event in events:
-            if event.delay_ms > 0.0:
+            if event.delay_ms > 0.0 or event.reason:
                 self._throttle_log.note(event)
             if event.reason:
                 self.producer_ids.count_refusal(event.user, event.reason, now_ms)

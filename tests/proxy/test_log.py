@@ -11,7 +11,15 @@ import pytest
 
 from sluice.proxy.config import LogOptions
 from sluice.proxy.log import LineBudget, configure_logging, get_logger
-from sluice.proxy.throttle_log import LINE_INTERVAL_MS, MAX_ENTITIES, QUIET_MS, ThrottleLine, ThrottleLog
+from sluice.proxy.throttle_log import (
+    LINE_INTERVAL_MS,
+    MAX_ENTITIES,
+    MAX_MINTERS,
+    QUIET_MS,
+    ThrottleLine,
+    ThrottleLog,
+    _Minters,
+)
 from sluice.quotas.records import EventKind, ThrottleEvent
 
 
@@ -214,3 +222,51 @@ def test_a_log_that_cannot_be_written_costs_its_line_and_nothing_else() -> None:
     configure_logging(LogOptions(format="json"), stream)
     stream.close()
     get_logger().warning("nobody_reads_this")
+
+
+def of_ids(
+    begun_ms: float, client_id: str, address: str, *, reason: str = "", user: str = "alice"
+) -> ThrottleEvent:
+    kind, delay_ms = (EventKind.REFUSAL, 0.0) if reason else (EventKind.HOLD, 1_000.0)
+    place = ("producer_ids", "default_user", user, client_id, 0, 1000, 0)
+    return ThrottleEvent(kind, begun_ms, delay_ms, *place, address=address, reason=reason)
+
+
+def test_the_lines_of_producer_ids_name_who_brings_most_of_them_and_go_on_while_it_lasts() -> None:
+    log = Log()
+    for second in range(100):
+        now_ms = second * 1000.0
+        log.tick(now_ms, of_ids(now_ms, "neighbour", "10.0.0.1"))
+        rogue = [of_ids(now_ms, "rogue", "10.0.0.9", reason="producer_ids_rate") for _ in range(3)]
+        log.tick(now_ms, *rogue)
+    for second in range(100, 110):
+        log.tick(second * 1000.0)
+    assert log.told == [(0, "began"), (60_000, "goes_on"), (105_000, "ended")]
+    whom = {"quota": "producer_ids", "rule": "default_user"}
+    rogue_is = {"client_id": "rogue", "address": "10.0.0.9"}
+    fields = [line[1][1] for line in log.lines]
+    assert all(whom.items() <= one.items() for one in fields)
+    assert fields[0]["client_id"] == "neighbour"  # whose id waited first
+    assert rogue_is.items() <= fields[1].items()
+    assert rogue_is.items() <= fields[2].items()
+    assert (fields[2]["delays"], fields[2]["refused"], fields[2]["lasted_s"]) == (100, 300, 100.0)
+
+
+def test_who_brings_most_ids_is_found_among_any_number_of_names_in_fixed_space() -> None:
+    minters = _Minters()
+    for number in range(10_000):
+        minters.add(f"once-{number}", "10.0.0.1")
+        if number % 8 == 0:
+            minters.add("rogue", "10.0.0.9")
+        assert len(minters._counts) <= MAX_MINTERS
+    assert minters.top() == ("rogue", "10.0.0.9")
+
+
+def test_where_everybody_has_a_name_of_his_own_the_address_is_told_all_the_same() -> None:
+    minters = _Minters()
+    for number in range(MAX_MINTERS + 1):
+        minters.add(f"{number:05}" * 8_000, "10.0.0.9")
+    client_id, address = minters.top()
+    assert address == "10.0.0.9"
+    assert client_id.startswith(f"{MAX_MINTERS:05}")
+    assert len(client_id) <= 256
