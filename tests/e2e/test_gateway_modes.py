@@ -8,6 +8,7 @@ every byte: so a broker's address in what a client receives can only be one that
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -50,6 +51,12 @@ HERE, TOLD, REAL = "127.0.0.8", "127.0.0.9", LOOPBACK
 DOMAIN: Final = "kafka.test"
 RECORDS = numbered(200, size_bytes=300)
 PRODUCE, FETCH, FIND_COORDINATOR, JOIN_GROUP, DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 0, 1, 10, 11, 32, 60
+
+
+@pytest.fixture(autouse=True)
+def _collect_its_sockets() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")

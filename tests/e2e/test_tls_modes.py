@@ -14,7 +14,7 @@ from client_security import Login, Security
 from confluent_kafka import KafkaError
 from java_client import ALL_CLIENTS, JAVA
 from kafka_clients import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, Client, Options, confluent_producer
-from kafka_records import assert_exactly, create_topic, numbered, stored
+from kafka_records import Record, assert_exactly, create_topic, numbered, stored
 from secured_kafka import Certificates
 from sluice_process import Door, SluiceProcess
 from tls_doors import MountedSecret, await_disconnects, certificate_at, secret_of, tls_of
@@ -26,8 +26,10 @@ from bench.harness.ports import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.kafka
 Unique = Callable[[str], str]
-TO_PLAIN, TO_TLS = "TO_PLAIN_SASL", "TO_TLS_SASL_SSL"
-"""doors, and the listeners of the broker behind them: clients come with SASL_SSL to both"""
+TO_PLAIN, TO_TLS, AGAIN = "TO_PLAIN_SASL", "TO_TLS_SASL_SSL", "AGAIN_SASL"
+"""doors, and the listeners of the broker behind them: clients come with SASL_SSL to all"""
+SESSION_MS = 2_500
+"""how long the broker lets a login with SCRAM-SHA-256 count at AGAIN"""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 RECORDS = numbered(200, size_bytes=500)
 PAYLOAD_BYTES = sum(len(record.value) for record in RECORDS)
@@ -57,11 +59,15 @@ def rig(kafka_dist: KafkaDist, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("tls")
     certificates = Certificates(folder)
     secret = MountedSecret(folder / "secret", secret_of(certificates.authority.server()))
-    names = (TO_PLAIN, TO_TLS)
+    names = (TO_PLAIN, TO_TLS, AGAIN)
+    sessions = f"listener.name.{AGAIN.lower()}.scram-sha-256.connections.max.reauth.ms"
     advertised = {name: (LOOPBACK, port) for name, port in zip(names, free_ports(len(names)), strict=True)}
-    with KafkaNode(kafka_dist, advertised=advertised, tls=certificates.broker) as kafka:
+    with KafkaNode(
+        kafka_dist, advertised=advertised, tls=certificates.broker, config={sessions: str(SESSION_MS)}
+    ) as kafka:
         there = {
             TO_PLAIN: {},
+            AGAIN: {},
             TO_TLS: {
                 "upstream_security_protocol": "SASL_SSL",
                 "upstream_tls": {"ca_file": str(certificates.ca_file)},
@@ -162,6 +168,43 @@ def test_two_users_with_the_same_client_id_have_a_bucket_each(rig: Rig, unique: 
     assert waited_s("bob") == 0.0
     assert waited_s("alice") > 0.5
     assert_exactly(flow.sent, stored(rig.kafka, topic))
+
+
+@pytest.mark.parametrize(
+    "client", [CONFLUENT, pytest.param(JAVA, marks=pytest.mark.slow)], ids=lambda client: client.name
+)
+def test_who_logs_in_again_on_his_connection_stays_who_he_is(
+    rig: Rig, unique: Unique, client: Client
+) -> None:
+    """KIP-368, which these two know; the others are closed by the broker and come again."""
+    sluice, topic = rig.sluice, create_topic(rig.kafka, unique("topic"))
+    sluice.set_quotas(
+        {"user": "alice", "producer_byte_rate": 1e9}, {"user": "bob", "producer_byte_rate": 1e9}
+    )
+
+    def counts() -> dict[str, float]:
+        return {
+            "handshakes": sluice.metric("sluice_requests_total", api_key="SaslHandshake"),
+            "connections": sluice.metric("sluice_connections_opened_total"),
+            "closed by the broker": sluice.disconnects("broker_closed"),
+            "alice": rig.charged("alice"),
+            "bob": rig.charged("bob"),
+        }
+
+    before, few = counts(), RECORDS[:60]
+
+    def slowly() -> Iterator[Record]:
+        for record in few:
+            time.sleep(3 * SESSION_MS / 1000.0 / len(few))
+            yield record
+
+    client.produce(sluice.bootstrap(AGAIN), topic, slowly(), Options(security=rig.security("SCRAM-SHA-256")))
+    more = {what: count - before[what] for what, count in counts().items()}
+    assert_exactly(few, stored(rig.kafka, topic))
+    assert more["handshakes"] > more["connections"]
+    assert more["closed by the broker"] == 0
+    assert more["alice"] > sum(len(record.value) for record in few)
+    assert more["bob"] == 0
 
 
 # Whom it does not say yes to --------------------------------------------------------------------------------
@@ -287,15 +330,15 @@ def test_a_bad_certificate_is_told_and_counted_and_the_good_one_stays(rig: Rig, 
         for problem, files in bad.items():
             invalid, said = reloads(rig, "invalid"), len(rig.sluice.log_lines("certificates_not_applied"))
             rig.secret.put(files)
-            await_reloads(rig, "invalid", invalid + 2)
+            await_reloads(rig, "invalid", invalid + 3)
             lines = rig.sluice.log_lines("certificates_not_applied")[said:]
-            assert {line["listener"] for line in lines} == {TO_PLAIN, TO_TLS}
+            assert {line["listener"] for line in lines} == {TO_PLAIN, TO_TLS, AGAIN}
             assert all(problem in str(line["problems"]) for line in lines), lines
             assert "PRIVATE" not in str(lines)
             assert certificate_at(port, ca_file) == old
         unreadable = reloads(rig, "unreadable")
         rig.secret.put({})
-        await_reloads(rig, "unreadable", unreadable + 2)
+        await_reloads(rig, "unreadable", unreadable + 3)
         assert certificate_at(port, ca_file) == old
         rig.secret.put(secret_of(good))
         rig.sluice.wait_until(lambda: certificate_at(port, ca_file) == good.der, "good again")
