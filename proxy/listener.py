@@ -67,6 +67,7 @@ class Listener:
         self.brokers_known: asyncio.Event | None = None
         """of a gateway that asks for its brokers: it has an answer"""
         self._leads_to: dict[Connection, tuple[int, Address]] = {}  # of a gateway: which broker, and where
+        self._relogins: dict[Connection, Relogin] = {}
         self._worker = worker
         self._options = options
         self._shared = shared
@@ -190,6 +191,9 @@ class Listener:
     def _ended(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self._leads_to.pop(connection, None)
+        relogin = self._relogins.pop(connection, None)
+        if relogin is not None:
+            relogin.end()
 
     def _relay(
         self, arrival: Arrival, node_id: int | None, broker: BrokerStream, footprint: Footprint[Connection]
@@ -202,10 +206,14 @@ class Listener:
         if node_id is not None:
             self._leads_to[connection] = (node_id, broker.address)
         connection.start()
-        if broker.session_lifetime_ms:
-            new_login = partial(self._upstream.new_login, session.user)
-            timeout_s = self._upstream.dial_timeout_s
-            Relogin(self._worker.loop, connection, new_login, broker.session_lifetime_ms, timeout_s)
+        if broker.session_lifetime_ms and not connection.is_closed:
+            self._relogins[connection] = Relogin(
+                self._worker.loop,
+                connection,
+                partial(self._upstream.new_login, session.user),
+                broker.session_lifetime_ms,
+                self._upstream.dial_timeout_s,
+            )
 
     def _let_go(self, client: Stream) -> None:
         """Close in order: on unread bytes (clients speak first) it would be a reset."""

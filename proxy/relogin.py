@@ -8,7 +8,7 @@ a login once the session is over. Clients notice a pause of some ms.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from random import random
 from typing import Final
@@ -23,9 +23,9 @@ _LOOK_AGAIN_S: Final = 0.01
 
 
 class Relogin:
-    """Of one connection, which it does not keep alive."""
+    """Of one connection, which it does not keep alive; whoever makes it calls `end` when that has ended."""
 
-    __slots__ = ("__weakref__", "_is_suspended", "_login", "_loop", "_new_login", "_relay", "_timeout_s")
+    __slots__ = ("_is_suspended", "_login", "_loop", "_new_login", "_relay", "_timeout_s", "_timer")
 
     def __init__(
         self,
@@ -45,12 +45,19 @@ class Relogin:
         self._timeout_s = timeout_s
         self._login: UpstreamLogin | None = None
         self._is_suspended = False
+        self._timer: TimerHandle | None = None
         self._schedule(session_lifetime_ms)
 
     def _schedule(self, session_lifetime_ms: int) -> None:
         if session_lifetime_ms > 0:
             after_ms = reauthenticate_after_ms(session_lifetime_ms, random())  # noqa: S311  no secret
-            self._loop.call_later(after_ms / 1000.0, self._due)
+            self._timer = self._loop.call_later(after_ms / 1000.0, self._due)
+
+    def end(self) -> None:
+        """Nothing more is due. Without it this would be kept until the session's end, which may be hours."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _due(self) -> None:
         relay = self._relay()
@@ -61,13 +68,13 @@ class Relogin:
         if self._is_suspended and relay.is_quiet:
             self._begin(relay)
         else:
-            self._loop.call_later(_LOOK_AGAIN_S, self._due)
+            self._timer = self._loop.call_later(_LOOK_AGAIN_S, self._due)
 
     def _begin(self, relay: Connection) -> None:
         try:
             self._login = self._new_login()
             relay.talk_to_broker(self._login.start(), self._answered)
-            self._loop.call_later(self._timeout_s, self._timed_out, self._login)
+            self._timer = self._loop.call_later(self._timeout_s, self._timed_out, self._login)
         except (ProtocolError, ValueError) as error:
             relay.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, str(error))
 
@@ -87,6 +94,7 @@ class Relogin:
             return reply
         if taken < len(data):
             raise ProtocolError("the broker sent more than it was asked for")
+        self.end()
         self._login = None
         self._is_suspended = False
         relay.session.resume()

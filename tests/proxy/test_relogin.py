@@ -4,6 +4,7 @@ and nothing is sent that the broker would close on."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -19,6 +20,7 @@ from secured_proxy import SecuredProxy, credentials_file
 from wire import WITHIN_S, Wire
 
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.relogin import Relogin
 from sluice.quotas.limits import QuotaLimits
 
 pytestmark = pytest.mark.asyncio
@@ -176,6 +178,25 @@ async def test_a_login_waits_for_the_end_of_a_request_that_is_half_sent(tmp_path
             await answered(client, 7)
             await until(lambda: len(broker.logins) == 2)
         assert not broker.broke
+
+
+async def test_nothing_of_an_ended_connection_waits_for_the_end_of_its_session(tmp_path: Path) -> None:
+    """Which may be hours, and connections come and go."""
+
+    def pending() -> int:
+        gc.collect()
+        return sum(isinstance(found, Relogin) for found in gc.get_objects())
+
+    before = pending()
+    async with rig(tmp_path, lifetime_ms=3_600_000) as (proxy, broker):
+        for number in range(5):
+            with await proxy.client() as client:
+                await ask(client, 1)
+                assert pending() == before + 1
+            await until(lambda number=number: len(proxy.ended) == number + 1)  # type: ignore[misc]
+            await until(lambda: not proxy.connections)
+        assert pending() == before
+        assert len(broker.logins) == 5
 
 
 # Delayed by quotas ------------------------------------------------------------------------------------------
