@@ -124,6 +124,51 @@ def explain(
     (print_json if as_json else print_tables)(limits, name, client_id, address)
 
 
+@app.command(epilog=EXIT_CODES)
+def configs(
+    alter: Annotated[bool, typer.Option("--alter", help="Change limits.")] = False,
+    describe: Annotated[bool, typer.Option("--describe", help="Print limits.")] = False,
+    add_config: Annotated[str, typer.Option(metavar="KEY=VALUE,…", help="Limits to set.")] = "",
+    delete_config: Annotated[str, typer.Option(metavar="KEY,…", help="Limits to remove.")] = "",
+    entity_type: Annotated[str, typer.Option(help="users; other entities are set in the file.")] = "",
+    entity_name: Annotated[str | None, typer.Option(help="The user's name.")] = None,
+    entity_default: Annotated[
+        bool, typer.Option("--entity-default", help="Every user without an entry; so does no name.")
+    ] = False,
+    quotas: Annotated[
+        Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show or set the limits of users in the quota file, as `kafka-configs.sh` would in a cluster.
+
+    `sluice configs -q quotas.yaml --alter --add-config producer_ids_rate=50 --entity-type users
+    --entity-name alice`. Comments in the file stay. A running proxy notices the change.
+    """
+    from sluice.proxy import quota_commands
+    from sluice.proxy.quota_file import DEFAULT_NAME
+
+    if alter == describe:
+        raise typer.BadParameter("give one of --alter and --describe")
+    if entity_type != "users":
+        raise typer.BadParameter("give --entity-type users; limits of client ids are set in the file")
+    if entity_name is not None and (entity_default or not entity_name.strip()):
+        raise typer.BadParameter("give --entity-name NAME, or --entity-default for all others")
+    file = _quota_file(quotas, config)
+    if describe:
+        only = DEFAULT_NAME if entity_default else entity_name
+        for line in quota_commands.described(file, only and only.removeprefix("User:")):
+            print(line)
+        return
+    changes = quota_commands.changes_of(add_config, delete_config)
+    if not changes:
+        raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
+    user = DEFAULT_NAME if entity_name is None else entity_name.removeprefix("User:")
+    who = "the default user" if user == DEFAULT_NAME else f"user {user}"
+    done = quota_commands.alter(file, user, changes)
+    print(f"Completed updating config for {who}." if done else f"Nothing to change for {who}.")
+
+
 @app.command()
 def version() -> None:
     """Print the versions of Sluice, of the Kafka protocol that it knows, and of Python."""
@@ -175,15 +220,19 @@ def _counted(limits: QuotaLimits) -> str:
 
 
 def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:
-    """The limits in the quota file that was named, else in the one that the configuration names."""
-    from sluice.proxy.config_file import load_config
     from sluice.proxy.quota_file import load_quotas
 
-    if quotas is None:
-        if config is None and "SLUICE_QUOTAS__FILE" in os.environ:
-            quotas = Path(os.environ["SLUICE_QUOTAS__FILE"])
-        elif config is None:
-            raise typer.BadParameter("give --quotas FILE or --config FILE")
-        else:
-            quotas = load_config(config, os.environ).quotas.file
-    return load_quotas(quotas)
+    return load_quotas(_quota_file(quotas, config))
+
+
+def _quota_file(quotas: Path | None, config: Path | None) -> Path:
+    """The quota file that was named, else the one that the configuration names."""
+    from sluice.proxy.config_file import load_config
+
+    if quotas is not None:
+        return quotas
+    if config is not None:
+        return load_config(config, os.environ).quotas.file
+    if "SLUICE_QUOTAS__FILE" in os.environ:
+        return Path(os.environ["SLUICE_QUOTAS__FILE"])
+    raise typer.BadParameter("give --quotas FILE or --config FILE")

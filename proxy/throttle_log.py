@@ -36,7 +36,7 @@ _NEVER_MS: Final = float("-inf")
 class _Minters:
     """Whose producer ids wait or are refused most: the frequent ones of any number, in fixed space.
 
-    (Misra and Gries, "Finding repeated elements", 1982: who brings more than one in MAX_MINTERS + 1 is there.)
+    Misra and Gries, "Finding repeated elements", 1982: who brings more than one in MAX_MINTERS + 1 is found.
     """
 
     __slots__ = ("_counts", "_last")
