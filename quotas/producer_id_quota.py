@@ -115,7 +115,7 @@ class ProducerIdQuota:
         self.settings = settings
         self.ceiling = PairCeiling(settings)
         self.pair_keys = PairKeys(salt)
-        self._principals: dict[str, PrincipalIds] = {}
+        self._principals: dict[tuple[str, bool], PrincipalIds] = {}  # by name, and whether it is enforced
         self._queues: dict[
             PrincipalIds, tuple[_Queue, _Queue, _Queue]
         ] = {}  # only of those with waiting tickets
@@ -129,18 +129,17 @@ class ProducerIdQuota:
         """A principal's state, made on first use; another limit than before is put in force.
 
         Ask again for every look-up, for `expire` may have dropped it: a second state would be a second burst.
+        Where it is not enforced it has a state of its own, for one address of a user may be exempt.
         """
-        principal = self._principals.get(user)
+        principal = self._principals.get((user, enforced))
         if principal is None and len(self._principals) >= self.settings.max_principals:
             user = OTHERS
-            principal = self._principals.get(user)
-        if principal is not None and principal.enforced is not enforced:
-            principal = None
+            principal = self._principals.get((user, enforced))
         if principal is None:
             principal = PrincipalIds(
                 user, ids_per_hour, self.settings, self.ceiling, now_ms, enforced=enforced
             )
-            self._principals[user] = principal
+            self._principals[user, enforced] = principal
         elif principal.ids_per_hour != ids_per_hour:
             principal.update(ids_per_hour, now_ms)
             self._touch(principal, now_ms)
@@ -241,7 +240,7 @@ class ProducerIdQuota:
         """
         gone = [principal for principal in self._principals.values() if principal.expire(now_ms)]
         for principal in gone:
-            del self._principals[principal.user]
+            del self._principals[principal.user, principal.enforced]
         self.ceiling.total = sum(len(principal.pairs) for principal in self._principals.values())
         for principal in list(self._queues):
             self._touch(principal, now_ms)

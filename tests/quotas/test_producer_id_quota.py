@@ -437,3 +437,16 @@ def test_no_two_ids_or_partitions_can_be_computed_that_count_as_one_pair() -> No
     assert len(made) == 10 * 4 * 3
     assert all(0 <= key < 2**60 for key in made)
     assert keys.key(1, b"a", 0) != keys.key(1, b"b", 0)
+
+
+def test_a_user_of_whom_one_address_is_exempt_keeps_his_limit_at_the_others() -> None:
+    quota = ProducerIdQuota(ProducerIdSettings(forced_after_ms=MS_PER_HOUR))
+    admitted = 0
+    for number in range(20):
+        for enforced in (True, False):
+            principal = quota.principal("alice", 5.0, 0.0, enforced=enforced)
+            ticket = Ticket(principal, (2 * number + enforced,), (), ())
+            if quota.ask(ticket, 0.0):
+                quota.commit(ticket, 0.0)
+                admitted += enforced
+    assert admitted == 5
