@@ -20,7 +20,7 @@ from sluice.proxy.config_error import ConfigError, Problem
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.log import get_logger
 from sluice.quotas.producer_id_quota import ProducerIdQuota
-from sluice.quotas.producer_id_snapshot import SnapshotError, restore_snapshot, sealed, snapshot_parts
+from sluice.quotas.producer_id_snapshot import Part, SnapshotError, restore_snapshot, sealed, snapshot_parts
 
 _KEY: Final = "producer_ids.snapshot_file"
 _LEFT_OUT_TOLD: Final = 20
@@ -116,7 +116,7 @@ class ProducerIdFile:
         self.last_written_unix_s = taken_unix_s
         return True
 
-    def _put(self, parts: list[bytes], number: int) -> None:
+    def _put(self, parts: list[Part], number: int) -> None:
         """One at a time, and none after a later one: a thread goes on when its task is cancelled."""
         data = sealed(parts)
         with self._lock:

@@ -15,10 +15,10 @@ import json
 import math
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sluice.quotas.producer_id_principal import PrincipalIds
 from sluice.quotas.producer_id_quota import ProducerIdQuota
@@ -30,7 +30,14 @@ FUTURE_MAX_MS: Final = 300_000.0
 _MAGIC: Final = b"SLUICEPI"
 _HEAD: Final = Struct(">8sHI")
 _DIGEST_BYTES: Final = 32
+_ID_BYTES: Final = 8
+_IDS_PER_PIECE: Final = 5_000
+"""about 0.5 ms of work"""
 _BUCKETS: Final = ("main", "forced", "resumed")
+
+
+Part: TypeAlias = "bytes | list[int] | array[int]"
+"""a piece of a snapshot; ids become bytes when it is sealed"""
 
 
 class SnapshotError(ValueError):
@@ -45,15 +52,18 @@ def encode_snapshot(quota: ProducerIdQuota, scope: str, now_ms: float, wall_ms: 
     return sealed(snapshot_parts(quota, scope, now_ms, wall_ms))
 
 
-def sealed(parts: list[bytes]) -> bytes:
-    """What `snapshot_parts` took, with its checksum; shares nothing with the quota, so another thread may."""
-    body = b"".join(parts)
+def sealed(parts: list[Part]) -> bytes:
+    """What `snapshot_parts` took, with its checksum; shares nothing with the quota, so another thread may.
+
+    In small pieces, between which other threads get their turn.
+    """
+    body = b"".join(piece for part in parts for piece in _pieces(part))
     return body + blake2b(body, digest_size=_DIGEST_BYTES).digest()
 
 
-def snapshot_parts(quota: ProducerIdQuota, scope: str, now_ms: float, wall_ms: float) -> list[bytes]:
+def snapshot_parts(quota: ProducerIdQuota, scope: str, now_ms: float, wall_ms: float) -> list[Part]:
     """The half of `encode_snapshot` that reads the quota: nothing else may change it meanwhile."""
-    blocks: list[bytes] = []
+    blocks: list[Part] = []
     principals = []
     for principal in quota.principals():
         levels = {name: _level(principal, name, now_ms) for name in _BUCKETS}
@@ -133,14 +143,14 @@ def _level(principal: PrincipalIds, name: str, now_ms: float) -> float:
 
 
 def _layers(
-    store: ProducerIdStore | ExactStore, now_ms: float, blocks: list[bytes]
+    store: ProducerIdStore | ExactStore, now_ms: float, blocks: list[Part]
 ) -> list[tuple[float, int, bool]]:
     """(age in ms, size in bytes, ids or filter) of each layer, oldest first; their bytes go to `blocks`."""
     rows = []
     for began_ms, layer in _finite(store.dump()):
-        block = _bytes(layer) if isinstance(layer, array) else layer
-        blocks.append(block)
-        rows.append((now_ms - began_ms, len(block), isinstance(layer, array)))
+        is_ids = not isinstance(layer, bytes)
+        blocks.append(layer)
+        rows.append((now_ms - began_ms, len(layer) * (_ID_BYTES if is_ids else 1), is_ids))
     return rows
 
 
@@ -148,10 +158,15 @@ def _finite(layers: Iterable[IdLayer]) -> list[IdLayer]:
     return [layer for layer in layers if math.isfinite(layer[0])]
 
 
-def _bytes(ids: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return ids.tobytes()
+def _pieces(part: Part) -> Iterator[bytes]:
+    if isinstance(part, bytes):
+        yield part
+        return
+    for begin in range(0, len(part), _IDS_PER_PIECE):
+        ids = array("q", part[begin : begin + _IDS_PER_PIECE])
+        if sys.byteorder == "big":
+            ids.byteswap()
+        yield ids.tobytes()
 
 
 def _ids(block: bytes) -> array[int]:

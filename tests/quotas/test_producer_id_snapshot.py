@@ -136,3 +136,15 @@ def test_damage_anywhere_is_noticed(position: int, change: int, cut: bool) -> No
 
 def test_a_clock_set_back_by_less_than_five_minutes_is_no_reason_to_forget() -> None:
     assert len(list(restarted(SAVED, after_ms=-200_000.0).principals())) == 1
+
+
+def test_more_ids_than_one_piece_come_back_whole() -> None:
+    quota = ProducerIdQuota(SETTINGS)
+    store = quota.principal("alice", RATE, 0.0).store
+    ids = {3 * number for number in range(12_001)}
+    for producer_id in ids:
+        store.admit(producer_id, 0.0)
+    other = restarted(encode_snapshot(quota, SCOPE, 0.0, WALL))
+    ((_, restored),) = other.principal("alice", RATE, 500.0).store.dump()
+    assert len(restored) == len(ids)
+    assert set(restored) == ids
