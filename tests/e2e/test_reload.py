@@ -52,7 +52,10 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_counted(
     }
 
     def is_counted(outcome: str) -> bool:
-        return sluice.metric("sluice_config_reloads_total", file="quotas", outcome=outcome) == before[outcome] + 1
+        return (
+            sluice.metric("sluice_config_reloads_total", file="quotas", outcome=outcome)
+            == before[outcome] + 1
+        )
 
     with flowing(kafka, sluice, unique("topic"), client_id) as flow:
         sluice.quota_file.write_text("quotas: [{client-id: x, producer_bite_rate: 1}]")
