@@ -201,6 +201,17 @@ async def errors_of(proxy: SluiceProcess, *producer_ids: int) -> list[int]:
     return codes
 
 
+def shows_who_was_refused(proxy: SluiceProcess) -> None:
+    """In metrics by user, in the log by client."""
+    of_others = {"user": "other"}
+    assert proxy.metric("sluice_producer_ids_new_total", **of_others) == 2
+    assert proxy.metric("sluice_producer_ids_refused_total", **of_others, reason="producer_ids_rate") == 1
+    assert 0.1 < proxy.metric("sluice_producer_ids_throttle_time_seconds_total", **of_others) < 60
+    assert proxy.metric("sluice_producer_ids_broker_heap_bytes") == 540
+    whom = {"quota": "producer_ids", "user": "ANONYMOUS", "client_id": "app", "address": LOOPBACK}
+    assert len(proxy.log_lines("throttling_began", **whom)) == 1
+
+
 @pytest.mark.asyncio
 async def test_a_live_id_goes_on_through_a_restart_and_a_new_one_still_waits(tmp_path: Path) -> None:
     async with FaultBroker(answers) as broker:
@@ -213,6 +224,7 @@ async def test_a_live_id_goes_on_through_a_restart_and_a_new_one_still_waits(tmp
         await asyncio.to_thread(proxy.__enter__)
         try:
             assert await errors_of(proxy, 1, 2, 3) == [0, 0, 19]
+            await asyncio.to_thread(shows_who_was_refused, proxy)
             assert await asyncio.to_thread(proxy.stop) == 0
             await asyncio.to_thread(proxy.start)
             assert await errors_of(proxy, 3, 1, 2) == [19, 0, 0]
