@@ -25,8 +25,8 @@ LIMIT = {"user": "<default>", "producer_ids_rate": 1_800}
 @pytest.fixture
 def refusing(kafka: KafkaNode) -> Iterator[SluiceProcess]:
     """A proxy that refuses after half a second, so that most ids are refused before their turn."""
-    options = {"pacing": {"answer_budget_s": 0.5}, "producer_ids": {"burst_s": 1.0}}
-    with SluiceProcess(doors_of(kafka), [LIMIT], **options) as process:
+    pacing, producer_ids = {"answer_budget_s": 0.5}, {"burst_s": 1.0}
+    with SluiceProcess(doors_of(kafka), [LIMIT], pacing=pacing, producer_ids=producer_ids) as process:
         yield process
 
 
