@@ -176,7 +176,7 @@ async def test_a_login_that_does_not_come_ends_in_time_and_nobody_elses(
 
 
 async def test_a_request_that_drips_ends_and_a_large_one_that_flows_does_not() -> None:
-    async with running(limits={"slow_frame_timeout_s": 2.0}) as sluice:
+    async with running(limits={"slow_frame_timeout_s": 1.0}) as sluice:
         port, frame = sluice.doors["PLAIN"].port, produce_of(100_000, correlation_id=4)
         with await dial(port) as drips, await dial(port) as flows:
             ended = asyncio.get_running_loop().create_task(drips.rest())
@@ -184,7 +184,7 @@ async def test_a_request_that_drips_ends_and_a_large_one_that_flows_does_not() -
                 await flows.send(frame[start : start + 10_000])
                 if not ended.done():
                     await drips.send(frame[start // 10_000 : start // 10_000 + 1])
-                await asyncio.sleep(0.4)
+                await asyncio.sleep(0.3)
             assert (await flows.frame())[4:8] == (4).to_bytes(4, "big")
             async with asyncio.timeout(WITHIN_S):
                 assert await ended == (b"", "closed")
