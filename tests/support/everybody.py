@@ -25,8 +25,8 @@ from sluice_process import NO_QUOTAS, Quota, SluiceProcess
 RECORD_BYTES: Final = 500
 RECORDS_PER_S: Final = 25.0
 """of each producer: little, for it is time that counts"""
-QUOTA_BYTES_PER_S: Final = int(0.8 * RECORDS_PER_S * RECORD_BYTES)
-"""of each client id: so little that everybody is throttled all the time, so much that it ends soon"""
+QUOTA_BYTES_PER_S: Final = int(RECORDS_PER_S * RECORD_BYTES)
+"""of each client id: with what surrounds the records it is too little all the time, but not by much"""
 DONE_WITHIN_S: Final = 240.0
 UNDER_WAY_WITHIN_S: Final = 60.0
 AFTERWARDS_S: Final = 2.0
@@ -104,7 +104,7 @@ def everybody_at_work(
 ) -> Iterator[list[Worker]]:
     """They are at work when the block begins, and have been judged when it has ended.
 
-    `throttled`: each client id has a quota of a little less than it sends. `name` makes names that nobody
+    `throttled`: each client id has a quota of a little less than it produces. `name` makes names that nobody
     else has; `replicas` and `topic_config` are the topics'.
     """
     workers = []

@@ -336,7 +336,6 @@ def _kafka_python_consume(
     bootstrap: str, topic: str, group: str, count: Count, options: Options
 ) -> list[Record]:
     consumer = kafka_python.KafkaConsumer(
-        topic,
         bootstrap_servers=bootstrap,
         client_id=options.client_id,
         group_id=group,
@@ -348,6 +347,10 @@ def _kafka_python_consume(
     found: list[Record] = []
     deadline_s = time.monotonic() + options.within_s
     try:
+        # Else it may join its group before it knows the topic; then it joins again at once, and of those that
+        # do some stay without partitions for ever (3.0.12, without a proxy too).
+        assert consumer.partitions_for_topic(topic)
+        consumer.subscribe([topic])
         while len(found) < wanted(count):
             assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
             for messages in _kafka_python_poll(consumer).values():
