@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 import uvloop
+from hypothesis import HealthCheck, settings
 
 from bench.harness.kafka_dist import KafkaDist, ensure_kafka
 from bench.harness.kafka_node import KafkaNode
@@ -17,6 +18,10 @@ from bench.harness.ports import LOOPBACK, free_ports
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+
+# Speed is shown in benchmarks, not in tests: a slow or busy machine is no failure.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # Warnings are errors; these come from other people's code, which we cannot mend.
 FOREIGN_WARNINGS = (
