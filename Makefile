@@ -13,6 +13,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # Further arguments for the program that a target runs: make test ARGS='-k quota -x'
 ARGS ?=
+# How many test processes: most tests wait for brokers and clients, and each process starts its own broker.
+WORKERS ?= 2
 # Only for `make lock`; nothing at run time needs it.
 UV_VERSION := 0.13.9
 
@@ -29,7 +31,7 @@ demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3
 	@$(PY) -m bench.demo $(ARGS)
 
 test: setup kafka-all  ## the whole test suite but what is marked slow; starts a real Kafka itself
-	@$(PY) -m pytest -m 'not slow' $(ARGS)
+	@$(PY) -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-quick: setup  ## only the tests that need no Kafka: seconds
 	@$(PY) -m pytest -m 'not slow and not kafka' $(ARGS)
