@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -310,6 +310,15 @@ def test_the_closing_table_has_all_figures_on_any_terminal(columns: int) -> None
 # --- the end ----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def _in_the_foreground() -> Iterator[None]:
+    """A test run in the background ignores Ctrl-C, and so would the demo, by design."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_in_the_foreground")
 def test_ctrl_c_raises_once_and_never_again() -> None:
     with Interrupts() as interrupts:
         with pytest.raises(Interrupted):
@@ -318,6 +327,7 @@ def test_ctrl_c_raises_once_and_never_again() -> None:
         assert interrupts.signal_number == signal.SIGINT
 
 
+@pytest.mark.usefixtures("_in_the_foreground")
 def test_a_signal_during_a_deferred_block_waits_for_its_end() -> None:
     reached = []
 
@@ -331,6 +341,7 @@ def test_a_signal_during_a_deferred_block_waits_for_its_end() -> None:
     assert reached
 
 
+@pytest.mark.usefixtures("_in_the_foreground")
 def test_cleaning_up_is_not_interrupted() -> None:
     with Interrupts() as interrupts:
         interrupts.hold()
