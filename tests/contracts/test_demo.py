@@ -28,7 +28,7 @@ from bench.lib.demo_figures import (
     longest_standstill_s,
     parse_report,
 )
-from bench.lib.demo_interrupts import Interrupted, Interrupts
+from bench.lib.demo_interrupts import SIGNALS, Interrupted, Interrupts
 from bench.lib.demo_screen import (
     ASCII_BLOCKS,
     BLOCKS,
@@ -312,10 +312,11 @@ def test_the_closing_table_has_all_figures_on_any_terminal(columns: int) -> None
 
 @pytest.fixture
 def _in_the_foreground() -> Iterator[None]:
-    """A test run in the background ignores Ctrl-C, and so would the demo, by design."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A test run in the background, or under nohup, ignores these signals, and so would the demo, by design."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("_in_the_foreground")
