@@ -312,7 +312,7 @@ def test_the_closing_table_has_all_figures_on_any_terminal(columns: int) -> None
 
 @pytest.fixture
 def _in_the_foreground() -> Iterator[None]:
-    """A test run in the background, or under nohup, ignores these signals, and so would the demo, by design."""
+    """A test run in the background, or under nohup, ignores these signals, and so would the demo."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
     yield
     for number, handler in before.items():
