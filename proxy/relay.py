@@ -345,22 +345,20 @@ class Relay(ABC):
         """The turn of a held request has come, maybe earlier than it was told."""
         if self._pace.state is State.HOLDING and not self._closed:
             self._timer.end()
-            self.session.wake(monotonic() * 1000.0, self._client.has_left)
-            if self._pace.state:
-                self._not_reading()
-            else:
-                self._resume()
+            self._wake_session(monotonic() * 1000.0)
 
     def _wake(self) -> None:
         self._timer.has_come()
+        now_ms = monotonic() * 1000.0
+        if now_ms < self._pace.wake_ms - _EARLY_MS:
+            self._not_reading()
+        else:
+            self._wake_session(now_ms)
+
+    def _wake_session(self, now_ms: float) -> None:
         try:
-            pace = self._pace
-            now_ms = monotonic() * 1000.0
-            if now_ms < pace.wake_ms - _EARLY_MS:
-                self._not_reading()
-                return
             self.session.wake(now_ms, self._client.has_left)
-            if pace.state:
+            if self._pace.state:
                 self._not_reading()
             else:
                 self._resume()

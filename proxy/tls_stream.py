@@ -10,13 +10,13 @@ import errno
 import os
 import socket
 import ssl
-from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable
+from asyncio import AbstractEventLoop
 from contextlib import suppress
 from fcntl import ioctl
 from termios import FIONREAD
 from typing import Final, Self
 
+from sluice.proxy.stream import readable, writable
 from sluice.proxy.tls_error import explained
 
 RECORD_BYTES: Final = 16 * 1024
@@ -236,27 +236,8 @@ async def _shake_hands(loop: AbstractEventLoop, tls: ssl.SSLSocket) -> None:
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
-            await _ready(loop, tls.fileno(), loop.add_reader, loop.remove_reader)
+            await readable(loop, tls)
         except ssl.SSLWantWriteError:
-            await _ready(loop, tls.fileno(), loop.add_writer, loop.remove_writer)
+            await writable(loop, tls)
         else:
             return
-
-
-async def _ready(
-    loop: AbstractEventLoop,
-    fd: int,
-    add: Callable[[int, Callable[[Future[None]], None], Future[None]], None],
-    remove: Callable[[int], bool],
-) -> None:
-    ready: Future[None] = loop.create_future()
-    add(fd, _set, ready)
-    try:
-        await ready
-    finally:
-        remove(fd)
-
-
-def _set(ready: Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
