@@ -14,7 +14,7 @@ import pytest
 from kafka_clients import CLIENTS, CONFLUENT, KAFKA_PYTHON, Client, Options
 from kafka_records import assert_exactly, create_topic, difference, numbered, stored
 from sluice_process import SluiceProcess, doors_of
-from traffic import flowing, is_about
+from traffic import about, flowing
 
 from bench.harness.java_tools import run_tool
 from bench.harness.kafka_node import KafkaNode
@@ -166,9 +166,7 @@ def test_the_exchange_of_a_config_map_under_traffic_brings_the_new_limit(
         SluiceProcess(doors_of(kafka), quota_file=tmp_path / "quotas.yaml") as proxy,
         flowing(kafka, proxy, unique("topic"), client_id) as flow,
     ):
-        before = flow.rate()
+        assert flow.comes_to(about(SLOW))
         config_map(text_of(QUICK))
         proxy.await_quotas(text_of(QUICK))
-        after = flow.rate()
-    assert is_about(before, SLOW), before
-    assert is_about(after, QUICK), after
+        assert flow.comes_to(about(QUICK))
