@@ -43,7 +43,7 @@ class Flow:
         return count * RECORD_BYTES / (time.monotonic() - begun_s)
 
     def comes_to(self, is_right: Callable[[float], bool]) -> bool:
-        """Whether a rate that is right is seen within WITHIN_S: other work may slow the machine for a while."""
+        """Whether a right rate is seen within WITHIN_S: other work may slow the machine for a while."""
         until_s = time.monotonic() + WITHIN_S
         rates: list[float] = []
         while not (rates and is_right(rates[-1])) and time.monotonic() < until_s:
