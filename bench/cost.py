@@ -1,6 +1,6 @@
 """What requests and GiB cost in proxy CPU time, and idle connections in memory: Sluice against HAProxy TCP.
 
-    python -m bench.cost [--quick] [--against relay] [--cases request_50 …]
+    python -m bench.cost [--quick] [--against relay] [--cases request_50 …] [--placement one-core]
 
 Both proxies stand before the same fake broker and get the same load in the same run, by turns. The last line
 of standard output is one JSON object. What is measured, and why so: docs/benchmarks.md.
@@ -23,7 +23,7 @@ from bench.lib.cost_cases import (
     ProxyMemory,
     all_cases,
 )
-from bench.lib.cost_report import CostRun, progress, report
+from bench.lib.cost_report import CostRun, Part, progress, report
 from bench.lib.fake_broker import FakeBroker
 from bench.lib.load import Load, Measured, Work, open_idle
 from bench.lib.placement import Placement, place_benchmark, place_proxy
@@ -33,6 +33,7 @@ from bench.lib.results import results_folder
 
 CLOSE_WITHIN_S: Final = 30.0
 ROUNDS: Final = 15  # many short ones: the two of a pair are seconds apart, so that drift cancels out
+FURTHER_ROUNDS: Final = 9
 QUICK_ROUNDS: Final = 3
 MIN_ROUNDS_OF_A_RESULT: Final = 5
 SPARE_FDS: Final = 200  # in each process: files, libraries, listeners, the load of the cases
@@ -85,25 +86,38 @@ def measure_all(arguments: argparse.Namespace) -> CostRun:
     idle = min(arguments.idle, (allowed - SPARE_FDS) // 2)
     if idle < arguments.idle:
         print(f"only {allowed} open files are allowed here: {idle} idle connections, not {arguments.idle}")
-    print(f"{arguments.against} against {version}, placement {arguments.placement}", flush=True)
-    place_benchmark(arguments.placement)
+    print(f"{arguments.against} against {version}", flush=True)
     rig = Rig()
+    place_benchmark(arguments.placement[0])
     idle_bytes = {name: _measure_idle(rig, name, idle) for name in names}
-    results = [CaseResult(case, {name: [] for name in names}) for case in _chosen_cases(arguments)]
+    parts = []
+    for placement, rounds in zip(arguments.placement, arguments.rounds, strict=True):
+        place_benchmark(placement)
+        parts.append(_measure_rounds(rig, names, placement, rounds, _chosen_cases(arguments)))
+    for name, memory in parts[0].memory.items():
+        memory.per_idle_connection = idle_bytes[name]
+    return CostRun(*names, version, idle, parts)
+
+
+def _measure_rounds(
+    rig: Rig, names: Sequence[str], placement: Placement, rounds: int, cases: Sequence[Case]
+) -> Part:
+    results = [CaseResult(case, {name: [] for name in names}) for case in cases]
+    print(f"placement {placement}, {rounds} rounds", flush=True)
     with ExitStack() as stack:
-        running = [stack.enter_context(proxies.start(name, rig.broker.port, idle + 100)) for name in names]
+        running = [stack.enter_context(proxies.start(name, rig.broker.port, SPARE_FDS)) for name in names]
         for proxy in running:
-            place_proxy(arguments.placement, proxy.pid)
-        memory = {p.name: ProxyMemory(idle_bytes[p.name], rss_bytes(p.pid)) for p in running}
-        for number in range(arguments.rounds):
+            place_proxy(placement, proxy.pid)
+        memory = {proxy.name: ProxyMemory(rss_bytes(proxy.pid)) for proxy in running}
+        for number in range(rounds):
             for result in results:
                 # Who goes first changes, so that neither always runs on the warmer machine.
                 for proxy in running if number % 2 == 0 else reversed(running):
                     result.samples[proxy.name].append(rig.measure(proxy, result.case.work))
-                print(f"{number + 1}/{arguments.rounds}  {progress(result, *names)}", flush=True)
+                print(f"{number + 1}/{rounds}  {progress(result, *names)}", flush=True)
             for proxy in running:
                 memory[proxy.name].by_round.append(rss_bytes(proxy.pid))
-    return CostRun(*names, version, str(arguments.placement), idle, results, memory)
+    return Part(placement, results, memory)
 
 
 def _measure_idle(rig: Rig, name: str, count: int) -> float:
@@ -123,17 +137,28 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cost", description=__doc__.splitlines()[0])
     parser.add_argument("--against", choices=(proxies.SLUICE, proxies.RELAY), default=proxies.SLUICE)
     parser.add_argument("--quick", action="store_true", help="few and short rounds: a trial, no result")
-    parser.add_argument("--rounds", type=int, help=f"rounds of all cases ({ROUNDS}; quick: {QUICK_ROUNDS})")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help=f"rounds of all cases ({ROUNDS}, in further placements {FURTHER_ROUNDS}; quick: {QUICK_ROUNDS})",
+    )
     parser.add_argument("--idle", type=int, default=5000, help="idle connections (5000)")
     parser.add_argument(
         "--cases", nargs="+", choices=[case.name for case in all_cases(0.0)], help="only these"
     )
     parser.add_argument(
-        "--placement", type=Placement, choices=list(Placement), default=Placement.ONE_CORE, help="see docs"
+        "--placement",
+        type=Placement,
+        nargs="+",
+        choices=list(Placement),
+        default=[Placement.FREE, Placement.ONE_CORE],
+        help="one or several, one after the other (free one-core); see docs",
     )
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
-    arguments.rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
+    first, further = (QUICK_ROUNDS,) * 2 if arguments.quick else (ROUNDS, FURTHER_ROUNDS)
+    asked = arguments.rounds
+    arguments.rounds = [asked or first, *[asked or further] * (len(arguments.placement) - 1)]
     return arguments
 
 
@@ -145,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench-cost: {error}", file=sys.stderr)
         return 2
-    full = not arguments.quick and not arguments.cases and arguments.rounds >= MIN_ROUNDS_OF_A_RESULT
+    full = not arguments.quick and not arguments.cases and min(arguments.rounds) >= MIN_ROUNDS_OF_A_RESULT
     official = full and arguments.against == proxies.SLUICE
     report(run, results_folder(arguments.out, official=official))
     return 0

@@ -57,11 +57,11 @@ class CaseResult:
 
 @dataclass(slots=True)
 class ProxyMemory:
-    """Resident memory of one proxy, in bytes: per idle connection, and over the whole load."""
+    """Resident memory of one proxy, in bytes: over the whole load, and of a fresh one per idle connection."""
 
-    per_idle_connection: float
     at_start: int
     by_round: list[int] = field(default_factory=list)
+    per_idle_connection: float = 0.0
 
     @property
     def growth_after_first_round(self) -> int:

@@ -8,27 +8,39 @@ from rich.table import Table
 
 from bench.lib.cost_cases import CaseResult, ProxyMemory
 from bench.lib.load import Measured
+from bench.lib.placement import Placement
 from bench.lib.results import machine, print_last_line, wide_console, write_json
 from bench.lib.stats import median, spread
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """All rounds in one placement. The keys of `memory` are proxy names."""
+
+    placement: Placement
+    results: Sequence[CaseResult]
+    memory: dict[str, ProxyMemory]
+
+
+@dataclass(frozen=True, slots=True)
 class CostRun:
-    """All that one run found. `ours` and `theirs` are proxy names: keys of the samples and of the memory."""
+    """All that one run found. `ours` and `theirs` are proxy names: keys of the samples and of the memory.
+
+    The first part is the one that the goals are judged by, and the only one whose memory is reported.
+    """
 
     ours: str
     theirs: str
     theirs_version: str
-    placement: str
     idle_connections: int
-    results: Sequence[CaseResult]
-    memory: dict[str, ProxyMemory]
+    parts: Sequence[Part]
 
 
 def report(run: CostRun, folder: Path) -> None:
     """Prints the table, writes cost.json and cost.png, and prints the summary as the last line."""
     console = wide_console()
-    console.print(_cost_table(run))
+    for part in run.parts:
+        console.print(_cost_table(run, part))
     console.print(_memory_table(run))
     summary = summary_of(run)
     write_json(
@@ -37,26 +49,31 @@ def report(run: CostRun, folder: Path) -> None:
             "summary": summary,
             "machine": machine(),
             "haproxy": run.theirs_version,
-            "placement": run.placement,
             "idle_connections": run.idle_connections,
-            "cases": {
-                result.case.name: {
-                    "what": result.case.shown,
-                    "unit": result.case.unit,
-                    "cost": {name: [round(c, 4) for c in result.costs(name)] for name in result.samples},
-                    "samples": {
-                        name: [asdict(measured) for measured in samples]
-                        for name, samples in result.samples.items()
-                    },
-                }
-                for result in run.results
-            },
-            "memory_bytes": {name: asdict(memory) for name, memory in run.memory.items()},
+            "placements": {str(part.placement): _as_json(part) for part in run.parts},
         },
     )
     _plot(run, folder / "cost.png")
     console.print(f"written: {folder / 'cost.json'}, cost.png")
     print_last_line(summary)
+
+
+def _as_json(part: Part) -> dict[str, object]:
+    return {
+        "cases": {
+            result.case.name: {
+                "what": result.case.shown,
+                "unit": result.case.unit,
+                "cost": {name: [round(c, 4) for c in result.costs(name)] for name in result.samples},
+                "samples": {
+                    name: [asdict(measured) for measured in samples]
+                    for name, samples in result.samples.items()
+                },
+            }
+            for result in part.results
+        },
+        "memory_bytes": {name: asdict(memory) for name, memory in part.memory.items()},
+    }
 
 
 def progress(result: CaseResult, ours: str, theirs: str) -> str:
@@ -75,30 +92,39 @@ def requests_per_s(measured: Measured) -> float:
 
 def summary_of(run: CostRun) -> dict[str, object]:
     """What `make bench-cost` promises: medians of ratios (ours ÷ HAProxy), and their ranges beside them."""
-    ratios = {result.case.name: result.ratio(run.ours, run.theirs) for result in run.results}
-    summary: dict[str, object] = {"against": run.ours}
-    for name, ratio in ratios.items():
-        summary[f"{name}_vs_haproxy"] = round(ratio.median, 3)
-    per_gib = [ratios[result.case.name] for result in run.results if result.case.frame_bytes]
-    if per_gib:
-        summary["gib_vs_haproxy"] = round(max(ratio.median for ratio in per_gib), 3)
-    ours, theirs = run.memory[run.ours], run.memory[run.theirs]
+    first = run.parts[0]
+    summary: dict[str, object] = {"against": run.ours, "placement": str(first.placement)}
+    summary |= _ratios(run, first, "")
+    ours, theirs = first.memory[run.ours], first.memory[run.theirs]
     summary["idle_kib_per_connection"] = round(ours.per_idle_connection / 1024, 1)
     summary["haproxy_idle_kib_per_connection"] = round(theirs.per_idle_connection / 1024, 1)
     summary["idle_connections"] = run.idle_connections
     summary["rss_start_mib"] = round(ours.at_start / 2**20, 1)
     summary["rss_first_round_mib"] = round(ours.by_round[0] / 2**20, 1)
     summary["rss_end_mib"] = round(ours.by_round[-1] / 2**20, 1)
-    summary["ratios_of_lowest"] = {
-        f"{result.case.name}_vs_haproxy": round(result.ratio_of_lowest(run.ours, run.theirs), 3)
-        for result in run.results
-    }
-    summary["ranges"] = {f"{name}_vs_haproxy": ratio.as_range() for name, ratio in ratios.items()}
+    for part in run.parts[1:]:
+        summary |= _ratios(run, part, f"{part.placement}_".replace("-", "_"))
     return summary
 
 
-def _cost_table(run: CostRun) -> Table:
-    title = f"CPU time of the proxy process, {run.ours} against {run.theirs_version} (TCP); {run.placement}"
+def _ratios(run: CostRun, part: Part, prefix: str) -> dict[str, object]:
+    ratios = {result.case.name: result.ratio(run.ours, run.theirs) for result in part.results}
+    summary: dict[str, object] = {
+        f"{prefix}{name}_vs_haproxy": round(ratio.median, 3) for name, ratio in ratios.items()
+    }
+    per_gib = [ratios[result.case.name] for result in part.results if result.case.frame_bytes]
+    if per_gib:
+        summary[f"{prefix}gib_vs_haproxy"] = round(max(ratio.median for ratio in per_gib), 3)
+    summary[f"{prefix}ratios_of_lowest"] = {
+        f"{result.case.name}_vs_haproxy": round(result.ratio_of_lowest(run.ours, run.theirs), 3)
+        for result in part.results
+    }
+    summary[f"{prefix}ranges"] = {f"{name}_vs_haproxy": ratio.as_range() for name, ratio in ratios.items()}
+    return summary
+
+
+def _cost_table(run: CostRun, part: Part) -> Table:
+    title = f"CPU time of the proxy process, {run.ours} against {run.theirs_version} (TCP); {part.placement}"
     table = Table(
         title=title,
         caption="median (lowest–highest) of the rounds; of lowest: ratio of each side's cheapest round",
@@ -111,7 +137,7 @@ def _cost_table(run: CostRun) -> Table:
     table.add_column("of lowest", justify="right")
     table.add_column("requests/s", justify="right")
     table.add_column("requests per wake-up", justify="right")
-    for result in run.results:
+    for result in part.results:
         pair = [result.samples[name] for name in (run.ours, run.theirs)]
         table.add_row(
             result.case.shown,
@@ -134,7 +160,7 @@ def _memory_table(run: CostRun) -> Table:
     table.add_column(f"KiB per idle connection ({run.idle_connections:,})", justify="right")
     for column in ("MiB at start", "after the first round", "at the end", "growth since the first round"):
         table.add_column(column, justify="right")
-    for name, memory in run.memory.items():
+    for name, memory in run.parts[0].memory.items():
         table.add_row(
             name,
             f"{memory.per_idle_connection / 1024:.1f}",
@@ -150,17 +176,22 @@ def _plot(run: CostRun, path: Path) -> None:
     from bench.lib.plots import figure, save
 
     plot, axes = figure(1, 2, width_ratios=[3, 1])
-    names = [result.case.name for result in run.results]
-    for position, result in enumerate(run.results):
-        ratio = result.ratio(run.ours, run.theirs)
-        error = [[ratio.median - ratio.low], [ratio.high - ratio.median]]
-        axes[0].bar(position, ratio.median, yerr=error, capsize=4, color="C0")
-        axes[0].annotate(f"{ratio.median:.2f}", (position, ratio.high), ha="center", va="bottom")
+    names = [result.case.name for result in run.parts[0].results]
+    width = 0.8 / len(run.parts)
+    for number, part in enumerate(run.parts):
+        for position, result in enumerate(part.results):
+            ratio = result.ratio(run.ours, run.theirs)
+            error = [[ratio.median - ratio.low], [ratio.high - ratio.median]]
+            x = position + (number - (len(run.parts) - 1) / 2) * width
+            label = str(part.placement) if position == 0 else None
+            axes[0].bar(x, ratio.median, width, yerr=error, capsize=3, color=f"C{number}", label=label)
+            axes[0].annotate(f"{ratio.median:.2f}", (x, ratio.high), ha="center", va="bottom")
+    axes[0].legend()
     axes[0].axhline(1.0, color="grey", linewidth=1)
     axes[0].set_xticks(range(len(names)), names, rotation=20, ha="right")
     axes[0].set_ylabel(f"CPU time, {run.ours} ÷ HAProxy")
     axes[0].set_title("Cost: median and range of the rounds")
-    for name, memory in run.memory.items():
+    for name, memory in run.parts[0].memory.items():
         rounds = range(len(memory.by_round) + 1)
         axes[1].plot(rounds, [x / 2**20 for x in (memory.at_start, *memory.by_round)], marker=".", label=name)
     axes[1].set_ylim(bottom=0)
