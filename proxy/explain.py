@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from sluice.quotas.entity import QuotaEntity
-from sluice.quotas.kinds import KINDS, KindSpec
+from sluice.quotas.kinds import CLIENT_KINDS, KindSpec
 from sluice.quotas.limits import QuotaLimits
 
 _PIPE_WIDTH = 180
@@ -21,7 +21,7 @@ def print_json(limits: QuotaLimits, user: str, client_id: str, address: str = ""
         "client_id": client_id,
         "address": address,
         "exempt_by": rule.parts if rule is not None else None,
-        "quotas": [_explained(spec, limits, user, client_id) for spec in KINDS.values()],
+        "quotas": [_explained(spec, limits, user, client_id) for spec in CLIENT_KINDS],
     }
     print(json.dumps(answer, indent=2, ensure_ascii=False))
 
@@ -43,7 +43,7 @@ def print_tables(limits: QuotaLimits, user: str, client_id: str, address: str = 
     elif not address and any(other.network is not None for other in limits.exempt.rules):
         console.print("Some exempt rules name addresses; --address tells whether one of them applies.")
         console.print()
-    for spec in KINDS.values():
+    for spec in CLIENT_KINDS:
         match = limits.resolve(spec.kind, user, client_id)
         verdict = (
             "unlimited"

@@ -16,6 +16,7 @@ Knows the names of keys from quotas/kinds.py and what a value may be from QuotaL
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from sluice.proxy.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, p
 from sluice.quotas.entity import DEFAULT, Default, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, Network, network_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
-from sluice.quotas.limits import QuotaError, QuotaLimits
+from sluice.quotas.limits import QuotaError, QuotaLimits, why_not_for
 
-ENTITY_KEYS = ("user", "client-id")
+ENTITY_KEYS = ("user", "client-id", "ip")
 SHADOW_KEY = "shadow"
 EXEMPT_KEYS = ("user", "address", "client-id")
 TOP_KEYS = ("quotas", "exempt")
@@ -103,6 +104,7 @@ def quotas_schema() -> dict[str, Any]:
             "description": "The principal's name without its type; <default>: every other user.",
         },
         "client-id": {**name, "description": "The client id; <default>: every other client id."},
+        "ip": {**name, "description": "A client's address; <default>: every other one. Stands alone."},
     }
     for spec in KINDS.values():
         keys[spec.config_key] = {
@@ -248,12 +250,14 @@ class _Reader:
             return None
         entity = QuotaEntity(*(self._name(at, item, key) for key in ENTITY_KEYS))
         if not any(key in item for key in ENTITY_KEYS):
-            self.problem(at, "names nobody; give user, client-id or both")
+            self.problem(at, "names nobody; give user, client-id or both, or ip")
+        if "ip" in item:
+            self._check_ip(at, item)
         limits = {key: value for key, value in item.items() if key not in (*ENTITY_KEYS, SHADOW_KEY)}
         if not limits:
             self.problem(at, f"sets no limit; give {' or '.join(KIND_BY_KEY)}")
         for key, value in limits.items():
-            self._check_limit((*at, key), key, value, has_client="client-id" in item)
+            self._check_limit((*at, key), key, value, entity)
         shadow = self._shadow((*at, SHADOW_KEY), item.get(SHADOW_KEY, False), limits)
         return (entity, limits, shadow) if len(self.problems) == before else None
 
@@ -288,15 +292,26 @@ class _Reader:
             return name
         return None
 
-    def _check_limit(self, at: YamlPath, key: str, value: YamlValue, *, has_client: bool) -> None:
+    def _check_ip(self, at: YamlPath, item: dict[str, YamlValue]) -> None:
+        if "user" in item or "client-id" in item:
+            self.problem((*at, "ip"), "stands alone; leave user and client-id out of this entry")
+        text = item["ip"]
+        if isinstance(text, str) and text.strip() and text != DEFAULT_NAME:
+            try:
+                ip_address(text)
+            except ValueError:
+                self.problem((*at, "ip"), f"must be an address such as 10.1.2.3, is {shown(text)}")
+
+    def _check_limit(self, at: YamlPath, key: str, value: YamlValue, entity: QuotaEntity) -> None:
         kind = KIND_BY_KEY.get(key)
         if kind is None:
             self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY, SHADOW_KEY]))
         elif value is None:
             self.problem(at, "must not be blank; leave the key out for no limit")
         else:
-            if KINDS[kind].of_users_only and has_client:
-                self.problem(at, f"{key} is for users; leave client-id out of this entry")
+            reason = why_not_for(KINDS[kind], entity)
+            if reason is not None:
+                self.problem(at, f"{key} {reason}")
             try:
                 KINDS[kind].validated(key, value)
             except ValueError as error:

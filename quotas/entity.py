@@ -37,10 +37,14 @@ OVERFLOW: Final = Overflow.OVERFLOW
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """(user, client id) for which a limit is set or a sensor runs; None: this part is not looked at."""
+    """(user, client id) for which a limit is set or a sensor runs; None: this part is not looked at.
+
+    Or an address, which stands alone, as in Kafka.
+    """
 
     user: str | Default | Overflow | None = None
     client_id: str | Default | Overflow | None = None
+    ip: str | Default | None = None
 
     def __str__(self) -> str:
         """As in messages: ``user 'alice', client-id <default>``; names are escaped: one line stays one."""
@@ -49,6 +53,8 @@ class QuotaEntity:
             parts.append(f"user {_shown(self.user)}")
         if self.client_id is not None:
             parts.append(f"client-id {_shown(self.client_id)}")
+        if self.ip is not None:
+            parts.append(f"ip {_shown(self.ip)}")
         return ", ".join(parts) or "nobody"
 
 
@@ -114,7 +120,8 @@ class QuotaLevel(Enum):
     def of(cls, entity: QuotaEntity) -> QuotaLevel:
         """The level at which a limit set for this entity is found.
 
-        Raises KeyError for the empty entity and for an overflow one, which no limit can be set for.
+        Raises KeyError for the empty entity and for an overflow one, which no limit can be set for, and for
+        an address, for which none is looked up.
         """
         return _LEVEL_OF[_part_of(entity.user), _part_of(entity.client_id)]
 

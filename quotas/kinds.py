@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 _LONG_MAX: Final = 2**63 - 1
+_INT_MAX: Final = 2**31 - 1
 
 
 class QuotaKind(Enum):
@@ -22,10 +23,22 @@ class QuotaKind(Enum):
 
     PRODUCE = "produce"
     FETCH = "fetch"
+    REQUEST = "request"
+    CONTROLLER_MUTATION = "controller_mutation"
     PRODUCER_IDS = "producer_ids"
+    CONNECTION_CREATION = "connection_creation"
 
     # Enum's own hash is a Python call (70 ns in each look-up); members are singletons, so identity serves.
     __hash__ = object.__hash__
+
+
+class Scope(Enum):
+    """Whose limit a kind can be."""
+
+    USERS_AND_CLIENTS = "users, client ids, or both"
+    USERS = "users"
+    """a limit for a client id would be none: clients choose their ids"""
+    IPS = "addresses"
 
 
 def whole_number(key: str, value: object) -> int:
@@ -42,6 +55,14 @@ def whole_number(key: str, value: object) -> int:
     if value != int(value):
         raise ValueError(f"{key} cannot be a fractional value.")
     return int(value)
+
+
+def whole_int(key: str, value: object) -> int:
+    """As `whole_number`, of Kafka's INT: < 2³¹."""
+    whole = whole_number(key, value)
+    if whole > _INT_MAX:
+        raise ValueError(f"Proposed value for {key} is too large for an INT.")
+    return whole
 
 
 def positive_number(key: str, value: object) -> float:
@@ -72,8 +93,7 @@ class KindSpec:
     """(config_key, value) → the limit; raises ValueError with Kafka's text"""
     effect: str
     """one sentence for the docs: what is limited"""
-    of_users_only: bool = False
-    """a limit for a client id would be none: clients choose their ids"""
+    scope: Scope = Scope.USERS_AND_CLIENTS
 
     def rate_per_s(self, limit: float) -> float:
         """The limit in units per second."""
@@ -102,6 +122,26 @@ _ROWS: Final = (
         effect="Bytes of Fetch and ShareFetch answers.",
     ),
     KindSpec(
+        kind=QuotaKind.REQUEST,
+        config_key="request_percentage",
+        kafka_type="Request",
+        amount_unit="ms of broker threads",
+        limit_unit="percent of one broker thread",
+        limit_span_s=0.1,  # n % of a thread are n ms in 100 ms
+        validated=positive_number,
+        effect="Time of the broker's network and I/O threads, by a cost model (KIP-124).",
+    ),
+    KindSpec(
+        kind=QuotaKind.CONTROLLER_MUTATION,
+        config_key="controller_mutation_rate",
+        kafka_type="ControllerMutation",
+        amount_unit="partitions",
+        limit_unit="partitions created or deleted per second",
+        limit_span_s=1.0,
+        validated=positive_number,
+        effect="Partitions that CreateTopics, CreatePartitions and DeleteTopics create and delete (KIP-599).",
+    ),
+    KindSpec(
         kind=QuotaKind.PRODUCER_IDS,
         config_key="producer_ids_rate",
         kafka_type="ProducerIds",
@@ -110,9 +150,22 @@ _ROWS: Final = (
         limit_span_s=3600.0,
         validated=positive_number,
         effect="New producer ids that a user's clients may bring to the broker (KIP-936).",
-        of_users_only=True,
+        scope=Scope.USERS,
+    ),
+    KindSpec(
+        kind=QuotaKind.CONNECTION_CREATION,
+        config_key="connection_creation_rate",
+        kafka_type="ConnectionCreation",
+        amount_unit="connections",
+        limit_unit="new connections per second",
+        limit_span_s=1.0,
+        validated=whole_int,
+        effect="New connections from one address (KIP-612).",
+        scope=Scope.IPS,
     ),
 )
 KINDS: Final[Mapping[QuotaKind, KindSpec]] = MappingProxyType({row.kind: row for row in _ROWS})
 BYTE_KINDS: Final = tuple(row.kind for row in _ROWS if row.amount_unit == "bytes")
+CLIENT_KINDS: Final = tuple(row for row in _ROWS if row.scope is not Scope.IPS)
+"""those that are looked up by user and client id"""
 KIND_BY_KEY: Final[Mapping[str, QuotaKind]] = MappingProxyType({row.config_key: row.kind for row in _ROWS})

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.entity import DEFAULT, QuotaEntity, QuotaLevel
 from sluice.quotas.exempt import ExemptRule, ExemptRules
-from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
 
+_DEFAULT_IP: Final = QuotaEntity(ip=DEFAULT)
+_NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 _Found: TypeAlias = tuple[QuotaLevel, float, bool]
 """level, limit, whether it is in shadow mode"""
 
@@ -126,8 +129,9 @@ class QuotaLimits:
         """
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
         tables: dict[QuotaKind, _Table] = {}
-        for entity, values in entries:
-            level = _checked_level(entity)
+        for given, values in entries:
+            level = None if given.ip is not None else _checked_level(given)
+            entity = given if level is not None else _checked_ip(given)
             if entity in checked:
                 raise QuotaError(f"{entity} is configured twice", entity)
             limits: dict[str, float] = {}
@@ -138,14 +142,16 @@ class QuotaLimits:
                     raise QuotaError(
                         f"Invalid configuration key {key} for {entity}; known: {known}", entity, key
                     )
-                if KINDS[kind].of_users_only and level.has_client:
-                    raise QuotaError(f"{key} is for users; {entity} has a client-id", entity, key)
+                reason = why_not_for(KINDS[kind], entity)
+                if reason is not None:
+                    raise QuotaError(f"{key} {reason} ({entity})", entity, key)
                 try:
                     limits[key] = KINDS[kind].validated(key, value)
                 except ValueError as error:
                     raise QuotaError(f"{error} ({entity})", entity, key) from None
-                found = (level, limits[key], key in shadow.get(entity, ()))
-                tables.setdefault(kind, _Table()).put(entity, found)
+                if level is not None:
+                    found = (level, limits[key], key in shadow.get(entity, ()))
+                    tables.setdefault(kind, _Table()).put(entity, found)
             checked[entity] = MappingProxyType(limits)
         for entity, keys in shadow.items():
             for key in keys:
@@ -178,6 +184,15 @@ class QuotaLimits:
         level, limit, shadow = found
         return Match(level, limit, level.bucket(user, client_id), shadow)
 
+    def ip_limit(self, address: str) -> tuple[float, str, bool] | None:
+        """New connections a second from this address: (limit, rule: ip or default_ip, shadow mode)."""
+        key = KINDS[QuotaKind.CONNECTION_CREATION].config_key
+        for entity, rule in ((QuotaEntity(ip=address), "ip"), (_DEFAULT_IP, "default_ip")):
+            limit = self._entries.get(entity, _NO_LIMITS).get(key)
+            if limit is not None:
+                return limit, rule, key in self._shadow.get(entity, ())
+        return None
+
     def explain(self, kind: QuotaKind, user: str, client_id: str) -> tuple[LevelExplanation, ...]:
         """All eight levels in order of precedence: what each says of this connection, which one applies."""
         key = KINDS[kind].config_key
@@ -203,6 +218,29 @@ class QuotaLimits:
                 why = f"Nothing is configured for {entity}."
             lines.append(LevelExplanation(level, entity, limit, level is chosen, shadow, why))
         return tuple(lines)
+
+
+def why_not_for(spec: KindSpec, entity: QuotaEntity) -> str | None:
+    """What speaks against a limit of this kind for this entity, as the end of a sentence."""
+    if spec.scope is Scope.IPS:
+        return None if entity.ip is not None else "is for addresses; write ip"
+    if entity.ip is not None:
+        return "is not for addresses, which have connection_creation_rate alone"
+    if spec.scope is Scope.USERS and entity.client_id is not None:
+        return "is for users; leave client-id out"
+    return None
+
+
+def _checked_ip(entity: QuotaEntity) -> QuotaEntity:
+    """The address in its canonical form."""
+    if entity.user is not None or entity.client_id is not None:
+        raise QuotaError("An ip stands alone: leave user and client-id out", entity)
+    if isinstance(entity.ip, str):
+        try:
+            return QuotaEntity(ip=str(ip_address(entity.ip)))
+        except ValueError:
+            raise QuotaError(f"{entity.ip!r} is no IP address", entity) from None
+    return entity
 
 
 def _checked_level(entity: QuotaEntity) -> QuotaLevel:

@@ -142,7 +142,12 @@ def test_explain_as_json_has_all_eight_levels_of_each_quota(sluice: Sluice) -> N
     answer = json.loads(out)
     assert code == 0
     assert (answer["user"], answer["client_id"]) == ("bob", "")
-    produce, fetch, producer_ids = answer["quotas"]
+    produce, fetch, *others = answer["quotas"]
+    assert [quota["key"] for quota in others] == [
+        "request_percentage",
+        "controller_mutation_rate",
+        "producer_ids_rate",
+    ]
     assert (produce["limit"], produce["rule"], produce["shared_by"]) == (
         5000,
         "default_user",
@@ -150,7 +155,7 @@ def test_explain_as_json_has_all_eight_levels_of_each_quota(sluice: Sluice) -> N
     )
     assert (fetch["limit"], fetch["rule"], fetch["shared_by"]) == (None, None, None)
     assert [level["rule"] for level in produce["levels"] if level["applies"]] == ["default_user"]
-    assert len(produce["levels"]) == len(fetch["levels"]) == len(producer_ids["levels"]) == 8
+    assert len(produce["levels"]) == len(fetch["levels"]) == len(others[0]["levels"]) == 8
 
 
 EXPLAINED = """\
@@ -178,7 +183,7 @@ def test_explain_tells_of_exempt_rules_and_of_shadow_mode(folder: Path, sluice: 
     _, out, _ = sluice(*explain, "--json", "--address", "10.1.2.3")
     answer = json.loads(out)
     assert answer["exempt_by"] == {"user": "alice", "address": "10.0.0.0/8"}
-    assert [quota["shadow"] for quota in answer["quotas"]] == [True, False, False]
+    assert [quota["shadow"] for quota in answer["quotas"]] == [True, *[False] * 4]
     _, out, _ = sluice(*explain, "--json", "--address", "11.1.2.3")
     assert json.loads(out)["exempt_by"] is None
     assert sluice("check", "quotas.yaml")[1] == "OK: quotas.yaml: limits for 1 entity, 1 exempt rule\n"

@@ -166,7 +166,7 @@ WRONG_ENTRIES = [
     (
         "user: a\n    client-id: b\n    producer_ids_rate: 5",
         "4: producer_ids_rate",
-        "producer_ids_rate is for users; leave client-id out of this entry",
+        "producer_ids_rate is for users; leave client-id out",
     ),
     (
         "user: a\n    producer_bite_rate: 1",
@@ -202,7 +202,7 @@ def test_an_error_names_the_key_its_line_and_what_would_be_right(
 
 def test_an_entry_needs_a_name_and_a_limit() -> None:
     assert errors_of("quotas:\n  - producer_byte_rate: 1\n  - user: a\n  - 5\n") == [
-        "q:2: quotas[0]: names nobody; give user, client-id or both",
+        "q:2: quotas[0]: names nobody; give user, client-id or both, or ip",
         "q:3: quotas[1]: sets no limit; give producer_byte_rate or consumer_byte_rate or producer_ids_rate",
         "q:4: quotas[2]: must be a mapping such as `user: alice`, is 5",
     ]

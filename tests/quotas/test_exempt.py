@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, ExemptRules, network_of
-from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
+from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 
@@ -18,7 +18,7 @@ EVERYBODY = QuotaEntity(DEFAULT, DEFAULT)
 
 def manager_of(*rules: ExemptRule) -> QuotaManager:
     """1,000 B/s for each user and client id."""
-    limits = {spec.config_key: 1_000 for spec in KINDS.values() if not spec.of_users_only}
+    limits = {spec.config_key: 1_000 for spec in KINDS.values() if spec.scope is Scope.USERS_AND_CLIENTS}
     return QuotaManager(QuotaLimits([(EVERYBODY, limits)], exempt=rules), max_sensors=10)
 
 

@@ -21,7 +21,10 @@ def test_the_keys_and_types_are_kafkas() -> None:
     assert {spec.config_key: spec.kafka_type for spec in KINDS.values()} == {
         "producer_byte_rate": "Produce",
         "consumer_byte_rate": "Fetch",
+        "request_percentage": "Request",
+        "controller_mutation_rate": "ControllerMutation",
         "producer_ids_rate": "ProducerIds",
+        "connection_creation_rate": "ConnectionCreation",
     }
 
 

@@ -125,7 +125,8 @@ ALICE: Final = QuotaEntity("alice", None)
         (
             [(ALICE, {"producer_rate": 1})],
             "Invalid configuration key producer_rate for user 'alice'; "
-            "known: producer_byte_rate, consumer_byte_rate, producer_ids_rate",
+            "known: producer_byte_rate, consumer_byte_rate, request_percentage, "
+            "controller_mutation_rate, producer_ids_rate, connection_creation_rate",
             "producer_rate",
         ),
         (
@@ -311,3 +312,31 @@ def test_a_rate_of_producer_ids_is_found_for_a_user_and_for_the_default_user() -
     )
     found = {user: limits.resolve(QuotaKind.PRODUCER_IDS, user, "app") for user in ("alice", "bob")}
     assert {user: match and match.limit for user, match in found.items()} == {"alice": 5, "bob": 7}
+
+
+def test_an_address_has_a_limit_of_its_own_or_the_default_one() -> None:
+    limits = QuotaLimits(
+        [
+            (QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 5}),
+            (QuotaEntity(ip=DEFAULT), {"connection_creation_rate": 2}),
+            (QuotaEntity(ip="2001:DB8::0:1"), {"connection_creation_rate": 7}),
+        ]
+    )
+    assert limits.ip_limit("10.0.0.1") == (5, "ip", False)
+    assert limits.ip_limit("10.0.0.2") == (2, "default_ip", False)
+    assert limits.ip_limit("2001:db8::1") == (7, "ip", False)
+    assert QuotaLimits().ip_limit("10.0.0.1") is None
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "reason"),
+    [
+        (QuotaEntity(ip="10.0.0.1"), "producer_byte_rate", "is not for addresses"),
+        (QuotaEntity("alice"), "connection_creation_rate", "is for addresses"),
+        (QuotaEntity(ip="10.0.0.300"), "connection_creation_rate", "no IP address"),
+        (QuotaEntity("alice", ip="10.0.0.1"), "connection_creation_rate", "stands alone"),
+    ],
+)
+def test_an_address_has_no_other_limit_and_no_company(entity: QuotaEntity, key: str, reason: str) -> None:
+    with pytest.raises(QuotaError, match=reason):
+        QuotaLimits([(entity, {key: 1})])
