@@ -20,7 +20,7 @@ from sluice.proxy.watched_file import ReloadOutcome, hash_of
 from sluice.proxy.yaml_lines import parse_yaml
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, network_of
-from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 
 RATE = "producer_byte_rate"
@@ -203,7 +203,7 @@ def test_an_error_names_the_key_its_line_and_what_would_be_right(
 def test_an_entry_needs_a_name_and_a_limit() -> None:
     assert errors_of("quotas:\n  - producer_byte_rate: 1\n  - user: a\n  - 5\n") == [
         "q:2: quotas[0]: names nobody; give user, client-id or both, or ip",
-        "q:3: quotas[1]: sets no limit; give producer_byte_rate or consumer_byte_rate or producer_ids_rate",
+        f"q:3: quotas[1]: sets no limit; give {' or '.join(KIND_BY_KEY)}",
         "q:4: quotas[2]: must be a mapping such as `user: alice`, is 5",
     ]
 
