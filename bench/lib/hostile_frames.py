@@ -154,8 +154,9 @@ def _reordered(frame: bytes, random: Random) -> bytes:
 
 
 def _slice(frame: bytes, random: Random) -> tuple[int, int]:
+    """Never the whole frame: without it nothing would be left to send."""
     start = random.randrange(len(frame))
-    return start, random.randint(start + 1, len(frame))
+    return start, random.randint(start + 1, len(frame) - (start == 0))
 
 
 DAMAGE: Final[Mapping[str, Callable[[bytes, Random], bytes]]] = {

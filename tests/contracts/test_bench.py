@@ -182,6 +182,8 @@ def test_damage_is_drawn_from_the_seed_and_changes_the_frame() -> None:
     assert all(all(attack.chunks) for attack in attacks)
     harmless = sum(b"".join(attack.chunks) in requests for attack in attacks)
     assert harmless < 25  # a wrong number may be the right one by chance
+    shortest = bytes(14)
+    assert all(damaged([shortest], Random(seed)).chunks for seed in range(5_000))
 
 
 def test_garbage_is_of_every_kind() -> None:
