@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sluice.proxy.options import NO_BOOL, File, Options
+from sluice.proxy.producer_gate_table import DEFAULT_EXPIRY_MS, DEFAULT_MAX_GATES
+from sluice.proxy.producer_ids import ProducerIds
 from sluice.quotas.producer_id_buckets import BucketShape
 from sluice.quotas.producer_id_principal import ProducerIdSettings
 from sluice.quotas.producer_id_store import StoreKind
@@ -61,6 +63,21 @@ class ProducerIdOptions(Options):
         description="Waiting ids of one user whose age is kept; those beyond begin to wait anew when "
         "they are sent again.",
     )
+    max_gates: Annotated[int, Field(ge=1, le=1_000_000), NO_BOOL] = Field(
+        default=DEFAULT_MAX_GATES,
+        description="Sequence gates of one user: one for each refused (id, topic, partition). One who fills "
+        "them goes on being refused.",
+    )
+    gate_s: Annotated[float, Field(ge=30, le=3600), NO_BOOL] = Field(
+        default=DEFAULT_EXPIRY_MS / 1000.0,
+        description="A gate ends so long after its batch was refused last; at least as long as a client "
+        "may let pass between two tries, its hold included.",
+    )
+    cleanup_interval_s: Annotated[float, Field(ge=0.1, le=3600), NO_BOOL] = Field(
+        default=60.0,
+        description="How often what is over is dropped also for users that are silent "
+        "(KIP-936: producer.id.quota.cache.cleanup.scheduler.interval.ms, there 10 ms).",
+    )
     max_observed_ids: Annotated[int, Field(ge=2, le=10_000_000), NO_BOOL] = Field(
         default=100_000, description="Ids remembered of a user that nothing limits: shadow mode, exempt."
     )
@@ -97,3 +114,8 @@ def settings_of(options: ProducerIdOptions) -> ProducerIdSettings:
         max_observed_ids=options.max_observed_ids,
         max_principals=options.max_users,
     )
+
+
+def producer_ids_of(options: ProducerIdOptions) -> ProducerIds:
+    """What the sessions of the process share, by these options."""
+    return ProducerIds(settings_of(options), max_gates=options.max_gates, gate_ms=options.gate_s * 1000.0)

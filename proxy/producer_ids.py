@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from sluice.proxy.producer_gate_table import GateTables
+from sluice.proxy.producer_gate_table import DEFAULT_EXPIRY_MS, DEFAULT_MAX_GATES, GateTables
 from sluice.quotas.producer_id_principal import ProducerIdSettings
 from sluice.quotas.producer_id_quota import ProducerIdQuota
 from sluice.quotas.producer_id_store import DEFAULT_SAMPLE_MS
@@ -22,10 +22,18 @@ class ProducerIds:
 
     __slots__ = ("quota", "tables")
 
-    def __init__(self, settings: ProducerIdSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: ProducerIdSettings | None = None,
+        *,
+        max_gates: int = DEFAULT_MAX_GATES,
+        gate_ms: float = DEFAULT_EXPIRY_MS,
+    ) -> None:
+        """`max_gates`: of each principal; `gate_ms`: how long one outlives the last refusal of its batch."""
         self.quota = ProducerIdQuota(settings or ProducerIdSettings())
         # No shorter than a sample: so long a connection may go without asking for its table.
-        self.tables = GateTables(idle_ms=max(DEFAULT_SAMPLE_MS, self.quota.settings.sample_ms))
+        idle_ms = max(DEFAULT_SAMPLE_MS, self.quota.settings.sample_ms)
+        self.tables = GateTables(max_gates, gate_ms, idle_ms)
 
     def serve(self, now_ms: float) -> None:
         """Wake the connections whose turn has come; to be called when `quota.due_ms` has come."""

@@ -25,7 +25,7 @@ from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Circuits
 from sluice.proxy.config import Config, LimitsOptions
 from sluice.proxy.config_listener import ListenerOptions
-from sluice.proxy.config_producer_ids import settings_of
+from sluice.proxy.config_producer_ids import producer_ids_of
 from sluice.proxy.config_watch import ConfigWatch
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import ConnectionLimits
@@ -37,7 +37,6 @@ from sluice.proxy.log import configure_logging, get_logger
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.producer_id_file import ProducerIdFile, scope_of
-from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
@@ -117,7 +116,7 @@ class Server:
             self._recorder,
             SessionTimeouts(),
             LeftBehind(config.limits.unfinished_bytes_per_user),
-            ProducerIds(settings_of(config.producer_ids)),
+            producer_ids_of(config.producer_ids),
         )
         limits = config.limits
         self._limits = ConnectionLimits(
@@ -169,6 +168,7 @@ class Server:
             spawn(meter.run(), "usage_meter"),
             spawn(self._expire(), "expire"),
             spawn(self._sweep(worker), "sweep"),
+            spawn(self._clean_up_ids(), "producer_ids_clean_up"),
             spawn(self._serve_ids(), "producer_ids"),
             *(spawn(work, "beside a listener") for work in beside),
         ]
@@ -228,6 +228,10 @@ class Server:
         while True:
             await asyncio.sleep(_EXPIRE_INTERVAL_S)
             self._quotas.expire(monotonic() * 1000.0)
+
+    async def _clean_up_ids(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.producer_ids.cleanup_interval_s)
             self._shared.producer_ids.expire(monotonic() * 1000.0)
 
     async def _serve_ids(self) -> None:

@@ -17,7 +17,7 @@ from sluice.proxy.config import Config, PacingOptions, QuotaFileOptions
 from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_file import inner_section, load_config, variable_names
 from sluice.proxy.config_listener import ListenerOptions
-from sluice.proxy.config_producer_ids import ProducerIdOptions, settings_of
+from sluice.proxy.config_producer_ids import ProducerIdOptions, producer_ids_of, settings_of
 from sluice.proxy.options import Options
 from sluice.proxy.yaml_lines import EVENTS_PER_STEP, YamlDocument, parse_yaml, parse_yaml_in_steps
 from sluice.quotas.producer_id_buckets import BucketShape
@@ -446,6 +446,7 @@ def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> No
     shares_and_ids = ("_share", "_ids")
     counts = {
         "max_users",
+        "max_gates",
         "max_client_ids_per_user",
         "max_connections_per_ip",
         "max_connections_per_user",
@@ -462,6 +463,19 @@ def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> No
 
 def test_the_defaults_of_the_producer_id_options_are_those_of_the_quota() -> None:
     assert settings_of(ProducerIdOptions()) == ProducerIdSettings()
+    assert (ProducerIdOptions().max_gates, ProducerIdOptions().gate_s) == (20_000, 120.0)
+
+
+def test_the_gates_of_a_user_are_as_many_and_last_as_long_as_the_configuration_says() -> None:
+    shared = producer_ids_of(ProducerIdOptions(max_gates=2, gate_s=45))
+    table = shared.tables.table("alice", 0.0)
+    for producer_id in range(3):
+        table.refused({(producer_id, b"orders", 0): (0, 0)}, 0.0)
+    assert (len(table), table.overflows) == (2, 1)
+    table.expire(44_999.0)
+    assert len(table) == 2
+    table.expire(45_000.0)
+    assert len(table) == 0
 
 
 def test_each_producer_id_option_reaches_the_quota_in_its_unit(tmp_path: Path) -> None:
@@ -481,11 +495,13 @@ producer_ids:
   max_waiting_ids: 5
   max_observed_ids: 6
   max_users: 8
+  cleanup_interval_s: 9
   snapshot_file: ids.snapshot
 """
     options = load_config(write(tmp_path, GOOD + text), {}).producer_ids
     settings = settings_of(options)
     assert options.snapshot_file == tmp_path / "ids.snapshot"
+    assert options.cleanup_interval_s == 9.0
     assert settings == ProducerIdSettings(
         window_num=3,
         sample_ms=60_000.0,
