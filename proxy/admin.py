@@ -22,7 +22,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sluice.proxy.config import AdminOptions
-from sluice.proxy.metrics import SluiceCollector, exposition
+from sluice.proxy.metric_text import exposition
+from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.tasks import spawn
 
 _MAX_CONNECTIONS: Final = 64

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sluice.quotas.entity import Default, Overflow
-from sluice.quotas.kinds import BYTE_KINDS
+from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits import QuotaLimits
 
 OTHER: Final = "other"
@@ -25,12 +25,12 @@ class EntitySeries:
     """What is counted of one (quota, user, client_id)."""
 
     __slots__ = (
+        "amount",
         "client_id",
         "in_shadow",
         "is_overflow",
         "over_quota_bytes",
         "quota",
-        "quota_bytes",
         "shadow_ms",
         "shadow_requests",
         "throttled_ms",
@@ -45,7 +45,8 @@ class EntitySeries:
         self.client_id = client_id
         self.is_overflow = is_overflow
         """stands for entities beyond the cap, which have no limit in common"""
-        self.quota_bytes = 0.0
+        self.amount = 0.0
+        """used, in the unit of the quota's kind: bytes, ms of broker threads, partitions"""
         self.throttled_ms = 0.0
         self.throttled_requests = 0
         self.over_quota_bytes = 0
@@ -63,10 +64,10 @@ class EntityTable:
     def __init__(self, max_series: int) -> None:
         self.overflows = 0
         """look-ups that the cap sent to (other, other)"""
-        self._max_entities = max(1, max_series // SERIES_PER_ENTITY - len(BYTE_KINDS))
+        self._max_entities = max(1, max_series // SERIES_PER_ENTITY - len(KINDS))
         self._series: dict[tuple[str, str, str], EntitySeries] = {}
         self._beyond = {
-            kind.value: EntitySeries(kind.value, OTHER, OTHER, is_overflow=True) for kind in BYTE_KINDS
+            kind.value: EntitySeries(kind.value, OTHER, OTHER, is_overflow=True) for kind in KINDS
         }
         self._taken = 0
         self._users: frozenset[object] = frozenset()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 _ENTITY: Final = ("quota", "user", "client_id")
+_CLIENT: Final = ("user", "client_id")
 _USER: Final = ("user",)
 
 
@@ -37,8 +38,24 @@ _ROWS: Final = (
         "Bytes that the quota measured, also of clients without a limit.",
     ),
     MetricDefinition(
+        "sluice_request_time_seconds_total", "counter", _CLIENT, "seconds",
+        "Time of broker threads that request_percentage charged; its rate times 100 is that percentage.",
+    ),
+    MetricDefinition(
+        "sluice_controller_mutations_total", "counter", _CLIENT, "partitions",
+        "Partitions created and deleted that controller_mutation_rate charged.",
+    ),
+    MetricDefinition(
         "sluice_quota_limit_bytes_per_second", "gauge", (*_ENTITY, "rule"), "bytes per second",
         "The limit in force, of entities with traffic in the last hour; rule: the level it was found at.",
+    ),
+    MetricDefinition(
+        "sluice_quota_limit_request_ratio", "gauge", (*_CLIENT, "rule"), "ratio",
+        "The request_percentage in force, as a share of one broker thread.",
+    ),
+    MetricDefinition(
+        "sluice_quota_limit_controller_mutations_per_second", "gauge", (*_CLIENT, "rule"),
+        "partitions per second", "The controller_mutation_rate in force.",
     ),
     MetricDefinition(
         "sluice_quota_utilization_ratio", "gauge", _ENTITY, "ratio",
@@ -66,7 +83,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_throttle_time_seconds", "histogram", ("quota",), "seconds",
-        "Delay of each request that was delayed by a quota on bytes, held and muted together.",
+        "Delay of each request that was delayed by its quota, held and muted together.",
     ),
     MetricDefinition(
         "sluice_delay_queue_size", "gauge", ("quota",), "connections",

@@ -1,13 +1,10 @@
-"""Integers → Prometheus samples: names and shapes what the meter, gauges and sensors counted.
+"""The page /metrics: names and shapes what the meter, gauges and sensors counted.
 
-Exports what metric_table.py defines, and prometheus_client's process metrics. Text is made a few samples at a
-time, so that a scrape of 10,000 series stalls no connection, and by code of our own: prometheus_client takes
-20 µs a sample, because it looks at each character of each name.
+Exports what metric_table.py defines, and prometheus_client's process metrics.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +13,10 @@ from typing import Final
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from sluice.protocol.names import api_name
-from sluice.proxy.entity_series import OTHER
+from sluice.proxy.entity_series import OTHER, EntitySeries
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.producer_id_file import ProducerIdFile, SnapshotOutcome
@@ -35,6 +30,7 @@ from sluice.proxy.usage_meter import (
     UsageMeter,
 )
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus
+from sluice.quotas.kinds import BYTE_KINDS, QuotaKind
 from sluice.quotas.manager import QuotaManager
 
 DISTRIBUTION: Final = "kafka-sluice"
@@ -42,13 +38,12 @@ SIZE_BUCKETS: Final = range(6, 28, 2)
 """slots that become buckets: 64 B, 256 B, … 64 MiB"""
 DURATION_BUCKETS: Final = range(1, 20)
 """slots that become buckets: 0.25 ms, 0.5 ms, … 65.5 s"""
-_SAMPLES_PER_STEP: Final = 200
-"""about 0.5 ms of work between which connections are served"""
+_BYTES: Final = tuple(kind.value for kind in BYTE_KINDS)
 _LIBRARY_COLLECTORS: Final = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
 
 
 class SluiceCollector(Collector):
-    """All families of metric_table.py, as they are at the moment of the call."""
+    """All families of metric_table.py and the library's, as they are at the moment of the call."""
 
     def __init__(
         self,
@@ -85,12 +80,14 @@ class SluiceCollector(Collector):
         yield _family("sluice_connections", [((), gauges.connections)])
         yield _family("sluice_connections_opened_total", [((), gauges.connections_opened)])
         yield _family("sluice_disconnects_total", (((cause,), n) for cause, n in meter.disconnects.items()))
-        yield _family("sluice_quota_forgiven_bytes_total", (((q,), n) for q, n in meter.forgiven.items()))
-        yield _family("sluice_exempt_bytes_total", (((quota,), n) for quota, n in meter.exempt.items()))
+        yield _family("sluice_quota_forgiven_bytes_total", (((q,), meter.forgiven[q]) for q in _BYTES))
+        yield _family("sluice_exempt_bytes_total", (((quota,), meter.exempt[quota]) for quota in _BYTES))
         yield _family("sluice_quota_overflows_total", [((), self._quotas.overflows)])
         yield _family("sluice_label_overflow_total", [((), meter.entities.overflows)])
         yield _family("sluice_kept_bytes", [((), self._kept_bytes())])
         yield _family("sluice_build_info", [((version(DISTRIBUTION),), 1)])
+        for library in _LIBRARY_COLLECTORS:
+            yield from library.collect()
 
     def _of_files(self) -> Iterator[Metric]:
         """Of one kind there may be several, one for each listener."""
@@ -115,7 +112,11 @@ class SluiceCollector(Collector):
     def _of_entities(self) -> Iterator[Metric]:
         meter = self._meter
         series = [((one.quota, one.user, one.client_id), one) for one in meter.entities]
-        yield _family("sluice_quota_bytes_total", ((labels, one.quota_bytes) for labels, one in series))
+        of_bytes = ((labels, one.amount) for labels, one in series if one.quota in _BYTES)
+        yield _family("sluice_quota_bytes_total", of_bytes)
+        request = _amounts(series, QuotaKind.REQUEST)
+        yield _family("sluice_request_time_seconds_total", ((at, ms / 1e3) for at, ms in request))
+        yield _family("sluice_controller_mutations_total", _amounts(series, QuotaKind.CONTROLLER_MUTATION))
         yield _family("sluice_over_quota_bytes_total", ((at, one.over_quota_bytes) for at, one in series))
         yield _family("sluice_throttled_requests_total", ((at, one.throttled_requests) for at, one in series))
         yield _family("sluice_throttled_seconds_total", ((at, one.throttled_ms / 1e3) for at, one in series))
@@ -126,7 +127,13 @@ class SluiceCollector(Collector):
         yield _family(
             "sluice_shadow_throttled_seconds_total", ((at, one.shadow_ms / 1e3) for at, one in shadow)
         )
-        yield _family("sluice_quota_limit_bytes_per_second", meter.limits.items())
+        limits = meter.limits.items()
+        yield _family(
+            "sluice_quota_limit_bytes_per_second", ((at, rate) for at, rate in limits if at[0] in _BYTES)
+        )
+        yield _family("sluice_quota_limit_request_ratio", _limits(limits, QuotaKind.REQUEST, 1000.0))
+        mutations = _limits(limits, QuotaKind.CONTROLLER_MUTATION, 1.0)
+        yield _family("sluice_quota_limit_controller_mutations_per_second", mutations)
         yield _family("sluice_quota_utilization_ratio", meter.utilisation.items())
 
     def _of_producer_ids(self) -> Iterator[Metric]:
@@ -174,48 +181,27 @@ class SluiceCollector(Collector):
             _add_durations(durations, name, tally)
         throttles = _family("sluice_throttle_time_seconds", ())
         for quota, tally in meter.throttle_times.items():
-            _add_durations(throttles, quota, tally)
+            if quota in _BYTES or any(tally):
+                _add_durations(throttles, quota, tally)
         yield from (requests, sizes, durations, throttles)
 
 
-async def exposition(collector: SluiceCollector, accept: str) -> tuple[bytes, str]:
-    """What /metrics answers now: (body, content type).
-
-    `accept` is the request's Accept header: OpenMetrics if it asks for that, else Prometheus' text.
-    """
-    await collector.refresh()
-    _, content_type = choose_encoder(accept)
-    is_openmetrics = content_type.startswith("application/openmetrics-text")
-    parts: list[str] = []
-    for source in (collector, *_LIBRARY_COLLECTORS):
-        for family in source.collect():
-            parts.append(_heading(family, is_openmetrics))
-            for begin in range(0, len(family.samples), _SAMPLES_PER_STEP):
-                parts.extend(map(_line, family.samples[begin : begin + _SAMPLES_PER_STEP]))
-                await asyncio.sleep(0)
-    if is_openmetrics:
-        parts.append("# EOF\n")
-    return "".join(parts).encode(), content_type
+def _amounts(
+    series: Iterable[tuple[tuple[str, str, str], EntitySeries]], kind: QuotaKind
+) -> Iterator[tuple[tuple[str, str], float]]:
+    """What was used of one kind, by user and client id."""
+    for (quota, user, client_id), one in series:
+        if quota == kind.value:
+            yield (user, client_id), one.amount
 
 
-def _heading(family: Metric, is_openmetrics: bool) -> str:
-    """OpenMetrics names the family, Prometheus' text its samples."""
-    name = f"{family.name}_total" if family.type == "counter" and not is_openmetrics else family.name
-    text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
-    return f"# HELP {name} {text}\n# TYPE {name} {family.type}\n"
-
-
-def _line(sample: Sample) -> str:
-    labels = ",".join([f'{key}="{_escaped(value)}"' for key, value in sample.labels.items()])
-    return (
-        f"{sample.name}{{{labels}}} {float(sample.value)!r}\n"
-        if labels
-        else f"{sample.name} {float(sample.value)!r}\n"
-    )
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+def _limits(
+    limits: Iterable[tuple[tuple[str, str, str, str], float]], kind: QuotaKind, unit: float
+) -> Iterator[tuple[tuple[str, str, str], float]]:
+    """The limits of one kind by user, client id and rule, divided by `unit`."""
+    for (quota, user, client_id, rule), rate_per_s in limits:
+        if quota == kind.value:
+            yield (user, client_id, rule), rate_per_s / unit
 
 
 def _family(name: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:

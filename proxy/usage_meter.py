@@ -21,7 +21,7 @@ from sluice.proxy.log import LineBudget, get_logger
 from sluice.proxy.producer_id_meter import ProducerIdMeter
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.throttle_log import LEVEL_BY_RULE, ThrottleLog
-from sluice.quotas.kinds import BYTE_KINDS, QuotaKind
+from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
@@ -84,7 +84,7 @@ class UsageMeter:
         self.apis: dict[int, list[float]] = {}
         """a tally of each known API seen"""
         self.unknown_apis = new_tally()
-        self.throttle_times = {kind.value: new_tally() for kind in BYTE_KINDS}
+        self.throttle_times = {kind.value: new_tally() for kind in KINDS}
         """by quota; of throttled requests only"""
         self.entities = EntityTable(max_series)
         self.producer_ids = ProducerIdMeter(producer_ids or ProducerIds(), self.entities)
@@ -93,9 +93,9 @@ class UsageMeter:
         """(quota, user, client_id, rule) → units per second, of the live sensors at the last fold"""
         self.utilisation: dict[tuple[str, str, str], float] = {}
         """(quota, user, client_id) → the highest of the live sensors behind it at the last fold"""
-        self.forgiven = {kind.value: 0.0 for kind in BYTE_KINDS}
+        self.forgiven = {kind.value: 0.0 for kind in KINDS}
         """by quota: units of debt beyond the cap"""
-        self.exempt = {kind.value: 0 for kind in BYTE_KINDS}
+        self.exempt = {kind.value: 0 for kind in KINDS}
         """by quota: bytes of connections that an exempt rule covers"""
         self._recorder = recorder
         self._quotas = quotas
@@ -173,7 +173,7 @@ class UsageMeter:
             self._count_throttled(sensor, throttles_ms, now_ms)
         for (api_key, user, client_id), used in unlimited.items():
             series = self.entities.of(_UNLIMITED[api_key].value, user, client_id)
-            series.quota_bytes += used
+            series.amount += used
             series.used_ms = now_ms
 
     def _count_throttled(self, sensor: Sensor, throttles_ms: list[float], now_ms: float) -> None:
@@ -280,7 +280,7 @@ class UsageMeter:
         series = self._series_of(sensor, metered)
         charged = sensor.charged - sensor.refunded
         if charged > metered.charged:  # a counter must not fall: a refund is first made up for
-            series.quota_bytes += charged - metered.charged
+            series.amount += charged - metered.charged
             metered.charged = charged
             series.used_ms = now_ms
         if sensor.forgiven > metered.forgiven:

@@ -1,15 +1,15 @@
-"""The broker's own arithmetic of quotas, number for number: Rate, TokenBucket, and the delays made of them.
+"""The broker's own arithmetic of quotas, number for number: Rate, Avg, TokenBucket, and delays made of them.
 
 Times are whole ms and sums run in Kafka's order, so that results are equal to the last bit; what looks odd
 (a bucket that starts empty, a missing window that counts as an idle one) is odd there too. The tests compare
 with the classes of Kafka 4.3.1. Knows no clock.
-Source: org.apache.kafka.common.metrics.stats.Rate, SampledStat, WindowedSum, TokenBucket;
+Source: org.apache.kafka.common.metrics.stats.Rate, Avg, SampledStat, WindowedSum, TokenBucket;
 org.apache.kafka.server.quota.QuotaUtils, ControllerMutationQuotaManager.
 """
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, nan
 from typing import Final
 
 DEFAULT_WINDOW_NUM: Final = 11
@@ -98,6 +98,32 @@ class Rate:
             if now_ms - last_ms >= keep_ms:
                 self._reset(index, now_ms)
         self._purge_ms = min(self._last_ms, default=now_ms) + keep_ms  # none is due before; it may be later
+
+
+class Average:
+    """Kafka's Avg: the mean of what was recorded in up to `window_num` windows of `window_ms`.
+
+    Worked example, two windows of 30 s: 100 and 300 at 0 s make 200; 50 more at 40 s make 150; from 60 s on
+    50 alone is left, and from 100 s on nothing.
+    """
+
+    __slots__ = ("_counts", "_sums")
+
+    def __init__(self, window_num: int, window_ms: int) -> None:
+        """Empty. `window_num` ≥ 1, `window_ms` ≥ 1."""
+        # Both are given the same times, so that their windows are the same.
+        self._sums = Rate(window_num, window_ms)
+        self._counts = Rate(window_num, window_ms)
+
+    def record(self, total: float, count: int, now_ms: int) -> None:
+        """Add `count` values that add up to `total`; times must not go back."""
+        self._sums.record(total, now_ms)
+        self._counts.record(count, now_ms)
+
+    def measure(self, now_ms: int) -> float:
+        """The mean; NaN if the windows are empty."""
+        count = self._counts.total(now_ms)
+        return self._sums.total(now_ms) / count if count else nan
 
 
 class TokenBucket:

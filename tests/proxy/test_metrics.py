@@ -18,7 +18,8 @@ from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.entity_series import SERIES_PER_ENTITY
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
-from sluice.proxy.metrics import SluiceCollector, exposition
+from sluice.proxy.metric_text import exposition
+from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus
@@ -34,6 +35,7 @@ LIMITS = QuotaLimits(
     [
         (QuotaEntity("alice"), {"producer_byte_rate": 1000, "consumer_byte_rate": 2000}),
         (QuotaEntity("carol"), {"producer_byte_rate": 1000}),
+        (QuotaEntity("dave"), {"request_percentage": 50.0, "controller_mutation_rate": 2.5}),
         (QuotaEntity(DEFAULT), {"producer_byte_rate": 500}),
     ],
     shadow={QuotaEntity("carol"): ["producer_byte_rate"]},
@@ -65,6 +67,10 @@ class Proxy:
             assert sensor is not None
             sensor.charge(amount, now_ms)
             self.recorder.requests.append((0, 9, user, "app", 300, 60, now_ms, 3.0, 5.0, 40.0, sensor))
+        for kind, amount in ((QuotaKind.REQUEST, 1500.0), (QuotaKind.CONTROLLER_MUTATION, 7)):
+            sensor = self.quotas.sensor(kind, "dave", "app", now_ms)
+            assert sensor is not None
+            sensor.charge(amount, now_ms)
         self.recorder.requests.append((1, 12, "bob", "app", 90, 5000, now_ms, 0.1, 0.0, 0.0, None))
         self.recorder.requests.append((999, 0, "bob", "app", 90, 50, now_ms, 1.0, 0.0, 0.0, None))
         self.recorder.throttles.append(
@@ -163,6 +169,17 @@ def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
     assert proxy.value("sluice_config_last_success_timestamp_seconds", file="quotas") == 1_700_000_000.5
     assert proxy.value("sluice_config_generation_info", file="quotas", hash="0123456789ab") == 1
     assert proxy.value("sluice_build_info", version=version("kafka-sluice")) == 1
+
+
+def test_each_kind_of_quota_is_counted_in_its_own_unit(proxy: Proxy) -> None:
+    dave = {"user": "dave", "client_id": ""}
+    assert proxy.value("sluice_request_time_seconds_total", **dave) == 1.5
+    assert proxy.value("sluice_controller_mutations_total", **dave) == 7
+    assert proxy.value("sluice_quota_limit_request_ratio", **dave, rule="user") == 0.5
+    assert proxy.value("sluice_quota_limit_controller_mutations_per_second", **dave, rule="user") == 2.5
+    families = proxy.families()
+    for name in ("sluice_quota_bytes", "sluice_quota_limit_bytes_per_second"):
+        assert {sample.labels["quota"] for sample in families[name].samples} <= {"produce", "fetch"}
 
 
 def test_what_limits_in_shadow_mode_would_have_done_is_counted_apart(proxy: Proxy) -> None:
@@ -280,4 +297,5 @@ def test_names_follow_prometheus_rules() -> None:
 
 
 def test_the_share_of_an_entity_in_max_series_is_what_it_exports() -> None:
-    assert len([row for row in METRICS.values() if "client_id" in row.labels]) == SERIES_PER_ENTITY
+    rows = [row for row in METRICS.values() if {"quota", "client_id"} <= set(row.labels)]
+    assert len(rows) == SERIES_PER_ENTITY

@@ -66,7 +66,7 @@ def test_what_an_exempt_client_uses_is_measured_by_its_name_and_as_exempt_use() 
         shell.broker_sends(produce_answer() + fetch_answer_of(700))
     meter.drain(shell.now_ms)
     asyncio.run(meter.fold(shell.now_ms))
-    used = {(one.quota, one.user, one.client_id): one.quota_bytes for one in meter.entities}
+    used = {(one.quota, one.user, one.client_id): one.amount for one in meter.entities}
     assert used == {
         ("produce", "other", "backup"): 600,
         ("fetch", "other", "backup"): 700,

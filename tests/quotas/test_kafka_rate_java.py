@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from math import isnan, nan
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from java_quotas import JavaQuotas, java_quotas
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
-from sluice.quotas.kafka_rate import Rate, TokenBucket
+from sluice.quotas.kafka_rate import Average, Rate, TokenBucket
 from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import QuotaKind
 
@@ -86,6 +87,38 @@ def test_a_rate_without_records_is_equal_to_javas(java: JavaQuotas, gaps: list[i
         now_ms += gap_ms
         assert ours.measure(now_ms) == theirs.measure(now_ms) == 0.0
         assert ours.elapsed_ms(now_ms) == theirs.window_size(now_ms)
+
+
+@SETTINGS
+@given(data=st.data(), window=WINDOWS)
+def test_an_average_is_equal_to_javas(java: JavaQuotas, data: st.DataObject, window: tuple[int, int]) -> None:
+    ours, theirs = Average(*window), java.average(*window)
+    now_ms = START_MS
+    assert isnan(ours.measure(now_ms))
+    for gap_ms, delay_ms in data.draw(steps_of(*window, BYTES)):
+        now_ms += gap_ms
+        ours.record(delay_ms, 1, now_ms)
+        theirs.record(delay_ms, now_ms)
+        assert ours.measure(now_ms) == theirs.measure(now_ms)
+        later_ms = now_ms + data.draw(gaps_of(*window))
+        if data.draw(st.booleans()):
+            now_ms = later_ms
+            expected = theirs.measure(now_ms)
+            assert ours.measure(now_ms) == (pytest.approx(nan, nan_ok=True) if isnan(expected) else expected)
+
+
+def test_the_example_of_an_average() -> None:
+    average = Average(2, 30_000)
+    average.record(100.0 + 300.0, 2, 0)
+    assert average.measure(0) == 200.0
+    average.record(50.0, 1, 40_000)
+    assert [average.measure(at_ms) for at_ms in (40_000, 59_999, 60_000, 99_999)] == [
+        150.0,
+        150.0,
+        50.0,
+        50.0,
+    ]
+    assert isnan(average.measure(100_000))
 
 
 @SETTINGS

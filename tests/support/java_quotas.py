@@ -1,4 +1,4 @@
-"""Kafka's own quota classes at work, for comparison: ClientQuotaManager, Rate, TokenBucket, through py4j.
+"""Kafka's own quota classes at work, for comparison: ClientQuotaManager, Rate, Avg, TokenBucket; by py4j.
 
 Times are given with each call, so no clock of theirs is asked.
 """
@@ -54,7 +54,7 @@ class JavaQuotaManager:
 
 
 class JavaStat:
-    """A Rate or a TokenBucket with its configuration."""
+    """A Rate, an Avg or a TokenBucket with its configuration."""
 
     def __init__(self, jvm: Any, stat: Any, window_num: int, window_ms: int, quota: float) -> None:
         metrics = jvm.org.apache.kafka.common.metrics
@@ -94,6 +94,14 @@ class JavaQuotas:
     def rate(self, window_num: int, window_ms: int) -> JavaStat:
         stats = self._jvm.org.apache.kafka.common.metrics.stats
         return JavaStat(self._jvm, stats.Rate(), window_num, window_ms, 1.0)
+
+    def average(self, window_num: int, window_ms: int) -> JavaStat:
+        stats = self._jvm.org.apache.kafka.common.metrics.stats
+        return JavaStat(self._jvm, stats.Avg(), window_num, window_ms, 1.0)
+
+    def sanitized(self, name: str) -> str:
+        """A user's name as the broker writes it into the tags of its metrics."""
+        return str(self._jvm.org.apache.kafka.common.utils.Sanitizer.sanitize(name))
 
     def token_bucket(self, window_num: int, window_ms: int, quota: float) -> JavaStat:
         stats = self._jvm.org.apache.kafka.common.metrics.stats

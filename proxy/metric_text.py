@@ -1,0 +1,66 @@
+"""Metric families → what Prometheus reads: its own text, or OpenMetrics if it asks for that.
+
+Made a few samples at a time, so that a scrape of 10,000 series stalls no connection, and by code of our own:
+prometheus_client takes 20 µs a sample, because it looks at each character of each name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from math import isnan
+from typing import Final, Protocol
+
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.samples import Sample
+
+_SAMPLES_PER_STEP: Final = 200
+"""about 0.5 ms of work between which connections are served"""
+
+
+class Page(Protocol):
+    """What one path of the admin port shows."""
+
+    async def refresh(self) -> None:
+        """Take in what was counted up to now."""
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, as they are now."""
+
+
+async def exposition(page: Page, accept: str) -> tuple[bytes, str]:
+    """What the page answers now: (body, content type).
+
+    `accept` is the request's Accept header: OpenMetrics if it asks for that, else Prometheus' text.
+    """
+    await page.refresh()
+    _, content_type = choose_encoder(accept)
+    is_openmetrics = content_type.startswith("application/openmetrics-text")
+    parts: list[str] = []
+    for family in page.collect():
+        parts.append(_heading(family, is_openmetrics))
+        for begin in range(0, len(family.samples), _SAMPLES_PER_STEP):
+            parts.extend(map(_line, family.samples[begin : begin + _SAMPLES_PER_STEP]))
+            await asyncio.sleep(0)
+    if is_openmetrics:
+        parts.append("# EOF\n")
+    return "".join(parts).encode(), content_type
+
+
+def _heading(family: Metric, is_openmetrics: bool) -> str:
+    """OpenMetrics names the family, Prometheus' text its samples."""
+    name = f"{family.name}_total" if family.type == "counter" and not is_openmetrics else family.name
+    text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {name} {text}\n# TYPE {name} {family.type}\n"
+
+
+def _line(sample: Sample) -> str:
+    labels = ",".join([f'{key}="{_escaped(value)}"' for key, value in sample.labels.items()])
+    value = float(sample.value)
+    shown = "NaN" if isnan(value) else repr(value)
+    return f"{sample.name}{{{labels}}} {shown}\n" if labels else f"{sample.name} {shown}\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
