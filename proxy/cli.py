@@ -92,7 +92,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
     from sluice.proxy.server import producer_id_file
 
     config = config_of(document, str(file), os.environ)
-    limits = load_quotas(config.quotas.file)
+    limits = None if config.quotas.file is None else load_quotas(config.quotas.file)
     for listener in config.listeners:
         load_security(listener)
     producer_id_file(config)
@@ -101,7 +101,10 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
         here = f"{listener.bind_host}:{listener.bind_port}"
         there = listener.upstream
         print(f"  listener {listener.name}: {here} -> {there} ({listener.security_protocol})")
-    print(f"  quota file {config.quotas.file}: {_counted(limits)}")
+    if limits is not None:
+        print(f"  quota file {config.quotas.file}: {_counted(limits)}")
+    if config.quotas.topic is not None:
+        print(f"  quota topic {config.quotas.topic.name} at {', '.join(config.quotas.topic.bootstrap)}")
     print(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
 
 
@@ -232,7 +235,7 @@ def _quota_file(quotas: Path | None, config: Path | None) -> Path:
     if quotas is not None:
         return quotas
     if config is not None:
-        return load_config(config, os.environ).quotas.file
+        return load_config(config, os.environ).quotas.named_file()
     if "SLUICE_QUOTAS__FILE" in os.environ:
         return Path(os.environ["SLUICE_QUOTAS__FILE"])
     raise typer.BadParameter("give --quotas FILE or --config FILE")

@@ -15,7 +15,8 @@ from pydantic_core import PydanticCustomError
 
 from sluice.proxy.config_listener import ListenerOptions, contradictions
 from sluice.proxy.config_producer_ids import ProducerIdOptions
-from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, File, Options, Text, host_and_port
+from sluice.proxy.config_quotas import QuotaOptions, quota_contradictions
+from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, Options, Text, host_and_port
 
 
 class LimitsOptions(Options):
@@ -163,18 +164,6 @@ class AdminOptions(Options):
     bind_port: BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")
 
 
-class QuotaFileOptions(Options):
-    """Where the quotas come from."""
-
-    file: File = Field(
-        description="The quota file; a relative path in the configuration file is relative to that file's "
-        "folder, in the environment to the working directory."
-    )
-    reload_interval_s: Annotated[float, Field(ge=0.05, le=3600), NO_BOOL] = Field(
-        default=1.0, description="How often the quota file is looked at for changes."
-    )
-
-
 class LogOptions(Options):
     """Structured logs on standard error."""
 
@@ -217,7 +206,7 @@ class Config(Options):
     listeners: tuple[ListenerOptions, ...] = Field(
         min_length=1, description="At least one port and its broker."
     )
-    quotas: QuotaFileOptions = Field(description="Where the quotas come from.")
+    quotas: QuotaOptions = Field(description="Where the quotas come from.")
     limits: LimitsOptions = Field(
         default=LimitsOptions(), description="Bounds on what a client can make the proxy keep."
     )
@@ -291,6 +280,7 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
         for key, message in contradictions(listener, config.mode):
             yield (*at, *key.split(".")), message
     yield from _port_contradictions(config)
+    yield from quota_contradictions(config.quotas)
     limits, pacing = config.limits, config.pacing
     if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:
         yield (

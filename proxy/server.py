@@ -67,7 +67,7 @@ def run(config: Config, file: Path | None = None) -> int:
     Raises ConfigError if the quota file, or another file that is named, cannot be used at the start.
     """
     configure_logging(config.log)
-    quota_file = QuotaFile(config.quotas.file)
+    quota_file = QuotaFile(config.quotas.named_file())
     limits = quota_file.load()
     securities = [load_security(options) for options in config.listeners]
     id_file = producer_id_file(config)

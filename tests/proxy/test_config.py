@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sluice.proxy.config import Config, PacingOptions, QuotaFileOptions
+from sluice.proxy.config import Config, PacingOptions
 from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_file import inner_section, load_config, variable_names
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_producer_ids import ProducerIdOptions, producer_ids_of, settings_of
+from sluice.proxy.config_quotas import QuotaOptions
 from sluice.proxy.options import Options
 from sluice.proxy.yaml_lines import EVENTS_PER_STEP, YamlDocument, parse_yaml, parse_yaml_in_steps
 from sluice.quotas.producer_id_buckets import BucketShape
@@ -255,7 +256,7 @@ def test_an_upstream_that_is_the_proxy_itself_is_refused(
         listener = ListenerOptions(
             name="a", bind_host=bind_host, bind_port=9092, upstream_host=upstream_host, upstream_port=9092
         )
-        return Config(listeners=(listener,), quotas=QuotaFileOptions(file=Path("q.yaml")))
+        return Config(listeners=(listener,), quotas=QuotaOptions(file=Path("q.yaml")))
 
     if not loops:
         assert build().listeners
@@ -451,6 +452,7 @@ def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> No
         "max_connections_per_ip",
         "max_connections_per_user",
         "first_broker_id",
+        "replication_factor",
     }
     for section in sections(Config):
         for name, field in section.model_fields.items():
