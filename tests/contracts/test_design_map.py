@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "quotas", "proxy")
+PACKAGES = ("protocol", "quotas", "proxy", "recalibration")
 
 
 def _named_patterns() -> set[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "proxy", "quotas")
+PACKAGES = ("protocol", "proxy", "quotas", "recalibration")
 
 
 @pytest.fixture(scope="module")

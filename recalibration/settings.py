@@ -1,0 +1,45 @@
+"""Every number of the algorithm, with its reason. What was tried: docs/recalibration.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """Of policy.py; days are whole dates of the log."""
+
+    quantile: float = 0.99
+    """of a day's 10-second rates: a quota that passes 99 % of the windows as they come delays the others by
+    seconds"""
+    headroom: float = 1.15
+    """a quota at exactly the demand queues without end; at 1 / 1.15 = 87 % use queues stay short"""
+    history_days: int = 28
+    """four of each weekday"""
+    half_life_days: float = 7.0
+    """last week counts half: what a service is now, not what it was"""
+    day_quantile: float = 0.92
+    """of the days, by weight: one odd day of a fortnight does not count, two do"""
+    recent_days: int = 8
+    """the highest of these counts whatever its weight, or a peak that comes once a week would be forgotten
+    each time on the eve of its return"""
+    max_step_up: float = 2.0
+    max_step_down: float = 0.7
+    """a cut hurts at once, a rise does not: up is quicker than down"""
+    hysteresis: float = 0.1
+    """smaller changes are noise, and each change is somebody's surprise"""
+    min_windows: int = 360
+    """an hour of 10-second windows with traffic, or p99 is the mean of two numbers"""
+    min_days_to_cut: int = 3
+    """the quiet Sunday on which a service was born is no reason"""
+    growth_of_median: float = 1.8
+    growth_of_past: float = 1.25
+    past_days: tuple[int, int] = (8, 21)
+    """the guard: growth beyond 1.8 × the median day and 1.25 × the highest of these days waits for review"""
+    near_factor: float = 4.0
+    near_days: int = 2
+    """…unless for two days running the demand, throttle-inflated, was within 4 × the median: services double
+    and treble when they are launched; a loop without a pause asks for tens of times as much"""
+    floor: float = 1.0
+    ceiling: float = float("inf")
+    """units per second, whatever the log says"""
