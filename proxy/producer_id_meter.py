@@ -47,12 +47,23 @@ class Levels:
 class UserIds:
     """What is counted of one label."""
 
-    __slots__ = ("forced", "new", "over", "refused", "resumed", "throttled_ms", "used_ms", "user")
+    __slots__ = (
+        "forced",
+        "new",
+        "over",
+        "refused",
+        "resumed",
+        "throttled_ms",
+        "throttled_requests",
+        "used_ms",
+        "user",
+    )
 
     def __init__(self, user: str) -> None:
         self.user = user
         self.new = self.resumed = self.forced = self.over = 0
         self.throttled_ms = 0.0
+        self.throttled_requests = 0
         self.refused = {reason.value: 0 for reason in RefusalReason}
         self.used_ms = 0.0
 
@@ -60,10 +71,10 @@ class UserIds:
 class _Taken:
     """What of a principal's counters has been taken over."""
 
-    __slots__ = ("forced", "held_ms", "new", "over", "resumed", "round")
+    __slots__ = ("forced", "held_ms", "holds", "new", "over", "resumed", "round")
 
     def __init__(self) -> None:
-        self.new = self.resumed = self.forced = self.over = self.round = 0
+        self.new = self.resumed = self.forced = self.over = self.holds = self.round = 0
         self.held_ms = 0.0
 
 
@@ -85,6 +96,10 @@ class ProducerIdMeter:
         yield from self._users.values()
         if self._other.used_ms:
             yield self._other
+
+    def tokens(self) -> dict[str, float]:
+        """By label, at the last fold; of users that are here now."""
+        return {user: one.tokens for user, one in self.levels.items() if one.tokens < math.inf}
 
     def count_refusal(self, user: str, reason: str, now_ms: float) -> None:
         """A request was answered in the broker's place, or its connection ended."""
@@ -134,6 +149,7 @@ class ProducerIdMeter:
         series.forced += principal.forced_admitted - taken.forced
         series.over += principal.over - taken.over
         series.throttled_ms += principal.held_ms - taken.held_ms
+        series.throttled_requests += principal.holds - taken.holds
         taken.new, taken.resumed = principal.admitted, principal.resumed_admitted
         taken.forced, taken.over = principal.forced_admitted, principal.over
-        taken.held_ms = principal.held_ms
+        taken.held_ms, taken.holds = principal.held_ms, principal.holds

@@ -137,7 +137,7 @@ class PrincipalIds:
 
     __slots__ = (
         "_ages", "_ceiling", "_settings", "admitted", "due_ms", "enforced", "forced", "forced_admitted",
-        "held_ms", "ids_per_hour", "main", "over", "pairs",
+        "held_ms", "holds", "ids_per_hour", "main", "over", "pairs",
         "reserved_pairs", "resumed", "resumed_admitted", "store",
         "user", "waiting_tickets",
     )  # fmt: skip
@@ -190,6 +190,8 @@ class PrincipalIds:
         self.resumed_admitted = 0
         self.held_ms = 0.0
         """for which requests were held, in all"""
+        self.holds = 0
+        """requests that were held"""
         self.over = 0
         """requests that passed beyond the limit because it is not enforced"""
 
