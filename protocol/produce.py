@@ -80,12 +80,14 @@ def read_acks(buf: bytearray, body: int, limit: int, version: int) -> int | None
 class ProduceUsage:
     """What one Produce request brings. Reused from request to request: `read` overwrites it."""
 
-    __slots__ = ("acks", "batches", "complete", "heads_read")
+    __slots__ = ("acks", "batches", "complete", "first_batch", "heads_read")
 
     def __init__(self) -> None:
         self.acks: int | None = None
         """None until it has arrived"""
         self.batches: list[BatchHead] = []
+        self.first_batch = 0
+        """offset of the first of `batches`"""
         self.complete = False
         """the whole request has been walked, and the walk ended where the frame ends"""
         self.heads_read = False
@@ -169,6 +171,7 @@ class ProduceUsage:
             return False
         self.acks = acks
         self.complete = self.heads_read = True
+        self.first_batch = pos
         self.batches.append((topic_pos, topic_end, partition, size, producer_id, epoch, sequence, count))
         return True
 
@@ -263,6 +266,8 @@ class ProduceUsage:
                 raise MalformedFrame(f"record batch of {size} bytes", offset=pos)
             if pos + size > records_end:
                 raise MalformedFrame(f"record batch of {size} bytes in {records_end - pos}", offset=pos)
+            if not self.batches:
+                self.first_batch = pos
             self.batches.append((topic_pos, topic_end, partition, size, producer_id, epoch, sequence, count))
             pos += size
 

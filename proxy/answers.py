@@ -33,10 +33,10 @@ from sluice.proxy.in_flight import (
     ADDRESSES,
     CAP_VERSIONS,
     CHARGE,
+    CLUSTER_ACTION,
     CONFIGS,
     JOIN,
     LOCAL,
-    MAX_IN_FLIGHT,
     NONE,
     QUORUM,
     RAW_TOKEN,
@@ -47,6 +47,7 @@ from sluice.proxy.in_flight import (
 from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.request_time import RequestTime
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
 from sluice.quotas.sensor import Sensor
@@ -139,6 +140,7 @@ class AnswerSide:
         in_flight = self._in_flight
         local = self._local.due
         identity = self._identity
+        throttling = self._throttling
         try:
             while end - pos >= SIZE_BYTES:
                 if not in_flight:
@@ -167,26 +169,32 @@ class AnswerSide:
                     raise BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
                 frame_end = pos + SIZE_BYTES + size
                 throttle_ms = 0.0
-                if work is not NONE:
+                request_time = throttling.request_time
+                if work is not NONE or request_time is not None:
                     try:
                         if end < frame_end and not self._enough_arrived(
-                            buf, pos, end, frame_end, api_key, version, work
+                            buf, pos, end, frame_end, api_key, version, work, request_time
                         ):
                             break
-                        throttle_ms = self._work_on_answer(
-                            buf,
-                            pos,
-                            end,
-                            frame_end,
-                            api_key,
-                            version,
-                            forwarded_ms,
-                            paid_ms,
-                            sensor,
-                            work,
-                            now_ms,
-                        )
-                        if self._addresses is not None:
+                        if work is not NONE:
+                            throttle_ms = self._work_on_answer(
+                                buf,
+                                pos,
+                                end,
+                                frame_end,
+                                api_key,
+                                version,
+                                forwarded_ms,
+                                paid_ms,
+                                sensor,
+                                work,
+                                now_ms,
+                            )
+                        if request_time is not None or work is CLUSTER_ACTION:
+                            throttling.charge_request_time(
+                                buf, pos, end, frame_end, in_flight[0], now_ms, self._requests.at_boundary
+                            )
+                        if self._addresses is not None and work is not NONE:
                             self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
                     except MalformedFrame as error:
                         raise _malformed(error, pos, api_key, version) from None
@@ -207,8 +215,11 @@ class AnswerSide:
         except ProtocolError as error:
             error.good_end = pos
             raise
-        if self._pace.is_full and len(in_flight) <= MAX_IN_FLIGHT // 2:
-            self._pace.broker_answered()
+        pace = self._pace
+        if pace.is_full and len(in_flight) <= pace.max_in_flight // 2:
+            pace.broker_answered()
+            if pace.gate_ms > now_ms and self._requests.at_boundary:
+                pace.meet_gate()
         self.bytes_read += pos - start
         return pos
 
@@ -233,9 +244,20 @@ class AnswerSide:
 
     @staticmethod
     def _enough_arrived(
-        buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, work: AnswerWork
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        work: AnswerWork,
+        request_time: RequestTime | None,
     ) -> bool:
         """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
+        if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
+            return False
+        if work is NONE:
+            return True
         if work in _BY_HEAD:
             return end - pos >= _HEAD_BYTES
         if work in _FOR_GATEWAY:
@@ -269,7 +291,7 @@ class AnswerSide:
                 written_ms = self._throttling.written_fetch_throttle_ms(throttle_ms)
                 _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
             return throttle_ms
-        if work in _FOR_GATEWAY:
+        if work in _FOR_GATEWAY or work is CLUSTER_ACTION:
             return 0.0
         if work is THROTTLE:
             left_ms = paid_ms - now_ms

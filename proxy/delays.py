@@ -28,6 +28,8 @@ class DelayLimits:
     group_max_ms: float = 2_000.0
     fetch_default_ms: float = 3_000.0
     share_fetch_max_ms: float = 10_000.0
+    request_max_ms: float = 1_000.0
+    """of a request_percentage: one quota window (KIP-124)"""
     written_fetch_throttle_max_ms: float = 2_000.0
     """franz-go and sarama sleep on the written figure and would miss heartbeats"""
 

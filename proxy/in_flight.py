@@ -41,6 +41,8 @@ class AnswerWork(IntEnum):
     """of a gateway: DescribeQuorum that tells listeners"""
     LOCAL = 11
     """never forwarded: its answer is the proxy's own (local_answers.py)"""
+    CLUSTER_ACTION = 12
+    """between brokers: exempt from request_percentage unless it is refused"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -54,6 +56,7 @@ ADDRESSES: Final = AnswerWork.ADDRESSES
 CONFIGS: Final = AnswerWork.CONFIGS
 QUORUM: Final = AnswerWork.QUORUM
 LOCAL: Final = AnswerWork.LOCAL
+CLUSTER_ACTION: Final = AnswerWork.CLUSTER_ACTION
 
 
 InFlight: TypeAlias = tuple[int, int, int, str, int, float, float, float, "Sensor | None", AnswerWork]

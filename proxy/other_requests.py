@@ -23,9 +23,10 @@ from sluice.proxy.address_work import work_in_gateway
 from sluice.proxy.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.errors import LoginNotTaken, UnknownApi
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import CAP_VERSIONS, JOIN, NONE, RAW_TOKEN, AnswerWork, InFlight
+from sluice.proxy.in_flight import CAP_VERSIONS, CLUSTER_ACTION, JOIN, NONE, RAW_TOKEN, AnswerWork, InFlight
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy
+from sluice.proxy.request_time import CLUSTER_ACTIONS
 from sluice.proxy.throttling import Throttling
 
 _JOIN_GROUP_MAX: Final = VERSIONS[JOIN_GROUP][1]
@@ -91,6 +92,8 @@ class OtherRequests:
                 timeout_ms = session_timeout_ms(buf, body, limit, version)
                 work = JOIN
             self._throttling.is_group = True
+        elif api_key in CLUSTER_ACTIONS and api_key in VERSIONS:
+            work = CLUSTER_ACTION
         elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
         self._in_flight.append((

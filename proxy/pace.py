@@ -24,6 +24,7 @@ from math import inf
 from typing import Final
 
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.in_flight import MAX_IN_FLIGHT
 from sluice.quotas.kinds import QuotaKind
 
 EARLY_MS: Final = 0.5
@@ -51,6 +52,7 @@ class Pace:
         "close_detail",
         "gate_ms",
         "is_full",
+        "max_in_flight",
         "state",
         "throttled_by",
         "wake_ms",
@@ -69,6 +71,8 @@ class Pace:
         self.close_detail = ""
         self.is_full = False
         """AWAITING_BROKER because too much is in flight"""
+        self.max_in_flight = MAX_IN_FLIGHT
+        """requests; a limit on request time lowers it"""
         self._gate_state = State.MUTED
         self._mute_until_ms = 0.0
         self._stopped_ms = 0.0
@@ -77,6 +81,11 @@ class Pace:
     def is_delayed(self) -> bool:
         """In MUTED or HOLDING: the delay is the proxy's own doing."""
         return self.state in {State.MUTED, State.HOLDING}
+
+    @property
+    def muted_until_ms(self) -> float:
+        """The end of the latest mute; may be over."""
+        return self._mute_until_ms
 
     def meet_gate(self) -> None:
         """A frame boundary is reached while the gate is closed."""

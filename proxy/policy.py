@@ -9,6 +9,7 @@ from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
+from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class SessionPolicy:
     has said who he is: the broker could take it for a new login on the proxy's connection (KIP-368)"""
     pass_unknown_apis: bool = True
     oauthbearer_principal_claim: str = "sub"
+    request_costs: RequestCosts = FLAT_COSTS
+    """what requests cost the broker behind, by the security protocol towards it"""
     broker_map: BrokerMap | None = None
     """of a gateway: addresses of brokers are rewritten. It alone changes: sessions learn from answers"""
 

@@ -28,7 +28,7 @@ from sluice.proxy.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.errors import NotAuthenticated
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import CHARGE, MAX_IN_FLIGHT, InFlight
+from sluice.proxy.in_flight import CHARGE, InFlight
 from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.other_requests import OtherRequests
 from sluice.proxy.pace import Pace
@@ -156,7 +156,7 @@ class RequestSide(ProduceSide):
                     error.api_version = version
                     raise
                 self.count += 1
-                if len(in_flight) >= MAX_IN_FLIGHT:
+                if len(in_flight) >= pace.max_in_flight:
                     pace.fill()
                 if frame_end > end:
                     self._skip = frame_end - end

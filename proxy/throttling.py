@@ -12,11 +12,12 @@ from typing import Final
 
 from sluice.protocol.headers import FETCH, PRODUCE
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import Held
+from sluice.proxy.in_flight import CLUSTER_ACTION, Held, InFlight
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.produce_ids import ProduceIds
 from sluice.proxy.producer_ids import Wake
+from sluice.proxy.request_time import RequestTime, count_cluster_action, is_refused
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.records import EventKind, ThrottleEvent
 from sluice.quotas.sensor import Sensor
@@ -35,6 +36,7 @@ class Throttling:
         "_identity",
         "_left_behind_bytes",
         "_pace",
+        "_policy",
         "_shared",
         "fetch_sensor",
         "generation",
@@ -42,6 +44,7 @@ class Throttling:
         "ids",
         "is_group",
         "produce_sensor",
+        "request_time",
         "wake",
     )
 
@@ -49,6 +52,7 @@ class Throttling:
         self, shared: SharedState, policy: SessionPolicy, pace: Pace, identity: Identity, address: str
     ) -> None:
         self._shared = shared
+        self._policy = policy
         self._delays = policy.delays
         self._pace = pace
         self._identity = identity
@@ -56,6 +60,8 @@ class Throttling:
         self.produce_sensor: Sensor | None = None
         """whose limit Produce is charged against; None: unlimited"""
         self.fetch_sensor: Sensor | None = None
+        self.request_time: RequestTime | None = None
+        """charges what requests cost the broker; None: the principal has no limit on it"""
         self.generation = _NEVER
         """of the quotas when the sensors were looked up"""
         self.is_group = False
@@ -79,6 +85,7 @@ class Throttling:
             self.fetch_sensor = fetch_sensor
             self._fetch_window = -1
         self.generation = quotas.generation
+        self._look_up_request_time(user, client_id, now_ms)
         self._look_up_ids(quotas.id_limit(user, client_id, address), now_ms)
 
     def _look_up_ids(self, limit: tuple[float, bool, str] | None, now_ms: float) -> None:
@@ -90,6 +97,47 @@ class Throttling:
         elif ids is not None:
             ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
             self.ids = None
+
+    def _look_up_request_time(self, user: str, client_id: str, now_ms: float) -> None:
+        quotas, request_time = self._shared.quotas, self.request_time
+        sensor = quotas.sensor(QuotaKind.REQUEST, user, client_id, now_ms, self._address)
+        if sensor is None or (
+            sensor.exempt and quotas.limits.resolve(QuotaKind.REQUEST, user, client_id) is None
+        ):
+            if request_time is not None:
+                request_time.dropped()
+                self.request_time = None
+            return
+        if request_time is None:
+            request_time = self.request_time = RequestTime(
+                sensor, self._policy, self._shared, self._pace, self._identity, self._address
+            )
+        request_time.use(sensor, now_ms)
+
+    def charge_request_time(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        entry: InFlight,
+        now_ms: float,
+        at_boundary: bool,
+    ) -> None:
+        """The answer to `entry` is charged against its user's request_percentage, or counted as exempt."""
+        _, api_key, version, *_, work = entry
+        refused = work is not CLUSTER_ACTION or (
+            frame_end <= end and is_refused(buf, pos, frame_end, api_key, version)
+        )
+        if not refused:
+            count_cluster_action(
+                self._policy.request_costs, self._shared.recorder, entry, frame_end - pos, now_ms
+            )
+        elif self.request_time is not None:
+            limit_ms = self.delay_limit_ms(api_key)
+            self.request_time.charge(
+                buf, pos, end, frame_end, entry, limit_ms, now_ms, at_boundary=at_boundary
+            )
 
     def forget(self) -> None:
         """The user is another now: the next request looks the sensors up."""
@@ -289,6 +337,7 @@ class Throttling:
                 api_key=api_key,
                 charged_bytes=charged_bytes,
                 over_quota_bytes=over_bytes,
+                bucket=sensor.entity,
             )
         )
 

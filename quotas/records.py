@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.sensor import Sensor
 
 RequestRecord: TypeAlias = tuple[
@@ -61,6 +62,8 @@ class ThrottleEvent(NamedTuple):
     """the client's; of producer ids only, where it says who brings them"""
     reason: str = ""
     """of the REFUSAL of producer ids: a value of sluice.proxy.producer_gate.RefusalReason"""
+    bucket: QuotaEntity | None = None
+    """whose connections share the limit; None: the user and client id, as far as the rule has them"""
 
 
 class ConnectionRecord(NamedTuple):
@@ -83,9 +86,11 @@ class ConnectionRecord(NamedTuple):
 class Recorder:
     """Where sessions leave their records; the usage meter takes them out in batches (`take_*`)."""
 
-    __slots__ = ("connections", "requests", "throttles")
+    __slots__ = ("connections", "exempt_request_ms", "requests", "throttles")
 
     def __init__(self) -> None:
+        self.exempt_request_ms = {"cluster_action": 0.0, "rule": 0.0}
+        """request time that is not limited, by reason: between brokers, or an exempt rule; never falls"""
         self.requests: list[RequestRecord] = []
         self.throttles: list[ThrottleEvent] = []
         self.connections: list[ConnectionRecord] = []
