@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sluice.quotas.entity import Default, Overflow
+from sluice.quotas.entity import ClientPart, UserPart
 from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits import QuotaLimits
 
@@ -76,14 +76,15 @@ class EntityTable:
     def configure(self, limits: QuotaLimits) -> None:
         """From now on the names in `limits` are labels of their own; series of others live on until idle."""
         rules = limits.exempt.rules
-        self._users = frozenset([*(entity.user for entity in limits.entries), *(rule.user for rule in rules)])
+        members = (member for members in limits.tenants.values() for member in members)
+        self._users = frozenset(
+            [*(entity.user for entity in limits.entries), *(rule.user for rule in rules), *members]
+        )
         self._client_ids = frozenset(
             [*(entity.client_id for entity in limits.entries), *(rule.client_id for rule in rules)]
         )
 
-    def of(
-        self, quota: str, user: str | Default | Overflow | None, client_id: str | Default | Overflow | None
-    ) -> EntitySeries:
+    def of(self, quota: str, user: UserPart, client_id: ClientPart) -> EntitySeries:
         """The series of a bucket, or of a connection without one (None: its level has no such part)."""
         user_label = "" if user is None else self.label_of(user)
         client_label = "" if client_id is None else client_id if client_id in self._client_ids else OTHER
@@ -96,7 +97,7 @@ class EntityTable:
             series = self._series[key] = EntitySeries(*key)
         return series
 
-    def label_of(self, user: str | Default | Overflow) -> str:
+    def label_of(self, user: UserPart) -> str:
         """The label of a user: the name, if the limits in force know it."""
         return str(user) if user in self._users else OTHER
 

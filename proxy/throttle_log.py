@@ -107,6 +107,14 @@ class _Episode:
         self.until_ms = max(self.until_ms, event.begun_ms + event.delay_ms)
 
 
+def bucket_of(event: ThrottleEvent) -> QuotaEntity:
+    """Whose connections share the limit that the event is of."""
+    if event.bucket is not None:
+        return event.bucket
+    level = LEVEL_BY_RULE[event.rule]
+    return QuotaEntity(event.user if level.has_user else None, event.client_id if level.has_client else None)
+
+
 class ThrottleLog:
     """Follows episodes of throttling; `due` gives the lines to write now."""
 
@@ -116,7 +124,7 @@ class ThrottleLog:
 
     def note(self, event: ThrottleEvent) -> None:
         """Take in one event."""
-        entity = LEVEL_BY_RULE[event.rule].bucket(event.user, event.client_id)
+        entity = bucket_of(event)
         key = (event.quota, entity, event.kind is EventKind.SHADOW)
         episode = self._episodes.get(key)
         if episode is None:

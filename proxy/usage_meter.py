@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from sluice.protocol._tables import API_NAMES
@@ -20,7 +21,7 @@ from sluice.proxy.entity_series import EntitySeries, EntityTable
 from sluice.proxy.log import LineBudget, get_logger
 from sluice.proxy.producer_id_meter import ProducerIdMeter
 from sluice.proxy.producer_ids import ProducerIds
-from sluice.proxy.throttle_log import LEVEL_BY_RULE, ThrottleLog
+from sluice.proxy.throttle_log import ThrottleLog, bucket_of
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
@@ -93,6 +94,8 @@ class UsageMeter:
         """(quota, user, client_id, rule) → units per second, of the live sensors at the last fold"""
         self.utilisation: dict[tuple[str, str, str], float] = {}
         """(quota, user, client_id) → the highest of the live sensors behind it at the last fold"""
+        self.mutation_tokens: dict[tuple[str, str], float] = {}
+        """(user, client_id) → partitions that may be created or deleted at once, at the last fold; the lowest"""
         self.forgiven = {kind.value: 0.0 for kind in KINDS}
         """by quota: units of debt beyond the cap"""
         self.exempt = {kind.value: 0 for kind in KINDS}
@@ -195,7 +198,7 @@ class UsageMeter:
                 self.producer_ids.count_refusal(event.user, event.reason, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
             if is_shadow or event.over_quota_bytes:
-                bucket = LEVEL_BY_RULE[event.rule].bucket(event.user, event.client_id)
+                bucket = bucket_of(event)
                 series = self.entities.of(event.quota, bucket.user, bucket.client_id)
                 series.over_quota_bytes += event.over_quota_bytes
                 if is_shadow:
@@ -252,6 +255,7 @@ class UsageMeter:
         self._round += 1
         limits: dict[tuple[str, str, str, str], float] = {}
         utilisation: dict[tuple[str, str, str], float] = {}
+        tokens: dict[tuple[str, str], float] = {}
         # A list, because sensors come and go between the steps.
         for index, sensor in enumerate(list(self._quotas.sensors()), start=1):
             metered = self._metered_of(sensor)
@@ -259,13 +263,16 @@ class UsageMeter:
             series = self._take_usage(sensor, metered, now_ms)
             labels = (series.quota, series.user, series.client_id)
             utilisation[labels] = max(utilisation.get(labels, 0.0), sensor.utilisation(now_ms))
+            if sensor.kind is QuotaKind.CONTROLLER_MUTATION:
+                at = (series.user, series.client_id)
+                tokens[at] = min(tokens.get(at, inf), sensor.tokens(now_ms))
             if sensor.shadow:
                 series.in_shadow = True
             if not series.is_overflow:
                 limits[*labels, sensor.level.value] = sensor.rate_per_s
             if index % SENSORS_PER_STEP == 0:
                 yield
-        self.limits, self.utilisation = limits, utilisation
+        self.limits, self.utilisation, self.mutation_tokens = limits, utilisation, tokens
         # What a sensor charged since the last fold counts even if a reload has dropped it meanwhile.
         for sensor in [sensor for sensor, metered in self._metered.items() if metered.round != self._round]:
             self._take_usage(sensor, self._metered.pop(sensor), now_ms)

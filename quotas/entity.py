@@ -1,16 +1,18 @@
-"""Whom a limit is for, and the eight levels at which one is looked for.
+"""Whom a limit is for, and the levels at which one is looked for: Kafka's eight, and between them our own.
 
-An entity names a user, a client id, or both; either may be the default. A level turns the (user, client id)
-of a connection into the entity to look up and into the *bucket*: the entity whose connections share one
-sensor. A default gives every client that matches it a bucket of its own. Knows no numbers: limits.py does.
-Source: Kafka design 4.10, "Quota Configuration"; ClientQuotaManager.DefaultQuotaCallback.quotaMetricTags.
+An entity names a user, a client id, or both; either may be the default, or a group: a tenant (several users)
+in the user's place, a prefix (all client ids that begin so) in the client id's. A level turns the (user,
+client id) of a connection into the *bucket*: the entity whose connections share one sensor. A default gives
+every client that matches it a bucket of its own, a group gives all its members one.
+Knows no numbers: limits.py does. Source: Kafka design 4.10, "Quota Configuration";
+ClientQuotaManager.DefaultQuotaCallback.quotaMetricTags. Groups are Sluice's own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 
 class Default(Enum):
@@ -36,26 +38,62 @@ OVERFLOW: Final = Overflow.OVERFLOW
 
 
 @dataclass(frozen=True, slots=True)
+class Tenant:
+    """Several users that share one bucket, in a user's place. No string: a user may have the same name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        """As in metric labels and logs."""
+        return f"tenant:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """All client ids that begin so, which share one bucket, in a client id's place."""
+
+    text: str
+
+    def __str__(self) -> str:
+        """As in metric labels and logs."""
+        return f"{self.text}*"
+
+
+UserPart: TypeAlias = str | Default | Overflow | Tenant | None
+ClientPart: TypeAlias = str | Default | Overflow | Prefix | None
+_Group = TypeVar("_Group", Tenant, Prefix)
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaEntity:
     """(user, client id) for which a limit is set or a sensor runs; None: this part is not looked at.
 
     Or an address, which stands alone, as in Kafka.
     """
 
-    user: str | Default | Overflow | None = None
-    client_id: str | Default | Overflow | None = None
+    user: UserPart = None
+    client_id: ClientPart = None
     ip: str | Default | None = None
+
+    @property
+    def parts(self) -> dict[str, str | Default | Overflow]:
+        """The parts that it has, by their keys in the quota file: ``{"tenant": "team-a", "client-id": …}``."""
+        parts: dict[str, str | Default | Overflow] = {}
+        if isinstance(self.user, Tenant):
+            parts["tenant"] = self.user.name
+        elif self.user is not None:
+            parts["user"] = self.user
+        if isinstance(self.client_id, Prefix):
+            parts["client-id-prefix"] = self.client_id.text
+        elif self.client_id is not None:
+            parts["client-id"] = self.client_id
+        if self.ip is not None:
+            parts["ip"] = self.ip
+        return parts
 
     def __str__(self) -> str:
         """As in messages: ``user 'alice', client-id <default>``; names are escaped: one line stays one."""
-        parts = []
-        if self.user is not None:
-            parts.append(f"user {_shown(self.user)}")
-        if self.client_id is not None:
-            parts.append(f"client-id {_shown(self.client_id)}")
-        if self.ip is not None:
-            parts.append(f"ip {_shown(self.ip)}")
-        return ", ".join(parts) or "nobody"
+        return ", ".join(f"{key} {_shown(name)}" for key, name in self.parts.items()) or "nobody"
 
 
 def _shown(name: str | Default | Overflow) -> str:
@@ -66,32 +104,43 @@ class Part(Enum):
     """How a level treats one half of (user, client id)."""
 
     EXACT = "exact"
+    GROUP = "group"
+    """a user's tenant; the longest prefix that fits a client id"""
     DEFAULT = "default"
     IGNORED = "ignored"
 
 
 class QuotaLevel(Enum):
-    """The eight levels, most specific first: the order of definition is Kafka's precedence.
+    """All levels, most specific first: the order of definition is the precedence.
 
-    The value is the metric label `rule`.
+    The value is the metric label `rule`. Without the groups' levels these are Kafka's eight, in its order.
     """
 
     USER_CLIENT = ("user_client", Part.EXACT, Part.EXACT)
+    USER_CLIENT_PREFIX = ("user_client_prefix", Part.EXACT, Part.GROUP)
     USER_DEFAULT_CLIENT = ("user_default_client", Part.EXACT, Part.DEFAULT)
     USER = ("user", Part.EXACT, Part.IGNORED)
+    TENANT_CLIENT = ("tenant_client", Part.GROUP, Part.EXACT)
+    TENANT_CLIENT_PREFIX = ("tenant_client_prefix", Part.GROUP, Part.GROUP)
+    TENANT_DEFAULT_CLIENT = ("tenant_default_client", Part.GROUP, Part.DEFAULT)
+    TENANT = ("tenant", Part.GROUP, Part.IGNORED)
     DEFAULT_USER_CLIENT = ("default_user_client", Part.DEFAULT, Part.EXACT)
+    DEFAULT_USER_CLIENT_PREFIX = ("default_user_client_prefix", Part.DEFAULT, Part.GROUP)
     DEFAULT_USER_DEFAULT_CLIENT = ("default_user_default_client", Part.DEFAULT, Part.DEFAULT)
     DEFAULT_USER = ("default_user", Part.DEFAULT, Part.IGNORED)
     CLIENT = ("client", Part.IGNORED, Part.EXACT)
+    CLIENT_PREFIX = ("client_prefix", Part.IGNORED, Part.GROUP)
     DEFAULT_CLIENT = ("default_client", Part.IGNORED, Part.DEFAULT)
 
     _value_: str
     user_part: Part
     client_part: Part
     has_user: bool
-    """the bucket has a user"""
+    """the bucket has a user or a tenant"""
     has_client: bool
-    """the bucket has a client id"""
+    """the bucket has a client id or a prefix"""
+    is_kafkas: bool
+    """one of Kafka's eight"""
     mints_buckets: bool
     """some part is a default, so buckets come into being for names that nobody configured"""
     mints_client_ids: bool
@@ -104,17 +153,33 @@ class QuotaLevel(Enum):
         level.client_part = client_part
         level.has_user = user_part is not Part.IGNORED
         level.has_client = client_part is not Part.IGNORED
+        level.is_kafkas = Part.GROUP not in {user_part, client_part}
         level.mints_buckets = Part.DEFAULT in {user_part, client_part}
         level.mints_client_ids = client_part is Part.DEFAULT
         return level
 
-    def configured_entity(self, user: str, client_id: str) -> QuotaEntity:
-        """The entity whose limit this level would apply to this connection."""
-        return QuotaEntity(_looked_up(self.user_part, user), _looked_up(self.client_part, client_id))
+    def configured_entity(
+        self, user: str, client_id: str, tenant: Tenant | None = None, prefix: Prefix | None = None
+    ) -> QuotaEntity | None:
+        """The entity whose limit this level would apply to this connection, given its groups.
 
-    def bucket(self, user: str, client_id: str) -> QuotaEntity:
-        """The entity whose connections share one sensor at this level, always of real names."""
-        return QuotaEntity(user if self.has_user else None, client_id if self.has_client else None)
+        None: the level is for a group that the connection is not of.
+        """
+        user_part: UserPart = _looked_up(self.user_part, user, tenant)
+        client_part: ClientPart = _looked_up(self.client_part, client_id, prefix)
+        if (user_part is None and self.has_user) or (client_part is None and self.has_client):
+            return None
+        return QuotaEntity(user_part, client_part)
+
+    def bucket(self, user: str, client_id: str, configured: QuotaEntity) -> QuotaEntity:
+        """The entity whose connections share one sensor, where the limit of `configured` applies: its groups,
+        and real names in the place of defaults."""
+        if not self.mints_buckets:
+            return configured
+        return QuotaEntity(
+            user if self.user_part is Part.DEFAULT else configured.user,
+            client_id if self.client_part is Part.DEFAULT else configured.client_id,
+        )
 
     @classmethod
     def of(cls, entity: QuotaEntity) -> QuotaLevel:
@@ -126,18 +191,22 @@ class QuotaLevel(Enum):
         return _LEVEL_OF[_part_of(entity.user), _part_of(entity.client_id)]
 
 
-def _looked_up(part: Part, name: str) -> str | Default | None:
+def _looked_up(part: Part, name: str, group: _Group | None) -> str | Default | _Group | None:
     if part is Part.EXACT:
         return name
+    if part is Part.GROUP:
+        return group
     return DEFAULT if part is Part.DEFAULT else None
 
 
-def _part_of(name: str | Default | Overflow | None) -> Part:
+def _part_of(name: UserPart | ClientPart) -> Part:
     if name is None:
         return Part.IGNORED
     if isinstance(name, Overflow):
         raise KeyError(name)
-    return Part.DEFAULT if isinstance(name, Default) else Part.EXACT
+    if isinstance(name, Default):
+        return Part.DEFAULT
+    return Part.EXACT if isinstance(name, str) else Part.GROUP
 
 
 _LEVEL_OF: Final = {(level.user_part, level.client_part): level for level in QuotaLevel}

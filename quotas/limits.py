@@ -10,20 +10,23 @@ Knows no usage: manager.py does. Source: Kafka design 4.10, "Quota Configuration
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
-from sluice.quotas.entity import DEFAULT, QuotaEntity, QuotaLevel
+from sluice.quotas.entity import DEFAULT, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
+from sluice.quotas.limit_tables import LimitTable, Match
 
 _DEFAULT_IP: Final = QuotaEntity(ip=DEFAULT)
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
-_Found: TypeAlias = tuple[QuotaLevel, float, bool]
-"""level, limit, whether it is in shadow mode"""
+_NO_SHADOW: Final[Mapping[QuotaEntity, Collection[str]]] = MappingProxyType({})
+_NO_TENANTS: Final[Mapping[str, Iterable[str]]] = MappingProxyType({})
+_EMPTY_PREFIX: Final = Prefix("")
+_ENTRIES_PER_STEP: Final = 100
 
 
 class QuotaError(Exception):
@@ -34,18 +37,6 @@ class QuotaError(Exception):
         self.message = message
         self.entity = entity
         self.key = key
-
-
-class Match(NamedTuple):
-    """The limit that applies to a connection."""
-
-    level: QuotaLevel
-    limit: float
-    """as configured, in the kind's limit_unit"""
-    bucket: QuotaEntity
-    """whose connections share one sensor"""
-    shadow: bool = False
-    """measured and logged, but nobody is delayed by it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,104 +55,82 @@ class LevelExplanation:
     """one sentence"""
 
 
-class _Row:
-    """The limits of one kind under one user, the default user or no user: up to three of the eight levels."""
-
-    __slots__ = ("clients", "default_client", "own")
-
-    def __init__(self) -> None:
-        self.clients: dict[str, _Found] = {}
-        self.default_client: _Found | None = None
-        self.own: _Found | None = None
-
-    def find(self, client_id: str) -> _Found | None:
-        """In order of precedence: client id, default client id, the user alone."""
-        return self.clients.get(client_id) or self.default_client or self.own
-
-
-class _Table:
-    """The limits of one kind, by user, so that all eight levels take at most four dict look-ups."""
-
-    __slots__ = ("any_user", "default_user", "users")
-
-    def __init__(self) -> None:
-        self.users: dict[str, _Row] = {}
-        self.default_user = _Row()
-        self.any_user = _Row()
-
-    def find(self, user: str, client_id: str) -> _Found | None:
-        row = self.users.get(user)
-        found = row.find(client_id) if row is not None else None
-        return found or self.default_user.find(client_id) or self.any_user.find(client_id)
-
-    def put(self, entity: QuotaEntity, found: _Found) -> None:
-        level = found[0]
-        if isinstance(entity.user, str):
-            row = self.users.setdefault(entity.user, _Row())
-        else:
-            row = self.default_user if level.has_user else self.any_user
-        if isinstance(entity.client_id, str):
-            row.clients[entity.client_id] = found
-        elif level.has_client:
-            row.default_client = found
-        else:
-            row.own = found
-
-
 class QuotaLimits:
     """An immutable snapshot of all configured limits."""
 
-    __slots__ = ("_entries", "_shadow", "_tables", "exempt")
+    __slots__ = ("_entries", "_longest_prefix", "_shadow", "_tables", "_tenant_of", "_tenants", "exempt")
 
     def __init__(
         self,
         entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]] = (),
         *,
-        shadow: Mapping[QuotaEntity, Collection[str]] = MappingProxyType({}),
+        shadow: Mapping[QuotaEntity, Collection[str]] = _NO_SHADOW,
         exempt: Iterable[ExemptRule] = (),
+        tenants: Mapping[str, Iterable[str]] = _NO_TENANTS,
     ) -> None:
         """Check and index (entity, {config_key: number}) pairs.
 
-        `shadow`: of which entities which keys are in shadow mode. `exempt`: whom no limit delays. An entity
-        without keys is allowed, as in Kafka. Raises QuotaError for an empty or duplicate entity, an empty
-        name, an unknown key, a value that its kind refuses, and for a key in `shadow` that the entity does
-        not have.
+        `shadow`: of which entities which keys are in shadow mode. `exempt`: whom no limit delays. `tenants`:
+        the users that are members of each. An entity without keys is allowed, as in Kafka. Raises QuotaError
+        for an empty or duplicate entity, an empty name, an unknown key, a value that its kind refuses, for a
+        key in `shadow` that the entity does not have, for a tenant that is not in `tenants`, and for a user
+        in two of them.
         """
+        for _ in self._fill(entries, shadow, exempt, tenants):
+            pass
+
+    @classmethod
+    def in_steps(
+        cls,
+        entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]],
+        *,
+        shadow: Mapping[QuotaEntity, Collection[str]] = _NO_SHADOW,
+        exempt: Iterable[ExemptRule] = (),
+        tenants: Mapping[str, Iterable[str]] = _NO_TENANTS,
+    ) -> Generator[None, None, QuotaLimits]:
+        """The same, pausing every millisecond or so; the limits are the generator's return value."""
+        limits = cls.__new__(cls)
+        yield from limits._fill(entries, shadow, exempt, tenants)
+        return limits
+
+    def _fill(
+        self,
+        entries: Iterable[tuple[QuotaEntity, Mapping[str, object]]],
+        shadow: Mapping[QuotaEntity, Collection[str]],
+        exempt: Iterable[ExemptRule],
+        tenants: Mapping[str, Iterable[str]],
+    ) -> Generator[None, None, None]:
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
-        tables: dict[QuotaKind, _Table] = {}
-        for given, values in entries:
-            level = None if given.ip is not None else _checked_level(given)
+        tables: dict[QuotaKind, LimitTable] = {}
+        self._entries: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType(checked)
+        self._tables = tables
+        self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
+        self._tenant_of = tenants_by_member(self._tenants)
+        self._longest_prefix = 0
+        for index, (given, values) in enumerate(entries):
+            if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+                yield
+            level = None if given.ip is not None else self._checked_level(given)
             entity = given if level is not None else _checked_ip(given)
             if entity in checked:
                 raise QuotaError(f"{entity} is configured twice", entity)
-            limits: dict[str, float] = {}
-            for key, value in values.items():
-                kind = KIND_BY_KEY.get(key)
-                if kind is None:
-                    known = ", ".join(KIND_BY_KEY)
-                    raise QuotaError(
-                        f"Invalid configuration key {key} for {entity}; known: {known}", entity, key
-                    )
-                reason = why_not_for(KINDS[kind], entity)
-                if reason is not None:
-                    raise QuotaError(f"{key} {reason} ({entity})", entity, key)
-                try:
-                    limits[key] = KINDS[kind].validated(key, value)
-                except ValueError as error:
-                    raise QuotaError(f"{error} ({entity})", entity, key) from None
-                if level is not None:
-                    found = (level, limits[key], key in shadow.get(entity, ()))
-                    tables.setdefault(kind, _Table()).put(entity, found)
-            checked[entity] = MappingProxyType(limits)
+            checked[entity] = limits = _checked_limits(entity, values)
+            if level is not None:
+                in_shadow = shadow.get(entity, ())
+                for key, limit in limits.items():
+                    kind = KIND_BY_KEY[key]
+                    if kind not in tables:
+                        tables[kind] = LimitTable(self._tenant_of)
+                    tables[kind].put(Match(level, limit, entity, key in in_shadow))
+            if isinstance(entity.client_id, Prefix):
+                self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
         for entity, keys in shadow.items():
             for key in keys:
-                if key not in checked.get(entity, {}):
+                if key not in checked.get(entity, ()):
                     raise QuotaError(f"{entity} has no {key} that could be in shadow mode", entity, key)
-        self._shadow: Final = MappingProxyType({entity: frozenset(keys) for entity, keys in shadow.items()})
-        self.exempt: Final = ExemptRules(exempt)
+        self._shadow = MappingProxyType({entity: frozenset(keys) for entity, keys in shadow.items()})
+        self.exempt = ExemptRules(exempt)
         """whom no limit delays; `resolve` and `explain` do not look at it"""
-        self._entries: Final = MappingProxyType(checked)
-        self._tables: Final = tables
 
     @property
     def entries(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
@@ -173,16 +142,35 @@ class QuotaLimits:
         """Which limits are in shadow mode: {entity: config keys}; read-only."""
         return self._shadow
 
+    @property
+    def tenants(self) -> Mapping[str, tuple[str, ...]]:
+        """The members of each tenant, in the order given; read-only."""
+        return self._tenants
+
+    def tenant_of(self, user: str) -> Tenant | None:
+        """The tenant that a user is member of."""
+        return self._tenant_of.get(user)
+
     def resolve(self, kind: QuotaKind, user: str, client_id: str) -> Match | None:
         """The limit for a connection, or None: unlimited. A null client id is ""."""
         table = self._tables.get(kind)
-        if table is None:
-            return None
-        found = table.find(user, client_id)
-        if found is None:
-            return None
-        level, limit, shadow = found
-        return Match(level, limit, level.bucket(user, client_id), shadow)
+        found = table.find(user, client_id) if table is not None else None
+        if found is None or not found.level.mints_buckets:
+            return found
+        level, limit, configured, shadow = found
+        return Match(level, limit, level.bucket(user, client_id, configured), shadow)
+
+    def resolve_for_members(self, kind: QuotaKind, tenant: Tenant, client_id: str) -> Match | None:
+        """The limit that members of a tenant share with this client id; None: it has none, or each of them
+        has one of his own."""
+        table = self._tables.get(kind)
+        members = self._tenants.get(tenant.name, ())
+        if table is not None:
+            for user in members:
+                if table.falls_to_tenant(user, client_id):
+                    match = self.resolve(kind, user, client_id)
+                    return match if match is not None and match.bucket.user == tenant else None
+        return None
 
     def ip_limit(self, address: str) -> tuple[float, str, bool] | None:
         """New connections a second from this address: (limit, rule: ip or default_ip, shadow mode)."""
@@ -194,22 +182,28 @@ class QuotaLimits:
         return None
 
     def explain(self, kind: QuotaKind, user: str, client_id: str) -> tuple[LevelExplanation, ...]:
-        """All eight levels in order of precedence: what each says of this connection, which one applies."""
+        """The levels in order of precedence: what each says of this connection, which one applies.
+
+        Kafka's eight always; those of tenants and prefixes where the user has a tenant and a prefix that is
+        configured beside the user of that level fits the client id.
+        """
         key = KINDS[kind].config_key
         match = self.resolve(kind, user, client_id)
         chosen = match.level if match is not None else None
         lines = []
         for level in QuotaLevel:
-            entity = level.configured_entity(user, client_id)
+            entity = self._looked_up(level, key, user, client_id)
+            if entity is None:
+                continue
             configured = self._entries.get(entity)
             limit = configured.get(key) if configured is not None else None
             shadow = key in self._shadow.get(entity, ())
             if level is chosen and shadow:
-                why = f"Applies in shadow mode, the first level in Kafka's order with a {key}: delays nobody."
+                why = f"Applies in shadow mode, the first level in the order with a {key}: delays nobody."
             elif level is chosen:
-                why = f"Applies: the first level in Kafka's order that has a {key} for this client."
+                why = f"Applies: the first level in the order that has a {key} for this client."
             elif limit is not None and chosen is not None:
-                why = f"Has a {key}, but {chosen.value} comes first in Kafka's order."
+                why = f"Has a {key}, but {chosen.value} comes first in the order."
             elif configured is not None:
                 why = f"Is configured, but without {key}, so it is passed over."
             elif "" in {entity.user, entity.client_id}:
@@ -219,6 +213,72 @@ class QuotaLimits:
             lines.append(LevelExplanation(level, entity, limit, level is chosen, shadow, why))
         return tuple(lines)
 
+    def _looked_up(self, level: QuotaLevel, key: str, user: str, client_id: str) -> QuotaEntity | None:
+        """The entity of a level for this client: of several prefixes that fit, the longest that has `key`,
+        else the longest."""
+        tenant = self._tenant_of.get(user)
+        if level.client_part is not Part.GROUP:
+            return level.configured_entity(user, client_id, tenant)
+        longest = None
+        for length in range(min(len(client_id), self._longest_prefix), 0, -1):
+            entity = level.configured_entity(user, client_id, tenant, Prefix(client_id[:length]))
+            configured = self._entries.get(entity) if entity is not None else None
+            if configured is not None and key in configured:
+                return entity
+            if configured is not None and longest is None:
+                longest = entity
+        return longest
+
+    def _checked_level(self, entity: QuotaEntity) -> QuotaLevel:
+        if entity.user is None and entity.client_id is None:
+            raise QuotaError("Invalid empty client quota entity: name a user, a client id, or both", entity)
+        if isinstance(entity.user, Tenant) and entity.user.name not in self._tenants:
+            raise QuotaError(f"{entity}: there is no such tenant", entity)
+        if entity.client_id == _EMPTY_PREFIX:
+            raise QuotaError("An empty client-id-prefix is every client id: write <default>", entity)
+        for part, name in (("user", entity.user), ("client-id", entity.client_id)):
+            if name == "":
+                raise QuotaError(
+                    f"An empty {part} cannot be configured; it gets the default {part}'s limit", entity
+                )
+        try:
+            return QuotaLevel.of(entity)
+        except KeyError:
+            message = f"{entity}: <overflow> is Sluice's own and cannot be configured"
+            raise QuotaError(message, entity) from None
+
+
+def tenants_by_member(tenants: Mapping[str, Iterable[str]]) -> Mapping[str, Tenant]:
+    """The tenant of each member. Raises QuotaError for an empty name, and for a user in two tenants."""
+    tenant_of: dict[str, Tenant] = {}
+    for name, members in tenants.items():
+        tenant = Tenant(name)
+        entity = QuotaEntity(tenant)
+        for member in members:
+            if not (name and member):
+                raise QuotaError(f"An empty {'member' if name else 'name'} of a tenant", entity)
+            other = tenant_of.setdefault(member, tenant)
+            if other is not tenant:
+                raise QuotaError(f"User {member!r} is a member of {other.name!r} already", entity)
+    return MappingProxyType(tenant_of)
+
+
+def _checked_limits(entity: QuotaEntity, values: Mapping[str, object]) -> Mapping[str, float]:
+    limits: dict[str, float] = {}
+    for key, value in values.items():
+        kind = KIND_BY_KEY.get(key)
+        if kind is None:
+            known = ", ".join(KIND_BY_KEY)
+            raise QuotaError(f"Invalid configuration key {key} for {entity}; known: {known}", entity, key)
+        reason = why_not_for(KINDS[kind], entity)
+        if reason is not None:
+            raise QuotaError(f"{key} {reason} ({entity})", entity, key)
+        try:
+            limits[key] = KINDS[kind].validated(key, value)
+        except ValueError as error:
+            raise QuotaError(f"{error} ({entity})", entity, key) from None
+    return MappingProxyType(limits)
+
 
 def why_not_for(spec: KindSpec, entity: QuotaEntity) -> str | None:
     """What speaks against a limit of this kind for this entity, as the end of a sentence."""
@@ -226,8 +286,10 @@ def why_not_for(spec: KindSpec, entity: QuotaEntity) -> str | None:
         return None if entity.ip is not None else "is for addresses; write ip"
     if entity.ip is not None:
         return "is not for addresses, which have connection_creation_rate alone"
+    if spec.scope is Scope.USERS and isinstance(entity.user, Tenant):
+        return "is for users, whose ids are known apart; give it to the tenant's members or to <default>"
     if spec.scope is Scope.USERS and entity.client_id is not None:
-        return "is for users; leave client-id out"
+        return f"is for users; leave {list(entity.parts)[-1]} out"
     return None
 
 
@@ -241,17 +303,3 @@ def _checked_ip(entity: QuotaEntity) -> QuotaEntity:
         except ValueError:
             raise QuotaError(f"{entity.ip!r} is no IP address", entity) from None
     return entity
-
-
-def _checked_level(entity: QuotaEntity) -> QuotaLevel:
-    if entity.user is None and entity.client_id is None:
-        raise QuotaError("Invalid empty client quota entity: name a user, a client id, or both", entity)
-    for part, name in (("user", entity.user), ("client-id", entity.client_id)):
-        if name == "":
-            raise QuotaError(
-                f"An empty {part} cannot be configured; it gets the default {part}'s limit", entity
-            )
-    try:
-        return QuotaLevel.of(entity)
-    except KeyError:
-        raise QuotaError(f"{entity}: <overflow> is Sluice's own and cannot be configured", entity) from None

@@ -11,21 +11,29 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
-from sluice.quotas.entity import OVERFLOW, Default, Overflow, Part, QuotaEntity, QuotaLevel
+from sluice.quotas.entity import OVERFLOW, ClientPart, Part, Prefix, QuotaEntity, QuotaLevel, Tenant, UserPart
 from sluice.quotas.exempt import exempt_sensor
 from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
 from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
-from sluice.quotas.limits import Match, QuotaLimits
+from sluice.quotas.limit_tables import Match
+from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.sensor import Sensor
 from sluice.quotas.smooth_sensor import DEFAULT_BURST_S, DEFAULT_MAX_DEBT_MS, SmoothSensor
 
 EXPIRY_MS: Final = 3_600_000.0
 """Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS"""
 
+SENSORS_PER_STEP: Final = 500
+"""of a reload: about a millisecond of work"""
+_MAX_FOUND: Final = 16_384
+_MAX_FOUND_NAME: Final = 64
+"""characters; clients choose their ids, and a look-up that is remembered keeps them alive"""
+_ANY_OTHER: Final = "\udfff"
+"""Not in any name of a client, for UTF-8 cannot carry it; so nobody configured a name with it."""
+
 Pacing: TypeAlias = Literal["smooth", "kafka"]
-_Name: TypeAlias = str | Default | Overflow | None
-_Key: TypeAlias = tuple[_Name, _Name]
+_Key: TypeAlias = tuple[UserPart, ClientPart]
 
 
 class QuotaManager:
@@ -66,6 +74,8 @@ class QuotaManager:
         self._max_sensors = max_sensors
         self._client_id_room = max_sensors - max_sensors // 10
         self._sensors: dict[QuotaKind, dict[_Key, Sensor]] = {kind: {} for kind in KINDS}
+        self._found: dict[QuotaKind, dict[tuple[str, str], Sensor | None]] = {kind: {} for kind in KINDS}
+        """what (user, client id) found the last time; bounded, and nothing is lost with it"""
         self._exempt = {kind: exempt_sensor(kind) for kind in KINDS}
         self._minted = 0
         self._minted_by: Counter[tuple[QuotaKind, str]] = Counter()
@@ -83,17 +93,12 @@ class QuotaManager:
         `address`: the client's, for exempt rules. Exempt connections charge one sensor that is not among
         `sensors`, and mint none.
         """
-        limits = self._limits
-        if limits.exempt and limits.exempt.find(user, client_id, address) is not None:
-            return self._exempt[kind]
-        match = limits.resolve(kind, user, client_id)
-        if match is None:
-            return None
-        bucket = match.bucket
-        sensor = self._sensors[kind].get((bucket.user, bucket.client_id))
-        if sensor is None:
-            return self._make(kind, match, user, now_ms)
-        sensor.last_ms = now_ms
+        try:
+            sensor = self._found[kind][user, client_id]
+        except KeyError:
+            return self._look_up(kind, user, client_id, now_ms, address)
+        if sensor is not None:
+            sensor.last_ms = now_ms
         return sensor
 
     def id_limit(self, user: str, client_id: str, address: str) -> tuple[float, bool, str] | None:
@@ -112,21 +117,33 @@ class QuotaManager:
 
         A bucket that some client still reaches goes on, its debt kept; others are dropped.
         """
+        for _ in self.reload_in_steps(limits, now_ms):
+            pass
+
+    def reload_in_steps(self, limits: QuotaLimits, now_ms: float) -> Iterator[None]:
+        """The same, pausing every millisecond or so. From the first step on the new limits are in force: a
+        sensor that is asked for before its turn is brought up to date then. What begins another reload ends
+        this one, and does its work.
+        """
         self._limits = limits
-        for kind, sensors in self._sensors.items():
-            dropped = []
-            for key, sensor in sensors.items():
-                match = self._still_reached(kind, sensor.entity)
-                if match is None:
-                    dropped.append(key)
-                else:
-                    rate_per_s = KINDS[kind].rate_per_s(match.limit)
-                    sensor.update(rate_per_s, match.level, now_ms)
-                    sensor.shadow = match.shadow
-            for key in dropped:
-                del sensors[key]
-        self._recount()
+        self._forget_found()
         self.generation += 1
+        overflows = self.overflows
+        for kind, sensors in self._sensors.items():
+            for index, (key, sensor) in enumerate(list(sensors.items()), start=1):
+                if sensors.get(key) is sensor:  # not expired meanwhile
+                    match = self._still_reached(kind, sensor.entity)
+                    if match is None:
+                        self._count(sensor, -1)
+                        del sensors[key]
+                    else:
+                        self._bring_up_to_date(sensor, match, max(now_ms, sensor.last_ms))
+                if index % SENSORS_PER_STEP == 0:
+                    yield
+                    if self._limits is not limits:
+                        return
+        if self.overflows != overflows:  # there may be room now for who was sent to one between the steps
+            self.generation += 1
 
     def expire(self, now_ms: float) -> int:
         """Drop sensors that nobody charged or looked up for an hour and that owe nothing; return how many."""
@@ -138,10 +155,10 @@ class QuotaManager:
                 if now_ms - sensor.last_ms >= EXPIRY_MS and sensor.tokens(now_ms) >= 0.0
             ]
             for key in idle:
-                del sensors[key]
+                self._count(sensors.pop(key), -1)
             removed += len(idle)
         if removed:
-            self._recount()
+            self._forget_found()
             self.generation += 1
         return removed
 
@@ -159,6 +176,44 @@ class QuotaManager:
             f"{self.overflows} overflows>"
         )
 
+    def _look_up(
+        self, kind: QuotaKind, user: str, client_id: str, now_ms: float, address: str
+    ) -> Sensor | None:
+        """What `sensor` returns, and remembers where it is the same for all addresses and no overflow."""
+        limits = self._limits
+        if limits.exempt and limits.exempt.find(user, client_id, address) is not None:
+            return self._exempt[kind]
+        match = limits.resolve(kind, user, client_id)
+        overflows = self.overflows
+        sensor = None
+        if match is not None:
+            bucket = match.bucket
+            sensor = self._sensors[kind].get((bucket.user, bucket.client_id))
+            if sensor is None:
+                sensor = self._make(kind, match, user, now_ms)
+            self._bring_up_to_date(sensor, match, now_ms)
+            sensor.last_ms = now_ms
+        short = len(user) <= _MAX_FOUND_NAME and len(client_id) <= _MAX_FOUND_NAME
+        if short and not limits.exempt and self.overflows == overflows:
+            found = self._found[kind]
+            if len(found) >= _MAX_FOUND:
+                found.clear()
+            found[user, client_id] = sensor
+        return sensor
+
+    def _bring_up_to_date(self, sensor: Sensor, match: Match, now_ms: float) -> None:
+        """Other limits are in force since the sensor was made, perhaps."""
+        rate_per_s = KINDS[sensor.kind].rate_per_s(match.limit)
+        if sensor.rate_per_s != rate_per_s or sensor.level is not match.level:
+            self._count(sensor, -1)
+            sensor.update(rate_per_s, match.level, now_ms)
+            self._count(sensor, 1)
+        sensor.shadow = match.shadow
+
+    def _forget_found(self) -> None:
+        for found in self._found.values():
+            found.clear()
+
     def _make(self, kind: QuotaKind, match: Match, user: str, now_ms: float) -> Sensor:
         """The sensor of a bucket that has none yet: its own, or beyond a cap an overflow bucket's."""
         level = match.level
@@ -175,13 +230,10 @@ class QuotaManager:
             sensor = sensors.get((entity.user, entity.client_id))
         if entity is not match.bucket:
             self.overflows += 1
-        if sensor is not None:
-            sensor.last_ms = now_ms
-            return sensor
-        sensor = self._new_sensor(kind, level, entity, KINDS[kind].rate_per_s(match.limit), now_ms, user)
-        sensor.shadow = match.shadow
-        sensors[entity.user, entity.client_id] = sensor
-        self._count(sensor)
+        if sensor is None:
+            sensor = self._new_sensor(kind, level, entity, KINDS[kind].rate_per_s(match.limit), now_ms, user)
+            sensors[entity.user, entity.client_id] = sensor
+            self._count(sensor, 1)
         return sensor
 
     def _new_sensor(
@@ -215,29 +267,32 @@ class QuotaManager:
             owner=owner,
         )
 
-    def _count(self, sensor: Sensor) -> None:
+    def _count(self, sensor: Sensor, by: int) -> None:
+        """A sensor comes (1) or goes (-1), as what its level says it is."""
         level = sensor.level
         if _is_mintable(level, sensor.entity):
-            self._minted += 1
+            self._minted += by
             if level.mints_client_ids and sensor.entity.client_id is not OVERFLOW:
-                self._minted_by[sensor.kind, sensor.owner] += 1
-
-    def _recount(self) -> None:
-        """Counting anew is as cheap as the walk that made it necessary, and cannot drift."""
-        self._minted = 0
-        self._minted_by.clear()
-        for sensor in self.sensors():
-            self._count(sensor)
+                owner = (sensor.kind, sensor.owner)
+                self._minted_by[owner] += by
+                if not self._minted_by[owner]:
+                    del self._minted_by[owner]
 
     def _still_reached(self, kind: QuotaKind, entity: QuotaEntity) -> Match | None:
         """What the limits in force say of a running bucket; None if no client reaches it any more.
 
         A bucket without a user (client id) is reached exactly if it is by one that nobody configured, and so
-        is an overflow bucket. The empty name is such a one: it cannot be configured.
+        is an overflow bucket. The empty name is such a one: it cannot be configured. One of a prefix is
+        reached exactly if it is by a client id that begins so and that nobody configured.
         """
         user = entity.user if isinstance(entity.user, str) else ""
         client_id = entity.client_id if isinstance(entity.client_id, str) else ""
-        match = self._limits.resolve(kind, user, client_id)
+        if isinstance(entity.client_id, Prefix):
+            client_id = entity.client_id.text + _ANY_OTHER
+        if isinstance(entity.user, Tenant):
+            match = self._limits.resolve_for_members(kind, entity.user, client_id)
+        else:
+            match = self._limits.resolve(kind, user, client_id)
         if match is None:
             return None
         level = match.level
@@ -249,16 +304,20 @@ class QuotaManager:
         return match if reached else None
 
 
+_CONFIGURED_USERS: Final = (Part.EXACT, Part.GROUP)
+"""how many users there are of such a level is bounded by the configuration"""
+
+
 def _mints_for_any_user(level: QuotaLevel) -> bool:
     """Users that nobody configured reach this level, and each may make a bucket."""
-    return level.mints_buckets and level.user_part is not Part.EXACT
+    return level.mints_buckets and level.user_part not in _CONFIGURED_USERS
 
 
 def _is_mintable(level: QuotaLevel, entity: QuotaEntity) -> bool:
     """Counts against max_sensors: how many such buckets there are is not bounded by the configuration."""
     if entity.user is OVERFLOW:
         return False
-    if level.user_part is Part.EXACT:
+    if level.user_part in _CONFIGURED_USERS:
         return level.mints_client_ids and entity.client_id is not OVERFLOW
     return level.mints_buckets
 

@@ -210,7 +210,7 @@ def test_explain_says_which_limits_are_in_shadow_mode() -> None:
     ]
     (chosen,) = (line.why for line in lines if line.chosen)
     assert chosen == (
-        "Applies in shadow mode, the first level in Kafka's order with a producer_byte_rate: delays nobody."
+        "Applies in shadow mode, the first level in the order with a producer_byte_rate: delays nobody."
     )
 
 
@@ -249,7 +249,7 @@ def test_explain_names_all_eight_levels_and_why() -> None:
             "user 'alice'",
             1_000,
             True,
-            "Applies: the first level in Kafka's order that has a producer_byte_rate for this client.",
+            "Applies: the first level in the order that has a producer_byte_rate for this client.",
         ),
         (
             "default_user_client",
@@ -278,7 +278,7 @@ def test_explain_names_all_eight_levels_and_why() -> None:
             "client-id <default>",
             50,
             False,
-            "Has a producer_byte_rate, but user comes first in Kafka's order.",
+            "Has a producer_byte_rate, but user comes first in the order.",
         ),
     ]
 
