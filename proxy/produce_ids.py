@@ -7,6 +7,7 @@ held is given again when it is woken; then the verdict of its wake counts. Pure.
 from __future__ import annotations
 
 from sluice.protocol.produce import ProduceUsage
+from sluice.proxy.known_produce import KnownProduce
 from sluice.proxy.producer_gate import ProducerGate, Verdict
 from sluice.proxy.producer_ids import ProducerIds, Wake
 
@@ -20,6 +21,7 @@ class ProduceIds:
         "_woken",
         "acks",
         "gate",
+        "known",
         "request_bytes",
         "rule",
         "wake",
@@ -29,6 +31,8 @@ class ProduceIds:
         """`wake`: called when the turn of a held request has come."""
         self._usage = ProduceUsage()
         self.gate = ProducerGate(shared.quota, shared.tables)
+        self.known = KnownProduce()
+        """what the last request was like; one that fits it passes, and need not be judged"""
         self._woken: Verdict | None = None
         self._was_held = False
         self.wake = wake
@@ -42,10 +46,12 @@ class ProduceIds:
         """The limit in force, as QuotaManager.id_limit tells it."""
         per_hour, enforced, self.rule = limit
         self.gate.use(user, per_hour, enforced=enforced)
+        self.known.forget()
 
     def judge(
         self,
         buf: bytearray,
+        start: int,
         body: int,
         end: int,
         frame_end: int,
@@ -54,7 +60,8 @@ class ProduceIds:
         now_ms: float,
         deadline_ms: float,
     ) -> Verdict | None:
-        """Of the request whose body begins at `body`; None: the heads of its batches have not all arrived.
+        """Of the request whose client id ends at `start` and whose body begins at `body`; None: the heads of
+        its batches have not all arrived.
 
         Raises MalformedFrame for one that contradicts itself.
         """
@@ -69,6 +76,10 @@ class ProduceIds:
         self.acks = acks
         verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
         self._was_held = verdict is Verdict.HOLD
+        if verdict is Verdict.PASS and len(usage.batches) == 1:
+            (batch,) = usage.batches
+            gates, until_ms = self.gate.passes_until(batch[4])
+            self.known.passed(buf, start, version, acks, batch, gates, until_ms)
         return verdict
 
     def take_held_ms(self, now_ms: float) -> float:

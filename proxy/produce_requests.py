@@ -97,7 +97,11 @@ class ProduceSide:
         identity = self._identity
         limit = end if end < frame_end else frame_end
         body = client_id_end + 1
-        if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
+        ids = self._throttling.ids
+        if ids is not None and ids.known.fits(buf, client_id_end, end, frame_end, version, now_ms):
+            acks = ids.known.acks
+            ids = None  # it passes
+        elif version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
             # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
             acks = buf[body + 1] << 8 | buf[body + 2]
         else:
@@ -114,10 +118,9 @@ class ProduceSide:
             return False
         held_ms = 0.0
         brings_ids = False
-        ids = self._throttling.ids
         if ids is not None:
             deadline_ms = now_ms + self._throttling.delay_limit_ms(PRODUCE)
-            verdict = ids.judge(buf, body, end, frame_end, version, acks, now_ms, deadline_ms)
+            verdict = ids.judge(buf, client_id_end, body, end, frame_end, version, acks, now_ms, deadline_ms)
             if verdict is not _PASS:
                 if verdict is not _ADMIT:
                     return self._stop(
@@ -125,6 +128,9 @@ class ProduceSide:
                     )
                 brings_ids = True
             held_ms = ids.take_held_ms(now_ms)
+        request_time = self._throttling.request_time
+        if request_time is not None and acks:
+            request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = self._throttling.produce_sensor
         paid_ms = 0.0
         if sensor is not None:

@@ -14,15 +14,16 @@ One connection's machine; all it knows of others stands in the door and in its p
            └──────────────────────────► REFUSE    (its batches are gates from now on) ──► IDLE
 
 A request with acks = 0, which no answer reaches, ends the connection where others are refused: CLOSE. While
-HELD nothing is read from the connection. Gates are looked at before any id is, also before the connection's
-last. A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
-sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
+HELD nothing is read from the connection. Gates are looked at before any id is, also before those that the
+connection has brought already (and in known_produce.py, which spares most requests all of this). A principal
+whose table of gates is full goes on being refused: an unseen id that does not begin with sequence 0 then
+waits for nothing, for it may be ahead of a refused batch of which no gate tells.
 Source: wire-semantics 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from enum import Enum, IntEnum
 from math import inf
 from typing import Final
@@ -33,6 +34,7 @@ from sluice.proxy.producer_gate_table import Batches, GateKey, GateTable, GateTa
 from sluice.quotas.producer_id_principal import PrincipalIds
 from sluice.quotas.producer_id_quota import AdmissionDoor, ProducerIdQuota, Ticket
 
+_NO_GATES: Final[Sized] = ()
 _MAX_FRESH: Final = 64
 """partitions that a connection is known to write to, at 200 bytes each"""
 RETRY_THROTTLE_MS: Final = 1_000
@@ -70,8 +72,7 @@ class ProducerGate:
 
     __slots__ = (
         "_acks", "_batches", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates", "_ids_per_hour",
-        "_last_id", "_last_partition", "_last_topic", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
-        "held_since_ms", "reason", "wake_ms",
+        "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason", "wake_ms",
     )  # fmt: skip
 
     def __init__(self, quota: ProducerIdQuota, tables: GateTables, door: AdmissionDoor | None = None) -> None:
@@ -84,9 +85,6 @@ class ProducerGate:
         self._enforced = False
         self._gates: dict[GateKey, tuple[int, int, float]] = {}
         self._fresh: set[GateKey] = set()
-        self._last_id = -1
-        self._last_partition = -1
-        self._last_topic = b""
         self._fresh_until_ms = -inf
         self._acks = -1
         self._batches: Batches = {}
@@ -108,7 +106,13 @@ class ProducerGate:
         self._ids_per_hour = ids_per_hour
         self._enforced = enforced
         self._fresh_until_ms = -inf
-        self._last_id = -1
+
+    def passes_until(self, producer_id: int) -> tuple[Sized, float]:
+        """(gates, time): what has just passed does so again while there are no gates, until that time.
+
+        `producer_id`: of its only batch. Without one (below 0) it always passes.
+        """
+        return (self._gates, self._fresh_until_ms) if producer_id >= 0 else (_NO_GATES, inf)
 
     @property
     def is_holding(self) -> bool:
@@ -147,18 +151,8 @@ class ProducerGate:
         `batches` as ProduceUsage reads them from `buf`; `deadline_ms`: when its answer budget is over;
         `owner`: put on its ticket, for whoever asks the door whose turn it is.
         """
-        if len(batches) == 1:
-            topic_pos, topic_end, partition, _, producer_id, _, _, _ = batches[0]
-            if producer_id < 0:
-                return Verdict.PASS
-            if (
-                producer_id == self._last_id
-                and not self._gates
-                and now_ms < self._fresh_until_ms
-                and partition == self._last_partition
-                and buf[topic_pos:topic_end] == self._last_topic
-            ):
-                return Verdict.PASS
+        if len(batches) == 1 and batches[0][4] < 0:
+            return Verdict.PASS
         first: dict[GateKey, tuple[int, int]] = {}
         for topic_pos, topic_end, partition, _, producer_id, epoch, sequence, _ in batches:
             if producer_id >= 0:  # below: none, whatever the number (DefaultRecordBatch.hasProducerId)
@@ -192,7 +186,9 @@ class ProducerGate:
     def count_hold(self, now_ms: float) -> float:
         """The request at hand is held no more: how long it was."""
         held_ms = now_ms - self.held_since_ms
-        self._principal(now_ms).held_ms += held_ms
+        principal = self._principal(now_ms)
+        principal.held_ms += held_ms
+        principal.holds += 1
         return held_ms
 
     def forwarded(self, now_ms: float) -> None:
@@ -202,7 +198,7 @@ class ProducerGate:
             self._door.commit(ticket, now_ms)
         principal = self._principal(now_ms)
         self._tables.table(principal.user, now_ms).forwarded(self._batches)
-        self._remember_last(principal, self._batches)
+        self._remember_fresh(principal, self._batches)
         self._batches = {}
 
     def dropped(self, now_ms: float) -> None:
@@ -235,7 +231,7 @@ class ProducerGate:
                 principal.see_pair(key, now_ms)
             if table.gates:
                 return Verdict.ADMIT
-            self._remember_last(principal, batches)
+            self._remember_fresh(principal, batches)
             return Verdict.PASS
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
         if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
@@ -254,7 +250,7 @@ class ProducerGate:
         key = self._quota.pair_keys.key
         return tuple(key(*batch) for batch in batches)
 
-    def _remember_last(self, principal: PrincipalIds, batches: Batches) -> None:
+    def _remember_fresh(self, principal: PrincipalIds, batches: Batches) -> None:
         """Further requests of the same ids, topics and partitions pass without a look-up, until a layer
         turns."""
         fresh = self._fresh
@@ -264,10 +260,6 @@ class ProducerGate:
             self._fresh_until_ms = until_ms
         if len(batches) <= _MAX_FRESH:
             fresh.update(batches)
-        if len(batches) == 1:
-            ((self._last_id, self._last_topic, self._last_partition),) = batches
-        else:
-            self._last_id = -1
 
     def _refuse(self, table: GateTable, reason: RefusalReason, now_ms: float) -> Verdict:
         self.reason = reason

@@ -1,0 +1,151 @@
+"""A connection's last Produce as a template: one that differs in its records alone needs no walk. Pure.
+
+Nearly every Produce of a connection brings one batch of the same producer id to the same partition. All that
+stands before its records then has the same bytes; behind them stand their length and one batch that fills the
+frame. Three comparisons tell so, in a quarter of the time that the walk and the look-ups of an id take.
+
+    header's end … acks … topic … partition     the same bytes as the last one's, at the same version
+    the records' length, the batch's length     both say that one batch reaches to the end of the frame
+    its producer id                             the last one's
+
+Reading the same bytes at the same version ends at the same place, so there the records begin, and what may
+follow one batch that fills the frame (three bytes for tagged fields) has no room for another.
+Source: wire-semantics 3.5 (gates first), 3.13 (the connection's last id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from math import inf
+from struct import Struct
+from typing import Final
+
+from sluice.protocol.produce import FIRST_FLEXIBLE, BatchHead
+from sluice.protocol.record_batch import HEAD_BYTES, LOG_OVERHEAD
+
+_NONE: Final[Sized] = ()
+_ONE_COMPACT: Final = b"\2"
+_ONE: Final = b"\0\0\0\1"
+_PARTITION_BYTES: Final = 4
+_ENOUGH_BYTES: Final = 4 + HEAD_BYTES
+"""with a length of four bytes, or one of one byte and three bytes for tags: no shorter frame has a batch"""
+# The records' length, then of the batch: its length and its producer id. A compact length is one more than
+# what it is of, in seven bits a byte, the lowest first. Behind the batch are three bytes for tags.
+_CLASSIC: Final = Struct(">i8xi31xq")
+_COMPACT_1: Final = Struct(">B8xi31xq")
+_COMPACT_2: Final = Struct(">H8xi31xq")
+_COMPACT_3: Final = Struct(">BH8xi31xq")
+# The shortest and longest rest of a frame, from that length on, whose length takes two or three bytes.
+_MIN_2: Final = 2 + (2**7 - 1) + 3
+_MAX_2: Final = 2 + (2**14 - 2) + 3
+_MIN_3: Final = 3 + (2**14 - 1) + 3
+_MAX_3: Final = 3 + (2**21 - 2) + 3
+_SHORTER_BY: Final = LOG_OVERHEAD + 1
+"""a batch's own length against the compact length of the records"""
+
+
+class KnownProduce:
+    """Of one connection."""
+
+    __slots__ = (
+        "_gates",
+        "_head",
+        "_head_bytes",
+        "_once",
+        "_producer_id",
+        "_until_ms",
+        "_version",
+        "acks",
+    )
+
+    def __init__(self) -> None:
+        self._until_ms = -inf
+        self._gates: Sized = _NONE
+        self._version = -1
+        self._head = b""
+        self._head_bytes = 0
+        self._producer_id = -1
+        self._once: tuple[int, int] | None = None
+        self.acks = 0
+        """of a request that fits"""
+
+    def forget(self) -> None:
+        """Whose requests these are, or their limit, has changed."""
+        self._until_ms = -inf
+        self._once = None
+
+    def passed(
+        self,
+        buf: bytearray,
+        start: int,
+        version: int,
+        acks: int,
+        batch: BatchHead,
+        gates: Sized,
+        until_ms: float,
+    ) -> None:
+        """A request of this one batch passed, and those like it do until `until_ms` while there are no gates.
+
+        `start`: where its client id ends. It becomes the template once the same id and partition come twice
+        in a row, so that a connection that writes to many in turns does not pay for each.
+        """
+        _, topic_end, partition, _, producer_id, _, _, _ = batch
+        once, self._once = self._once, (producer_id, partition)
+        if once != self._once:
+            return
+        one = _ONE_COMPACT if version >= FIRST_FLEXIBLE else _ONE
+        if not buf.startswith(one, topic_end):  # of several partitions only this one has records
+            return
+        head_end = topic_end + len(one) + _PARTITION_BYTES
+        self._head = bytes(buf[start:head_end])
+        self._head_bytes = head_end - start
+        self._version = version
+        self._producer_id = producer_id
+        self._gates = gates
+        self._until_ms = until_ms
+        self.acks = acks
+
+    def fits(self, buf: bytearray, start: int, end: int, frame_end: int, version: int, now_ms: float) -> bool:
+        """Does the request whose client id ends at `start` pass as the last one did?
+
+        False says nothing: then it is to be walked. Bytes from `end` on have not arrived, nor need they, once
+        the head of the batch has.
+        """
+        pos = start + self._head_bytes
+        if (
+            now_ms >= self._until_ms
+            or self._gates
+            or version != self._version
+            or pos + _ENOUGH_BYTES > end
+            or not buf.startswith(self._head, start)
+        ):
+            return False
+        rest = frame_end - pos
+        # What is annotated costs nothing, and bool() would be a sixth of all this.
+        fits: bool
+        if _MIN_2 <= rest <= _MAX_2 and version >= FIRST_FLEXIBLE:
+            length, batch_length, producer_id = _COMPACT_2.unpack_from(buf, pos)
+            said = rest - 4
+            fits = (
+                producer_id == self._producer_id
+                and batch_length == said - _SHORTER_BY
+                and length == (said & 0x7F | 0x80) << 8 | said >> 7
+            )
+            return fits
+        if version < FIRST_FLEXIBLE:
+            said, batch_length, producer_id = _CLASSIC.unpack_from(buf, pos)
+            fits = said == rest - 4 >= HEAD_BYTES and batch_length == said - LOG_OVERHEAD
+        elif rest < _MIN_2:
+            said, batch_length, producer_id = _COMPACT_1.unpack_from(buf, pos)
+            fits = said == rest - 3 > HEAD_BYTES and said <= 0x7F and batch_length == said - _SHORTER_BY
+        elif _MIN_3 <= rest <= _MAX_3:
+            low, high, batch_length, producer_id = _COMPACT_3.unpack_from(buf, pos)
+            said = rest - 5
+            fits = (
+                low == said & 0x7F | 0x80
+                and high == (said >> 7 & 0x7F | 0x80) << 8 | said >> 14
+                and batch_length == said - _SHORTER_BY
+            )
+        else:
+            return False
+        return fits and producer_id == self._producer_id
