@@ -27,7 +27,7 @@ from sluice.proxy.pace import State
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.kinds import BYTE_KINDS, KINDS
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import Pacing, QuotaManager
 from sluice.quotas.records import EventKind, Recorder
@@ -39,7 +39,7 @@ FREE_BYTES: dict[Pacing, int] = {"smooth": 1_000, "kafka": 10_000}
 
 def limits_in_shadow(*keys: str) -> QuotaLimits:
     """1,000 B/s of both kinds for each user; these keys in shadow mode, by default both."""
-    limits = dict.fromkeys(KIND_BY_KEY, 1_000)
+    limits = {KINDS[kind].config_key: 1_000 for kind in BYTE_KINDS}
     return QuotaLimits([(EVERYBODY, limits)], shadow={EVERYBODY: keys or tuple(limits)})
 
 
