@@ -1,0 +1,245 @@
+"""The phases of the storm benchmark: those through Sluice, and the one past it until the broker dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.harness.ports import LOOPBACK
+from bench.lib.process import BenchError, cpu_s
+from bench.lib.soak_proxy import Sluice
+from bench.lib.stats import percentile
+from bench.lib.storm_record import Good, Pause, StormAt, last_answer_s
+from bench.lib.storm_rig import (
+    DIRECT,
+    DOOR,
+    PAST,
+    PAUSE_S,
+    PROGRESS_EVERY_S,
+    QUIET,
+    THROUGH,
+    Broker,
+    GoodClient,
+    Phase,
+    Storm,
+    cores,
+    door,
+    sluice_before,
+)
+
+SILENT_S: Final = 8.0
+"""with no answer to anybody for so long the broker counts as dead, if it does not answer afterwards either"""
+POLL_S: Final = 0.25
+CALM_S: Final = 3.0
+METRICS: Final = (
+    "sluice_producer_ids_new_total",
+    "sluice_producer_ids_forced_total",
+    "sluice_producer_ids_resumed_total",
+    "sluice_producer_ids_throttle_time_seconds_total",
+    "sluice_producer_ids_refused_total",
+    "sluice_connections_opened_total",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How the broker ended, or did not."""
+
+    died: bool
+    how: str
+    seconds: float  # from the storm's begin to the last answer
+    ids: int  # accepted until then
+    out_of_memory_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """All phases with Sluice."""
+
+    phases: Sequence[Phase]
+    good: Good
+    good_stored: int
+    pauses: Sequence[Pause]
+    faults_logged: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """The phase without."""
+
+    phase: Phase
+    good: Good
+    pauses: Sequence[Pause]
+    death: Death
+
+
+class PhaseRunner:
+    """Runs phases on one broker, with or without Sluice, beside one good client."""
+
+    def __init__(
+        self, broker: Broker, sluice: Sluice | None, good: GoodClient, folder: Path, rate: float
+    ) -> None:
+        self._broker = broker
+        self._sluice = sluice
+        self._good = good
+        self._folder = folder
+        self._rate = rate
+        self._number = 0
+        self._pids = {"broker": broker.node.pid, "good client": good.pid}
+        if sluice is not None:
+            self._pids["sluice"] = sluice.pid
+
+    def phase(self, kind: str, seconds: float, *, storm: bool = True, with_ids: bool = False) -> Phase:
+        """One that is to end by the clock. Raises BenchError when something has ended that must not."""
+        live_before = self._broker.live_heap()
+        metrics = self._metrics()
+        used_s = {name: cpu_s(pid) for name, pid in self._pids.items()}
+        if not storm:
+            phase = Phase(kind, time.monotonic(), live_before=live_before)
+            self._until(phase, phase.start_s + seconds, None)
+        else:
+            with self._storm(self._port(), with_ids) as load:
+                phase = Phase(kind, time.monotonic(), live_before=live_before)
+                self._until(phase, phase.start_s + seconds, load)
+                phase.storm = load.end()
+        phase.end_s = time.monotonic()
+        phase.answers_at_end = self._broker.answers()
+        self._note_cores(phase, used_s)
+        phase.sluice_metrics = {name: value - metrics[name] for name, value in self._metrics().items()}
+        time.sleep(PAUSE_S)
+        phase.live_after = self._broker.live_heap()
+        return phase
+
+    def until_death(self, most_seconds: float) -> tuple[Phase, Death]:
+        """The storm with ids, until the broker answers nobody any more."""
+        live_before = self._broker.live_heap()
+        used_s = {name: cpu_s(pid) for name, pid in self._pids.items()}
+        with self._storm(self._broker.node.address(PAST)[1], True) as load:
+            phase = Phase(DIRECT, time.monotonic(), live_before=live_before)
+            shown_s = phase.start_s
+            heard_s = phase.start_s
+            while True:
+                time.sleep(POLL_S)
+                now_s = time.monotonic()
+                phase.storm, good = load.so_far(), self._good.so_far()
+                heard_s = _last_heard_s(phase.storm, good) or heard_s
+                gone = self._broker.is_gone
+                if gone or now_s - heard_s > SILENT_S or now_s - phase.start_s > most_seconds:
+                    break
+                if now_s - shown_s >= PROGRESS_EVERY_S:
+                    shown_s += PROGRESS_EVERY_S
+                    self._show(phase, phase.storm, now_s)
+            phase.end_s = time.monotonic()
+            self._note_cores(phase, used_s)
+            phase.storm = load.end()
+        silent = phase.end_s - heard_s > SILENT_S
+        phase.answers_at_end = not gone and self._broker.answers()
+        lines = self._broker.out_of_memory()
+        died = not phase.answers_at_end
+        accepted = phase.storm[-1].accepted if phase.storm else 0
+        return phase, Death(died, _how(gone, silent, died, lines), heard_s - phase.start_s, accepted, lines)
+
+    # Within ------------------------------------------------------------------------------------------------
+
+    def _storm(self, port: int, with_ids: bool) -> Storm:
+        self._number += 1
+        return Storm(port, self._folder, self._number, self._rate, with_ids=with_ids)
+
+    def _port(self) -> int:
+        return self._broker.node.advertised(DOOR)[1]
+
+    def _until(self, phase: Phase, end_s: float, load: Storm | None) -> None:
+        shown_s = phase.start_s
+        while (now_s := time.monotonic()) < end_s:
+            time.sleep(min(POLL_S, end_s - now_s))
+            if self._sluice is not None:
+                self._sluice.check_alive()
+            if self._broker.is_gone:
+                raise BenchError(f"the broker has ended:\n{self._broker.node.log_tail(10)}")
+            if now_s - shown_s >= PROGRESS_EVERY_S:
+                shown_s += PROGRESS_EVERY_S
+                self._show(phase, load.so_far() if load else [], now_s)
+
+    def _show(self, phase: Phase, storm: Sequence[StormAt], now_s: float) -> None:
+        """One line of progress."""
+        parts = [f"{phase.kind:<8} {now_s - phase.start_s:3.0f} s"]
+        if storm:
+            last = storm[-1]
+            parts.append(f"{last.offered:,} requests brought, {last.accepted:,} taken by the broker")
+        if pauses := self._broker.pauses():
+            parts.append(f"heap {pauses[-1].after_mib} of {pauses[-1].committed_mib} MiB")
+        latencies_s = self._good.so_far().latencies_s(now_s - PROGRESS_EVERY_S, now_s)
+        if latencies_s:
+            parts.append(f"good client p99 {percentile(latencies_s, 99) * 1e3:.1f} ms")
+        else:
+            parts.append("good client hears nothing")
+        if self._sluice is not None:
+            phase.sluice_rss_mib.append(round(self._sluice.rss_bytes() / 2**20, 1))
+            parts.append(f"Sluice {phase.sluice_rss_mib[-1]} MiB")
+        print("  " + "; ".join(parts), flush=True)
+
+    def _metrics(self) -> dict[str, float]:
+        if self._sluice is None:
+            return {}
+        return {name: self._sluice.metric(name) for name in METRICS}
+
+    def _note_cores(self, phase: Phase, used_s: dict[str, float]) -> None:
+        phase.cpu_cores = cores(used_s, self._pids, phase.seconds)
+        if phase.storm:
+            phase.cpu_cores["storm"] = round(phase.storm[-1].cpu_s / phase.seconds, 3)
+
+
+def _last_heard_s(storm: Sequence[StormAt], good: Good) -> float | None:
+    """When the broker last answered anybody."""
+    heard = [x.sent_s + x.latency_s for x in good.records[-1000:] if x.latency_s is not None]
+    storm_s = last_answer_s(storm)
+    if storm_s is not None:
+        heard.append(storm_s)
+    return max(heard, default=None)
+
+
+def _how(gone: bool, silent: bool, died: bool, out_of_memory_lines: int) -> str:
+    if gone:
+        end = "its process ended"
+    elif died:
+        end = f"it answered nobody for {SILENT_S:.0f} s, nor after the storm"
+    elif silent:
+        end = f"it answered nobody for {SILENT_S:.0f} s, but again after the storm"
+    else:
+        end = "it lived"
+    return f"{end}; {out_of_memory_lines} lines of OutOfMemoryError in its log"
+
+
+def run_through(folder: Path, rate: float, plan: Sequence[tuple[str, float]], warm_up_s: float) -> Through:
+    """The phases of `plan` (kind, seconds), behind a warm-up, on one broker behind one Sluice."""
+    print("starting Kafka, and Sluice before it", flush=True)
+    with (
+        Broker("behind", folder, door()) as broker,
+        sluice_before(broker, folder) as sluice,
+        GoodClient(f"{LOOPBACK}:{broker.node.advertised(DOOR)[1]}", "through", folder) as good,
+    ):
+        runner = PhaseRunner(broker, sluice, good, folder, rate)
+        # For the JVM's compilers, which else would work against whatever comes first.
+        runner.phase("warm-up", warm_up_s)
+        phases = [
+            runner.phase(kind, seconds, storm=kind != QUIET, with_ids=kind == THROUGH)
+            for kind, seconds in plan
+        ]
+        answers = good.end()
+        stored = broker.good_records()
+        return Through(phases, answers, stored, broker.pauses(), sluice.faults_logged())
+
+
+def run_direct(folder: Path, rate: float, most_seconds: float) -> Direct:
+    """The storm at a fresh broker without Sluice."""
+    print("starting another Kafka, without Sluice", flush=True)
+    with (
+        Broker("alone", folder, door()) as broker,
+        GoodClient(f"{LOOPBACK}:{broker.node.address(PAST)[1]}", "direct", folder) as good,
+    ):
+        time.sleep(CALM_S)
+        phase, death = PhaseRunner(broker, None, good, folder, rate).until_death(most_seconds)
+        return Direct(phase, good.end(), broker.pauses(), death)
