@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-storm
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -44,6 +44,9 @@ bench-evenness: setup kafka  ## how even the rate is, native quota against Sluic
 
 bench-producer-ids: setup  ## what a producer id costs to look up and to remember, by store; last line JSON
 	@$(PY) -m bench.producer_id_store $(ARGS)
+
+bench-producer-ids-cost: setup  ## what the quota adds to a Produce of a known producer id; last line JSON
+	@$(PY) -m bench.producer_id_cost $(ARGS)
 
 bench-cost: setup kafka  ## processor time and memory of the proxy against HAProxy; last line JSON
 	@$(PY) -m bench.cost $(ARGS)

@@ -93,15 +93,16 @@ def measure_all(arguments: argparse.Namespace) -> CostRun:
     parts = []
     for placement, rounds in zip(arguments.placement, arguments.rounds, strict=True):
         place_benchmark(placement)
-        parts.append(_measure_rounds(rig, names, placement, rounds, _chosen_cases(arguments)))
+        parts.append(measure_rounds(rig, names, placement, rounds, _chosen_cases(arguments)))
     for name, memory in parts[0].memory.items():
         memory.per_idle_connection = idle_bytes[name]
     return CostRun(*names, version, idle, parts)
 
 
-def _measure_rounds(
+def measure_rounds(
     rig: Rig, names: Sequence[str], placement: Placement, rounds: int, cases: Sequence[Case]
 ) -> Part:
+    """These cases in every round, the named proxies by turns."""
     results = [CaseResult(case, {name: [] for name in names}) for case in cases]
     print(f"placement {placement}, {rounds} rounds", flush=True)
     with ExitStack() as stack:

@@ -67,7 +67,15 @@ def compact(data: bytes) -> bytes:
     return uvarint(len(data) + 1) + data
 
 
-def record_batch(value: bytes, count: int = 1, timestamp_ms: int = 1_700_000_000_000) -> bytes:
+def record_batch(
+    value: bytes,
+    count: int = 1,
+    timestamp_ms: int = 1_700_000_000_000,
+    *,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+) -> bytes:
     """One magic-2 batch of `count` records without key, each with `value`; producer id −1: not idempotent."""
     records = bytearray()
     for offset_delta in range(count):
@@ -76,7 +84,7 @@ def record_batch(value: bytes, count: int = 1, timestamp_ms: int = 1_700_000_000
         )
         records += varint(len(body)) + body
     behind_crc = struct.pack(
-        ">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count
+        ">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, producer_id, epoch, sequence, count
     ) + bytes(records)
     behind_length = struct.pack(">ibI", 0, 2, crc32c(behind_crc)) + behind_crc
     return struct.pack(">qi", 0, len(behind_length)) + behind_length

@@ -22,6 +22,7 @@ from bench.harness.ports import LOOPBACK, free_ports
 from bench.lib.process import BenchError, wait_for_port
 
 SLUICE: Final = "sluice"
+SLUICE_WITH_IDS: Final = "sluice with producer_ids_rate"
 HAPROXY: Final = "haproxy"
 RELAY: Final = "relay"
 
@@ -78,12 +79,17 @@ def haproxy_version(haproxy: str) -> str:
 def start(name: str, upstream_port: int, max_connections: int) -> Iterator[Proxy]:
     """The named proxy in front of a loopback port, ready for connections; stopped when the block ends.
 
-    Sluice runs with everything on: quotas that charge every request and that no benchmark exceeds.
+    Sluice runs with everything on: quotas that charge every request and that no benchmark exceeds. (But new
+    producer ids are limited only in SLUICE_WITH_IDS, for most users do without.)
     Raises BenchError with the end of its log when it does not come up or ends with an error.
     """
-    if name == SLUICE:
-        generous = {"client-id": "<default>", "producer_byte_rate": 10**13, "consumer_byte_rate": 10**13}
-        with sluice([upstream_port], [generous]) as (pid, ports):
+    if name in {SLUICE, SLUICE_WITH_IDS}:
+        quotas: list[Mapping[str, object]] = [
+            {"client-id": "<default>", "producer_byte_rate": 10**13, "consumer_byte_rate": 10**13}
+        ]
+        if name == SLUICE_WITH_IDS:
+            quotas.append({"user": "<default>", "producer_ids_rate": 1000})
+        with sluice([upstream_port], quotas) as (pid, ports):
             yield Proxy(name, pid, ports[0])
         return
     (port,) = free_ports(1)
