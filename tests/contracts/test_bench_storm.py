@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -37,7 +38,7 @@ from bench.lib.storm_record import (
 from bench.lib.storm_report import StormRun, admission_bound, good_by_second, summary_of
 from bench.lib.storm_rig import CONTROL, DIRECT, QUIET, THROUGH, Phase
 from bench.lib.storm_run import Death, Direct, Through
-from sluice.protocol.codec import DecodedFrame, decode_frame
+from sluice.protocol.codec import decode_frame
 
 TOPIC = "storm"
 NOW_MS = 1_750_000_000_000
@@ -90,25 +91,27 @@ def test_a_block_is_its_frames_one_behind_the_other() -> None:
     ]
 
 
-def decoded(frame: bytes) -> DecodedFrame:
-    return decode_frame("request", *api_of(frame), frame[4:])
+def decoded(frame: bytes) -> tuple[Any, Any]:
+    """Header and body."""
+    told = decode_frame("request", *api_of(frame), frame[4:])
+    return told.header, told.body
 
 
 def test_the_storms_request_waits_for_all_copies_of_its_partition() -> None:
     frame = requests(partition=2).block(5, 1)
     assert storm_frames.first_frame_end(frame) == len(frame)
     assert storm_frames.first_frame_end(frame[:-1]) == 0
-    told = decoded(frame)
-    (topic,) = told.body["topicData"]
+    header, body = decoded(frame)
+    (topic,) = body["topicData"]
     (partition,) = topic["partitionData"]
-    assert (told.header["correlationId"], told.header["clientId"]) == (5, "client")
-    assert (told.body["acks"], topic["name"], partition["index"]) == (-1, TOPIC, 2)
+    assert (header["correlationId"], header["clientId"]) == (5, "client")
+    assert (body["acks"], topic["name"], partition["index"]) == (-1, TOPIC, 2)
 
 
 def test_the_logins_are_those_of_plain() -> None:
     handshake, authenticate = storm_frames.login_requests("client", "alice", "secret")
-    assert decoded(handshake).body["mechanism"] == "PLAIN"
-    assert decoded(authenticate).body["authBytes"]
+    assert decoded(handshake)[1]["mechanism"] == "PLAIN"
+    assert decoded(authenticate)[1]["authBytes"]
     assert authenticate.endswith(b"\0\0\0\x0d\0alice\0secret")  # the length of it, in 4 bytes
 
 
