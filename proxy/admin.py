@@ -1,5 +1,6 @@
 """The admin port: /metrics, /livez, /readyz, /startupz. Reads only; nothing can be changed through it.
 
+    /metrics/kafka   404 unless metrics.kafka_page is set
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
     /readyz     503, with the reasons, before that and while draining
@@ -13,6 +14,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -22,7 +24,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sluice.proxy.config import AdminOptions
-from sluice.proxy.metric_text import exposition
+from sluice.proxy.kafka_page import KafkaPage
+from sluice.proxy.metric_text import Page, exposition
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.tasks import spawn
 
@@ -54,7 +57,15 @@ class Health:
 class AdminServer:
     """The HTTP server of one process."""
 
-    def __init__(self, options: AdminOptions, health: Health, collector: SluiceCollector) -> None:
+    def __init__(
+        self,
+        options: AdminOptions,
+        health: Health,
+        collector: SluiceCollector,
+        kafka_page: KafkaPage | None = None,
+    ) -> None:
+        """`kafka_page`: if there is to be one."""
+        self._kafka_page = kafka_page
         self._options = options
         self._health = health
         self._collector = collector
@@ -79,18 +90,15 @@ class AdminServer:
             self._server = None
 
     def _app(self) -> Starlette:
-        return Starlette(
-            routes=[
-                Route("/metrics", self._metrics),
-                Route("/livez", self._livez),
-                Route("/readyz", self._readyz),
-                Route("/startupz", self._startupz),
-            ]
-        )
-
-    async def _metrics(self, request: Request) -> Response:
-        body, content_type = await exposition(self._collector, request.headers.get("accept", ""))
-        return Response(body, headers={"content-type": content_type})
+        routes = [
+            Route("/metrics", partial(_shown, self._collector)),
+            Route("/livez", self._livez),
+            Route("/readyz", self._readyz),
+            Route("/startupz", self._startupz),
+        ]
+        if self._kafka_page is not None:
+            routes.append(Route("/metrics/kafka", partial(_shown, self._kafka_page)))
+        return Starlette(routes=routes)
 
     async def _livez(self, _: Request) -> Response:
         return _answer([])
@@ -128,6 +136,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.is_up.set()
+
+
+async def _shown(page: Page, request: Request) -> Response:
+    body, content_type = await exposition(page, request.headers.get("accept", ""))
+    return Response(body, headers={"content-type": content_type})
 
 
 def _answer(reasons: list[str]) -> Response:

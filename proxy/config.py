@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from sluice.proxy.config_listener import ListenerOptions, contradictions
 from sluice.proxy.config_producer_ids import ProducerIdOptions
+from sluice.proxy.config_request_time import RequestTimeOptions
 from sluice.proxy.config_quotas import QuotaOptions, quota_contradictions
 from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, Options, Text, host_and_port
 
@@ -187,8 +188,13 @@ class SaslOptions(Options):
 
 
 class MetricsOptions(Options):
-    """Bounds on /metrics."""
+    """What /metrics tells, and its bounds."""
 
+    kafka_page: bool = Field(
+        default=False,
+        description="Whether there is a second page, /metrics/kafka, with the names that a broker's quotas "
+        "have in jmx_exporter (docs/metrics.md).",
+    )
     max_series: Annotated[int, Field(ge=100, le=1_000_000), NO_BOOL] = Field(
         default=10_000,
         description="Series with user and client_id labels at most; what is beyond is counted as `other`.",
@@ -216,6 +222,9 @@ class Config(Options):
     producer_ids: ProducerIdOptions = Field(
         default=ProducerIdOptions(), description="How new producer ids are told and limited."
     )
+    request_time: RequestTimeOptions = Field(
+        default=RequestTimeOptions(), description="What requests cost the broker's threads."
+    )
     unknown_apis: Literal["pass", "close"] = Field(
         default="pass",
         description="pass: a request whose API this proxy does not know goes through unmetered; close: it "
@@ -228,7 +237,9 @@ class Config(Options):
     sasl: SaslOptions = Field(
         default=SaslOptions(), description="How a principal is read from what clients tell the broker."
     )
-    metrics: MetricsOptions = Field(default=MetricsOptions(), description="Bounds on /metrics.")
+    metrics: MetricsOptions = Field(
+        default=MetricsOptions(), description="What /metrics tells, and its bounds."
+    )
 
     @model_validator(mode="after")
     def _check_across_options(self) -> Config:

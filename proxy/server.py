@@ -32,12 +32,14 @@ from sluice.proxy.connection_limits import ConnectionLimits
 from sluice.proxy.connection_watch import SWEEP_INTERVAL_MS, WatchRules, WatchTimeouts
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.gauges import Gauges
+from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.listener import Listener
 from sluice.proxy.log import configure_logging, get_logger
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.producer_id_file import ProducerIdFile, scope_of
 from sluice.proxy.quota_watch import QuotaFile
+from sluice.proxy.request_cost_file import CostTables, load_request_costs
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
 from sluice.proxy.usage_meter import UsageMeter
@@ -128,6 +130,7 @@ class Server:
         self._budget: BufferBudget[Connection] = BufferBudget(
             limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
         )
+        self._costs = load_request_costs(config.request_time.cost_file)
         self._securities = securities
         self._listeners: list[Listener] = []
         self._signals = 0
@@ -153,7 +156,8 @@ class Server:
             lambda: self._budget.kept_bytes,
             self._id_file,
         )
-        admin = AdminServer(self._config.admin, self._health, collector)
+        kafka_page = self._kafka_page(meter)
+        admin = AdminServer(self._config.admin, self._health, collector, kafka_page)
         if self._id_file is not None:
             self._id_file.restore(self._shared.producer_ids.quota)
         try:
@@ -172,6 +176,8 @@ class Server:
             spawn(self._serve_ids(), "producer_ids"),
             *(spawn(work, "beside a listener") for work in beside),
         ]
+        if kafka_page is not None:
+            tasks.append(spawn(kafka_page.run(), "kafka_page"))
         if self._config_watch is not None:
             tasks.append(spawn(self._config_watch.watch(self._reconfigure), "configuration"))
         if self._id_file is not None:
@@ -191,6 +197,15 @@ class Server:
         await self._stop_everything(admin)
         return EXIT_FINE
 
+    def _kafka_page(self, meter: UsageMeter) -> KafkaPage | None:
+        config = self._config
+        if not config.metrics.kafka_page:
+            return None
+        pacing, ids = config.pacing, config.producer_ids
+        windows = KafkaWindows(pacing.window_num, pacing.window_size_s, ids.window_num, ids.window_size_s)
+        exempt = self._recorder.exempt_request_ms
+        return KafkaPage(meter, self._gauges, windows, lambda: sum(exempt.values()))
+
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
         """Of the files that are followed, by what they hold."""
         found = {"quotas": [self._quota_file.status]}
@@ -206,7 +221,7 @@ class Server:
         config, circuits = self._config, Circuits()
         beside: list[Coroutine[Any, Any, None]] = []
         for options, security in zip(config.listeners, self._securities, strict=True):
-            policy = policy_of(config, options)
+            policy = policy_of(config, options, self._costs)
             assembled = assemble(
                 worker,
                 options,
@@ -266,7 +281,8 @@ class Server:
         self._limits.max_unauthenticated = limits.max_unauthenticated_connections
         self._shared.left_behind.cap_bytes = limits.unfinished_bytes_per_user
         for listener, options in zip(self._listeners, config.listeners, strict=True):
-            listener.policy = replace(policy_of(config, options), broker_map=listener.policy.broker_map)
+            policy = policy_of(config, options, self._costs)
+            listener.policy = replace(policy, broker_map=listener.policy.broker_map)
             listener.authentication_timeout_s = limits.authentication_timeout_s
         configure_logging(config.log)
 
@@ -311,15 +327,17 @@ def _rules_of(limits: LimitsOptions) -> WatchRules:
     )
 
 
-def policy_of(config: Config, options: ListenerOptions) -> SessionPolicy:
-    """What the sessions of a listener are told."""
+def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> SessionPolicy:
+    """What the sessions of a listener are told. `costs`: of requests to its broker."""
     pacing = config.pacing
+    window_s = pacing.window_size_s if pacing.mode == "kafka" else 1
     return SessionPolicy(
         delays=DelayLimits(
             answer_budget_ms=pacing.answer_budget_s * 1000.0,
             group_max_ms=pacing.group_delay_max_s * 1000.0,
             fetch_default_ms=pacing.fetch_delay_default_s * 1000.0,
             share_fetch_max_ms=pacing.share_fetch_delay_max_s * 1000.0,
+            request_max_ms=window_s * 1000.0,
             written_fetch_throttle_max_ms=pacing.written_fetch_throttle_max_s * 1000.0,
         ),
         max_frame_bytes=config.limits.max_frame_bytes,
@@ -328,6 +346,7 @@ def policy_of(config: Config, options: ListenerOptions) -> SessionPolicy:
         takes_logins=options.takes_logins,
         pass_unknown_apis=config.unknown_apis == "pass",
         oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
+        request_costs=costs.tls if options.upstream_has_tls else costs.plain,
     )
 
 

@@ -17,6 +17,7 @@ import uvloop
 from sluice.proxy.admin import AdminServer, Health
 from sluice.proxy.config import AdminOptions
 from sluice.proxy.gauges import Gauges
+from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.watched_file import ReloadStatus
@@ -50,7 +51,12 @@ async def get(
     return Answer(int(first.split()[1]), headers, body)
 
 
-def with_server(use: Callable[[AdminServer, Health], Awaitable[None]], host: str = "127.0.0.1") -> None:
+def with_server(
+    use: Callable[[AdminServer, Health], Awaitable[None]],
+    host: str = "127.0.0.1",
+    *,
+    kafka_page: bool = False,
+) -> None:
     """Run `use` against a started server, in uvloop as in the proxy."""
 
     async def run() -> None:
@@ -58,7 +64,8 @@ def with_server(use: Callable[[AdminServer, Health], Awaitable[None]], host: str
         meter = UsageMeter(Recorder(), quotas)
         health = Health()
         collector = SluiceCollector(meter, quotas, Gauges(), {"quotas": [ReloadStatus()]})
-        server = AdminServer(AdminOptions(bind_host=host, bind_port=0), health, collector)
+        page = KafkaPage(meter, Gauges(), KafkaWindows()) if kafka_page else None
+        server = AdminServer(AdminOptions(bind_host=host, bind_port=0), health, collector, page)
         await server.start()
         try:
             await use(server, health)
@@ -179,3 +186,17 @@ def test_ordinary_life_leaves_no_warnings(caplog: pytest.LogCaptureFixture) -> N
 
     with_server(use)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_the_page_under_kafkas_names_is_there_only_if_it_is_wanted() -> None:
+    async def without(server: AdminServer, _: Health) -> None:
+        assert (await get(server.port, "/metrics/kafka")).status == 404
+
+    async def with_it(server: AdminServer, _: Health) -> None:
+        answer = await get(server.port, "/metrics/kafka")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert b"\nkafka_server_produce_queue_size 0.0\n" in answer.body
+
+    with_server(without)
+    with_server(with_it, kafka_page=True)

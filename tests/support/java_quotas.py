@@ -99,10 +99,6 @@ class JavaQuotas:
         stats = self._jvm.org.apache.kafka.common.metrics.stats
         return JavaStat(self._jvm, stats.Avg(), window_num, window_ms, 1.0)
 
-    def sanitized(self, name: str) -> str:
-        """A user's name as the broker writes it into the tags of its metrics."""
-        return str(self._jvm.org.apache.kafka.common.utils.Sanitizer.sanitize(name))
-
     def token_bucket(self, window_num: int, window_ms: int, quota: float) -> JavaStat:
         stats = self._jvm.org.apache.kafka.common.metrics.stats
         return JavaStat(self._jvm, stats.TokenBucket(), window_num, window_ms, quota)
