@@ -15,8 +15,8 @@ from pydantic_core import PydanticCustomError
 
 from sluice.proxy.config_listener import ListenerOptions, contradictions
 from sluice.proxy.config_producer_ids import ProducerIdOptions
-from sluice.proxy.config_request_time import RequestTimeOptions
 from sluice.proxy.config_quotas import QuotaOptions, quota_contradictions
+from sluice.proxy.config_request_time import RequestTimeOptions
 from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, Options, Text, host_and_port
 
 

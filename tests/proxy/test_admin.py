@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import uvloop
@@ -51,12 +51,10 @@ async def get(
     return Answer(int(first.split()[1]), headers, body)
 
 
-def with_server(
-    use: Callable[[AdminServer, Health], Awaitable[None]],
-    host: str = "127.0.0.1",
-    *,
-    kafka_page: bool = False,
-) -> None:
+Use: TypeAlias = Callable[[AdminServer, Health], Awaitable[None]]
+
+
+def with_server(use: Use, host: str = "127.0.0.1", *, kafka_page: bool = False) -> None:
     """Run `use` against a started server, in uvloop as in the proxy."""
 
     async def run() -> None:
