@@ -13,36 +13,34 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from sluice.proxy import cli_quotas
+from sluice.proxy.cli_options import (
+    EXIT_CODES,
+    EXIT_CONFIG,
+    EXIT_FAILED,
+    CommandFailed,
+    ConfigOption,
+    QuotasOption,
+    quota_file_of,
+)
 from sluice.proxy.config_error import ConfigError
 
 if TYPE_CHECKING:
     from sluice.quotas.limits import QuotaLimits
-
-EXIT_FAILED = 1
-EXIT_CONFIG = 2
-EXIT_CODES = """\
-Exit codes: 0 fine (also after SIGTERM or SIGINT, once drained); 1 failed while running, or `decode` met a bad
-line; 2 bad configuration, quota file or arguments; 128+n ended by signal n."""
 
 app = typer.Typer(
     name="sluice",
     help="A proxy that speaks Kafka's protocol and enforces quotas per principal, evenly.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # else the lines of a docstring are kept as they are
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-quotas_app = typer.Typer(help="Questions about the quotas of a file.", no_args_is_help=True)
+quotas_app = typer.Typer(help="Quotas as YAML: explain, export, compare, apply.", no_args_is_help=True)
 app.add_typer(quotas_app, name="quotas")
 schema_app = typer.Typer(help="JSON Schema of the files, for editors.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file."),
-]
 
 
 def main() -> NoReturn:
@@ -52,6 +50,9 @@ def main() -> NoReturn:
     except ConfigError as error:
         print(error, file=sys.stderr)
         sys.exit(EXIT_CONFIG)
+    except CommandFailed as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_FAILED)
     except BrokenPipeError:
         # Whoever read our output has gone; Python would complain once more when it closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -113,9 +114,7 @@ def explain(
     user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
     client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
     address: Annotated[str, typer.Option(help="The client's IP address, for exempt rules.")] = "",
-    quotas: Annotated[
-        Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")
-    ] = None,
+    quotas: QuotasOption = None,
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
@@ -127,49 +126,7 @@ def explain(
     (print_json if as_json else print_tables)(limits, name, client_id, address)
 
 
-@app.command(epilog=EXIT_CODES)
-def configs(
-    alter: Annotated[bool, typer.Option("--alter", help="Change limits.")] = False,
-    describe: Annotated[bool, typer.Option("--describe", help="Print limits.")] = False,
-    add_config: Annotated[str, typer.Option(metavar="KEY=VALUE,…", help="Limits to set.")] = "",
-    delete_config: Annotated[str, typer.Option(metavar="KEY,…", help="Limits to remove.")] = "",
-    entity_type: Annotated[str, typer.Option(help="users; other entities are set in the file.")] = "",
-    entity_name: Annotated[str | None, typer.Option(help="The user's name.")] = None,
-    entity_default: Annotated[
-        bool, typer.Option("--entity-default", help="Every user without an entry; so does no name.")
-    ] = False,
-    quotas: Annotated[
-        Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")
-    ] = None,
-    config: ConfigOption = None,
-) -> None:
-    """Show or set the limits of users in the quota file, as `kafka-configs.sh` would in a cluster.
-
-    `sluice configs -q quotas.yaml --alter --add-config producer_ids_rate=50 --entity-type users
-    --entity-name alice`. Comments in the file stay. A running proxy notices the change.
-    """
-    from sluice.proxy import quota_commands
-    from sluice.proxy.quota_file import DEFAULT_NAME
-
-    if alter == describe:
-        raise typer.BadParameter("give one of --alter and --describe")
-    if entity_type != "users":
-        raise typer.BadParameter("give --entity-type users; limits of client ids are set in the file")
-    if entity_name is not None and (entity_default or not entity_name.strip()):
-        raise typer.BadParameter("give --entity-name NAME, or --entity-default for all others")
-    file = _quota_file(quotas, config)
-    if describe:
-        only = DEFAULT_NAME if entity_default else entity_name
-        for line in quota_commands.described(file, only and only.removeprefix("User:")):
-            print(line)
-        return
-    changes = quota_commands.changes_of(add_config, delete_config)
-    if not changes:
-        raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
-    user = DEFAULT_NAME if entity_name is None else entity_name.removeprefix("User:")
-    who = "the default user" if user == DEFAULT_NAME else f"user {user}"
-    done = quota_commands.alter(file, user, changes)
-    print(f"Completed updating config for {who}." if done else f"Nothing to change for {who}.")
+cli_quotas.register(app, quotas_app)
 
 
 @app.command()
@@ -225,17 +182,4 @@ def _counted(limits: QuotaLimits) -> str:
 def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:
     from sluice.proxy.quota_file import load_quotas
 
-    return load_quotas(_quota_file(quotas, config))
-
-
-def _quota_file(quotas: Path | None, config: Path | None) -> Path:
-    """The quota file that was named, else the one that the configuration names."""
-    from sluice.proxy.config_file import load_config
-
-    if quotas is not None:
-        return quotas
-    if config is not None:
-        return load_config(config, os.environ).quotas.named_file()
-    if "SLUICE_QUOTAS__FILE" in os.environ:
-        return Path(os.environ["SLUICE_QUOTAS__FILE"])
-    raise typer.BadParameter("give --quotas FILE or --config FILE")
+    return load_quotas(quota_file_of(quotas, config))

@@ -1,0 +1,248 @@
+"""The commands that see and change quotas: `sluice configs`, as Kafka's tool; `sluice quotas …`, in YAML."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperCommand
+
+from sluice.proxy.cli_options import EXIT_CODES, EXIT_FAILED, ConfigOption, QuotasOption, quota_file_of
+
+if TYPE_CHECKING:
+    from sluice.proxy.quota_commands import Place
+    from sluice.proxy.quota_listing import Listing
+
+_DEFAULT = "<default>"
+_SHORT = "As Kafka's shorthands"
+
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,…",
+        help="A proxy that keeps quotas in a topic, or Kafka itself.",
+    ),
+]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties, as Kafka's tools take them: security.protocol, sasl.*, ssl.*",
+    ),
+]
+
+
+def entity_types(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    return [name for name in ("users", "clients", "ips") if name.startswith(incomplete)]
+
+
+def config_keys(incomplete: str) -> list[str]:
+    """For the shell's completion: the key behind the last comma."""
+    from sluice.quotas.kinds import KIND_BY_KEY
+
+    done, comma, key = incomplete.rpartition(",")
+    return [f"{done}{comma}{name}" for name in KIND_BY_KEY if name.startswith(key)]
+
+
+def config_settings(incomplete: str) -> list[str]:
+    """The same with `=`."""
+    return [f"{key}=" for key in config_keys(incomplete)]
+
+
+class OrderedNames(TyperCommand):
+    """`--entity-default` counts among the `--entity-name`s, in the order in which they are written."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """As `--entity-name <default>`."""
+        named = [f"--entity-name={_DEFAULT}" if arg == "--entity-default" else arg for arg in args]
+        return super().parse_args(ctx, named)  # type: ignore[arg-type]
+
+
+def configs(
+    alter: Annotated[bool, typer.Option("--alter", help="Change limits.")] = False,
+    describe: Annotated[bool, typer.Option("--describe", help="Print limits.")] = False,
+    add_config: Annotated[
+        str, typer.Option(metavar="KEY=VALUE,…", help="Limits to set.", autocompletion=config_settings)
+    ] = "",
+    delete_config: Annotated[
+        str, typer.Option(metavar="KEY,…", help="Limits to remove.", autocompletion=config_keys)
+    ] = "",
+    entity_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="users|clients|ips", help="Users with clients: give both.", autocompletion=entity_types
+        ),
+    ] = None,
+    entity_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="The name; the n-th is of the n-th type. None with --alter: default."
+        ),
+    ] = None,
+    entity_default: Annotated[  # OrderedNames makes a name of it
+        bool, typer.Option("--entity-default", help="In the place of a name: all without an entry.")
+    ] = False,
+    user: Annotated[str, typer.Option(metavar="NAME", help="A user.", rich_help_panel=_SHORT)] = "",
+    client: Annotated[
+        str, typer.Option(metavar="CLIENT-ID", help="A client id.", rich_help_panel=_SHORT)
+    ] = "",
+    ip: Annotated[str, typer.Option(metavar="ADDRESS", help="An address.", rich_help_panel=_SHORT)] = "",
+    user_defaults: Annotated[
+        bool, typer.Option("--user-defaults", help="All other users.", rich_help_panel=_SHORT)
+    ] = False,
+    client_defaults: Annotated[
+        bool, typer.Option("--client-defaults", help="All other client ids.", rich_help_panel=_SHORT)
+    ] = False,
+    ip_defaults: Annotated[
+        bool, typer.Option("--ip-defaults", help="All other addresses.", rich_help_panel=_SHORT)
+    ] = False,
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+) -> None:
+    """Show or set limits by the options of `kafka-configs`, in the quota file or at a server.
+
+    `sluice configs -q quotas.yaml --alter --add-config producer_byte_rate=1048576 --entity-type users
+    --entity-name alice`. In a file comments stay, and a running proxy notices the change.
+    """
+    from sluice.proxy.quota_arguments import asked_of, changes_of
+    from sluice.proxy.quota_commands import lines_of
+
+    if alter == describe:
+        raise typer.BadParameter("give one of --alter and --describe")
+    shorthands = {
+        "user": user,
+        "client": client,
+        "ip": ip,
+        "user_defaults": user_defaults,
+        "client_defaults": client_defaults,
+        "ip_defaults": ip_defaults,
+    }
+    asked = asked_of(entity_type or [], entity_name or [], shorthands, alter=alter)
+    place = place_of(quotas, config, bootstrap_server, command_config)
+    if describe:
+        if add_config or delete_config:
+            raise typer.BadParameter("--add-config and --delete-config go with --alter")
+        listing = place.listing()
+        for line in lines_of(listing, [whom for whom in listing.limits if asked.fits(whom)]):
+            print(line)
+        return
+    changes = changes_of(add_config, delete_config, asked.whom)
+    if not changes:
+        raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
+    done = place.alter({asked.whom: changes})
+    print(f"{'Completed updating' if done else 'Nothing to change in'} {asked.shown()}.")
+
+
+def place_of(
+    quotas: Path | None, config: Path | None, bootstrap_server: str, command_config: Path | None
+) -> Place:
+    """The one that is named. Raises typer.BadParameter if none is, or two are."""
+    from sluice.proxy.quota_commands import QuotaFilePlace
+
+    if bootstrap_server:
+        if quotas is not None:
+            raise typer.BadParameter("give one of --quotas and --bootstrap-server")
+        return _server_of(bootstrap_server, command_config)
+    if command_config is not None:
+        raise typer.BadParameter("--command-config goes with --bootstrap-server")
+    return QuotaFilePlace(quota_file_of(quotas, config, " or --bootstrap-server HOST:PORT"))
+
+
+def _server_of(bootstrap_server: str, command_config: Path | None) -> Place:
+    from sluice.proxy.client_properties import ClientSettings, load_client_properties
+    from sluice.proxy.quota_server import QuotaServer
+
+    settings = ClientSettings() if command_config is None else load_client_properties(command_config)
+    return QuotaServer(bootstrap_server, settings)
+
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", show_default=False, help="A quota file; `-` reads standard input.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print what would be changed.")]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Remove nothing that FILE does not name.")]
+
+
+def export(
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+) -> None:
+    """Print all quotas of a quota file or a server, as a quota file."""
+    from sluice.proxy.quota_listing import yaml_of
+
+    print(yaml_of(place_of(quotas, config, bootstrap_server, command_config).listing()), end="")
+
+
+def diff(
+    file: FileArgument,
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+) -> None:
+    """Compare the quotas of FILE with those of another quota file or a server; exit code 1 if they differ.
+
+    A line for each difference: `-` only FILE has it, `+` only the other has it, `~` both, with other limits.
+    """
+    from sluice.proxy.quota_listing import differences
+
+    other = place_of(quotas, config, bootstrap_server, command_config)
+    found = list(differences(_read(file), other.listing()))
+    for difference in found:
+        print(difference)
+    raise typer.Exit(EXIT_FAILED if found else 0)
+
+
+def apply(
+    file: FileArgument,
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+    dry_run: DryRunOption = False,
+    keep: KeepOption = False,
+) -> None:
+    """Make a quota file or a server say what FILE says; asks nothing, prints each change.
+
+    Only what differs is changed: `+` is set, `-` is removed, `~` gets another limit. `import` is the same.
+    """
+    from sluice.proxy.quota_listing import differences, merged
+
+    place = place_of(quotas, config, bootstrap_server, command_config)
+    wanted, now = _read(file), place.listing()
+    if keep:
+        wanted = merged(now, wanted)
+    found = list(differences(now, wanted))
+    for difference in found:
+        print(difference)
+    if found and not dry_run:
+        place.become(wanted, found)
+    count = f"{len(found)} {'change' if len(found) == 1 else 'changes'}"
+    print(f"{place.name}: {f'{count} not made (--dry-run)' if dry_run else count}.")
+
+
+def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
+    """Put the commands where they are called."""
+    app.command("configs", cls=OrderedNames, epilog=EXIT_CODES)(configs)
+    quotas_app.command("export", epilog=EXIT_CODES)(export)
+    quotas_app.command("diff", epilog=EXIT_CODES)(diff)
+    quotas_app.command("apply", epilog=EXIT_CODES)(apply)
+    quotas_app.command("import", epilog=EXIT_CODES, help="The same as `apply`.")(apply)
+
+
+def _read(file: Path) -> Listing:
+    from sluice.proxy.config_file import read_text
+    from sluice.proxy.quota_listing import listing_of
+
+    if str(file) == "-":
+        return listing_of(sys.stdin.read(), "standard input")
+    return listing_of(read_text(file, "quota"), str(file))

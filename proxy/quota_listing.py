@@ -1,0 +1,180 @@
+"""Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
+
+A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; shadow mode and exempt
+rules are the quota file's own. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sluice.proxy.quota_edit import Entry, Whom, block_lines, entries_of, number, whom_of
+from sluice.proxy.quota_file import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY, parse_quotas
+from sluice.proxy.yaml_lines import parse_yaml
+from sluice.quotas.kinds import KIND_BY_KEY
+
+_NAMES_OF_KEYS: Final = {"user": "user-principal"}
+"""where Kafka's tool has another name than the quota file"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All quotas of one source."""
+
+    limits: Mapping[Whom, Mapping[str, float]]
+    """of each entity, by config key; none is empty"""
+    shadow: Mapping[Whom, frozenset[str]] = field(default_factory=dict)
+    """which of them are in shadow mode"""
+    exempt: tuple[Mapping[str, str], ...] | None = None
+    """the rules, as in the quota file; None: the source has no place for them"""
+
+    def limits_of(self, whom: Whom) -> dict[str, tuple[float, bool]]:
+        """By config key: the limit, and whether it is in shadow mode."""
+        shadow = self.shadow.get(whom, frozenset())
+        return {key: (limit, key in shadow) for key, limit in self.limits.get(whom, {}).items()}
+
+    def entry(self, whom: Whom) -> Entry:
+        """An entity as an item of a quota file."""
+        limits = self.limits[whom]
+        entry: Entry = {**dict(whom), **{key: limits[key] for key in KIND_BY_KEY if key in limits}}
+        entry |= {key: limit for key, limit in limits.items() if key not in entry}
+        shadow = self.shadow.get(whom)
+        if shadow:
+            entry[SHADOW_KEY] = True if len(shadow) == len(limits) else sorted(shadow)
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What two sources say of one limit; None: nothing. With exempt rules `whom` is () and `key` the rule."""
+
+    whom: Whom
+    key: str
+    left: str | None
+    right: str | None
+
+    def __str__(self) -> str:
+        who = described(self.whom) if self.whom else "exempt"
+        if self.left is None:
+            return f"+ {who}: {self.key}{'' if self.right == '' else f'={self.right}'}"
+        if self.right is None:
+            return f"- {who}: {self.key}{'' if self.left == '' else f'={self.left}'}"
+        return f"~ {who}: {self.key}={self.left} → {self.right}"
+
+
+def listing_of(text: str, source: str) -> Listing:
+    """Of a quota file's text. Raises QuotaFileError if it cannot be used."""
+    parse_quotas(text, source)
+    limits: dict[Whom, dict[str, float]] = {}
+    shadow: dict[Whom, frozenset[str]] = {}
+    for entry in entries_of(text):
+        whom = whom_of(entry)
+        limits[whom] = {key: value for key, value in entry.items() if key in KIND_BY_KEY}
+        told = entry.get(SHADOW_KEY, False)
+        keys = frozenset(limits[whom] if told is True else told or ())
+        if keys:
+            shadow[whom] = keys
+    document = parse_yaml(text, source).value
+    assert isinstance(document, dict)
+    rules = document.get("exempt", [])
+    assert isinstance(rules, list)
+    exempt = tuple({str(key): str(value) for key, value in dict(rule).items()} for rule in rules)  # type: ignore[arg-type]
+    return Listing(limits, shadow, exempt)
+
+
+def yaml_of(listing: Listing) -> str:
+    """A quota file that says the same."""
+    if not listing.limits:
+        text = "quotas: []\n"
+    else:
+        lines = [line for whom in listing.limits for line in block_lines(listing.entry(whom))]
+        text = "quotas:\n" + "".join(f"  {line}\n" for line in lines)
+    if listing.exempt:
+        lines = [line for rule in listing.exempt for line in block_lines(dict(rule))]
+        text += "exempt:\n" + "".join(f"  {line}\n" for line in lines)
+    return text
+
+
+def differences(left: Listing, right: Listing) -> Iterator[Difference]:
+    """Entity by entity, key by key: in the order of `left`, then what only `right` has.
+
+    Exempt rules are compared where both have a place for them.
+    """
+    for whom in [*left.limits, *(whom for whom in right.limits if whom not in left.limits)]:
+        ours, theirs = left.limits_of(whom), right.limits_of(whom)
+        for key in [*ours, *(key for key in theirs if key not in ours)]:
+            if ours.get(key) != theirs.get(key):
+                yield Difference(whom, key, _limit(ours.get(key)), _limit(theirs.get(key)))
+    if left.exempt is not None and right.exempt is not None:
+        shown_left, shown_right = (
+            [json.dumps(dict(sorted(rule.items())), ensure_ascii=False) for rule in rules]
+            for rules in (left.exempt, right.exempt)
+        )
+        yield from (Difference((), rule, "", None) for rule in shown_left if rule not in shown_right)
+        yield from (Difference((), rule, None, "") for rule in shown_right if rule not in shown_left)
+
+
+def merged(base: Listing, over: Listing) -> Listing:
+    """All that `over` says, and of `base` what it does not speak of."""
+    whoms = [*base.limits, *(whom for whom in over.limits if whom not in base.limits)]
+    limits = {whom: {**base.limits.get(whom, {}), **over.limits.get(whom, {})} for whom in whoms}
+    shadow = {}
+    for whom in whoms:
+        kept = base.shadow.get(whom, frozenset()) - over.limits.get(whom, {}).keys()
+        if found := kept | over.shadow.get(whom, frozenset()):
+            shadow[whom] = found
+    exempt = base.exempt
+    if exempt is not None and over.exempt is not None:
+        exempt = (*exempt, *(rule for rule in over.exempt if rule not in exempt))
+    return Listing(limits, shadow, exempt)
+
+
+def described(whom: Whom) -> str:
+    """As Kafka's tool names an entity: `user-principal 'alice', the default client-id`."""
+    return ", ".join(
+        f"the default {kind}" if name == DEFAULT_NAME else f"{kind} '{name}'"
+        for kind, name in ((_NAMES_OF_KEYS.get(key, key), name) for key, name in whom)
+    )
+
+
+def kafka_line(whom: Whom, limits: Mapping[str, float]) -> str:
+    """A line of `kafka-configs --describe`, as Kafka's tool prints it, save for the order of the keys."""
+    known = [key for key in KIND_BY_KEY if key in limits]
+    keys = [*known, *(key for key in limits if key not in known)]
+    shown = ", ".join(f"{key}={java_double(limits[key])}" for key in keys)
+    return f"Quota configs for {described(whom)} are {shown}"
+
+
+def java_double(value: float) -> str:
+    """As Double.toString: 1024.0, 1.048576E7, 5.0E-4.
+
+    From 10⁻³ to below 10⁷ with a point, else with an exponent. The digits are the fewest that tell the value
+    apart, as in Java since 19 and in Python.
+    """
+    digits = repr(abs(float(value)))
+    if value == 0.0 or 1e-3 <= abs(value) < 1e7:
+        shown = digits if "e" not in digits else f"{abs(value):f}"
+    else:
+        mantissa, _, exponent = digits.partition("e")
+        whole, _, fraction = mantissa.partition(".")
+        figures = whole + fraction
+        power = int(exponent or 0) + len(whole) - 1
+        stripped = figures.lstrip("0")
+        power -= len(figures) - len(stripped)
+        stripped = stripped.rstrip("0") or "0"
+        shown = f"{stripped[0]}.{stripped[1:] or '0'}E{power}"
+    return f"-{shown}" if value < 0 else shown
+
+
+def sort_key(whom: Whom) -> tuple[int, tuple[tuple[int, bool, str], ...]]:
+    """The order of an export: by kind of entity, defaults last."""
+    return len(whom), tuple((ENTITY_KEYS.index(key), name == DEFAULT_NAME, name) for key, name in whom)
+
+
+def _limit(limit: tuple[float, bool] | None) -> str | None:
+    if limit is None:
+        return None
+    return f"{number(limit[0])}{' (shadow)' if limit[1] else ''}"
