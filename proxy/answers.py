@@ -37,14 +37,17 @@ from sluice.proxy.in_flight import (
     CONFIGS,
     JOIN,
     LOCAL,
+    MUTATION,
     NONE,
     QUORUM,
     RAW_TOKEN,
     THROTTLE,
+    TOPIC_SIZES,
     AnswerWork,
     InFlight,
 )
 from sluice.proxy.local_answers import LocalAnswers
+from sluice.proxy.mutation_answers import MutationAnswers
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.request_time import RequestTime
@@ -57,7 +60,7 @@ _HEAD_BYTES: Final = 1024
 
 _API_VERSIONS_MAX: Final = VERSIONS[API_VERSIONS][1]
 
-_BY_HEAD: Final = (CHARGE, JOIN)
+_BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
 _FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
 
 
@@ -70,6 +73,7 @@ class AnswerSide:
         "_identity",
         "_in_flight",
         "_local",
+        "_mutations",
         "_pace",
         "_records",
         "_requests",
@@ -99,6 +103,7 @@ class AnswerSide:
         self._throttling = throttling
         self._in_flight = in_flight
         self._requests = requests
+        self._mutations: MutationAnswers | None = None
         self._skip = 0  # bytes of an answer that is worked on and still arrives
         self.bytes_read = 0
         """as the broker sent them: charges, records and sums know nothing of what a gateway rewrites"""
@@ -129,6 +134,11 @@ class AnswerSide:
                 if self._skip:
                     self.bytes_read += skip
                     return start + skip
+            elif self._mutations is not None and self._mutations.left_bytes:
+                skip = self._read_on(buf, start, min(start + skip, end), now_ms)
+                if self._skip:
+                    self.bytes_read += skip
+                    return end
             elif skip > end - start:
                 self._skip = skip - (end - start)
                 self.bytes_read += end - start
@@ -171,6 +181,11 @@ class AnswerSide:
                 throttle_ms = 0.0
                 request_time = throttling.request_time
                 if work is not NONE or request_time is not None:
+                    if work is TOPIC_SIZES:
+                        pos = self._take_sizes(buf, pos, end, frame_end, now_ms)
+                        if self._skip:
+                            break
+                        continue
                     try:
                         if end < frame_end and not self._enough_arrived(
                             buf, pos, end, frame_end, api_key, version, work, request_time
@@ -194,6 +209,8 @@ class AnswerSide:
                             throttling.charge_request_time(
                                 buf, pos, end, frame_end, in_flight[0], now_ms, self._requests.at_boundary
                             )
+                        if work is MUTATION:
+                            self._reader().begin_results(buf, pos, end, frame_end, now_ms)
                         if self._addresses is not None and work is not NONE:
                             self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
                     except MalformedFrame as error:
@@ -229,6 +246,39 @@ class AnswerSide:
         while in_flight and in_flight[0][9] is LOCAL:
             in_flight.popleft()
             self.edits.append((pos, pos, self._local.due.popleft()))
+
+    def _reader(self) -> MutationAnswers:
+        """Of answers that tell of topics."""
+        if self._mutations is None:
+            requests = self._requests.mutations
+            assert requests is not None
+            self._mutations = MutationAnswers(requests, self._pace, self._throttling, self.edits)
+        return self._mutations
+
+    def _take_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> int:
+        """The answer to a question of the proxy's own. Returns how far it has arrived."""
+        try:
+            self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
+        except MalformedFrame as error:
+            raise _malformed(error, pos) from None
+        self._in_flight.popleft()
+        if frame_end > end:
+            self._skip = frame_end - end
+            self._local.mid_answer = True
+            return end
+        return frame_end
+
+    def _read_on(self, buf: bytearray, start: int, stop: int, now_ms: float) -> int:
+        """More of an answer that tells of topics has arrived. Returns how many bytes."""
+        assert self._mutations is not None
+        try:
+            self._mutations.go_on(buf, start, stop, now_ms)
+        except MalformedFrame as error:
+            malformed = _malformed(error, start)
+            malformed.good_end = start
+            raise malformed from None
+        self._skip = self._mutations.left_bytes
+        return stop - start
 
     def _look_through(self, buf: bytearray, start: int, end: int) -> int:
         """An answer goes on that may have addresses further on. Returns how many bytes may pass."""
@@ -293,6 +343,8 @@ class AnswerSide:
             return throttle_ms
         if work in _FOR_GATEWAY or work is CLUSTER_ACTION:
             return 0.0
+        if work is MUTATION:
+            return paid_ms - forwarded_ms
         if work is THROTTLE:
             left_ms = paid_ms - now_ms
             if left_ms > 0.0 and frame_end <= end:

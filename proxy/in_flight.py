@@ -43,6 +43,10 @@ class AnswerWork(IntEnum):
     """never forwarded: its answer is the proxy's own (local_answers.py)"""
     CLUSTER_ACTION = 12
     """between brokers: exempt from request_percentage unless it is refused"""
+    MUTATION = 13
+    """CreateTopics, DeleteTopics, CreatePartitions under a quota: what became of each topic"""
+    TOPIC_SIZES = 14
+    """the proxy's own Metadata before one of these: nothing of its answer goes on"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -57,6 +61,8 @@ CONFIGS: Final = AnswerWork.CONFIGS
 QUORUM: Final = AnswerWork.QUORUM
 LOCAL: Final = AnswerWork.LOCAL
 CLUSTER_ACTION: Final = AnswerWork.CLUSTER_ACTION
+MUTATION: Final = AnswerWork.MUTATION
+TOPIC_SIZES: Final = AnswerWork.TOPIC_SIZES
 
 
 InFlight: TypeAlias = tuple[int, int, int, str, int, float, float, float, "Sensor | None", AnswerWork]

@@ -43,6 +43,7 @@ class Throttling:
         "held",
         "ids",
         "is_group",
+        "mutation_sensor",
         "produce_sensor",
         "request_time",
         "wake",
@@ -60,6 +61,8 @@ class Throttling:
         self.produce_sensor: Sensor | None = None
         """whose limit Produce is charged against; None: unlimited"""
         self.fetch_sensor: Sensor | None = None
+        self.mutation_sensor: Sensor | None = None
+        """whose limit CreateTopics, DeleteTopics and CreatePartitions are charged against"""
         self.request_time: RequestTime | None = None
         """charges what requests cost the broker; None: the principal has no limit on it"""
         self.generation = _NEVER
@@ -84,6 +87,7 @@ class Throttling:
         if fetch_sensor is not self.fetch_sensor:  # one connection counts once, whatever it calls itself
             self.fetch_sensor = fetch_sensor
             self._fetch_window = -1
+        self.mutation_sensor = quotas.sensor(QuotaKind.CONTROLLER_MUTATION, user, client_id, now_ms, address)
         self.generation = quotas.generation
         self._look_up_request_time(user, client_id, now_ms)
         self._look_up_ids(quotas.id_limit(user, client_id, address), now_ms)
@@ -254,6 +258,33 @@ class Throttling:
     def written_fetch_throttle_ms(self, throttle_ms: float) -> int:
         """What a Fetch answer tells of its mute: some clients sleep on it, and would miss heartbeats."""
         return ceil(min(throttle_ms, self._delays.written_fetch_throttle_max_ms))
+
+    # Controller mutations ---------------------------------------------------------------------------------
+
+    def owe_for_mutations(
+        self, sensor: Sensor, api_key: int, paid_ms: float, now_ms: float, *, refused: bool
+    ) -> float:
+        """Topics were refused, or changed on credit: mute until paid_ms, bounded as any delay is.
+
+        Returns the end of the mute; in shadow mode now_ms, and nothing is done. (A strict quota's debt is
+        not waived then: what was refused in earnest would not have been charged either.)
+        """
+        if sensor.shadow:
+            delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
+            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, 0, 0, now_ms)
+            if not refused:
+                sensor.waive(now_ms)
+            return now_ms
+        until_ms = min(paid_ms, self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms))
+        self._pace.mute(until_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
+        kind = EventKind.REFUSAL if refused else EventKind.MUTE
+        self._event(kind, sensor, api_key, until_ms - now_ms, 0, 0, now_ms)
+        return until_ms
+
+    def told_ms(self, left_ms: float) -> float:
+        """What an answer tells of a delay that lasts `left_ms` more: all of it, for a refused client is to
+        come again then; but some clients sleep on it, and would miss the heartbeats of their group."""
+        return min(max(left_ms, 0.0), self._delays.group_max_ms) if self.is_group else max(left_ms, 0.0)
 
     # Both -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limit_tables import Match
 from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.mutation_sensor import MutationSensor
 from sluice.quotas.sensor import Sensor
 from sluice.quotas.smooth_sensor import DEFAULT_BURST_S, DEFAULT_MAX_DEBT_MS, SmoothSensor
 
@@ -56,10 +57,13 @@ class QuotaManager:
         max_debt_ms: float = DEFAULT_MAX_DEBT_MS,
         window_num: int = DEFAULT_WINDOW_NUM,
         window_size_s: float = DEFAULT_WINDOW_SIZE_S,
+        controller_window_num: int = DEFAULT_WINDOW_NUM,
+        controller_window_size_s: float = DEFAULT_WINDOW_SIZE_S,
         max_client_ids_per_user: int = 1_000,
         max_sensors: int = 100_000,
     ) -> None:
-        """`burst_s` and `max_debt_ms` are of smooth pacing, `window_num` and `window_size_s` of Kafka's."""
+        """`burst_s` and `max_debt_ms` are of smooth pacing, `window_num` and `window_size_s` of Kafka's;
+        the controller's windows are of controller_mutation_rate, in either."""
         self.generation = 0
         """moves when a session may have to ask for its sensors again"""
         self.overflows = 0
@@ -70,6 +74,8 @@ class QuotaManager:
         self._max_debt_ms = max_debt_ms
         self._window_num = window_num
         self._window_size_s = window_size_s
+        self._controller_window_num = controller_window_num
+        self._controller_window_size_s = controller_window_size_s
         self._max_client_ids_per_user = max_client_ids_per_user
         self._max_sensors = max_sensors
         self._client_id_room = max_sensors - max_sensors // 10
@@ -245,6 +251,16 @@ class QuotaManager:
         now_ms: float,
         owner: str,
     ) -> Sensor:
+        if kind is QuotaKind.CONTROLLER_MUTATION:
+            return MutationSensor(
+                level,
+                entity,
+                rate_per_s,
+                now_ms,
+                window_num=self._controller_window_num,
+                window_size_s=self._controller_window_size_s,
+                owner=owner,
+            )
         if self._pacing == "kafka":
             return KafkaSensor(
                 kind,
