@@ -118,7 +118,7 @@ def explain(
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
-    """Which limits apply to a client, and why: all eight levels of each quota, in Kafka's order."""
+    """Which limits apply to a client, and why: all levels of each quota that are looked at, in order."""
     from sluice.proxy.explain import print_json, print_tables
 
     limits = _limits(quotas, config)
@@ -175,8 +175,8 @@ def schema_quotas() -> None:
 def _counted(limits: QuotaLimits) -> str:
     count = len(limits.entries)
     text = f"limits for {count} {'entity' if count == 1 else 'entities'}"
-    rules = len(limits.exempt.rules)
-    return f"{text}, {rules} exempt {'rule' if rules == 1 else 'rules'}" if rules else text
+    further = (("tenant", len(limits.tenants)), ("exempt rule", len(limits.exempt.rules)))
+    return ", ".join([text, *(f"{count} {what}{'s' * (count != 1)}" for what, count in further if count)])
 
 
 def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:

@@ -14,12 +14,14 @@ _PIPE_WIDTH = 180
 
 
 def print_json(limits: QuotaLimits, user: str, client_id: str, address: str = "") -> None:
-    """One object: the client, whether it is exempt, and for each quota what all eight levels say."""
+    """One object: the client, its tenant, whether it is exempt, and for each quota what the levels say."""
     rule = limits.exempt.find(user, client_id, address)
+    tenant = limits.tenant_of(user)
     answer = {
         "user": user,
         "client_id": client_id,
         "address": address,
+        "tenant": tenant.name if tenant is not None else None,
         "exempt_by": rule.parts if rule is not None else None,
         "quotas": [_explained(spec, limits, user, client_id) for spec in CLIENT_KINDS],
     }
@@ -42,6 +44,10 @@ def print_tables(limits: QuotaLimits, user: str, client_id: str, address: str = 
         console.print()
     elif not address and any(other.network is not None for other in limits.exempt.rules):
         console.print("Some exempt rules name addresses; --address tells whether one of them applies.")
+        console.print()
+    tenant = limits.tenant_of(user)
+    if tenant is not None:
+        console.print(escape(f"Member of tenant {tenant.name!r}."))
         console.print()
     for spec in CLIENT_KINDS:
         match = limits.resolve(spec.kind, user, client_id)
@@ -84,6 +90,7 @@ def _explained(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -
         "levels": [
             {
                 "rule": level.level.value,
+                "kafkas": level.level.is_kafkas,
                 "looked_up": _named(level.entity),
                 "limit": level.limit,
                 "shadow": level.shadow,
@@ -97,5 +104,4 @@ def _explained(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -
 
 def _named(entity: QuotaEntity) -> dict[str, str]:
     """The entity's parts by their keys in the quota file."""
-    parts = {"user": entity.user, "client-id": entity.client_id}
-    return {key: str(part) for key, part in parts.items() if part is not None}
+    return {key: str(part) for key, part in entity.parts.items()}

@@ -74,13 +74,20 @@ quotas:
     producer_byte_rate: 1048576
   - user: <default>        # every other user, each with a bucket of its own
     consumer_byte_rate: 1000000
+  - tenant: team-a         # in a user's place: its members share one bucket
+    client-id-prefix: etl- # in a client id's place: all client ids that begin so share one
+    producer_byte_rate: 5000000
+tenants:
+  - name: team-a
+    members: [bob, carol]  # a user has one tenant at most
 ```
 
 `user` is the principal's name without `User:`; without SASL everybody is `ANONYMOUS`. `<default>` is
 Kafka's default entity, as in `/config/users/<default>`. For each quota the first of these that sets it
 applies: {_LEVELS}.
-A null or empty client id gets the default client-id's limit. `sluice quotas explain`
-shows all eight for a client.
+A null or empty client id gets the default client-id's limit. Behind the exact user come the limits of its
+tenant, behind an exact client-id the longest prefix that fits; [quotas.md](quotas.md#which-limit-applies) has
+all levels. `sluice quotas explain` shows those that are looked at for a client.
 
 An entry with `shadow: true`, or with a list of its keys, is tried only: what it would delay is counted
 and logged, and nobody waits. Beside `quotas:` there may be `exempt:`, whom no limit delays:

@@ -134,7 +134,7 @@ def test_explain_tells_which_level_applies_and_why(sluice: Sluice, source: tuple
     assert [line for line in produce if line.startswith("→  user_client ")]
     other = next(line for line in produce if line.startswith("   default_user "))
     assert "5,000" in other
-    assert "Has a producer_byte_rate, but user_client comes first in Kafka's order." in other
+    assert "Has a producer_byte_rate, but user_client comes first in the order." in other
 
 
 def test_explain_as_json_has_all_eight_levels_of_each_quota(sluice: Sluice) -> None:
@@ -187,6 +187,43 @@ def test_explain_tells_of_exempt_rules_and_of_shadow_mode(folder: Path, sluice: 
     _, out, _ = sluice(*explain, "--json", "--address", "11.1.2.3")
     assert json.loads(out)["exempt_by"] is None
     assert sluice("check", "quotas.yaml")[1] == "OK: quotas.yaml: limits for 1 entity, 1 exempt rule\n"
+
+
+GROUPS = """\
+tenants:
+  - {name: team-a, members: [alice, bob]}
+quotas:
+  - tenant: team-a
+    producer_byte_rate: 1000
+  - user: <default>
+    client-id-prefix: etl-
+    consumer_byte_rate: 2000
+"""
+
+
+def test_explain_tells_of_tenants_and_prefixes(folder: Path, sluice: Sluice) -> None:
+    (folder / "quotas.yaml").write_text(GROUPS)
+    explain = ("quotas", "explain", "--user", "alice", "--client-id", "etl-7", "-q", "quotas.yaml")
+    _, out, _ = sluice(*explain)
+    assert "Member of tenant 'team-a'.\n" in out
+    assert "producer_byte_rate: 1,000 bytes per second, shared by tenant 'team-a'\n" in out
+    assert "shared by user 'alice', client-id-prefix 'etl-'\n" in out
+    _, out, _ = sluice(*explain, "--json")
+    answer = json.loads(out)
+    produce, fetch = answer["quotas"][:2]
+    assert (answer["tenant"], produce["rule"], produce["shared_by"]) == (
+        "team-a",
+        "tenant",
+        {"tenant": "team-a"},
+    )
+    assert fetch["rule"] == "default_user_client_prefix"
+    assert [level["rule"] for level in fetch["levels"] if not level["kafkas"]] == [
+        "tenant_client",
+        "tenant_default_client",
+        "tenant",
+        "default_user_client_prefix",
+    ]
+    assert sluice("check", "quotas.yaml")[1] == "OK: quotas.yaml: limits for 2 entities, 1 tenant\n"
 
 
 def test_explain_needs_a_file(sluice: Sluice) -> None:

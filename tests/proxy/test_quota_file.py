@@ -14,7 +14,8 @@ import structlog
 
 from sluice.proxy import watched_file
 from sluice.proxy.config_error import QuotaFileError
-from sluice.proxy.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps, quotas_schema
+from sluice.proxy.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps
+from sluice.proxy.quota_schema import quotas_schema
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.watched_file import ReloadOutcome, hash_of
 from sluice.proxy.yaml_lines import parse_yaml
@@ -202,7 +203,8 @@ def test_an_error_names_the_key_its_line_and_what_would_be_right(
 
 def test_an_entry_needs_a_name_and_a_limit() -> None:
     assert errors_of("quotas:\n  - producer_byte_rate: 1\n  - user: a\n  - 5\n") == [
-        "q:2: quotas[0]: names nobody; give user, client-id or both, or ip",
+        "q:2: quotas[0]: names nobody; give user or tenant, or client-id or client-id-prefix, "
+        "or one of each; or ip",
         f"q:3: quotas[1]: sets no limit; give {' or '.join(KIND_BY_KEY)}",
         "q:4: quotas[2]: must be a mapping such as `user: alice`, is 5",
     ]

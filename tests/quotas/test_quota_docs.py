@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.smooth_sensor import SmoothSensor
@@ -37,8 +37,21 @@ def test_the_docs_say_of_every_quota_what_it_limits() -> None:
 
 
 def test_the_docs_list_the_levels_in_order_and_which_of_them_clients_mint() -> None:
-    documented = [(rule.strip("`"), bool(mints)) for rule, _, _, mints in rows_below("Which limit applies")]
-    assert documented == [(level.value, level.mints_client_ids) for level in QuotaLevel]
+    documented = [
+        (rule.strip("`"), bool(kafkas), bool(mints))
+        for rule, kafkas, _, _, mints in rows_below("Which limit applies")
+    ]
+    assert documented == [(level.value, level.is_kafkas, level.mints_client_ids) for level in QuotaLevel]
+
+
+def test_the_docs_name_each_levels_entity_by_its_keys_in_the_quota_file() -> None:
+    for rule, _, entity, _, _ in rows_below("Which limit applies"):
+        level = QuotaLevel(rule.strip("`"))
+        configured = level.configured_entity("U", "C", Tenant("T"), Prefix("P"))
+        assert configured is not None
+        assert entity.split(", ") == [
+            f"{key} `<default>`" if name is DEFAULT else key for key, name in configured.parts.items()
+        ]
 
 
 def test_the_docs_worked_example_comes_out() -> None:

@@ -1,0 +1,101 @@
+"""The JSON Schema of a quota file, for editors; the reader of quota files knows more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.proxy.quota_entries import ENTITY_KEYS, SHADOW_KEY, TENANT_KEYS
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS
+
+
+def quotas_schema() -> dict[str, Any]:
+    """JSON Schema of a quota file, for editors; `sluice check` knows more."""
+    name = {"type": "string", "minLength": 1}
+    keys: dict[str, Any] = {
+        "user": {
+            **name,
+            "description": "The principal's name without its type; <default>: every other user.",
+        },
+        "tenant": {
+            **name,
+            "description": "In place of user: the members of this tenant, who share one bucket.",
+        },
+        "client-id": {**name, "description": "The client id; <default>: every other client id."},
+        "client-id-prefix": {
+            **name,
+            "description": "In place of client-id: all client ids that begin so share one bucket; the "
+            "longest prefix that fits applies.",
+        },
+        "ip": {**name, "description": "A client's address; <default>: every other one. Stands alone."},
+    }
+    for spec in KINDS.values():
+        keys[spec.config_key] = {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": f"{spec.effect} In {spec.limit_unit}.",
+        }
+    keys[SHADOW_KEY] = {
+        "description": "Measure and log these limits, or with true all of the entry, but delay nobody.",
+        "anyOf": [
+            {"type": "boolean"},
+            {"type": "array", "items": {"enum": list(KIND_BY_KEY)}, "minItems": 1},
+        ],
+    }
+    entry = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": keys,
+        "allOf": [
+            {"anyOf": [{"required": [key]} for key in ENTITY_KEYS]},
+            {"anyOf": [{"required": [spec.config_key]} for spec in KINDS.values()]},
+            *(
+                {"not": {"required": list(both)}}
+                for both in (("user", "tenant"), ("client-id", "client-id-prefix"))
+            ),
+        ],
+    }
+    rule_keys = {
+        "user": {**name, "description": "The principal's name without its type."},
+        "address": {**name, "description": "The client's: one address, or a network such as 10.1.0.0/16."},
+        "client-id": {**name, "description": "Only beside user or address: clients choose it."},
+    }
+    rule = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": rule_keys,
+        "anyOf": [{"required": ["user"]}, {"required": ["address"]}],
+    }
+    tenant = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(TENANT_KEYS),
+        "properties": {
+            "name": {**name, "description": "As entries name it: `tenant: NAME`."},
+            "members": {
+                "type": "array",
+                "items": name,
+                "uniqueItems": True,
+                "description": "Users; each belongs to one tenant at most.",
+            },
+        },
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Sluice quota file",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["quotas"],
+        "properties": {
+            "quotas": {"type": "array", "items": entry},
+            "tenants": {
+                "type": "array",
+                "items": tenant,
+                "description": "Groups of users that share a bucket where a limit is for their tenant.",
+            },
+            "exempt": {
+                "type": "array",
+                "items": rule,
+                "description": "Whom no limit delays; what they use is measured all the same.",
+            },
+        },
+    }
