@@ -16,8 +16,10 @@ from sluice.proxy.footprint import Footprint
 from sluice.proxy.linger import Linger
 from sluice.proxy.log import get_logger
 from sluice.proxy.relay import Relay
+from sluice.proxy.quota_requests import QuotaQuestion
 from sluice.proxy.session import Session
 from sluice.proxy.stream import Stream
+from sluice.proxy.tasks import spawn
 from sluice.proxy.waiting import what_it_waits_for
 from sluice.proxy.worker import Worker
 
@@ -138,6 +140,34 @@ class Connection(Relay):
                 self._after_answer()
         except Exception:
             self._crashed()
+
+    # What the client asks the proxy itself ----------------------------------------------------------------
+
+    def _ask(self) -> None:
+        question = self.session.take_question()
+        if question is not None:
+            spawn(self._answer(question), "question about quotas")
+
+    async def _answer(self, question: QuotaQuestion) -> None:
+        """Also for a client that has left meanwhile: what it changed is changed."""
+        desk = self._worker.quota_desk
+        assert desk is not None
+        try:
+            answer = await desk.answer(question, self.peer)
+        except ProtocolError as error:
+            self.abort(DisconnectCause(error.cause), str(error))
+            return
+        except Exception:
+            self._crashed()
+            return
+        if self._closed:
+            return
+        self.session.answer_question(answer, monotonic() * 1000.0)
+        for local in self.session.local_answers:
+            if not self._client.send(memoryview(local)):
+                self._broker.read(False)
+        self.session.local_answers.clear()
+        self._after_answer()
 
     # Ends -------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,12 @@ class UnknownApi(ProtocolError):
     cause = DisconnectCause.UNKNOWN_API
 
 
+class RequestTooLarge(ProtocolError):
+    """A request that the proxy itself would answer, larger than it reads."""
+
+    cause = DisconnectCause.FRAME_TOO_LARGE
+
+
 class BrokerError(ProtocolError):
     """The broker's answers do not fit what was asked: nothing more of this connection can be trusted."""
 

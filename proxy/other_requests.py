@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final
 
 from sluice.protocol._tables import VERSIONS
+from sluice.protocol.controller_mutations import MUTATION_APIS
 from sluice.protocol.groups import GROUP_APIS, session_timeout_ms
 from sluice.protocol.headers import (
     API_VERSIONS,
@@ -24,8 +25,10 @@ from sluice.proxy.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Au
 from sluice.proxy.errors import LoginNotTaken, UnknownApi
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import CAP_VERSIONS, CLUSTER_ACTION, JOIN, NONE, RAW_TOKEN, AnswerWork, InFlight
+from sluice.proxy.mutation_requests import MutationRequests
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy
+from sluice.proxy.quota_requests import QUOTA_APIS, QuotaRequests
 from sluice.proxy.request_time import CLUSTER_ACTIONS
 from sluice.proxy.throttling import Throttling
 
@@ -35,7 +38,16 @@ _JOIN_GROUP_MAX: Final = VERSIONS[JOIN_GROUP][1]
 class OtherRequests:
     """Of one connection."""
 
-    __slots__ = ("_authentication", "_identity", "_in_flight", "_pace", "_policy", "_throttling")
+    __slots__ = (
+        "_authentication",
+        "_identity",
+        "_in_flight",
+        "_pace",
+        "_policy",
+        "_throttling",
+        "mutations",
+        "quota_requests",
+    )
 
     def __init__(
         self,
@@ -52,6 +64,10 @@ class OtherRequests:
         self._authentication = authentication
         self._throttling = throttling
         self._in_flight = in_flight
+        self.quota_requests: QuotaRequests | None = None
+        """where the proxy answers what is asked about quotas"""
+        self.mutations: MutationRequests | None = None
+        """of a principal that has, or had, a limit on controller mutations"""
 
     def judge(
         self,
@@ -94,6 +110,13 @@ class OtherRequests:
             self._throttling.is_group = True
         elif api_key in CLUSTER_ACTIONS and api_key in VERSIONS:
             work = CLUSTER_ACTION
+        elif self.quota_requests is not None and api_key in QUOTA_APIS:
+            return self.quota_requests.ask(buf, pos, end, frame_end, api_key, version, correlation_id, now_ms)
+        elif (sensor := self._throttling.mutation_sensor) is not None and api_key in MUTATION_APIS:
+            if self.mutations is not None and not sensor.exempt:
+                return self.mutations.judge(
+                    buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms, sensor
+                )
         elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
         self._in_flight.append((

@@ -7,9 +7,18 @@ from dataclasses import dataclass, field
 from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.topic_defaults import TopicDefaults
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaApi:
+    """The proxy itself answers DescribeClientQuotas and AlterClientQuotas."""
+
+    admins: frozenset[str] = frozenset()
+    """principals who may do both"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,9 @@ class SessionPolicy:
     broker_map: BrokerMap | None = None
     """of a gateway: addresses of brokers are rewritten. It alone changes: sessions learn from answers"""
 
+    quota_api: QuotaApi | None = None
+    """None: what asks for quotas, or changes them, passes to the broker"""
+
     def frame_limit(self, *, authenticated: bool) -> int:
         """The largest size that a request's frame may have, in bytes behind the size."""
         return self.max_frame_bytes if authenticated else self.max_frame_bytes_before_authentication
@@ -46,3 +58,4 @@ class SharedState:
     session_timeouts: SessionTimeouts = field(default_factory=SessionTimeouts)
     left_behind: LeftBehind = field(default_factory=LeftBehind)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)

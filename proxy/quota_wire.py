@@ -17,7 +17,6 @@ from sluice.proxy.quota_admin import NONE, Alteration, Component, Parts, Result
 
 DESCRIBE_CLIENT_QUOTAS: Final = 48
 ALTER_CLIENT_QUOTAS: Final = 49
-QUOTA_APIS: Final = frozenset({DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS})
 _FIRST_FLEXIBLE: Final = 1
 _ENTRIES_PER_STEP: Final = 100
 """about a millisecond"""

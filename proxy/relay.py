@@ -105,6 +105,10 @@ class Relay(ABC):
         """What is kept has changed; may end the connection."""
 
     @abstractmethod
+    def _ask(self) -> None:
+        """Have answered what the client may have asked the proxy itself."""
+
+    @abstractmethod
     def _is_seated(self) -> bool:
         """The principal has become known. False: the connection is ended for it."""
 
@@ -144,7 +148,7 @@ class Relay(ABC):
             keeps = True
         elif keeps:
             self._client_kept = None
-        if cut:
+        if cut or self._drops:
             broker = self._broker
             data = self._without_refused(view, cut) if self._drops else view[:cut]
             sent = 0
@@ -173,6 +177,7 @@ class Relay(ABC):
             if not self._client.send(memoryview(answer)):
                 self._broker.read(False)
         self.session.local_answers.clear()
+        self._ask()
         return memoryview(data)
 
     def _keep(self, buf: bytearray, view: memoryview, start: int, end: int) -> None:

@@ -30,10 +30,12 @@ from sluice.proxy.errors import NotAuthenticated
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import CHARGE, InFlight
 from sluice.proxy.local_answers import LocalAnswers
+from sluice.proxy.mutation_requests import MutationRequests
 from sluice.proxy.other_requests import OtherRequests
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.produce_requests import HEAD_ENOUGH_BYTES, ProduceSide
+from sluice.proxy.quota_requests import QuotaRequests
 from sluice.proxy.throttling import Throttling
 
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
@@ -51,6 +53,8 @@ class RequestSide(ProduceSide):
         "_others",
         "_policy",
         "_quotas",
+        "_topic_defaults",
+        "quota_requests",
         "raw_tokens",
     )
 
@@ -69,11 +73,23 @@ class RequestSide(ProduceSide):
         self._quotas = shared.quotas
         self._policy = policy
         self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight)
+        self.quota_requests = None
+        if policy.quota_api is not None:
+            self.quota_requests = QuotaRequests(
+                policy.quota_api, pace, identity, in_flight, local, self._records, self._drop
+            )
+        self._others.quota_requests = self.quota_requests
+        self._topic_defaults = shared.topic_defaults
         self._client_id_length = _UNKNOWN_LENGTH
         self._client_id_raw = b""
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
         self.raw_tokens = False
         """the next frames are bare tokens (SaslHandshake v0)"""
+
+    @property
+    def mutations(self) -> MutationRequests | None:
+        """Where topics are created and deleted under a quota."""
+        return self._others.mutations
 
     @property
     def at_boundary(self) -> bool:
@@ -189,6 +205,11 @@ class RequestSide(ProduceSide):
         self._client_id_raw = raw
         if identity.authenticated:
             self._throttling.look_up(now_ms)
+            if self._throttling.mutation_sensor is not None and self.mutations is None:
+                self._others.mutations = MutationRequests(
+                    self._topic_defaults, self._pace, identity, self._throttling, self._in_flight, self._local,
+                    self.edits, self._records,
+                )  # fmt: skip
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
 

@@ -22,6 +22,7 @@ from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import EARLY_MS, Pace, State
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.producer_ids import Wake
+from sluice.proxy.quota_requests import QuotaQuestion
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
 from sluice.quotas.records import ConnectionRecord
@@ -38,6 +39,7 @@ class Session:
         "_answers",
         "_authentication",
         "_in_flight",
+        "_local",
         "_requests",
         "_throttling",
         "broker_data",
@@ -58,7 +60,7 @@ class Session:
         self._in_flight: deque[InFlight] = deque()
         self._authentication = authentication = Authentication(policy.oauthbearer_principal_claim)
         self._throttling = Throttling(shared, policy, self.pace, self.identity, address)
-        local = LocalAnswers()
+        self._local = local = LocalAnswers()
         self._requests = RequestSide(
             shared, policy, self.pace, self.identity, authentication, self._throttling, self._in_flight, local
         )
@@ -106,7 +108,8 @@ class Session:
     @property
     def bytes_from_client(self) -> int:
         """Bytes that went on to the broker."""
-        return self._requests.bytes_read
+        mutations = self._requests.mutations
+        return self._requests.bytes_read + (0 if mutations is None else mutations.added_bytes)
 
     @property
     def bytes_to_client(self) -> int:
@@ -127,6 +130,16 @@ class Session:
     def is_quiet(self) -> bool:
         """No request is on its way and no answer due."""
         return not self._in_flight and self._requests.at_boundary and self._answers.at_boundary
+
+    def take_question(self) -> QuotaQuestion | None:
+        """What the shell is to have answered, after `client_data`: the client waits for it (quota_desk.py)."""
+        question, self._local.question = self._local.question, None
+        return question
+
+    def answer_question(self, answer: bytes, now_ms: float) -> None:
+        """The answer to it. The shell then looks at `local_answers` and at the state."""
+        assert self._requests.quota_requests is not None
+        self._requests.quota_requests.answered(answer, now_ms)
 
     def suspend(self) -> bool:
         """Begin no further request until `resume`, for the proxy has to say something to the broker itself.

@@ -13,6 +13,7 @@ from sluice.quotas.records import Recorder
 
 if TYPE_CHECKING:
     from sluice.proxy.connection import Connection
+    from sluice.proxy.quota_desk import QuotaDesk
 
 THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
 """A throttled connection's unread requests belong in the kernel's buffers, not in copies of ours."""
@@ -21,7 +22,18 @@ THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
 class Worker:
     """What the connections of one event loop share."""
 
-    __slots__ = ("budget", "buf", "clock", "gauges", "limits", "loop", "recorder", "small_view", "view")
+    __slots__ = (
+        "budget",
+        "buf",
+        "clock",
+        "gauges",
+        "limits",
+        "loop",
+        "quota_desk",
+        "recorder",
+        "small_view",
+        "view",
+    )
 
     def __init__(
         self,
@@ -37,6 +49,8 @@ class Worker:
         self.gauges = gauges
         self.limits = limits or ConnectionLimits()
         self.budget: BufferBudget[Connection] = budget or BufferBudget()
+        self.quota_desk: QuotaDesk | None = None
+        """who answers what clients ask about quotas, where sessions take that out"""
         self.clock = SweepClock(loop.time() * 1000.0)
         # A window of 1 MiB halves the CPU per byte against 64 KiB (docs/decisions.md).
         self.buf = bytearray(WINDOW_BYTES)

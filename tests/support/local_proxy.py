@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from playbook import limits_of, shared_of
@@ -22,7 +24,8 @@ from sluice.proxy.config import LimitsOptions, UpstreamOptions
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.gauges import Gauges
-from sluice.proxy.policy import SessionPolicy
+from sluice.proxy.policy import QuotaApi, SessionPolicy
+from sluice.proxy.quota_desk import FileStore, QuotaDesk, QuotaStore
 from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.worker import Worker
 from sluice.quotas.limits import QuotaLimits
@@ -42,10 +45,15 @@ class LocalProxy:
         upstream_host: str = LOOPBACK,
         bind_host: str = LOOPBACK,
         bind_port: int = 0,
+        admins: frozenset[str] | None = None,
+        store: QuotaStore | None = None,
     ) -> None:
-        """`limits`: playbook.limits_of(…), or none."""
+        """`limits`: playbook.limits_of(…), or none. `admins`: the proxy answers them what is asked about
+        quotas, and keeps what they change in `store`."""
         self.shared = shared_of(limits or limits_of())
         self.gauges = Gauges()
+        self._admins = admins
+        self._store = store
         self._policy = policy or SessionPolicy()
         self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s)
         self._options = ListenerOptions(
@@ -58,6 +66,10 @@ class LocalProxy:
 
     async def __aenter__(self) -> Self:
         worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
+        if self._admins is not None:
+            store = self._store or FileStore(Path("quotas.yaml"))
+            worker.quota_desk = QuotaDesk(lambda: self.shared.quotas.limits, store, self._admins)
+            self._policy = replace(self._policy, quota_api=QuotaApi(self._admins))
         self.listener = assemble(
             worker,
             self._options,
