@@ -166,7 +166,7 @@ class Broker:
             consumer.close()
 
 
-class GoodClient:
+class GoodProcess:
     """The process of storm_good."""
 
     def __init__(self, bootstrap: str, name: str, folder: Path) -> None:
@@ -210,7 +210,7 @@ class GoodClient:
         return read_good(self._output)
 
 
-class Storm:
+class StormProcess:
     """The process of storm_load, while a block lasts."""
 
     def __init__(self, port: int, folder: Path, number: int, rate: float, *, with_ids: bool) -> None:

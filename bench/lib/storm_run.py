@@ -22,9 +22,9 @@ from bench.lib.storm_rig import (
     QUIET,
     THROUGH,
     Broker,
-    GoodClient,
+    GoodProcess,
     Phase,
-    Storm,
+    StormProcess,
     cores,
     door,
     sluice_before,
@@ -80,7 +80,7 @@ class PhaseRunner:
     """Runs phases on one broker, with or without Sluice, beside one good client."""
 
     def __init__(
-        self, broker: Broker, sluice: Sluice | None, good: GoodClient, folder: Path, rate: float
+        self, broker: Broker, sluice: Sluice | None, good: GoodProcess, folder: Path, rate: float
     ) -> None:
         self._broker = broker
         self._sluice = sluice
@@ -144,14 +144,14 @@ class PhaseRunner:
 
     # Within ------------------------------------------------------------------------------------------------
 
-    def _storm(self, port: int, with_ids: bool) -> Storm:
+    def _storm(self, port: int, with_ids: bool) -> StormProcess:
         self._number += 1
-        return Storm(port, self._folder, self._number, self._rate, with_ids=with_ids)
+        return StormProcess(port, self._folder, self._number, self._rate, with_ids=with_ids)
 
     def _port(self) -> int:
         return self._broker.node.advertised(DOOR)[1]
 
-    def _until(self, phase: Phase, end_s: float, load: Storm | None) -> None:
+    def _until(self, phase: Phase, end_s: float, load: StormProcess | None) -> None:
         shown_s = phase.start_s
         while (now_s := time.monotonic()) < end_s:
             time.sleep(min(POLL_S, end_s - now_s))
@@ -219,7 +219,7 @@ def run_through(folder: Path, rate: float, plan: Sequence[tuple[str, float]], wa
     with (
         Broker("behind", folder, door()) as broker,
         sluice_before(broker, folder) as sluice,
-        GoodClient(f"{LOOPBACK}:{broker.node.advertised(DOOR)[1]}", "through", folder) as good,
+        GoodProcess(f"{LOOPBACK}:{broker.node.advertised(DOOR)[1]}", "through", folder) as good,
     ):
         runner = PhaseRunner(broker, sluice, good, folder, rate)
         # For the JVM's compilers, which else would work against whatever comes first.
@@ -238,7 +238,7 @@ def run_direct(folder: Path, rate: float, most_seconds: float) -> Direct:
     print("starting another Kafka, without Sluice", flush=True)
     with (
         Broker("alone", folder, door()) as broker,
-        GoodClient(f"{LOOPBACK}:{broker.node.address(PAST)[1]}", "direct", folder) as good,
+        GoodProcess(f"{LOOPBACK}:{broker.node.address(PAST)[1]}", "direct", folder) as good,
     ):
         time.sleep(CALM_S)
         phase, death = PhaseRunner(broker, None, good, folder, rate).until_death(most_seconds)
