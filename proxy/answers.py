@@ -135,7 +135,9 @@ class AnswerSide:
                     self.bytes_read += skip
                     return start + skip
             elif self._mutations is not None and self._mutations.left_bytes:
-                skip = self._read_on(buf, start, min(start + skip, end), now_ms)
+                skip = min(skip, end - start)
+                self._mutations.go_on(buf, start, start + skip, now_ms)
+                self._skip = self._mutations.left_bytes
                 if self._skip:
                     self.bytes_read += skip
                     return end
@@ -182,9 +184,11 @@ class AnswerSide:
                 request_time = throttling.request_time
                 if work is not NONE or request_time is not None:
                     if work is TOPIC_SIZES:
-                        pos = self._take_sizes(buf, pos, end, frame_end, now_ms)
-                        if self._skip:
-                            break
+                        self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
+                        in_flight.popleft()
+                        self._skip = max(frame_end - end, 0)
+                        self._local.mid_answer = frame_end > end
+                        pos = min(frame_end, end)
                         continue
                     try:
                         if end < frame_end and not self._enough_arrived(
@@ -254,31 +258,6 @@ class AnswerSide:
             assert requests is not None
             self._mutations = MutationAnswers(requests, self._pace, self._throttling, self.edits)
         return self._mutations
-
-    def _take_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> int:
-        """The answer to a question of the proxy's own. Returns how far it has arrived."""
-        try:
-            self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
-        except MalformedFrame as error:
-            raise _malformed(error, pos) from None
-        self._in_flight.popleft()
-        if frame_end > end:
-            self._skip = frame_end - end
-            self._local.mid_answer = True
-            return end
-        return frame_end
-
-    def _read_on(self, buf: bytearray, start: int, stop: int, now_ms: float) -> int:
-        """More of an answer that tells of topics has arrived. Returns how many bytes."""
-        assert self._mutations is not None
-        try:
-            self._mutations.go_on(buf, start, stop, now_ms)
-        except MalformedFrame as error:
-            malformed = _malformed(error, start)
-            malformed.good_end = start
-            raise malformed from None
-        self._skip = self._mutations.left_bytes
-        return stop - start
 
     def _look_through(self, buf: bytearray, start: int, end: int) -> int:
         """An answer goes on that may have addresses further on. Returns how many bytes may pass."""

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sluice.proxy.config_listener import ListenerOptions, contradictions
+from sluice.proxy.config_mutations import MutationOptions
 from sluice.proxy.config_producer_ids import ProducerIdOptions
 from sluice.proxy.config_quotas import QuotaOptions, quota_contradictions
 from sluice.proxy.config_request_time import RequestTimeOptions
@@ -222,6 +223,9 @@ class Config(Options):
     producer_ids: ProducerIdOptions = Field(
         default=ProducerIdOptions(), description="How new producer ids are told and limited."
     )
+    controller_mutations: MutationOptions = Field(
+        default=MutationOptions(), description="How partitions created and deleted are counted."
+    )
     request_time: RequestTimeOptions = Field(
         default=RequestTimeOptions(), description="What requests cost the broker's threads."
     )
@@ -272,6 +276,7 @@ LIVE_OPTIONS: Final = frozenset(
         "pacing.group_delay_max_s",
         "pacing.share_fetch_delay_max_s",
         "pacing.written_fetch_throttle_max_s",
+        "quotas.warning_share",
         "sasl.oauthbearer_principal_claim",
         "unknown_apis",
     }

@@ -1,7 +1,7 @@
 """The broker's answers to what mutation_requests.py let go on, and to what it asked: read while they pass.
 
-An answer may be long (a topic created brings its 40 configs; a topic asked for, its partitions), so it is read
-piece by piece and not kept. What a topic was charged is put right by what became of it: refunded where the
+An answer may be long (a topic created brings its 40 configs; a topic asked for, its partitions), so it is
+read piece by piece and not kept. What a topic was charged is put right by what became of it: refunded where the
 broker refused it, for the broker's own quota would not have counted it either. Pure.
 """
 
@@ -11,10 +11,12 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol.addresses import Edit
+from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
 from sluice.protocol.mutation_answers import ResultReader, TopicResult, with_refused
 from sluice.protocol.throttle_field import raise_throttle
 from sluice.protocol.topic_sizes import SizeReader
+from sluice.proxy.errors import BrokerMalformed
 from sluice.proxy.mutation_requests import MutationRequests, Outcome
 from sluice.proxy.pace import Pace
 from sluice.proxy.throttling import Throttling
@@ -53,12 +55,17 @@ class MutationAnswers:
     def begin_results(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> None:
         """An answer begins at `pos` whose head has arrived: put in what was refused, and the throttle.
 
-        Raises MalformedFrame, and then has changed nothing.
+        Raises MalformedFrame or BrokerMalformed, and then has changed nothing of it.
         """
         arrived_end = min(end, frame_end)
         outcome = self._requests.outcomes[0]
         api_key, version = outcome.api_key, outcome.version
         told_ms = ceil(self._throttling.told_ms(outcome.paid_ms - now_ms))
+        self._outcome = outcome
+        self._results = ResultReader(api_key, version)
+        self.left_bytes = frame_end - arrived_end
+        self._read(bytes(buf[pos:arrived_end]), now_ms)
+        self._requests.outcomes.popleft()
         if outcome.refused_count:
             first, head = with_refused(
                 buf, pos, arrived_end, api_key, version, told_ms, outcome.refused_count, outcome.refused
@@ -66,15 +73,11 @@ class MutationAnswers:
             self._edits.append((pos, first, head))
         elif told_ms > 0:
             raise_throttle(buf, response_body(buf, pos, arrived_end, api_key, version), told_ms)
-        self._outcome = self._requests.outcomes.popleft()
-        self._results = ResultReader(api_key, version)
-        self._read(bytes(buf[pos:arrived_end]), now_ms)
-        self.left_bytes = frame_end - arrived_end
 
     def begin_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> None:
         """The answer to a question of the proxy's own begins at `pos`: nothing of it goes on.
 
-        Raises MalformedFrame.
+        Raises BrokerMalformed.
         """
         arrived_end = min(end, frame_end)
         self._results = None
@@ -84,7 +87,7 @@ class MutationAnswers:
         self._edits.append((pos, arrived_end, b""))
 
     def go_on(self, buf: bytearray, start: int, end: int, now_ms: float) -> None:
-        """`buf[start:end]` follows of the answer, none of it behind its end. Raises MalformedFrame."""
+        """`buf[start:end]` follows of the answer, none of it behind its end. Raises BrokerMalformed."""
         self.left_bytes -= end - start
         is_question = self._sizes is not None
         self._read(bytes(buf[start:end]), now_ms)
@@ -92,6 +95,12 @@ class MutationAnswers:
             self._edits.append((start, end, b""))
 
     def _read(self, data: bytes, now_ms: float) -> None:
+        try:
+            self._learn(data, now_ms)
+        except MalformedFrame as error:
+            raise BrokerMalformed(error.reason) from None
+
+    def _learn(self, data: bytes, now_ms: float) -> None:
         sizes = self._sizes
         if sizes is not None:
             sizes.feed(data)

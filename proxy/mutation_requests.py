@@ -97,7 +97,7 @@ class MutationRequests:
         edits: list[Edit],
         records: list[RequestRecord],
     ) -> None:
-        """`edits`, `records`: the session's, where requests that go on changed and those answered are left."""
+        """`edits`, `records`: the session's, for requests that go on changed and for those answered."""
         self._defaults = defaults
         self._pace = pace
         self._identity = identity

@@ -42,6 +42,7 @@ from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.request_cost_file import CostTables, load_request_costs
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
+from sluice.proxy.topic_defaults import TopicDefaults
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.watched_file import ReloadStatus
 from sluice.proxy.worker import Worker
@@ -107,6 +108,8 @@ class Server:
             pacing=config.pacing.mode,
             window_num=config.pacing.window_num,
             window_size_s=config.pacing.window_size_s,
+            controller_window_num=config.controller_mutations.window_num,
+            controller_window_size_s=config.controller_mutations.window_size_s,
             max_client_ids_per_user=config.limits.max_client_ids_per_user,
             max_sensors=config.limits.max_sensors,
         )
@@ -119,6 +122,7 @@ class Server:
             SessionTimeouts(),
             LeftBehind(config.limits.unfinished_bytes_per_user),
             producer_ids_of(config.producer_ids),
+            TopicDefaults(config.controller_mutations.default_partitions),
         )
         limits = config.limits
         self._limits = ConnectionLimits(
@@ -131,6 +135,13 @@ class Server:
             limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
         )
         self._costs = load_request_costs(config.request_time.cost_file)
+        self._meter = UsageMeter(
+            self._recorder,
+            self._quotas,
+            self._shared.producer_ids,
+            max_series=config.metrics.max_series,
+            warning_share=config.quotas.warning_share,
+        )
         self._securities = securities
         self._listeners: list[Listener] = []
         self._signals = 0
@@ -142,12 +153,7 @@ class Server:
         worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal)
-        meter = UsageMeter(
-            self._recorder,
-            self._quotas,
-            self._shared.producer_ids,
-            max_series=self._config.metrics.max_series,
-        )
+        meter = self._meter
         collector = SluiceCollector(
             meter,
             self._quotas,
@@ -279,6 +285,7 @@ class Server:
         self._limits.max_connections_per_address = limits.max_connections_per_ip
         self._limits.max_connections_per_user = limits.max_connections_per_user
         self._limits.max_unauthenticated = limits.max_unauthenticated_connections
+        self._meter.warnings.share = config.quotas.warning_share
         self._shared.left_behind.cap_bytes = limits.unfinished_bytes_per_user
         for listener, options in zip(self._listeners, config.listeners, strict=True):
             policy = policy_of(config, options, self._costs)

@@ -1,4 +1,4 @@
-"""Frames of CreateTopics, DeleteTopics and CreatePartitions for tests, and the proxy's questions before them."""
+"""Frames of CreateTopics, DeleteTopics and CreatePartitions, and of the proxy's questions before them."""
 
 from __future__ import annotations
 
