@@ -1,8 +1,8 @@
 """The broker's answers to what mutation_requests.py let go on, and to what it asked: read while they pass.
 
 An answer may be long (a topic created brings its 40 configs; a topic asked for, its partitions), so it is
-read piece by piece and not kept. What a topic was charged is put right by what became of it: refunded where the
-broker refused it, for the broker's own quota would not have counted it either. Pure.
+read piece by piece and not kept. What a topic was charged is put right by what became of it: refunded where
+the broker refused it, for the broker's own quota would not have counted it either. Pure.
 """
 
 from __future__ import annotations
