@@ -179,7 +179,7 @@ class QuotaManager:
     def __repr__(self) -> str:
         return (
             f"<QuotaManager generation {self.generation}: {len(self)} sensors, {self._minted} minted, "
-            f"{self.overflows} overflows>"
+            f"{self.overflows} overflows, {sum(map(len, self._found.values()))} look-ups remembered>"
         )
 
     def _look_up(

@@ -490,4 +490,6 @@ def test_a_manager_shows_how_many_it_runs() -> None:
     manager = minting_manager(max_client_ids_per_user=1)
     for client_id in ("configured", "a", "b"):
         running(manager, "alice", client_id)
-    assert repr(manager) == "<QuotaManager generation 0: 3 sensors, 1 minted, 1 overflows>"
+    assert repr(manager) == (
+        "<QuotaManager generation 0: 3 sensors, 1 minted, 1 overflows, 2 look-ups remembered>"
+    )
