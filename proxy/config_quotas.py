@@ -91,6 +91,12 @@ class QuotaOptions(Options):
         default=1.0, description="How often the quota file is looked at for changes."
     )
 
+    warning_share: Annotated[float, Field(ge=0, le=1), NO_BOOL] = Field(
+        default=0.8,
+        description="Share of a limit at which a warning is logged and counted, before anything is delayed "
+        "(sluice_quota_warning); 0: never.",
+    )
+
     def named_file(self) -> Path:
         """The quota file. Raises ConfigError if none is named."""
         if self.file is None:

@@ -16,7 +16,7 @@ from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits import QuotaLimits
 
 OTHER: Final = "other"
-SERIES_PER_ENTITY: Final = 8
+SERIES_PER_ENTITY: Final = 10
 """metrics with the labels user and client_id: an entity's share of metrics.max_series"""
 SERIES_IDLE_MS: Final = 3_600_000.0
 
@@ -37,6 +37,7 @@ class EntitySeries:
         "throttled_requests",
         "used_ms",
         "user",
+        "warnings",
     )
 
     def __init__(self, quota: str, user: str, client_id: str, *, is_overflow: bool = False) -> None:
@@ -54,6 +55,8 @@ class EntitySeries:
         """a limit behind it is in shadow mode, or was: its shadow counters are exported"""
         self.shadow_ms = 0.0
         self.shadow_requests = 0
+        self.warnings = 0
+        """times that a limit behind it came near (quota_warning.py)"""
         self.used_ms = 0.0
         """when something was last counted; monotonic"""
 

@@ -62,6 +62,19 @@ _ROWS: Final = (
         "Rate over the last 10 to 20 s, divided by the limit; of the buckets behind `other`, the highest.",
     ),
     MetricDefinition(
+        "sluice_quota_warning", "gauge", _ENTITY, "limits",
+        "Limits that are nearly used up: 1 from when utilization has stayed at or above quotas.warning_share "
+        "for 10 s until it falls below nine tenths of it; behind `other` there may be several.",
+    ),
+    MetricDefinition(
+        "sluice_quota_warnings_total", "counter", _ENTITY, "warnings",
+        "Times that such a warning began.",
+    ),
+    MetricDefinition(
+        "sluice_quota_warning_share_ratio", "gauge", (), "ratio",
+        "quotas.warning_share, the share of a limit at which a warning begins; 0: there are none.",
+    ),
+    MetricDefinition(
         "sluice_over_quota_bytes_total", "counter", _ENTITY, "bytes",
         "Bytes that passed ahead of their rate because a delay is bounded by the answer budget.",
     ),

@@ -135,6 +135,9 @@ class SluiceCollector(Collector):
         mutations = _limits(limits, QuotaKind.CONTROLLER_MUTATION, 1.0)
         yield _family("sluice_quota_limit_controller_mutations_per_second", mutations)
         yield _family("sluice_quota_utilization_ratio", meter.utilisation.items())
+        yield _family("sluice_quota_warning", meter.warned.items())
+        yield _family("sluice_quota_warnings_total", ((labels, one.warnings) for labels, one in series))
+        yield _family("sluice_quota_warning_share_ratio", [((), meter.warnings.share)])
 
     def _of_producer_ids(self) -> Iterator[Metric]:
         meter, snapshots = self._meter.producer_ids, self._snapshots

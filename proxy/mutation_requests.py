@@ -256,8 +256,9 @@ class MutationRequests:
             outcome.paid_ms = sensor.charge(0, now_ms) if refused else now_ms
         until_ms = now_ms
         if refused or outcome.paid_ms > now_ms:
+            charged = sum(outcome.charged.values())
             until_ms = self._throttling.owe_for_mutations(
-                sensor, request.api_key, outcome.paid_ms, now_ms, refused=bool(refused)
+                sensor, request.api_key, charged, outcome.paid_ms, now_ms, refused=bool(refused)
             )
         if sensor.shadow:
             refused = []

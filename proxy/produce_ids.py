@@ -22,6 +22,7 @@ class ProduceIds:
         "acks",
         "gate",
         "known",
+        "limit",
         "request_bytes",
         "rule",
         "wake",
@@ -36,6 +37,8 @@ class ProduceIds:
         self._woken: Verdict | None = None
         self._was_held = False
         self.wake = wake
+        self.limit = 0.0
+        """new ids an hour"""
         self.rule = ""
         """the level of it"""
         self.acks = 0
@@ -44,8 +47,8 @@ class ProduceIds:
 
     def use(self, user: str, limit: tuple[float, bool, str]) -> None:
         """The limit in force, as QuotaManager.id_limit tells it."""
-        per_hour, enforced, self.rule = limit
-        self.gate.use(user, per_hour, enforced=enforced)
+        self.limit, enforced, self.rule = limit
+        self.gate.use(user, self.limit, enforced=enforced)
         self.known.forget()
 
     def judge(

@@ -181,7 +181,7 @@ class RequestTime:
         if sensor.shadow:
             sensor.waive(now_ms)
             delay_ms = min(paid_ms - now_ms, window_ms)
-            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, client_id, now_ms)
+            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, cost_ms, client_id, now_ms)
             return
         self._set_in_flight(in_debt=True)
         pace = self._pace
@@ -189,7 +189,7 @@ class RequestTime:
         if until_ms <= now_ms:
             return
         if until_ms > pace.muted_until_ms:  # else another quota's delay is the larger one, and it counts
-            self._event(EventKind.MUTE, sensor, api_key, until_ms - now_ms, client_id, now_ms)
+            self._event(EventKind.MUTE, sensor, api_key, until_ms - now_ms, cost_ms, client_id, now_ms)
             pace.mute(until_ms, now_ms, QuotaKind.REQUEST, at_boundary=at_boundary)
         told_ms = until_ms - now_ms
         if api_key in _FETCHES:
@@ -209,7 +209,14 @@ class RequestTime:
         self._pace.max_in_flight = 1 if in_debt else IN_FLIGHT_WITHIN_QUOTA
 
     def _event(
-        self, kind: EventKind, sensor: Sensor, api_key: int, delay_ms: float, client_id: str, now_ms: float
+        self,
+        kind: EventKind,
+        sensor: Sensor,
+        api_key: int,
+        delay_ms: float,
+        cost_ms: float,
+        client_id: str,
+        now_ms: float,
     ) -> None:
         self._shared.recorder.throttles.append(
             ThrottleEvent(
@@ -223,6 +230,9 @@ class RequestTime:
                 api_key=api_key,
                 charged_bytes=0,
                 over_quota_bytes=0,
+                limit=sensor.limit,
+                charged=cost_ms,
+                bucket=sensor.entity,
             )
         )
 

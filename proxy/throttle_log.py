@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
+from sluice.protocol.names import api_name
 from sluice.proxy.log import LineBudget
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.records import EventKind, ThrottleEvent
 
 QUIET_MS: Final = 5_000.0
@@ -27,9 +29,19 @@ _MAX_CLIENT_ID: Final = 256
 MAX_ENTITIES: Final = 1_000
 """followed at once; clients can mint entities through a default: the rest shows in metrics only"""
 
-ThrottleLine: TypeAlias = tuple[str, dict[str, str | int | float]]
+Fields: TypeAlias = dict[str, str | int | float]
+ThrottleLine: TypeAlias = tuple[str, Fields]
 """event name, fields"""
 LEVEL_BY_RULE: Final[dict[str, QuotaLevel]] = {level.value: level for level in QuotaLevel}
+_UNITS: Final = {
+    QuotaKind.PRODUCE.value: ("bytes_per_s", "bytes"),
+    QuotaKind.FETCH.value: ("bytes_per_s", "bytes"),
+    QuotaKind.REQUEST.value: ("percent", "ms"),
+    QuotaKind.CONTROLLER_MUTATION.value: ("partitions_per_s", "partitions"),
+    QuotaKind.PRODUCER_IDS.value: ("per_hour", "ids"),
+    QuotaKind.CONNECTION_CREATION.value: ("per_s", "connections"),
+}
+"""of a limit and of a charge, as keys of log lines end"""
 _NEVER_MS: Final = float("-inf")
 
 
@@ -115,6 +127,28 @@ def bucket_of(event: ThrottleEvent) -> QuotaEntity:
     return QuotaEntity(event.user if level.has_user else None, event.client_id if level.has_client else None)
 
 
+def whom(quota: str, rule: str, entity: QuotaEntity) -> Fields:
+    """The fields that say which limit of whom."""
+    fields: Fields = {"quota": quota, "rule": rule}
+    if entity.user is not None:
+        fields["user"] = str(entity.user)
+    if entity.client_id is not None:
+        fields["client_id"] = str(entity.client_id)
+    return fields
+
+
+def limit_field(quota: str, limit: float) -> Fields:
+    """The limit, with its unit in the key; nothing if it is not told."""
+    return {f"limit_{_UNITS[quota][0]}": round(limit, 3)} if limit else {}
+
+
+def charged_field(event: ThrottleEvent) -> Fields:
+    """What the request was charged, likewise."""
+    unit = _UNITS[event.quota][1]
+    charged = event.charged or (event.charged_bytes if unit == "bytes" else 0)
+    return {f"charged_{unit}": round(charged, 3)} if charged else {}
+
+
 class ThrottleLog:
     """Follows episodes of throttling; `due` gives the lines to write now."""
 
@@ -165,18 +199,22 @@ class ThrottleLog:
             del self._episodes[key]
 
     def _begin(self, episode: _Episode) -> ThrottleLine:
+        """Says why: the limit, and what its first request was charged."""
         episode.begin_logged = True
         name = "would_be_throttled" if episode.is_shadow else "throttling_began"
-        delay_ms = {} if episode.event.reason else {"delay_ms": round(episode.event.delay_ms, 1)}
-        return name, {**self._whom(episode), **delay_ms}
+        event = episode.event
+        fields = {**self._whom(episode), "api": api_name(event.api_key), **charged_field(event)}
+        if not event.reason:
+            fields["delay_ms"] = round(event.delay_ms, 1)
+        return name, fields
 
     def _end(self, episode: _Episode) -> ThrottleLine:
         episode.active = False
         fields = {**self._whom(episode), **self._figures(episode)}
         return "would_be_throttled_ended" if episode.is_shadow else "throttling_ended", fields
 
-    def _figures(self, episode: _Episode) -> dict[str, str | int | float]:
-        fields: dict[str, str | int | float] = {
+    def _figures(self, episode: _Episode) -> Fields:
+        fields: Fields = {
             "lasted_s": round((episode.until_ms - episode.begun_ms) / 1000.0, 1),
             "delays": episode.events,
             "delayed_s": round(episode.delay_ms / 1000.0, 1),
@@ -185,12 +223,9 @@ class ThrottleLog:
             fields["refused"] = episode.refused
         return fields
 
-    def _whom(self, episode: _Episode) -> dict[str, str | int | float]:
-        fields: dict[str, str | int | float] = {"quota": episode.event.quota, "rule": episode.event.rule}
-        if episode.entity.user is not None:
-            fields["user"] = str(episode.entity.user)
-        if episode.entity.client_id is not None:
-            fields["client_id"] = str(episode.entity.client_id)
+    def _whom(self, episode: _Episode) -> Fields:
+        event = episode.event
+        fields = {**whom(event.quota, event.rule, episode.entity), **limit_field(event.quota, event.limit)}
         if episode.minters is not None:
             fields["client_id"], fields["address"] = episode.minters.top()
         suppressed = self._budget.suppressed()

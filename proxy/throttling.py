@@ -262,23 +262,24 @@ class Throttling:
     # Controller mutations ---------------------------------------------------------------------------------
 
     def owe_for_mutations(
-        self, sensor: Sensor, api_key: int, paid_ms: float, now_ms: float, *, refused: bool
+        self, sensor: Sensor, api_key: int, charged: int, paid_ms: float, now_ms: float, *, refused: bool
     ) -> float:
         """Topics were refused, or changed on credit: mute until paid_ms, bounded as any delay is.
 
-        Returns the end of the mute; in shadow mode now_ms, and nothing is done. (A strict quota's debt is
-        not waived then: what was refused in earnest would not have been charged either.)
+        `charged`: partitions. Returns the end of the mute; in shadow mode now_ms, and nothing is done. (A
+        strict quota's debt is not waived then: what was refused in earnest would not have been charged
+        either.)
         """
         if sensor.shadow:
             delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
-            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, 0, 0, now_ms)
+            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, 0, 0, now_ms, charged)
             if not refused:
                 sensor.waive(now_ms)
             return now_ms
         until_ms = min(paid_ms, self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms))
         self._pace.mute(until_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
         kind = EventKind.REFUSAL if refused else EventKind.MUTE
-        self._event(kind, sensor, api_key, until_ms - now_ms, 0, 0, now_ms)
+        self._event(kind, sensor, api_key, until_ms - now_ms, 0, 0, now_ms, charged)
         return until_ms
 
     def told_ms(self, left_ms: float) -> float:
@@ -343,6 +344,7 @@ class Throttling:
                 over_quota_bytes=0,
                 address=self._address,
                 reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",
+                limit=ids.limit,
             )
         )
 
@@ -355,6 +357,7 @@ class Throttling:
         charged_bytes: int,
         over_bytes: int,
         now_ms: float,
+        charged: float = 0.0,
     ) -> None:
         self._shared.recorder.throttles.append(
             ThrottleEvent(
@@ -368,6 +371,8 @@ class Throttling:
                 api_key=api_key,
                 charged_bytes=charged_bytes,
                 over_quota_bytes=over_bytes,
+                limit=sensor.limit,
+                charged=charged,
                 bucket=sensor.entity,
             )
         )

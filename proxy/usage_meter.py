@@ -21,6 +21,7 @@ from sluice.proxy.entity_series import EntitySeries, EntityTable
 from sluice.proxy.log import LineBudget, get_logger
 from sluice.proxy.producer_id_meter import ProducerIdMeter
 from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.quota_warning import QuotaWarnings
 from sluice.proxy.throttle_log import ThrottleLog, bucket_of
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
@@ -47,6 +48,7 @@ DURATION_SUM: Final = SIZE_SUM + 1
 
 _UNLIMITED: Final = {PRODUCE: QuotaKind.PRODUCE, FETCH: QuotaKind.FETCH, SHARE_FETCH: QuotaKind.FETCH}
 """what traffic without a limit is counted as"""
+_COUNTED_BY_EVENT: Final = frozenset({QuotaKind.REQUEST.value, QuotaKind.CONTROLLER_MUTATION.value})
 _log = get_logger()
 
 
@@ -80,8 +82,10 @@ class UsageMeter:
         producer_ids: ProducerIds | None = None,
         *,
         max_series: int = 10_000,
+        warning_share: float = 0.0,
     ) -> None:
-        """`producer_ids`: of the process; None: there are none."""
+        """`producer_ids`: of the process; None: there are none. `warning_share`: of a limit
+        (quota_warning.py); 0: none."""
         self.apis: dict[int, list[float]] = {}
         """a tally of each known API seen"""
         self.unknown_apis = new_tally()
@@ -95,7 +99,8 @@ class UsageMeter:
         self.utilisation: dict[tuple[str, str, str], float] = {}
         """(quota, user, client_id) → the highest of the live sensors behind it at the last fold"""
         self.mutation_tokens: dict[tuple[str, str], float] = {}
-        """(user, client_id) → partitions that may be created or deleted at once, at the last fold; the lowest"""
+        """(user, client_id) → partitions that may be created or deleted at once, at the last fold; of the
+        live sensors behind it the lowest"""
         self.forgiven = {kind.value: 0.0 for kind in KINDS}
         """by quota: units of debt beyond the cap"""
         self.exempt = {kind.value: 0 for kind in KINDS}
@@ -108,6 +113,9 @@ class UsageMeter:
         self._folding = asyncio.Lock()
         self._lines = LineBudget()
         self._throttle_log = ThrottleLog(self._lines)
+        self.warnings = QuotaWarnings(warning_share, self._lines)
+        self.warned: dict[tuple[str, str, str], int] = {}
+        """(quota, user, client_id) → live sensors behind it of which a warning has begun, at the last fold"""
 
     async def run(self) -> None:
         """Drain and fold until cancelled."""
@@ -136,6 +144,9 @@ class UsageMeter:
             recorder.connections.clear()
         for event, fields in self._throttle_log.due(now_ms):
             _log.info(event, **fields)
+        lines, self.warnings.lines = self.warnings.lines, []
+        for event, fields in lines:
+            _log.warning(event, **fields)
 
     async def fold(self, now_ms: float) -> None:
         """Take in what the sensors have counted, in small steps; drop what has been idle for an hour."""
@@ -197,6 +208,8 @@ class UsageMeter:
             if event.reason:
                 self.producer_ids.count_refusal(event.user, event.reason, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
+            if event.quota in _COUNTED_BY_EVENT and event.delay_ms > 0.0 and not is_shadow:
+                self._count_delay(event, now_ms)
             if is_shadow or event.over_quota_bytes:
                 bucket = bucket_of(event)
                 series = self.entities.of(event.quota, bucket.user, bucket.client_id)
@@ -206,6 +219,17 @@ class UsageMeter:
                     series.shadow_requests += 1
                     series.shadow_ms += event.delay_ms
                 series.used_ms = now_ms
+
+    def _count_delay(self, event: ThrottleEvent, now_ms: float) -> None:
+        """Of a quota that records of requests do not tell of, for theirs is the one on bytes."""
+        tally = self.throttle_times[event.quota]
+        tally[DURATION_AT + (event.delay_ms * SLOTS_PER_MS).__trunc__().bit_length()] += 1
+        tally[DURATION_SUM] += event.delay_ms
+        bucket = bucket_of(event)
+        series = self.entities.of(event.quota, bucket.user, bucket.client_id)
+        series.throttled_requests += 1
+        series.throttled_ms += event.delay_ms
+        series.used_ms = now_ms
 
     def _count_connections(self, records: list[ConnectionRecord], now_ms: float) -> None:
         for record in records:
@@ -256,13 +280,18 @@ class UsageMeter:
         limits: dict[tuple[str, str, str, str], float] = {}
         utilisation: dict[tuple[str, str, str], float] = {}
         tokens: dict[tuple[str, str], float] = {}
+        warned: dict[tuple[str, str, str], int] = {}
         # A list, because sensors come and go between the steps.
         for index, sensor in enumerate(list(self._quotas.sensors()), start=1):
             metered = self._metered_of(sensor)
             metered.round = self._round
             series = self._take_usage(sensor, metered, now_ms)
             labels = (series.quota, series.user, series.client_id)
-            utilisation[labels] = max(utilisation.get(labels, 0.0), sensor.utilisation(now_ms))
+            used = sensor.utilisation(now_ms)
+            utilisation[labels] = max(utilisation.get(labels, 0.0), used)
+            if self.warnings.look(sensor, used, now_ms):
+                series.warnings += 1
+            warned[labels] = warned.get(labels, 0) + self.warnings.is_warned(sensor)
             if sensor.kind is QuotaKind.CONTROLLER_MUTATION:
                 at = (series.user, series.client_id)
                 tokens[at] = min(tokens.get(at, inf), sensor.tokens(now_ms))
@@ -272,10 +301,11 @@ class UsageMeter:
                 limits[*labels, sensor.level.value] = sensor.rate_per_s
             if index % SENSORS_PER_STEP == 0:
                 yield
-        self.limits, self.utilisation, self.mutation_tokens = limits, utilisation, tokens
+        self.limits, self.utilisation, self.mutation_tokens, self.warned = limits, utilisation, tokens, warned
         # What a sensor charged since the last fold counts even if a reload has dropped it meanwhile.
         for sensor in [sensor for sensor, metered in self._metered.items() if metered.round != self._round]:
             self._take_usage(sensor, self._metered.pop(sensor), now_ms)
+            self.warnings.forget(sensor, now_ms)
         dropped = self.entities.drop_idle(now_ms)
         if dropped:
             for metered in self._metered.values():

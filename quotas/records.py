@@ -62,6 +62,10 @@ class ThrottleEvent(NamedTuple):
     """the client's; of producer ids only, where it says who brings them"""
     reason: str = ""
     """of the REFUSAL of producer ids: a value of sluice.proxy.producer_gate.RefusalReason"""
+    limit: float = 0.0
+    """the limit as it is configured, in its kind's unit; 0: not told"""
+    charged: float = 0.0
+    """what the request was charged, in its kind's unit; of bytes it is charged_bytes"""
     bucket: QuotaEntity | None = None
     """whose connections share the limit; None: the user and client id, as far as the rule has them"""
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
-from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.kinds import KINDS, QuotaKind
 
 MAX_INT32: Final = 2**31 - 1
 """what a Fetch's max_bytes can be"""
@@ -67,6 +67,11 @@ class Sensor(ABC):
         self.forgiven = 0.0
         """units of debt beyond the cap since the start; never falls"""
         self._mark = self._mark_before = (now_ms, 0.0)
+
+    @property
+    def limit(self) -> float:
+        """As it is configured, in its kind's unit."""
+        return self.rate_per_s * KINDS[self.kind].limit_span_s
 
     @abstractmethod
     def charge(self, amount: float, now_ms: float) -> float:

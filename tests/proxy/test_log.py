@@ -108,7 +108,9 @@ def test_a_line_budget_counts_what_it_suppresses() -> None:
 
 
 def event(begun_ms: float, user: str = "alice", delay_ms: float = 100.0, rule: str = "user") -> ThrottleEvent:
-    return ThrottleEvent(EventKind.HOLD, begun_ms, delay_ms, "produce", rule, user, "app", 0, 1000, 0)
+    return ThrottleEvent(
+        EventKind.HOLD, begun_ms, delay_ms, "produce", rule, user, "app", 0, 1000, 0, limit=500.0
+    )
 
 
 class Log:
@@ -134,9 +136,10 @@ def test_an_episode_of_throttling_has_two_lines() -> None:
         log.tick(now_ms, *([event(now_ms)] if now_ms < 62_000 else []))
     # The last delay begins at 61.9 s and ends at 62.0 s.
     assert log.told == [(50_000, "began"), (62_000 + QUIET_MS, "ended")]
-    assert log.lines[0][1][1] == {"quota": "produce", "rule": "user", "user": "alice", "delay_ms": 100.0}
+    whom = {"quota": "produce", "rule": "user", "user": "alice", "limit_bytes_per_s": 500.0}
+    assert log.lines[0][1][1] == {**whom, "api": "Produce", "charged_bytes": 1000, "delay_ms": 100.0}
     assert log.lines[1][1][1] == {
-        "quota": "produce", "rule": "user", "user": "alice",
+        **whom,
         "lasted_s": 12.0, "delays": 120, "delayed_s": 12.0,
     }  # fmt: skip
 
@@ -181,9 +184,27 @@ def test_what_a_limit_in_shadow_mode_would_have_done_is_told_apart() -> None:
         "throttling_ended",
         "would_be_throttled_ended",
     ]
-    fields = {"quota": "produce", "rule": "user", "user": "alice"}
-    assert log.lines[1][1][1] == {**fields, "delay_ms": 100.0}
+    fields = {"quota": "produce", "rule": "user", "user": "alice", "limit_bytes_per_s": 500.0}
+    assert log.lines[1][1][1] == {**fields, "api": "Produce", "charged_bytes": 1000, "delay_ms": 100.0}
     assert log.lines[3][1][1] == {**fields, "lasted_s": 0.1, "delays": 1, "delayed_s": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("quota", "explained"),
+    [
+        ("fetch", {"limit_bytes_per_s": 50.0, "charged_bytes": 7.5}),
+        ("request", {"limit_percent": 50.0, "charged_ms": 7.5}),
+        ("controller_mutation", {"limit_partitions_per_s": 50.0, "charged_partitions": 7.5}),
+        ("producer_ids", {"limit_per_hour": 50.0, "charged_ids": 7.5}),
+        ("connection_creation", {"limit_per_s": 50.0, "charged_connections": 7.5}),
+    ],
+)
+def test_a_line_explains_itself_in_the_unit_of_its_quota(quota: str, explained: dict[str, float]) -> None:
+    log = Log()
+    log.tick(0, event(0)._replace(quota=quota, limit=50.0, charged=7.5, charged_bytes=0))
+    ((_, (_, fields)),) = log.lines
+    assert explained.items() <= fields.items()
+    assert {"quota", "rule", "user", "api", "delay_ms"} <= set(fields)
 
 
 def test_entities_share_the_lines_and_who_is_still_throttled_gets_its_line_later() -> None:
