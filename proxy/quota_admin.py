@@ -33,6 +33,7 @@ _TYPES: Final = (_USER, _CLIENT_ID, _IP)
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _SPECIFIED: Final = 2
+_WHOLE: Final[tuple[object, ...]] = (whole_number, whole_int)
 _WHOLE_WITHIN: Final = 1e-6
 _LONG_MAX: Final = 2**63 - 1
 
@@ -259,7 +260,7 @@ def checked_limit(entity: QuotaEntity, key: str, value: float) -> float:
 
 def _whole(spec: KindSpec, value: float) -> float:
     """Java's clients can only send a double: what is a whole number but for its last digits is meant so."""
-    if spec.validated not in (whole_number, whole_int) or not math.isfinite(value) or value < 1.0:
+    if spec.validated not in _WHOLE or not math.isfinite(value) or value < 1.0:
         return value
     if value == _LONG_MAX + 1:  # Long.MAX_VALUE as a double
         return _LONG_MAX

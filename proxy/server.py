@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -36,9 +36,9 @@ from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.listener import Listener
 from sluice.proxy.log import configure_logging, get_logger
 from sluice.proxy.metrics import SluiceCollector
-from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.policy import QuotaApi, SessionPolicy, SharedState
 from sluice.proxy.producer_id_file import ProducerIdFile, scope_of
-from sluice.proxy.quota_watch import QuotaFile
+from sluice.proxy.quota_source import QuotaSource
 from sluice.proxy.request_cost_file import CostTables, load_request_costs
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
@@ -70,12 +70,11 @@ def run(config: Config, file: Path | None = None) -> int:
     Raises ConfigError if the quota file, or another file that is named, cannot be used at the start.
     """
     configure_logging(config.log)
-    quota_file = QuotaFile(config.quotas.named_file())
-    limits = quota_file.load()
+    quota_source = QuotaSource(config.quotas)
     securities = [load_security(options) for options in config.listeners]
     id_file = producer_id_file(config)
     watch = None if file is None else ConfigWatch(file, os.environ, config)
-    return uvloop.run(Server(config, quota_file, limits, securities, watch, id_file).serve())
+    return uvloop.run(Server(config, quota_source, securities, watch, id_file).serve())
 
 
 def producer_id_file(config: Config) -> ProducerIdFile | None:
@@ -90,8 +89,7 @@ class Server:
     def __init__(
         self,
         config: Config,
-        quota_file: QuotaFile,
-        quota_limits: QuotaLimits,
+        quota_source: QuotaSource,
         securities: Sequence[ListenerSecurity],
         config_watch: ConfigWatch | None = None,
         id_file: ProducerIdFile | None = None,
@@ -100,9 +98,9 @@ class Server:
         self._config = config
         self._config_watch = config_watch
         self._id_file = id_file
-        self._quota_file = quota_file
+        self._quota_source = quota_source
         self._quotas = QuotaManager(
-            quota_limits,
+            quota_source.limits,
             burst_s=config.pacing.burst_s,
             max_debt_ms=config.pacing.max_debt_s * 1000.0,
             pacing=config.pacing.mode,
@@ -151,6 +149,7 @@ class Server:
         """Start everything, wait for a signal, drain. Returns the exit code."""
         loop = asyncio.get_running_loop()
         worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
+        worker.quota_desk = self._quota_source.desk
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal)
         meter = self._meter
@@ -174,7 +173,7 @@ class Server:
             await self._stop_everything(admin)
             return EXIT_FAILED
         tasks = [
-            spawn(self._quota_file.watch(self._config.quotas.reload_interval_s, self._apply), "quota_file"),
+            *(spawn(work, name) for work, name in self._quota_source.work(self._apply)),
             spawn(meter.run(), "usage_meter"),
             spawn(self._expire(), "expire"),
             spawn(self._sweep(worker), "sweep"),
@@ -214,7 +213,7 @@ class Server:
 
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
         """Of the files that are followed, by what they hold."""
-        found = {"quotas": [self._quota_file.status]}
+        found = {"quotas": list(self._quota_source.statuses())}
         if self._config_watch is not None:
             found["configuration"] = [self._config_watch.status]
         for security in self._securities:
@@ -243,7 +242,10 @@ class Server:
         return beside
 
     def _apply(self, limits: QuotaLimits) -> None:
-        self._quotas.reload(limits, monotonic() * 1000.0)
+        """From now on these are in force; sensors that nobody asks for follow in steps."""
+        steps = self._quotas.reload_in_steps(limits, monotonic() * 1000.0)
+        next(steps, None)
+        spawn(_finish(steps), "quotas")
 
     async def _expire(self) -> None:
         while True:
@@ -323,6 +325,11 @@ class Server:
         await admin.stop()
 
 
+async def _finish(steps: Iterator[None]) -> None:
+    for _ in steps:
+        await asyncio.sleep(0)
+
+
 def _rules_of(limits: LimitsOptions) -> WatchRules:
     return WatchRules(
         WatchTimeouts(
@@ -353,6 +360,9 @@ def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> Se
         takes_logins=options.takes_logins,
         pass_unknown_apis=config.unknown_apis == "pass",
         oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
+        quota_api=QuotaApi(frozenset(config.quotas.admins))
+        if config.quotas.source != "passthrough"
+        else None,
         request_costs=costs.tls if options.upstream_has_tls else costs.plain,
     )
 
