@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sluice.proxy.config_error import Problem, QuotaFileError
 from sluice.proxy.config_file import read_text
-from sluice.proxy.quota_edit import Changes, Whom, edited, with_exempt
+from sluice.proxy.quota_edit import Changes, Whom, edited, with_section
 from sluice.proxy.quota_file import parse_quotas
 from sluice.proxy.quota_listing import Difference, Listing, differences, kafka_line, listing_of
 
@@ -67,8 +67,8 @@ class QuotaFilePlace:
                 changes.setdefault(difference.whom, {})[difference.key] = limit
         new = [wanted.entry(whom) for whom in wanted.limits if whom in anew]
         after = edited(before, self.name, changes, gone=anew, new=new)
-        if any(not difference.whom for difference in found):
-            after = with_exempt(after, wanted.exempt or ())
+        for section in {difference.section for difference in found if difference.section}:
+            after = with_section(after, section, (wanted.sections or {}).get(section, ()))
         self._write(before, after)
         left = list(differences(self.listing(), wanted))
         assert not left, left

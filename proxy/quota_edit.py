@@ -11,9 +11,10 @@ import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import yaml
+from yaml.cyaml import CSafeLoader
 
 from sluice.proxy.config_error import ConfigError, Problem, QuotaFileError
 from sluice.proxy.quota_file import DEFAULT_NAME, ENTITY_KEYS
@@ -28,7 +29,6 @@ Entry: TypeAlias = dict[str, Any]
 """an item of `quotas:`"""
 _Edit: TypeAlias = tuple[int, int, str]
 """from, to, what stands there then"""
-EXEMPT: Final = "exempt"
 
 
 def whom_of(item: Mapping[str, Any]) -> Whom:
@@ -73,20 +73,20 @@ def edited(
     return after
 
 
-def with_exempt(text: str, rules: Sequence[Mapping[str, str]]) -> str:
-    """The text with these rules of `exempt:`, on one line."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+def with_section(text: str, section: str, items: Sequence[Entry]) -> str:
+    """The text with these items of `exempt:`, `tenants:`, on one line."""
+    root = yaml.compose(text, Loader=CSafeLoader)
     assert isinstance(root, yaml.MappingNode)
-    shown = json.dumps([dict(rule) for rule in rules], ensure_ascii=False)
+    shown = json.dumps(items, ensure_ascii=False)
     for name, value in root.value:
-        if name.value == EXEMPT:
+        if name.value == section:
             return text[: value.start_mark.index] + shown + text[_end(value) :]
-    if not rules:
+    if not items:
         return text
     if root.flow_style:
         end = _end(root.value[-1][1])
-        return f"{text[:end]}, {json.dumps(EXEMPT)}: {shown}{text[end:]}"
-    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{EXEMPT}: {shown}\n"
+        return f"{text[:end]}, {json.dumps(section)}: {shown}{text[end:]}"
+    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{section}: {shown}\n"
 
 
 def number(limit: float) -> str:
@@ -123,7 +123,7 @@ def _outcome(
 
 
 def _edits(text: str, entries: list[Entry], kept: list[Entry | None], added: list[Entry]) -> Iterator[_Edit]:
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    root = yaml.compose(text, Loader=CSafeLoader)
     assert isinstance(root, yaml.MappingNode)
     sequence = next(value for name, value in root.value if name.value == "quotas")
     assert isinstance(sequence, yaml.SequenceNode)
@@ -204,13 +204,17 @@ def _block_entries(
     if not added:
         return
     indent = " " * sequence.start_mark.column
-    shown = "".join(f"\n{indent}{line}" for entry in added for line in block_lines(entry))
-    if True in stays:
-        at = _line_end(text, _end(sequence.value[len(stays) - 1 - stays[::-1].index(True)]))
-        yield at, at, shown
-    else:
+    shown = "\n".join(f"{indent}{line}" for entry in added for line in block_lines(entry))
+    if True not in stays:
         at = text.rfind("\n", 0, sequence.start_mark.index) + 1
-        yield at, at, f"{shown[1:]}\n"
+        yield at, at, f"{shown}\n"
+        return
+    # Behind the last line that stands there now, be it kept or not: no other edit reaches over its end.
+    end = _line_end(text, _end(sequence.value[len(stays) - 1 - stays[::-1].index(True)]))
+    if end == len(text):
+        yield end, end, f"\n{shown}"
+    else:
+        yield end + 1, end + 1, f"{shown}\n"
 
 
 def block_lines(entry: Entry) -> list[str]:

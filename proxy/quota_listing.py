@@ -1,7 +1,7 @@
 """Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
 
-A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; shadow mode and exempt
-rules are the quota file's own. Pure.
+A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; shadow mode, tenants
+and exempt rules are the quota file's own. Pure.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from sluice.proxy.quota_edit import Entry, Whom, block_lines, entries_of, number, whom_of
 from sluice.proxy.quota_file import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY, parse_quotas
 from sluice.proxy.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
 
+SECTIONS: Final = ("tenants", "exempt")
+"""what a quota file has beside `quotas:`, in the order of an export"""
 _NAMES_OF_KEYS: Final = {"user": "user-principal"}
 """where Kafka's tool has another name than the quota file"""
 
@@ -28,8 +30,8 @@ class Listing:
     """of each entity, by config key; none is empty"""
     shadow: Mapping[Whom, frozenset[str]] = field(default_factory=dict)
     """which of them are in shadow mode"""
-    exempt: tuple[Mapping[str, str], ...] | None = None
-    """the rules, as in the quota file; None: the source has no place for them"""
+    sections: Mapping[str, tuple[Entry, ...]] | None = None
+    """SECTIONS with their items as in the quota file; None: the source has no place for them"""
 
     def limits_of(self, whom: Whom) -> dict[str, tuple[float, bool]]:
         """By config key: the limit, and whether it is in shadow mode."""
@@ -49,15 +51,17 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two sources say of one limit; None: nothing. With exempt rules `whom` is () and `key` the rule."""
+    """What two sources say of one limit; None: nothing. Of a section's item: `key` is the item, "" is yes."""
 
     whom: Whom
+    """() of an item"""
     key: str
     left: str | None
     right: str | None
+    section: str = ""
 
     def __str__(self) -> str:
-        who = described(self.whom) if self.whom else "exempt"
+        who = self.section or described(self.whom)
         if self.left is None:
             return f"+ {who}: {self.key}{'' if self.right == '' else f'={self.right}'}"
         if self.right is None:
@@ -77,12 +81,8 @@ def listing_of(text: str, source: str) -> Listing:
         keys = frozenset(limits[whom] if told is True else told or ())
         if keys:
             shadow[whom] = keys
-    document = parse_yaml(text, source).value
-    assert isinstance(document, dict)
-    rules = document.get("exempt", [])
-    assert isinstance(rules, list)
-    exempt = tuple({str(key): str(value) for key, value in dict(rule).items()} for rule in rules)  # type: ignore[arg-type]
-    return Listing(limits, shadow, exempt)
+    document: Any = parse_yaml(text, source).value
+    return Listing(limits, shadow, {name: tuple(document.get(name, ())) for name in SECTIONS})
 
 
 def yaml_of(listing: Listing) -> str:
@@ -92,29 +92,35 @@ def yaml_of(listing: Listing) -> str:
     else:
         lines = [line for whom in listing.limits for line in block_lines(listing.entry(whom))]
         text = "quotas:\n" + "".join(f"  {line}\n" for line in lines)
-    if listing.exempt:
-        lines = [line for rule in listing.exempt for line in block_lines(dict(rule))]
-        text += "exempt:\n" + "".join(f"  {line}\n" for line in lines)
+    for name, items in (listing.sections or {}).items():
+        if items:
+            lines = [line for item in items for line in block_lines(item)]
+            text += f"{name}:\n" + "".join(f"  {line}\n" for line in lines)
     return text
 
 
 def differences(left: Listing, right: Listing) -> Iterator[Difference]:
     """Entity by entity, key by key: in the order of `left`, then what only `right` has.
 
-    Exempt rules are compared where both have a place for them.
+    The items of sections are compared where both sources have a place for them.
     """
     for whom in [*left.limits, *(whom for whom in right.limits if whom not in left.limits)]:
         ours, theirs = left.limits_of(whom), right.limits_of(whom)
         for key in [*ours, *(key for key in theirs if key not in ours)]:
             if ours.get(key) != theirs.get(key):
                 yield Difference(whom, key, _limit(ours.get(key)), _limit(theirs.get(key)))
-    if left.exempt is not None and right.exempt is not None:
-        shown_left, shown_right = (
-            [json.dumps(dict(sorted(rule.items())), ensure_ascii=False) for rule in rules]
-            for rules in (left.exempt, right.exempt)
-        )
-        yield from (Difference((), rule, "", None) for rule in shown_left if rule not in shown_right)
-        yield from (Difference((), rule, None, "") for rule in shown_right if rule not in shown_left)
+    if left.sections is not None and right.sections is not None:
+        for name in SECTIONS:
+            left_items, right_items = (
+                [_item(item) for item in sections.get(name, ())]
+                for sections in (left.sections, right.sections)
+            )
+            yield from (
+                Difference((), item, "", None, name) for item in left_items if item not in right_items
+            )
+            yield from (
+                Difference((), item, None, "", name) for item in right_items if item not in left_items
+            )
 
 
 def merged(base: Listing, over: Listing) -> Listing:
@@ -126,10 +132,10 @@ def merged(base: Listing, over: Listing) -> Listing:
         kept = base.shadow.get(whom, frozenset()) - over.limits.get(whom, {}).keys()
         if found := kept | over.shadow.get(whom, frozenset()):
             shadow[whom] = found
-    exempt = base.exempt
-    if exempt is not None and over.exempt is not None:
-        exempt = (*exempt, *(rule for rule in over.exempt if rule not in exempt))
-    return Listing(limits, shadow, exempt)
+    sections = base.sections
+    if sections is not None and over.sections is not None:
+        sections = {name: _joined(sections.get(name, ()), over.sections.get(name, ())) for name in SECTIONS}
+    return Listing(limits, shadow, sections)
 
 
 def described(whom: Whom) -> str:
@@ -178,3 +184,14 @@ def _limit(limit: tuple[float, bool] | None) -> str | None:
     if limit is None:
         return None
     return f"{number(limit[0])}{' (shadow)' if limit[1] else ''}"
+
+
+def _item(item: Entry) -> str:
+    return json.dumps(dict(sorted(item.items())), ensure_ascii=False)
+
+
+def _joined(base: tuple[Entry, ...], over: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """A tenant of the same name is the other's."""
+    names = {item["name"] for item in over if "name" in item}
+    kept = [item for item in base if item.get("name") not in names and item not in over]
+    return (*kept, *over)

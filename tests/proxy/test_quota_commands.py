@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sluice.proxy.config_error import QuotaFileError
 from sluice.proxy.quota_commands import QuotaFilePlace, lines_of
-from sluice.proxy.quota_edit import Whom, edited, whom_of, with_exempt
+from sluice.proxy.quota_edit import Whom, edited, whom_of, with_section
 from sluice.proxy.quota_file import DEFAULT_NAME, parse_quotas
 from sluice.proxy.quota_listing import (
     Listing,
@@ -146,6 +146,18 @@ def test_any_sequence_of_changes_says_what_was_asked_for(
         assert "# the end" in text
 
 
+def test_an_entry_is_added_behind_one_whose_last_line_goes() -> None:
+    text = "quotas:\n  - user: alice\n    producer_byte_rate: 1\n# the end\n"
+    changes = {
+        user_of("alice"): {"producer_byte_rate": None, "consumer_byte_rate": 2},
+        user_of("bob"): {"consumer_byte_rate": 3},
+    }
+    assert edited(text, "f", changes) == (
+        "quotas:\n  - user: alice\n    consumer_byte_rate: 2\n"
+        '  - user: "bob"\n    consumer_byte_rate: 3\n# the end\n'
+    )
+
+
 def test_many_changes_are_made_at_once_each_at_its_place() -> None:
     changes: dict[Whom, dict[str, float | None]] = {
         user_of("alice"): {"producer_byte_rate": 5, "consumer_byte_rate": None, "request_percentage": 25},
@@ -224,6 +236,12 @@ quotas:
   - ip: "<default>"
     connection_creation_rate: 10
     shadow: true
+  - tenant: "team"
+    client-id-prefix: "etl-"
+    producer_byte_rate: 7
+tenants:
+  - name: "team"
+    members: ["bob", "carol"]
 exempt:
   - user: "backup"
     address: "10.0.0.0/8"
@@ -273,7 +291,9 @@ def listings(draw: st.DrawFn) -> Listing:
         if some:
             shadow[whom] = some
     exempt = tuple({"user": name} for name in draw(st.sets(st.sampled_from("abc"))))
-    return Listing(limits, shadow, exempt)
+    names = draw(st.sets(st.sampled_from("xyz")))
+    tenants = tuple({"name": name, "members": [f"{name}1", f"{name}2"]} for name in sorted(names))
+    return Listing(limits, shadow, {"tenants": tenants, "exempt": exempt})
 
 
 @given(listings(), listings())
@@ -293,11 +313,13 @@ def test_a_file_becomes_what_another_says(
 
 def test_exempt_rules_are_put_into_a_file_that_has_none_or_others() -> None:
     rule = {"user": "backup"}
-    assert with_exempt("quotas: []", [rule]) == 'quotas: []\nexempt: [{"user": "backup"}]\n'
-    assert with_exempt("quotas: []\n", []) == "quotas: []\n"
-    assert with_exempt('{"quotas": []}', [rule]) == '{"quotas": [], "exempt": [{"user": "backup"}]}'
+    assert with_section("quotas: []", "exempt", [rule]) == 'quotas: []\nexempt: [{"user": "backup"}]\n'
+    assert with_section("quotas: []\n", "exempt", []) == "quotas: []\n"
+    assert (
+        with_section('{"quotas": []}', "exempt", [rule]) == '{"quotas": [], "exempt": [{"user": "backup"}]}'
+    )
     block = "quotas: []\nexempt:\n  - user: a  # old\n  - user: b\n# end\n"
-    assert with_exempt(block, []) == "quotas: []\nexempt:\n  []\n# end\n"
+    assert with_section(block, "exempt", []) == "quotas: []\nexempt:\n  []\n# end\n"
 
 
 @pytest.mark.parametrize(
@@ -332,4 +354,5 @@ def test_an_entity_is_described_in_the_words_of_kafkas_tool(tmp_path: Path) -> N
         "request_percentage=12.5 (in shadow mode: request_percentage)",
         "Quota configs for the default ip are connection_creation_rate=10.0 "
         "(in shadow mode: connection_creation_rate)",
+        "Quota configs for tenant 'team', client-id-prefix 'etl-' are producer_byte_rate=7.0",
     ]
