@@ -28,9 +28,9 @@ from bench.lib.storm_run import Direct, Through
 GOAL_P99_RATIO: Final = 1.5
 FORCED_SHARE: Final = 0.1
 SHOWN: Final = {
-    QUIET: "no storm, through Sluice",
-    CONTROL: "storm without ids, through Sluice",
-    THROUGH: "storm of new ids, through Sluice",
+    QUIET: "no storm",
+    CONTROL: "storm without ids",
+    THROUGH: "storm of new ids",
     DIRECT: "storm of new ids, no Sluice",
 }
 COLOURS: Final = {QUIET: "C2", CONTROL: "C7", THROUGH: "C0", DIRECT: "C3"}
@@ -242,7 +242,7 @@ def _table(run: StormRun) -> Table:
         f" a second; broker heap {HEAP_MIB} MiB; {IDS_PER_HOUR:,} new ids an hour for each user",
         caption=_caption(run),
     )
-    table.add_column("phase")
+    table.add_column("phase", no_wrap=True)
     for column in (
         "s", "brought a s", "taken a s", "taken", "live heap MiB", "after GC MiB",
         "good p50 ms", "p99", "max", "answered", "cores: broker", "Sluice", "storm",
@@ -299,10 +299,7 @@ def _plot(run: StormRun, phases: Sequence[Phase], path: Path) -> None:
         if phase.kind not in named:
             style["label"] = SHOWN[phase.kind]
         named.add(phase.kind)
-        pauses = run.pauses(phase)
-        heap.plot(
-            [x.at_s - phase.start_s for x in pauses], [x.after_mib for x in pauses], marker=".", ms=3, **style
-        )
+        heap.plot(*_heap_points(run, phase), marker=".", ms=3, **style)
         sent_s, latencies_ms = _points(run.good(phase), phase)
         latency.scatter(sent_s, latencies_ms, s=2, linewidths=0, alpha=0.6, **style)
         taken = _taken(phase.storm, phase.start_s)
@@ -313,7 +310,7 @@ def _plot(run: StormRun, phases: Sequence[Phase], path: Path) -> None:
     heap.axhline(HEAP_MIB, color="0.3", linewidth=1, linestyle="--")
     heap.set_ylim(0, HEAP_MIB * 1.05)
     heap.set_ylabel("broker's heap behind each collection, MiB")
-    heap.set_title(f"Heap; dashed: its {HEAP_MIB} MiB")
+    heap.set_title(f"Heap; its ends: what lives; dashed: its {HEAP_MIB} MiB")
     latency.set_yscale("log")
     latency.set_ylabel("latency of the good client's records, ms")
     latency.set_title("Each acknowledged record of the good client")
@@ -323,6 +320,7 @@ def _plot(run: StormRun, phases: Sequence[Phase], path: Path) -> None:
     ids.set_title("Taken by the broker; dotted: brought by the storm")
     for axes in (heap, latency, ids):
         axes.set_xlabel("s since the storm began")
+        axes.set_xlim(0, max(phase.seconds for phase in phases))
     heap.legend(fontsize="small", loc="lower right")
     save(plot, path)
 
@@ -333,6 +331,16 @@ def _points(good: Good, phase: Phase) -> tuple[list[float], list[float]]:
         for x in good.records
         if x.latency_s is not None and phase.start_s <= x.sent_s < phase.end_s
     ]
+    return [x for x, _ in found], [y for _, y in found]
+
+
+def _heap_points(run: StormRun, phase: Phase) -> tuple[list[float], list[float]]:
+    """What lived before the phase, what each collection left, and what lived behind it."""
+    found = [(x.at_s - phase.start_s, float(x.after_mib)) for x in run.pauses(phase)]
+    if phase.live_before is not None:
+        found.insert(0, (0.0, phase.live_before.mib))
+    if phase.live_after is not None:
+        found.append((phase.seconds, phase.live_after.mib))
     return [x for x, _ in found], [y for _, y in found]
 
 
