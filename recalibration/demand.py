@@ -8,25 +8,36 @@ d_i uncensored windows at v_i and n_i windows (of both sorts) at v_i or above,
     S(v) = Π_{v_i ≤ v} (1 − d_i / n_i)        the share of windows whose demand is above v,
 
 and the p99 is the least v with S(v) ≤ 0.01. Windows censored at v_i still count in n_i, for their demand is
-above it. Where the largest rates are censored, S never comes down to 0.01: then nothing is *identified* but
-that demand is higher, and the answer is the smaller of two guesses: the p99 of throttle-inflated rates (what
-passed ÷ the share of the time in which it might pass), and twice the top bucket.
+above it. Where the largest rates are censored, S never comes down to 0.01: then the p99 is not *identified*,
+and is guessed, as the least of
+- twice the top bucket;
+- the p99 of throttle-inflated rates: what passed ÷ the share of the time in which it might pass. (Clients
+  that send as fast as they can make this one as high as they please.)
+- the *shape*: as far down as S is known, the day is compared with usual days. If it is known down to
+  S = 1 − q, and the q-quantile is k times that of usual days, then the p99 is taken to be k times theirs:
+  services grow as a whole, troughs with peaks. Where fewer than a tenth of the windows are free there is no
+  shape.
 
 Worked example: 98 windows at 100, 1 at 200 and 1 at 400, all uncensored: S(100) = 0.02, S(200) = 0.01: p99 =
-200. If the window at 200 was censored: S(200) = 0.02 still, S(400) = 0: p99 = 400.
+200. If the window at 200 was censored: S(200) = 0.02 still, S(400) = 0: p99 = 400. If half of the windows are
+at 300 and the others censored at 500, while usual days have a median of 100 and a p99 of 200: k = 3, p99 =
+600.
 Source: Kaplan, Meier: Nonparametric estimation from incomplete observations (1958).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Final
 
 from sluice.recalibration.buckets import middle
 
 TOP_FACTOR: Final = 2.0
 """an unidentified demand is told to be at most this much above the highest rate that was seen"""
+SHAPE_MIN: Final = 0.1
+"""share of a day's windows that must be known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +63,67 @@ class DayState:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The estimate of a day."""
+    """The estimate of a day, in units per second."""
 
     rate: float
-    """units per second"""
+    """what to plan for"""
     identified: bool
-    """False: it is a guess; the true one is likely higher than what was seen"""
-    inflated: float
-    """the same percentile of throttle-inflated rates: how high it may be"""
+    """False: `rate` is a guess; the true one is likely higher than what was seen"""
+    ceiling: float
+    """how high it may be: the same without the bound of twice the top bucket"""
 
 
-def day_demand(day: DayState, quantile: float = 0.99) -> Demand:
-    """The `quantile` of the demand of a day with traffic. Raises ValueError for one without."""
+def estimate(days: Iterable[DayState], quantile: float = 0.99) -> list[Demand]:
+    """The `quantile` of the demand of each day. Raises ValueError for a day without traffic."""
+    days = list(days)
+    usual = [(day, found) for day in days if (found := _quantile(day, quantile)) is not None]
+    demands = []
+    for day in days:
+        found = _quantile(day, quantile)
+        if found is not None:
+            demands.append(Demand(found, True, found))
+            continue
+        ceiling = _inflated(day, quantile)
+        shaped = _shaped(day, usual)
+        if shaped is not None:
+            ceiling = min(ceiling, shaped)
+        top = middle(max({*day.free, *day.throttled}))
+        demands.append(Demand(min(max(ceiling, top), TOP_FACTOR * top), False, max(ceiling, top)))
+    return demands
+
+
+def _quantile(day: DayState, quantile: float) -> float | None:
+    """By Kaplan and Meier; None: not identified."""
+    beyond = 1.0 - quantile + 1e-12  # what rounding leaves of 1 − 0.99
+    for bucket, surviving in _survival(day):
+        if surviving <= beyond:
+            return middle(bucket)
+    return None
+
+
+def _survival(day: DayState) -> Iterable[tuple[int, float]]:
+    """(bucket, S) at each bucket with free windows, ascending."""
     at_risk = day.windows
     if not at_risk:
         raise ValueError("a day without windows has no demand")
-    inflated = _inflated(day, quantile)
-    beyond = 1.0 - quantile + 1e-12  # what rounding leaves of 1 − 0.99
     surviving = 1.0
     for bucket in sorted({*day.free, *day.throttled}):
         free = day.free.get(bucket, 0)
         if free:
             surviving *= 1.0 - free / at_risk
-            if surviving <= beyond:
-                return Demand(middle(bucket), True, inflated)
+            yield bucket, surviving
         at_risk -= free + day.throttled.get(bucket, 0)
-    top = max({*day.free, *day.throttled})
-    return Demand(min(inflated, TOP_FACTOR * middle(top)), False, inflated)
+
+
+def _shaped(day: DayState, usual: list[tuple[DayState, float]]) -> float | None:
+    """k × the usual `quantile`, both medians over the usual days; None: too little is known of the day."""
+    known = list(_survival(day))
+    if not usual or not known or 1.0 - known[-1][1] < SHAPE_MIN:
+        return None
+    bucket, surviving = known[-1]
+    return median(
+        whole * middle(bucket) / (_quantile(other, 1.0 - surviving) or whole) for other, whole in usual
+    )
 
 
 def _inflated(day: DayState, quantile: float) -> float:

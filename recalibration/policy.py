@@ -6,15 +6,17 @@
 2. *Growth guard.* Neither a bug nor an abuser may raise its own limit night by night, as it would if each
    night's limit became the next night's evidence. So only days that are *identified* tell what is usual: the
    limit rises at most to 1.15 × max(1.8 × their median, 1.25 × their highest of days 8 to 21). The rest waits
-   for review; unless for two days running the demand, throttle-inflated, was within 4 × that median.
-3. *Step.* At most × 2 up and × 0.7 down; not down within 3 days of history, nothing on less than an hour of
-   windows; what would change by less than 10 % stays.
+   for review; unless the demand of the last two days can be told, by its shape, to be within 4 × that median,
+   and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
+3. *Step.* At most × 2 up and × 0.7 down; not down within 3 days of the first traffic, nor on less than an
+   hour of windows (that somebody is throttled is no matter of samples); what would change by less than 10 %
+   stays.
 4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
 
-Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000, inflated 3,500 (its
-estimate is 2 × the top = 2,000). Want 1.15 × 2,000 = 2,300; the guard is 1.15 × 1.8 × 800 = 1,656; 3,500 is
-within 4 × 800 for one day only, so the limit becomes 1,656 and the rest waits for review. After a second such
-day it does not wait: 2,000, the step's bound.
+Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000 whose shape tells of
+3,500 (the estimate is 2 × the top = 2,000). Want 1.15 × 2,000 = 2,300. 3,500 is beyond 4 × 800, so the guard
+holds: the limit becomes 1.15 × 1.8 × 800 = 1,656, and the rest waits for review. With two such days at 3,000
+each it does not hold: the limit becomes 2,000, the step's bound.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class Proposal:
 def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Proposal:
     """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force."""
     days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
-    if sum(day.windows for day in days) < settings.min_windows:
+    if not days:
         return Proposal(limit, 0.0, Reason.TOO_LITTLE, needs_review=False, confidence=0.0)
     wanted = settings.headroom * _demand(days, settings)
     target, reason, needs_review = wanted, Reason.DEMAND, False
@@ -85,8 +87,11 @@ def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Prop
     if target > max(allowed, limit):
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
-    if target < limit and len(days) < settings.min_days_to_cut:
-        target, reason = limit, Reason.TOO_NEW_TO_CUT
+    if target < limit:
+        if sum(day.windows for day in days) < settings.min_windows:
+            target, reason = limit, Reason.TOO_LITTLE
+        elif days[-1].age_days + 1 < settings.min_days_to_cut:
+            target, reason = limit, Reason.TOO_NEW_TO_CUT
     if target > limit * settings.max_step_up:
         target, reason = limit * settings.max_step_up, Reason.STEP_UP
     elif target < limit * settings.max_step_down:
@@ -95,9 +100,10 @@ def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Prop
         target, reason = settings.floor, Reason.FLOOR
     elif target > settings.ceiling:
         target, reason = settings.ceiling, Reason.CEILING
-    elif abs(target - limit) < settings.hysteresis * limit and reason is not Reason.TOO_NEW_TO_CUT:
+    elif abs(target - limit) < settings.hysteresis * limit:
         target = limit
-        reason = Reason.GUARD if needs_review else Reason.UNCHANGED
+        if reason is Reason.DEMAND:
+            reason = Reason.UNCHANGED
     return Proposal(target, wanted, reason, needs_review, _confidence(days, settings))
 
 
@@ -115,12 +121,12 @@ def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
 
 def _guard(days: Sequence[Day], settings: PolicySettings) -> float:
     """The highest limit that is granted without review."""
-    if len(days) < settings.min_days_to_cut:
+    if days[-1].age_days + 1 < settings.min_days_to_cut:
         return float("inf")  # nothing is usual yet
     usual = [day for day in days if day.demand.identified] or list(days)
     median_rate = median(day.demand.rate for day in usual)
-    latest = days[: settings.near_days]
-    if all(day.demand.inflated <= settings.near_factor * median_rate for day in latest):
+    latest = [day.demand.ceiling for day in days[: settings.near_days]]
+    if max(latest) <= min(settings.near_factor * median_rate, settings.near_growth * min(latest)):
         return float("inf")
     begin, end = settings.past_days
     past = max((day.demand.rate for day in usual if begin <= day.age_days <= end), default=0.0)

@@ -29,7 +29,7 @@ class PolicySettings:
     hysteresis: float = 0.1
     """smaller changes are noise, and each change is somebody's surprise"""
     min_windows: int = 360
-    """an hour of 10-second windows with traffic, or p99 is the mean of two numbers"""
+    """to cut: an hour of 10-second windows with traffic, or p99 is the mean of two numbers"""
     min_days_to_cut: int = 3
     """the quiet Sunday on which a service was born is no reason"""
     growth_of_median: float = 1.8
@@ -38,8 +38,10 @@ class PolicySettings:
     """the guard: growth beyond 1.8 × the median day and 1.25 × the highest of these days waits for review"""
     near_factor: float = 4.0
     near_days: int = 2
-    """…unless for two days running the demand, throttle-inflated, was within 4 × the median: services double
-    and treble when they are launched; a loop without a pause asks for tens of times as much"""
+    near_growth: float = 1.25
+    """…unless in the last two days the demand can be told to be within 4 × the median and is level, within
+    25 %: a launch doubles or trebles the traffic once; what climbs from day to day, or asks for tens of times
+    as much, is looked at"""
     floor: float = 1.0
     ceiling: float = float("inf")
     """units per second, whatever the log says"""

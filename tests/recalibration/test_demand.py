@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.recalibration.buckets import GROWTH, bucket_of, middle, upper_edge
-from sluice.recalibration.demand import DayState, day_demand
+from sluice.recalibration.demand import DayState, Demand, estimate
 
 
 def day(*windows: tuple[float, int], throttled: tuple[tuple[float, float, int], ...] = ()) -> DayState:
@@ -20,6 +20,10 @@ def day(*windows: tuple[float, int], throttled: tuple[tuple[float, float, int], 
         throttled={bucket_of(rate): count for rate, _, count in throttled},
         inflated={bucket_of(rate): count for _, rate, count in throttled},
     )
+
+
+def day_demand(state: DayState) -> Demand:
+    return estimate([state])[0]
 
 
 def about(rate: float) -> object:
@@ -50,12 +54,28 @@ def test_throttled_windows_at_the_top_leave_a_guess_above_them() -> None:
     assert (mild.rate, mild.identified) == (about(1_400), False)
     wild = day_demand(day((500, 900), throttled=((1_000, 50_000, 100),)))
     assert (wild.rate, wild.identified) == (about(2_000), False)
-    assert wild.inflated == about(50_000)
+    assert wild.ceiling == about(50_000)
 
 
 def test_a_day_throttled_throughout_is_a_guess_too() -> None:
     demand = day_demand(day(throttled=((1_000, 3_000, 8_640),)))
-    assert (demand.rate, demand.identified, demand.inflated) == (about(2_000), False, about(3_000))
+    assert (demand.rate, demand.identified, demand.ceiling) == (about(2_000), False, about(3_000))
+
+
+def test_the_shape_of_usual_days_tells_how_far_a_throttled_one_went_on() -> None:
+    """Usual: half at 100, a p99 of 200. Today half at 300, the rest throttled at 500: three times as much."""
+    usual = day((100, 500), (200, 500))
+    throttled = ((500, 5_000, 500),)
+    tripled = day((300, 500), throttled=throttled)
+    demand = estimate([usual, usual, tripled])[-1]
+    assert (demand.rate, demand.identified) == (about_twice(600), False)
+    hidden = day((300, 50), throttled=((500, 5_000, 950),))
+    assert estimate([usual, usual, hidden])[-1] == estimate([hidden])[-1]
+
+
+def about_twice(rate: float) -> object:
+    """Of a product of two bucketed rates."""
+    return pytest.approx(rate, rel=2 * (GROWTH - 1))
 
 
 def test_a_day_without_traffic_has_no_demand() -> None:

@@ -16,12 +16,12 @@ SETTINGS = PolicySettings()
 FULL_DAY = 8_640
 
 
-def day(age: int, rate: float, *, identified: bool = True, inflated: float | None = None) -> Day:
-    return Day(age, Demand(rate, identified, rate if inflated is None else inflated), FULL_DAY)
+def day(age: int, rate: float) -> Day:
+    return Day(age, Demand(rate, True, rate), FULL_DAY)
 
 
-def censored(age: int, top: float, inflated: float) -> Day:
-    return day(age, min(inflated, 2 * top), identified=False, inflated=inflated)
+def censored(age: int, top: float, ceiling: float) -> Day:
+    return Day(age, Demand(min(ceiling, 2 * top), False, ceiling), FULL_DAY)
 
 
 def steady(rate: float, days: int, since: int = 0) -> list[Day]:
@@ -76,9 +76,26 @@ def test_a_limit_that_somebody_set_above_the_guard_is_not_taken_away_by_it() -> 
     assert (proposal.limit, proposal.needs_review) == (50_000, True)
 
 
+def test_a_climb_is_no_launch() -> None:
+    """Half as much again each day: never more than the guard allows, though every day is near the last."""
+    limit = 1_150.0
+    history = steady(1_000, 7)
+    for factor in (1.5, 2.25, 3.4):
+        history = [replace(each, age_days=each.age_days + 1) for each in history]
+        history.append(
+            day(0, 1_000 * factor) if 1_000 * factor < limit else censored(0, limit, 1_000 * factor)
+        )
+        limit = propose(history, limit, SETTINGS).limit
+    assert limit <= 2.5 * 1_150
+
+
 def test_little_traffic_and_few_days_change_little() -> None:
-    little = [replace(day(0, 10), windows=359)]
-    assert propose(little, 1_000, SETTINGS) == Proposal(1_000, 0.0, Reason.TOO_LITTLE, False, 0.0)
+    assert propose([], 1_000, SETTINGS) == Proposal(1_000, 0.0, Reason.TOO_LITTLE, False, 0.0)
+    little = [replace(day(age, 10), windows=60) for age in range(5)]
+    unchanged = propose(little, 1_000, SETTINGS)
+    assert (unchanged.limit, unchanged.reason) == (1_000, Reason.TOO_LITTLE)
+    throttled = [replace(each, windows=5) for each in (censored(0, 1_000, 1_500), censored(1, 1_000, 1_500))]
+    assert propose(throttled, 1_000, SETTINGS).limit == pytest.approx(1_725)
     new = propose(steady(10, 2), 1_000, SETTINGS)
     assert (new.limit, new.reason) == (1_000, Reason.TOO_NEW_TO_CUT)
     grown = propose(steady(5_000, 1), 1_000, SETTINGS)
