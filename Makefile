@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-calibration
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -59,6 +59,9 @@ bench-soak: setup kafka  ## 300 restarts of the proxy and 20 broker kills under 
 
 bench-storm: setup kafka  ## 10,000 new producer ids a second, through Sluice and without it; last line JSON
 	@$(PY) -m bench.storm $(ARGS)
+
+bench-calibration: setup  ## how well nightly limits fit demands that are known, a score of 0 to 100; last line JSON
+	@$(PY) -m bench.calibration $(ARGS)
 
 bench-tls: setup  ## processor time of ending TLS against HAProxy; last line JSON
 	@$(PY) -m bench.tls_cost $(ARGS)
