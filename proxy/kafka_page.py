@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -82,18 +82,10 @@ class _Sensors:
 class KafkaPage:
     """All rows of KAFKA_NAMES."""
 
-    def __init__(
-        self,
-        meter: UsageMeter,
-        gauges: Gauges,
-        windows: KafkaWindows,
-        exempt_request_ms: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        """`exempt_request_ms`: of broker threads, that no limit counted, since the start."""
+    def __init__(self, meter: UsageMeter, gauges: Gauges, windows: KafkaWindows) -> None:
         self._meter = meter
         self._gauges = gauges
         self._windows = windows
-        self._exempt_request_ms = exempt_request_ms
         self._entities: dict[EntitySeries, _Sensors] = {}
         self._users: dict[UserIds, _Sensors] = {}
         self._exempt = Rate(*_METRIC_WINDOWS)
@@ -125,7 +117,7 @@ class KafkaPage:
             sensors = users_before.get(user) or _Sensors(*id_windows)
             self._users[user] = sensors
             sensors.record(user.new, user.throttled_ms, user.throttled_requests, now_ms)
-        exempt_ms = self._exempt_growth.of(self._exempt_request_ms())
+        exempt_ms = self._exempt_growth.of(sum(self._meter.exempt_request_ms.values()))
         if exempt_ms:
             self._exempt.record(exempt_ms, now_ms)
 

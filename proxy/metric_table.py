@@ -42,6 +42,11 @@ _ROWS: Final = (
         "Time of broker threads that request_percentage charged; its rate times 100 is that percentage.",
     ),
     MetricDefinition(
+        "sluice_exempt_request_time_seconds_total", "counter", ("reason",), "seconds",
+        "Time of broker threads that no limit counts: between brokers (cluster_action), or of clients that "
+        "an exempt rule covers (rule).",
+    ),
+    MetricDefinition(
         "sluice_controller_mutations_total", "counter", _CLIENT, "partitions",
         "Partitions created and deleted that controller_mutation_rate charged.",
     ),
@@ -211,7 +216,25 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_disconnects_total", "counter", ("cause",), "connections",
-        "Client connections that ended, by cause.",
+        "Client connections that ended, by cause; also those that limits.* refused (too_many_…).",
+    ),
+    MetricDefinition(
+        "sluice_upstream_circuit_open", "gauge", ("upstream",), "",
+        "1: the last dial of this broker's address failed, and clients are refused until a probe succeeds.",
+    ),
+    MetricDefinition(
+        "sluice_upstream_dial_failures_total", "counter", ("upstream",), "dials",
+        "Dials of this address that failed.",
+    ),
+    MetricDefinition(
+        "sluice_upstream_refused_total", "counter", ("upstream",), "dials",
+        "Dials of this address that were not tried because it had failed just before.",
+    ),
+    MetricDefinition(
+        "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),
+        "Unix time in seconds",
+        "When the certificate in force ends that the proxy shows its clients, or the broker; less time() it "
+        "is what is left.",
     ),
     MetricDefinition(
         "sluice_config_reloads_total", "counter", ("file", "outcome"), "states of the file",

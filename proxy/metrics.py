@@ -16,10 +16,13 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from sluice.protocol.names import api_name
+from sluice.proxy.broker_map import in_text
+from sluice.proxy.circuit import Circuits
 from sluice.proxy.entity_series import OTHER, EntitySeries
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.producer_id_file import ProducerIdFile, SnapshotOutcome
+from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.usage_meter import (
     DURATION_AT,
     DURATION_SLOTS,
@@ -53,15 +56,19 @@ class SluiceCollector(Collector):
         reloads: Mapping[str, Sequence[ReloadStatus]],
         kept_bytes: Callable[[], int] = lambda: 0,
         snapshots: ProducerIdFile | None = None,
+        circuits: Circuits | None = None,
+        securities: Sequence[ListenerSecurity] = (),
     ) -> None:
         """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
-        ids."""
+        ids. `circuits`: of the brokers. `securities`: of the listeners."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
         self._reloads = reloads
         self._kept_bytes = kept_bytes
         self._snapshots = snapshots
+        self._circuits = Circuits() if circuits is None else circuits
+        self._securities = securities
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -74,6 +81,7 @@ class SluiceCollector(Collector):
         yield from self._of_entities()
         yield from self._of_requests()
         yield from self._of_files()
+        yield from self._of_brokers()
         yield from self._of_producer_ids()
         meter, gauges = self._meter, self._gauges
         yield _family("sluice_delay_queue_size", (((quota,), n) for quota, n in gauges.delayed.items()))
@@ -109,6 +117,21 @@ class SluiceCollector(Collector):
             (((file, status.hash), 1) for file, statuses in files for status in statuses),
         )
 
+    def _of_brokers(self) -> Iterator[Metric]:
+        circuits = [((in_text(address),), one) for address, one in self._circuits.items()]
+        name = "sluice_upstream_"
+        yield _family(f"{name}circuit_open", ((at, not one.is_closed) for at, one in circuits))
+        yield _family(f"{name}dial_failures_total", ((at, one.failures) for at, one in circuits))
+        yield _family(f"{name}refused_total", ((at, one.refused) for at, one in circuits))
+        yield _family(
+            "sluice_certificate_not_after_timestamp_seconds",
+            (
+                ((security.name, side), end_unix_s)
+                for security in self._securities
+                for side, end_unix_s in security.certificates()
+            ),
+        )
+
     def _of_entities(self) -> Iterator[Metric]:
         meter = self._meter
         series = [((one.quota, one.user, one.client_id), one) for one in meter.entities]
@@ -116,6 +139,8 @@ class SluiceCollector(Collector):
         yield _family("sluice_quota_bytes_total", of_bytes)
         request = _amounts(series, QuotaKind.REQUEST)
         yield _family("sluice_request_time_seconds_total", ((at, ms / 1e3) for at, ms in request))
+        exempt = meter.exempt_request_ms.items()
+        yield _family("sluice_exempt_request_time_seconds_total", (((why,), ms / 1e3) for why, ms in exempt))
         yield _family("sluice_controller_mutations_total", _amounts(series, QuotaKind.CONTROLLER_MUTATION))
         yield _family("sluice_over_quota_bytes_total", ((at, one.over_quota_bytes) for at, one in series))
         yield _family("sluice_throttled_requests_total", ((at, one.throttled_requests) for at, one in series))

@@ -54,6 +54,13 @@ class ListenerSecurity:
         if self.credentials is not None:
             yield CREDENTIALS, self.credentials
 
+    def certificates(self) -> Iterator[tuple[str, float]]:
+        """(towards whom the proxy shows it: clients, broker; when it ends, in s of Unix time)."""
+        for side, tls in (("clients", self.tls), ("broker", self.upstream_tls)):
+            end_unix_s = None if tls is None else tls.certificate_not_after_unix_s
+            if end_unix_s is not None:
+                yield side, end_unix_s
+
     async def follow(self) -> None:
         """Look for changes until cancelled, in a thread; new connections get what is good."""
         while True:

@@ -140,6 +140,7 @@ class Server:
             max_series=config.metrics.max_series,
             warning_share=config.quotas.warning_share,
         )
+        self._circuits = Circuits()
         self._securities = securities
         self._listeners: list[Listener] = []
         self._signals = 0
@@ -160,6 +161,8 @@ class Server:
             self._reloads(),
             lambda: self._budget.kept_bytes,
             self._id_file,
+            self._circuits,
+            self._securities,
         )
         kafka_page = self._kafka_page(meter)
         admin = AdminServer(self._config.admin, self._health, collector, kafka_page)
@@ -208,8 +211,7 @@ class Server:
             return None
         pacing, ids = config.pacing, config.producer_ids
         windows = KafkaWindows(pacing.window_num, pacing.window_size_s, ids.window_num, ids.window_size_s)
-        exempt = self._recorder.exempt_request_ms
-        return KafkaPage(meter, self._gauges, windows, lambda: sum(exempt.values()))
+        return KafkaPage(meter, self._gauges, windows)
 
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
         """Of the files that are followed, by what they hold."""
@@ -223,7 +225,7 @@ class Server:
 
     def _assemble(self, worker: Worker) -> list[Coroutine[Any, Any, None]]:
         """Make all listeners. Returns what runs beside them."""
-        config, circuits = self._config, Circuits()
+        config = self._config
         beside: list[Coroutine[Any, Any, None]] = []
         for options, security in zip(config.listeners, self._securities, strict=True):
             policy = policy_of(config, options, self._costs)
@@ -232,7 +234,7 @@ class Server:
                 options,
                 self._shared,
                 policy,
-                circuits,
+                self._circuits,
                 security,
                 limits=config.limits,
                 upstream=config.upstream,

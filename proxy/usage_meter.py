@@ -105,6 +105,8 @@ class UsageMeter:
         """by quota: units of debt beyond the cap"""
         self.exempt = {kind.value: 0 for kind in KINDS}
         """by quota: bytes of connections that an exempt rule covers"""
+        self.exempt_request_ms = recorder.exempt_request_ms
+        """by reason: time of broker threads that no limit counts"""
         self._recorder = recorder
         self._quotas = quotas
         self._named: QuotaLimits | None = None

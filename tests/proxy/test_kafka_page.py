@@ -55,9 +55,8 @@ class Proxy:
         self.quotas = QuotaManager(LIMITS)
         self.gauges = Gauges()
         self.ids = ProducerIds()
-        self.exempt_ms = 0.0
         self.meter = UsageMeter(self.recorder, self.quotas, self.ids)
-        self.page = KafkaPage(self.meter, self.gauges, KafkaWindows(), lambda: self.exempt_ms)
+        self.page = KafkaPage(self.meter, self.gauges, KafkaWindows())
 
     def charge(self, kind: QuotaKind, user: str, amount: float, *throttles_ms: float) -> None:
         """Requests of the client id `app`: one for each delay, charged `amount` together."""
@@ -88,7 +87,7 @@ def proxy() -> Proxy:
     proxy.charge(QuotaKind.PRODUCE, "bob", 1_000)
     proxy.charge(QuotaKind.REQUEST, "alice", 2_500.0, 40.0)
     proxy.charge(QuotaKind.CONTROLLER_MUTATION, "bob", 60.0)
-    proxy.exempt_ms = 900.0
+    proxy.recorder.exempt_request_ms["cluster_action"] = 900.0
     proxy.gauges.delayed["fetch"] = 2
     principal = proxy.ids.quota.principal("alice", 1.0, proxy.now_ms)
     ticket = Ticket(principal, (1,), (), (1,))

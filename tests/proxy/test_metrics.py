@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import version
-from time import monotonic
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, time
 
 import pytest
 import structlog
+from certificates import CertificateAuthority
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 from prometheus_client.samples import Sample
 
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.circuit import Circuits
 from sluice.proxy.entity_series import SERIES_PER_ENTITY
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.metric_text import exposition
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.security import ListenerSecurity
+from sluice.proxy.tls_context import ServerTls
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -30,6 +37,7 @@ from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_id_quota import Ticket
 from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, ThrottleEvent
 
+SERVER = CertificateAuthority().server()
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 LIMITS = QuotaLimits(
     [
@@ -48,6 +56,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@cache
+def server_tls() -> ServerTls:
+    """Loaded from files that are gone."""
+    with TemporaryDirectory() as folder:
+        files = SERVER.write(Path(folder))
+        tls = ServerTls(certificate_file=files.certificate, key_file=files.key)
+        tls.load(time())
+    return tls
+
+
 class Proxy:
     """All that /metrics reads, with something in each of it."""
 
@@ -58,7 +76,16 @@ class Proxy:
         self.reloads = ReloadStatus(hash="0123456789ab", last_success_unix_s=1_700_000_000.5)
         self.ids = ProducerIds()
         self.meter = UsageMeter(self.recorder, self.quotas, self.ids)
-        self.collector = SluiceCollector(self.meter, self.quotas, self.gauges, {"quotas": [self.reloads]})
+        self.circuits = Circuits()
+        self.security = ListenerSecurity("clients-tls", server_tls())
+        self.collector = SluiceCollector(
+            self.meter,
+            self.quotas,
+            self.gauges,
+            {"quotas": [self.reloads]},
+            circuits=self.circuits,
+            securities=[ListenerSecurity("plain"), self.security],
+        )
 
     def use(self) -> None:
         now_ms = monotonic() * 1000.0
@@ -67,10 +94,10 @@ class Proxy:
             assert sensor is not None
             sensor.charge(amount, now_ms)
             self.recorder.requests.append((0, 9, user, "app", 300, 60, now_ms, 3.0, 5.0, 40.0, sensor))
-        for kind, amount in ((QuotaKind.REQUEST, 1500.0), (QuotaKind.CONTROLLER_MUTATION, 7)):
+        for kind, used in ((QuotaKind.REQUEST, 1500.0), (QuotaKind.CONTROLLER_MUTATION, 7.0)):
             sensor = self.quotas.sensor(kind, "dave", "app", now_ms)
             assert sensor is not None
-            sensor.charge(amount, now_ms)
+            sensor.charge(used, now_ms)
         self.recorder.requests.append((1, 12, "bob", "app", 90, 5000, now_ms, 0.1, 0.0, 0.0, None))
         self.recorder.requests.append((999, 0, "bob", "app", 90, 50, now_ms, 1.0, 0.0, 0.0, None))
         self.recorder.throttles.append(
@@ -93,6 +120,13 @@ class Proxy:
                 address="10.0.0.9", reason="sequence_gate",
             )
         )  # fmt: skip
+        down, up = self.circuits.of(("10.0.0.1", 9092)), self.circuits.of(("::1", 9092))
+        assert down.may_dial(now_ms)
+        down.failed(now_ms, 0.0)
+        assert not down.may_dial(now_ms)
+        assert up.may_dial(now_ms)
+        up.succeeded()
+        self.recorder.exempt_request_ms["rule"] = 2500.0
         self.gauges.connections = 3
         self.gauges.connections_opened = 4
         self.gauges.delayed["produce"] = 2
@@ -174,12 +208,28 @@ def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
 def test_each_kind_of_quota_is_counted_in_its_own_unit(proxy: Proxy) -> None:
     dave = {"user": "dave", "client_id": ""}
     assert proxy.value("sluice_request_time_seconds_total", **dave) == 1.5
+    assert proxy.value("sluice_exempt_request_time_seconds_total", reason="rule") == 2.5
     assert proxy.value("sluice_controller_mutations_total", **dave) == 7
     assert proxy.value("sluice_quota_limit_request_ratio", **dave, rule="user") == 0.5
     assert proxy.value("sluice_quota_limit_controller_mutations_per_second", **dave, rule="user") == 2.5
     families = proxy.families()
     for name in ("sluice_quota_bytes", "sluice_quota_limit_bytes_per_second"):
         assert {sample.labels["quota"] for sample in families[name].samples} <= {"produce", "fetch"}
+
+
+def test_brokers_that_cannot_be_reached_are_shown_by_address(proxy: Proxy) -> None:
+    def values(name: str) -> dict[str, float]:
+        return {one.labels["upstream"]: one.value for one in proxy.families()[name].samples}
+
+    assert values("sluice_upstream_circuit_open") == {"10.0.0.1:9092": 1, "[::1]:9092": 0}
+    assert values("sluice_upstream_dial_failures") == {"10.0.0.1:9092": 1, "[::1]:9092": 0}
+    assert values("sluice_upstream_refused") == {"10.0.0.1:9092": 1, "[::1]:9092": 0}
+
+
+def test_the_end_of_each_certificate_in_force_is_shown(proxy: Proxy) -> None:
+    labels = {"listener": "clients-tls", "side": "clients"}
+    end = proxy.value("sluice_certificate_not_after_timestamp_seconds", **labels)
+    assert end == SERVER.not_after.timestamp()
 
 
 def test_what_limits_in_shadow_mode_would_have_done_is_counted_apart(proxy: Proxy) -> None:
