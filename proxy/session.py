@@ -26,6 +26,7 @@ from sluice.proxy.quota_requests import QuotaQuestion
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
 from sluice.quotas.records import ConnectionRecord
+from sluice.quotas.sensor import Sensor
 
 _LOOK_AGAIN_MS: Final = 5.0
 """for the end of a suspension, while a request is held"""
@@ -99,6 +100,16 @@ class Session:
     def client_id(self) -> str:
         """Of the last request; "" for a null one."""
         return self.identity.client_id
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]:
+        """Those that it charges, as of its last look-up."""
+        return self._throttling.sensors()
+
+    @property
+    def has_id_limit(self) -> bool:
+        """Its producer ids are judged."""
+        return self._throttling.ids is not None
 
     @property
     def requests(self) -> int:

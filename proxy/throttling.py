@@ -143,6 +143,12 @@ class Throttling:
                 buf, pos, end, frame_end, entry, limit_ms, now_ms, at_boundary=at_boundary
             )
 
+    def sensors(self) -> tuple[Sensor, ...]:
+        """Those that were found the last time; for who looks at a connection, not for its requests."""
+        request_sensor = None if self.request_time is None else self.request_time.sensor
+        found = (self.produce_sensor, self.fetch_sensor, self.mutation_sensor, request_sensor)
+        return tuple(sensor for sensor in found if sensor is not None)
+
     def forget(self) -> None:
         """The user is another now: the next request looks the sensors up."""
         self.generation = _NEVER
