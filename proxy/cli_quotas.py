@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -57,10 +57,10 @@ def config_settings(incomplete: str) -> list[str]:
 class OrderedNames(TyperCommand):
     """`--entity-default` counts among the `--entity-name`s, in the order in which they are written."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As `--entity-name <default>`."""
         named = [f"--entity-name={_DEFAULT}" if arg == "--entity-default" else arg for arg in args]
-        return super().parse_args(ctx, named)  # type: ignore[arg-type]
+        return super().parse_args(ctx, named)
 
 
 def configs(
@@ -116,7 +116,7 @@ def configs(
 
     if alter == describe:
         raise typer.BadParameter("give one of --alter and --describe")
-    shorthands = {
+    shorthands: dict[str, str | bool | None] = {
         "user": user,
         "client": client,
         "ip": ip,

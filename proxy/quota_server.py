@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from sluice.protocol.codec import DecodedFrame, decode_frame, encode_frame
-from sluice.protocol.codec_wire import Struct
+from sluice.protocol.codec_wire import Struct, Value
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli_options import CommandFailed
 from sluice.proxy.client_properties import ClientSettings
@@ -104,7 +104,9 @@ class QuotaServer:
         whoms = list(changes)
         for start in range(0, len(whoms), _ENTITIES_PER_REQUEST):
             some = whoms[start : start + _ENTITIES_PER_REQUEST]
-            entries = [{"entity": _entity(whom), "ops": list(_ops(changes[whom]))} for whom in some]
+            entries: list[Value] = [
+                {"entity": _entity(whom), "ops": list(_ops(changes[whom]))} for whom in some
+            ]
             body = self._ask(sock, ALTER_CLIENT_QUOTAS, {"entries": entries, "validateOnly": False})
             refused = [
                 f"{self.name}: {described(_whom(entry['entity']))}: {_refusal(entry)}"
@@ -199,11 +201,11 @@ def _canonical(key: str, name: str) -> str:
         return name
 
 
-def _entity(whom: Whom) -> list[Any]:
+def _entity(whom: Whom) -> list[Value]:
     return [{"entityType": key, "entityName": None if name == DEFAULT_NAME else name} for key, name in whom]
 
 
-def _ops(changes: Changes) -> Iterator[dict[str, Any]]:
+def _ops(changes: Changes) -> Iterator[Value]:
     for key, limit in changes.items():
         yield {"key": key, "value": float(limit or 0.0), "remove": limit is None}
 

@@ -143,7 +143,7 @@ class Session:
         return not self._in_flight and self._requests.at_boundary and self._answers.at_boundary
 
     def take_question(self) -> QuotaQuestion | None:
-        """What the shell is to have answered, after `client_data`: the client waits for it (quota_desk.py)."""
+        """What the shell is to have answered, after `client_data`; the client waits for it (quota_desk)."""
         question, self._local.question = self._local.question, None
         return question
 

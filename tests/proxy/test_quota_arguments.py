@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 
 from sluice.proxy.config_error import ConfigError
@@ -13,7 +16,13 @@ ALICE = whom_of({"user": "alice"})
 BOTH = whom_of({"user": "alice", "client-id": "app"})
 
 
-def asked(types: list[str], names: list[str], *, alter: bool = True, **shorthands: str | bool) -> Asked:
+def asked(
+    types: list[str],
+    names: list[str],
+    shorthands: Mapping[str, str | bool] = MappingProxyType({}),
+    *,
+    alter: bool = True,
+) -> Asked:
     return asked_of(types, names, shorthands, alter=alter)
 
 
@@ -53,7 +62,7 @@ def test_the_nth_name_is_of_the_nth_type(types: list[str], names: list[str], who
 def test_shorthands_say_type_and_name_at_once(
     shorthands: dict[str, str | bool], whom: Whom, shown: str
 ) -> None:
-    found = asked([], [], **shorthands)
+    found = asked([], [], shorthands)
     assert (found.whom, found.shown()) == (whom, shown)
 
 
@@ -77,7 +86,7 @@ def test_what_makes_no_sense_is_refused_with_the_option_named(
     types: list[str], names: list[str], shorthands: dict[str, str | bool], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        asked(types, names, **shorthands)
+        asked(types, names, shorthands)
     assert message in str(caught.value)
 
 

@@ -148,7 +148,7 @@ def test_any_sequence_of_changes_says_what_was_asked_for(
 
 def test_an_entry_is_added_behind_one_whose_last_line_goes() -> None:
     text = "quotas:\n  - user: alice\n    producer_byte_rate: 1\n# the end\n"
-    changes = {
+    changes: dict[Whom, dict[str, float | None]] = {
         user_of("alice"): {"producer_byte_rate": None, "consumer_byte_rate": 2},
         user_of("bob"): {"consumer_byte_rate": 3},
     }
