@@ -242,7 +242,7 @@ class ServerTls(Tls):
     ) -> None:
         """`client_auth` is Kafka's ssl.client.auth: who was requested to may come without a certificate, but
         not with a bad one. `server_names`: streams know which name their client asked for; only for who needs
-        it, as Python writes a traceback to stderr whenever one is not ASCII. Raises TlsConfigError."""
+        it, as a handshake with a name that is not ASCII fails then. Raises TlsConfigError."""
         if client_auth != "none" and client_ca_file is None:
             raise TlsConfigError(f"client_auth: {client_auth} needs to know whom to trust", "client_ca_file")
         self._client_auth: Final = client_auth

@@ -87,6 +87,8 @@ def explained(error: OSError, *, server_side: bool, shaking_hands: bool = False)
     if "_ALERT_" in reason:
         alert = _words(reason.partition("_ALERT_")[2])
         return TlsError(TlsFailure.REFUSED, f"{peer} refused the TLS connection with the alert: {alert}")
+    if reason == "CALLBACK_FAILED" and server_side:  # ours, which is for names alone, cannot fail by itself
+        return TlsError(TlsFailure.OTHER, f"{peer} asks for a server name that is not ASCII")
     what = _words(reason) or error.strerror or "unknown reason"
     return TlsError(TlsFailure.OTHER, f"TLS with {peer} failed: {what}")
 

@@ -10,11 +10,13 @@ import errno
 import os
 import socket
 import ssl
+import sys
 from asyncio import AbstractEventLoop
+from collections.abc import Callable
 from contextlib import suppress
 from fcntl import ioctl
 from termios import FIONREAD
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from sluice.proxy.stream import readable, writable
 from sluice.proxy.tls_error import explained
@@ -32,10 +34,30 @@ class _ServerSocket(ssl.SSLSocket):
     asked_name: str | None = None
 
 
+class _Unraisable:
+    """The hook for exceptions that nobody can catch, but for names that _ssl could not decode."""
+
+    def __init__(self, before: Callable[[sys.UnraisableHookArgs], Any]) -> None:
+        self._before = before
+
+    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
+        # _ssl gives the bytes of the name, newer ones words; what else cannot be raised comes with a function.
+        of_a_name = isinstance(unraisable.object, bytes) or "servername" in (unraisable.err_msg or "")
+        if of_a_name and unraisable.exc_type is UnicodeDecodeError:
+            return
+        self._before(unraisable)
+
+
 def remember_server_name(context: ssl.SSLContext) -> None:
-    """Have the streams of this (server's) context know which name their client asked for."""
+    """Have the streams of this (server's) context know which name their client asked for.
+
+    One that is not ASCII is none (RFC 6066, 3), and its handshake fails. Python, which decodes it, would also
+    write a traceback for each, and anybody can send one: from now on it does not, in this process.
+    """
     context.sslsocket_class = _ServerSocket
     context.sni_callback = _remember
+    if not isinstance(sys.unraisablehook, _Unraisable):
+        sys.unraisablehook = _Unraisable(sys.unraisablehook)
 
 
 def _remember(sock: ssl.SSLSocket | ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:

@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import struct
+import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -486,18 +487,54 @@ async def test_the_stream_tells_version_cipher_and_the_name_that_was_asked_for(c
 async def test_who_does_not_ask_for_names_is_told_none_and_hears_of_no_bad_ones(
     contexts: Contexts, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Python writes a traceback to stderr for each that is not ASCII, and anybody can send one."""
+    """A name that is not ASCII does not even end the handshake."""
     tls = ServerTls(certificate_file=contexts.folder / "server.crt", key_file=contexts.folder / "server.key")
     tls.load(0.0)
     async with connected(tls.context, contexts.client) as (stream, _):
         assert stream.server_name is None
+    bad = hello_with_a_bad_name(contexts)
+    error = await failed_handshake(tls.context, lambda theirs: theirs.sendall(bad))
+    assert "the client closed" in str(error)  # the handshake had gone on
+    assert capfd.readouterr().err == ""
+
+
+def hello_with_a_bad_name(contexts: Contexts) -> bytes:
     incoming, hello = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         contexts.client.wrap_bio(incoming, hello, server_hostname="localhost").do_handshake()
     bad = hello.read().replace(b"localhost", b"\xff" * 9)
-    error = await failed_handshake(tls.context, lambda theirs: theirs.sendall(bad))
-    assert "the client closed" in str(error)  # the handshake had gone on
+    assert b"\xff" * 9 in bad
+    return bad
+
+
+async def test_a_name_that_is_not_ascii_fails_in_words_and_without_a_traceback(
+    contexts: Contexts, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own hook writes one for each, and anybody can send such a name."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    context, bad = contexts.server_with("none"), hello_with_a_bad_name(contexts)
+    error = await failed_handshake(context, lambda theirs: theirs.sendall(bad))
+    assert str(error) == "the client asks for a server name that is not ASCII"
     assert capfd.readouterr().err == ""
+    async with connected(context, contexts.client) as (stream, _):
+        assert stream.server_name == "localhost"
+
+
+async def test_what_else_cannot_be_raised_is_still_told(
+    contexts: Contexts, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Bad:
+        def __del__(self) -> None:
+            b"\xff".decode("ascii")
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    contexts.server_with("none")
+    hook = sys.unraisablehook
+    contexts.server_with("none")
+    assert sys.unraisablehook is hook  # not one around the other
+    bad = Bad()
+    del bad
+    assert "UnicodeDecodeError" in capfd.readouterr().err
 
 
 async def test_without_a_name_there_is_none(contexts: Contexts) -> None:
