@@ -41,7 +41,7 @@ class _Unraisable:
         self._before = before
 
     def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
-        # _ssl gives the bytes of the name, newer ones words; what else cannot be raised comes with a function.
+        # _ssl gives the name itself, or words; what else cannot be raised comes with a function.
         of_a_name = isinstance(unraisable.object, bytes) or "servername" in (unraisable.err_msg or "")
         if of_a_name and unraisable.exc_type is UnicodeDecodeError:
             return
