@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from sluice.protocol._tables import API_NAMES
@@ -32,6 +32,8 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _KIB: Final = 1024
 _KEYS: Final = {name: key for key, name in API_NAMES.items()}
 _SHIPPED: Final = "request_costs.yaml"
+_ONE_VERSION: Final = BeforeValidator(lambda value: str(value) if type(value) is int else value)
+"""`versions: 12` is a number in YAML"""
 Microseconds = Annotated[float, Field(ge=0, le=1e9), NO_BOOL]
 
 
@@ -54,7 +56,7 @@ class ApiCost(TlsCost):
     """One entry of `costs`."""
 
     api: Text | None = None
-    versions: Annotated[str, Field(pattern=r"^\d{1,3}(-\d{1,3})?$")] | None = None
+    versions: Annotated[str, Field(pattern=r"^\d{1,3}(-\d{1,3})?$"), _ONE_VERSION] | None = None
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None
     acks: Literal["1", "all"] | None = None
     batch_us: Microseconds = 0.0
@@ -80,6 +82,11 @@ class CostFile(Options):
     measured: str = ""
     tls: TlsCost = TlsCost()
     costs: Annotated[tuple[ApiCost, ...], Field(min_length=1)]
+
+
+def api_key_of(api: str) -> int:
+    """The key of an API that is named as Kafka names it. Raises KeyError."""
+    return _KEYS[api]
 
 
 class CostTables:

@@ -30,6 +30,7 @@ MAIN_CLASSES: Final[dict[str, str]] = {
     "features": f"{_TOOLS}.FeatureCommand",
     "get-offsets": f"{_TOOLS}.GetOffsetShell",
     "groups": f"{_TOOLS}.GroupsCommand",
+    "jmx": f"{_TOOLS}.JmxTool",
     "leader-election": f"{_TOOLS}.LeaderElectionCommand",
     "log-dirs": f"{_TOOLS}.LogDirsCommand",
     "metadata-quorum": f"{_TOOLS}.MetadataQuorumCommand",
