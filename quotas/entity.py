@@ -165,11 +165,11 @@ class QuotaLevel(Enum):
 
         None: the level is for a group that the connection is not of.
         """
-        user_part: UserPart = _looked_up(self.user_part, user, tenant)
-        client_part: ClientPart = _looked_up(self.client_part, client_id, prefix)
-        if (user_part is None and self.has_user) or (client_part is None and self.has_client):
+        looked_up_user: UserPart = _looked_up(self.user_part, user, tenant)
+        looked_up_client: ClientPart = _looked_up(self.client_part, client_id, prefix)
+        if (looked_up_user is None and self.has_user) or (looked_up_client is None and self.has_client):
             return None
-        return QuotaEntity(user_part, client_part)
+        return QuotaEntity(looked_up_user, looked_up_client)
 
     def bucket(self, user: str, client_id: str, configured: QuotaEntity) -> QuotaEntity:
         """The entity whose connections share one sensor, where the limit of `configured` applies: its groups,

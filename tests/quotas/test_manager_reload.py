@@ -25,8 +25,8 @@ def running(manager: QuotaManager, client_id: str, now_ms: float = 0.0) -> Senso
     return sensor
 
 
-def manager_with(sensors: int, **caps: int) -> QuotaManager:
-    manager = QuotaManager(limits_of(1_000), **{"max_client_ids_per_user": sensors, **caps})
+def manager_with(sensors: int, max_client_ids: int | None = None) -> QuotaManager:
+    manager = QuotaManager(limits_of(1_000), max_client_ids_per_user=max_client_ids or sensors)
     for index in range(sensors):
         running(manager, f"c{index}")
     return manager
@@ -134,7 +134,7 @@ def test_what_is_remembered_is_bounded_in_number_and_in_the_length_of_names() ->
 
 
 def test_an_overflow_is_not_remembered_nor_anything_that_depends_on_an_address() -> None:
-    manager = manager_with(2, max_client_ids_per_user=1)
+    manager = manager_with(2, max_client_ids=1)
     assert remembered(manager) == 1
     limits = QuotaLimits(limits_of(1).entries.items(), exempt=[ExemptRule(network=network_of("10.0.0.0/8"))])
     manager = QuotaManager(limits)

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from docs_tables import rows_below
 
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.smooth_sensor import SmoothSensor
-
-DOC = Path(__file__).parents[2] / "docs" / "quotas.md"
-
-
-def rows_below(heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading of docs/quotas.md, without its two head lines."""
-    lines = DOC.read_text(encoding="utf-8").split(f"\n## {heading}\n", 1)[1].splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    rows = []
-    for line in lines[begin + 2 :]:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    return rows
 
 
 def test_the_docs_list_every_quota_with_its_key() -> None:
@@ -45,8 +31,9 @@ def test_the_docs_list_the_levels_in_order_and_which_of_them_clients_mint() -> N
 
 
 def test_the_docs_name_each_levels_entity_by_its_keys_in_the_quota_file() -> None:
+    levels = {f"`{level.value}`": level for level in QuotaLevel}
     for rule, _, entity, _, _ in rows_below("Which limit applies"):
-        level = QuotaLevel(rule.strip("`"))
+        level = levels[rule]
         configured = level.configured_entity("U", "C", Tenant("T"), Prefix("P"))
         assert configured is not None
         assert entity.split(", ") == [
