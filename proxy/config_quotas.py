@@ -124,6 +124,11 @@ def quota_contradictions(options: QuotaOptions) -> Iterator[tuple[tuple[str | in
             ("quotas", "topic", "tls"),
             f"security_protocol is {topic.security_protocol}; make it SSL or SASL_SSL",
         )
+    if topic.tls is not None and topic.tls.server_name is not None:
+        yield (
+            ("quotas", "topic", "tls", "server_name"),
+            "cannot be told here: the certificate must be for the host that is dialled",
+        )
     if topic.has_sasl != (topic.sasl is not None):
         message = (
             f"missing; it is required for {topic.security_protocol}"

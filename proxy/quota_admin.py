@@ -83,6 +83,8 @@ class Outcome:
     """one for each different entity"""
     changes: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     """all limits that an entity then has, where that is something else than now; none: it goes"""
+    asked: dict[QuotaEntity, Alteration] = field(default_factory=dict)
+    """of each of these, what brought it about"""
 
 
 def parts_of(entity: QuotaEntity) -> Parts | None:
@@ -199,6 +201,7 @@ def alter(entries: Mapping[QuotaEntity, Mapping[str, float]], alterations: Itera
         results[key] = Result(parts, NONE, None)
         if limits != entries.get(entity, {}):
             outcome.changes[entity] = limits
+            outcome.asked[entity] = alteration
     outcome.results.extend(results.values())
     return outcome
 

@@ -54,6 +54,7 @@ _EXPIRE_INTERVAL_S: Final = 60.0
 _DRAIN_POLL_S: Final = 0.02
 _TURNS_INTERVAL_S: Final = 0.05
 """little beside a rate of ids per hour"""
+_WAITS_TOLD_S: Final = 2.0
 _SWEPT_AT_ONCE: Final = 500
 """connections; about 0.5 ms in which no other is served"""
 EXIT_FINE: Final = 0
@@ -191,10 +192,11 @@ class Server:
         if self._id_file is not None:
             interval_s = self._config.producer_ids.snapshot_interval_s
             tasks.append(spawn(self._id_file.run(self._shared.producer_ids.quota, interval_s), "snapshot"))
-        for listener in self._listeners:
+        await self._until_quotas_are_known()
+        for listener in () if self._signals else self._listeners:
             listener.start()
         _tune_garbage_collection()
-        self._health.started = True
+        self._health.started = not self._signals
         await self._signalled.wait()
         await self._drain()
         for task in tasks:
@@ -202,8 +204,22 @@ class Server:
         meter.drain(monotonic() * 1000.0)
         if self._id_file is not None:
             await self._id_file.write(self._shared.producer_ids.quota)
+        await self._quota_source.close()
         await self._stop_everything(admin)
         return EXIT_FINE
+
+    async def _until_quotas_are_known(self) -> None:
+        """Or a signal ends the wait: in a topic they may be out of reach, with no copy here."""
+        waits = {
+            spawn(self._quota_source.known(), "quotas_known"),
+            spawn(self._signalled.wait(), "signalled"),
+        }
+        done, pending = await asyncio.wait(waits, timeout=_WAITS_TOLD_S, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            _log.warning("waiting_for_quotas", reason="their topic cannot be read yet, and there is no copy")
+            _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in pending:
+            wait.cancel()
 
     def _kafka_page(self, meter: UsageMeter) -> KafkaPage | None:
         config = self._config
@@ -215,7 +231,9 @@ class Server:
 
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
         """Of the files that are followed, by what they hold."""
-        found = {"quotas": list(self._quota_source.statuses())}
+        found: dict[str, list[ReloadStatus]] = {}
+        for status in self._quota_source.statuses():
+            found.setdefault("quotas", []).append(status)
         if self._config_watch is not None:
             found["configuration"] = [self._config_watch.status]
         for security in self._securities:

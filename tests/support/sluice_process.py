@@ -119,8 +119,10 @@ class SluiceProcess:
         quotas: Sequence[Quota] = NO_QUOTAS,
         *,
         quota_file: Path | None = None,
+        quota_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        """`quota_options`: further keys of its section `quotas`; with a source of topic there is no file."""
         self.doors = {door.name: door for door in doors}
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-test-"))
         self.log = self.folder / "log"
@@ -128,9 +130,11 @@ class SluiceProcess:
         self.admin_port = free_port()
         if quota_file is None:
             self._write_quotas(quotas)
+        from_topic = quota_options is not None and quota_options.get("source") == "topic"
+        file_option = {} if from_topic and quota_file is None else {"file": str(self.quota_file)}
         config = {
             "listeners": [door.configuration() for door in doors],
-            "quotas": {"file": str(self.quota_file), "reload_interval_s": 0.05},
+            "quotas": {"reload_interval_s": 0.05, **file_option, **(quota_options or {})},
             "admin": {"bind_host": LOOPBACK, "bind_port": self.admin_port},
             **options,
         }

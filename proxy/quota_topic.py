@@ -1,0 +1,332 @@
+"""Limits in a compacted Kafka topic: followed by every proxy, written by the one that is asked.
+
+One record holds all limits of one entity, and the topic's order decides: of two alterations at the same time
+the later record holds. Who finds, when his own record comes by, that another changed the entity before it,
+does his alteration again on top of that; so that different keys of one entity are both changed.
+
+    connect ─► topic there? make it ─► read from the beginning to the end of now ─► in force ─► follow
+       ▲                                                                                          │
+       └── pause, longer each time ◄── no broker, another topic id, records gone, anything unforeseen
+
+What was in force stays until the next reading is complete. Runs in the proxy's event loop, in small steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic, time
+from typing import Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.config_quotas import QuotaTopicOptions
+from sluice.proxy.log import LineBudget, get_logger
+from sluice.proxy.quota_admin import Alteration, QuotaApiError, Result, alter, parts_of
+from sluice.proxy.quota_audit import QuotaAudit, QuotaChange, shown
+from sluice.proxy.quota_topic_clients import ClusterAccess, TopicRefused, ensure_topic, topic_id
+from sluice.proxy.quota_topic_records import NOTHING, BadRecord, Stored, TopicLog, key_of, value_of
+from sluice.quotas.entity import QuotaEntity
+
+REQUEST_TIMED_OUT: Final = 7
+"""Kafka's error code: the alteration may have been kept, or not"""
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 15.0
+_LOOK_S: Final = 3.0
+"""how often it is asked whether the topic is still the same, and any broker there"""
+_RECORDS_PER_STEP: Final = 100
+"""about a millisecond"""
+_MAX_REWRITES: Final = 5
+_STOP_S: Final = 5.0
+_BY: Final = "by"
+_WRITE_ID: Final = "id"
+_FOREIGN: Final = "unknown (not written by a proxy)"
+
+_log = get_logger()
+_bad_lines = LineBudget(5)
+
+
+class _Found(NamedTuple):
+    """What one's own record met when it came by."""
+
+    old: Stored
+    new: Stored
+
+
+class QuotaTopic:
+    """Of one process."""
+
+    def __init__(
+        self,
+        options: QuotaTopicOptions,
+        audit: QuotaAudit,
+        on_change: Callable[[], None],
+        on_topic_id: Callable[[bytes], None],
+        known: Mapping[QuotaEntity, Stored] | None = None,
+    ) -> None:
+        """`on_change`: `entries` are others. `on_topic_id`: told when it becomes known. `known`: from a copy.
+
+        Raises ConfigError for a file of TLS or credentials that cannot be used.
+        """
+        self._options = options
+        self._access = ClusterAccess(options)
+        self._audit = audit
+        self._on_change = on_change
+        self._on_topic_id = on_topic_id
+        self._log = TopicLog(dict(known or {}))
+        self.is_known = known is not None
+        """limits are there, from a copy or from the topic"""
+        self.topic_id = b""
+        """16 bytes once it is known"""
+        self.bad_records = 0
+        """skipped since the start; never falls"""
+        self.is_followed = False
+        """the topic has been read to its end, and is being followed"""
+        self._why_not = "it has not been reached yet"
+        self._producer: AIOKafkaProducer | None = None
+        self._writing = asyncio.Lock()
+        self._own: dict[str, asyncio.Future[_Found]] = {}
+
+    @property
+    def entries(self) -> Mapping[QuotaEntity, Stored]:
+        """What is in force by the topic."""
+        return self._log.entries
+
+    # Following --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the topic until cancelled, whatever happens to it."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            begun_s = monotonic()
+            try:
+                await self._follow()
+            except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
+                self._lost(f"{type(error).__name__}: {error}".rstrip(": "), pause_s)
+            except Exception:
+                _log.exception("quota_topic_failed", topic=self._options.name)
+                self._lost("a fault of the proxy: see the log", pause_s)
+            if monotonic() - begun_s > LONGEST_PAUSE_S:
+                pause_s = FIRST_PAUSE_S
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _lost(self, reason: str, pause_s: float) -> None:
+        self._why_not = reason
+        _log.warning("quota_topic_lost", topic=self._options.name, reason=reason, again_in_s=pause_s)
+
+    async def _follow(self) -> None:
+        settings = await asyncio.to_thread(self._access.settings)
+        client = AIOKafkaClient(**settings)
+        consumer: AIOKafkaConsumer | None = None
+        producer: AIOKafkaProducer | None = None
+        try:
+            await client.bootstrap()
+            found = await ensure_topic(client, self._options)
+            self._is_topic(found)
+            consumer = AIOKafkaConsumer(
+                **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="none"
+            )
+            await consumer.start()
+            partition = TopicPartition(self._options.name, 0)
+            consumer.assign([partition])
+            await self._read(consumer, partition)
+            producer = AIOKafkaProducer(**settings, acks="all")
+            await producer.start()
+            self._producer, self.is_followed = producer, True
+            look_s = monotonic() + _LOOK_S
+            while True:
+                await self._take_next(consumer)
+                if monotonic() >= look_s:
+                    look_s = monotonic() + _LOOK_S
+                    if await topic_id(client, self._options.name) != found:
+                        raise TopicRefused("the topic has been deleted, or is another one of this name")
+        finally:
+            self._producer, self.is_followed = None, False
+            for one in (consumer, producer, client):
+                if one is not None:
+                    with suppress(Exception):
+                        async with asyncio.timeout(_STOP_S):
+                            await (one.close() if isinstance(one, AIOKafkaClient) else one.stop())
+
+    def _is_topic(self, found: bytes) -> None:
+        self.topic_id = found
+        if found:
+            self._on_topic_id(found)
+
+    async def _read(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
+        """All that is there now; then it is in force as a whole."""
+        begin = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        consumer.seek(partition, begin)
+        log = TopicLog()
+        told: dict[QuotaEntity, tuple[str, float]] = {}
+        records = 0
+        position = begin
+        while position < end:
+            batches = await consumer.getmany(partition, timeout_ms=1000, max_records=_RECORDS_PER_STEP)
+            for record in batches.get(partition, ()):
+                records += 1
+                try:
+                    applied = log.apply(record.key, record.value)
+                    told[applied.entity] = (_header(record, _BY), record.timestamp / 1000.0)
+                except BadRecord as error:
+                    self._skipped(record, error)
+            position = await consumer.position(partition)
+            await asyncio.sleep(0)
+        before = self._log.entries
+        kept = log.keep_from(before)
+        self._log = log
+        _log.info(
+            "quota_topic_read",
+            topic=self._options.name,
+            records=records,
+            entities=len(log.entries),
+            kept=[str(entity) for entity in kept[:20]],
+        )
+        if self.is_known:
+            await self._tell_differences(before, log.entries, told)
+        self.is_known = True
+        self._on_change()
+
+    async def _tell_differences(
+        self,
+        before: Mapping[QuotaEntity, Stored],
+        after: Mapping[QuotaEntity, Stored],
+        told: Mapping[QuotaEntity, tuple[str, float]],
+    ) -> None:
+        for number, entity in enumerate(dict.fromkeys((*before, *after))):
+            old, new = before.get(entity, NOTHING), after.get(entity, NOTHING)
+            if old != new:
+                by, at_unix_s = told.get(entity, (_FOREIGN, time()))
+                self._audit.changed(
+                    QuotaChange(at_unix_s, by, "topic", str(entity), shown(*old), shown(*new))
+                )
+            if number % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
+                await asyncio.sleep(0)
+
+    async def _take_next(self, consumer: AIOKafkaConsumer) -> None:
+        batches = await consumer.getmany(timeout_ms=500, max_records=_RECORDS_PER_STEP)
+        changed = False
+        for records in batches.values():
+            for record in records:
+                try:
+                    applied = self._log.apply(record.key, record.value)
+                except BadRecord as error:
+                    self._skipped(record, error)
+                    continue
+                waiting = self._own.pop(_header(record, _WRITE_ID), None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(_Found(applied.old, applied.new))
+                if applied.old != applied.new:
+                    changed = True
+                    self._audit.changed(
+                        QuotaChange(
+                            record.timestamp / 1000.0,
+                            _header(record, _BY) or _FOREIGN,
+                            "topic",
+                            str(applied.entity),
+                            shown(*applied.old),
+                            shown(*applied.new),
+                        )
+                    )
+        if changed:
+            self._on_change()
+
+    def _skipped(self, record: ConsumerRecord, error: BadRecord) -> None:
+        self.bad_records += 1
+        if _bad_lines.take(monotonic() * 1000.0):
+            _log.error(
+                "quota_record_skipped",
+                topic=self._options.name,
+                offset=record.offset,
+                about=str(error.entity or "nobody"),
+                reason=str(error),
+                lines_suppressed=_bad_lines.suppressed(),
+            )
+
+    # Writing ----------------------------------------------------------------------------------------------
+
+    async def alter(
+        self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
+    ) -> Sequence[Result]:
+        """Returns when the records are acknowledged by all replicas in sync, and have come by here.
+
+        Raises QuotaApiError: the topic cannot be reached.
+        """
+        async with self._writing:
+            if not self.is_followed:
+                raise QuotaApiError(
+                    REQUEST_TIMED_OUT,
+                    f"The quota topic {self._options.name} cannot be reached: {self._why_not}",
+                )
+            outcome = alter({entity: stored.limits for entity, stored in self.entries.items()}, alterations)
+            if validate_only or not outcome.changes:
+                return outcome.results
+            try:
+                async with asyncio.timeout(self._options.request_timeout_s):
+                    await asyncio.gather(
+                        *(
+                            self._write(entity, limits, outcome.asked[entity], by)
+                            for entity, limits in outcome.changes.items()
+                        )
+                    )
+            except (KafkaError, OSError, TimeoutError) as error:
+                reason = f"{type(error).__name__}: {error}".rstrip(": ")
+                message = f"It is not known whether this is kept: the quota topic did not answer ({reason})"
+                changed = {parts_of(entity) for entity in outcome.changes}
+                return [
+                    Result(result.parts, REQUEST_TIMED_OUT, message)
+                    if result.code == 0 and tuple(sorted(result.parts)) in map(_sorted, changed)
+                    else result
+                    for result in outcome.results
+                ]
+            return outcome.results
+
+    async def _write(
+        self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str
+    ) -> None:
+        """Until the entity's limits are the alteration of what stood before them in the topic."""
+        base = self.entries.get(entity, NOTHING)
+        wanted = Stored(dict(limits), base.shadow.intersection(limits))
+        for _ in range(_MAX_REWRITES):
+            write_id = secrets.token_hex(8)
+            waiting = self._own[write_id] = asyncio.get_running_loop().create_future()
+            try:
+                producer = self._producer
+                if producer is None:
+                    raise TimeoutError(self._why_not)
+                await producer.send_and_wait(
+                    self._options.name,
+                    key=key_of(entity),
+                    value=value_of(wanted),
+                    partition=0,
+                    headers=[(_BY, by.encode()), (_WRITE_ID, write_id.encode())],
+                )
+                found = await waiting
+            finally:
+                self._own.pop(write_id, None)
+            if found.old in (base, found.new):
+                return
+            base = found.old
+            again = alter({entity: base.limits}, [asked]).changes.get(entity, base.limits)
+            wanted = Stored(dict(again), base.shadow.intersection(again))
+            if wanted == found.new:
+                return
+            base = found.new
+
+
+def _sorted(parts: Any) -> tuple[tuple[str, str | None], ...]:
+    return tuple(sorted(parts or ()))
+
+
+def _header(record: ConsumerRecord, name: str) -> str:
+    for key, value in record.headers:
+        if key == name:
+            return bytes(value).decode(errors="replace")
+    return ""
