@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from sluice.proxy import cli_quotas
+from sluice.proxy import cli_calibrate, cli_quotas
 from sluice.proxy.cli_options import (
     EXIT_CODES,
     EXIT_CONFIG,
@@ -89,6 +89,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
     if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
         print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")
         return
+    from sluice.proxy.request_cost_file import load_request_costs
     from sluice.proxy.security import load_security
     from sluice.proxy.server import producer_id_file
 
@@ -97,6 +98,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
     for listener in config.listeners:
         load_security(listener)
     producer_id_file(config)
+    load_request_costs(config.request_time.cost_file)
     print(f"OK: {file}")
     for listener in config.listeners:
         here = f"{listener.bind_host}:{listener.bind_port}"
@@ -127,6 +129,7 @@ def explain(
 
 
 cli_quotas.register(app, quotas_app)
+cli_calibrate.register(app)
 
 
 @app.command()
