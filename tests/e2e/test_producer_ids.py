@@ -1,33 +1,35 @@
-"""New producer ids above their rate: producers of four libraries wait, are refused, and stay exact."""
+"""New producer ids above their rate: producers of five libraries wait, or are refused, and stay exact."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from franz_client import build_franz, franz_produce, why_no_franz
 from java_client import JAVA
-from kafka_clients import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, Client, Options
-from kafka_records import Record, assert_exactly, await_stored, create_topic, numbered
+from kafka_clients import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, Options, Produce
+from kafka_records import assert_exactly, await_stored, create_topic, numbered
 from sluice_process import SluiceProcess, doors_of
 
 from bench.harness.kafka_node import KafkaNode
 
 pytestmark = pytest.mark.kafka
 
-RECORDS = 200
-EACH = 2
-LIMIT = {"user": "<default>", "producer_ids_rate": 1_800}
-"""one new id in two seconds, and no credit beyond one"""
-
-
-@pytest.fixture
-def refusing(kafka: KafkaNode) -> Iterator[SluiceProcess]:
-    """A proxy that refuses after half a second, so that most ids are refused before their turn."""
-    pacing, producer_ids = {"answer_budget_s": 0.5}, {"burst_s": 1.0}
-    with SluiceProcess(doors_of(kafka), [LIMIT], pacing=pacing, producer_ids=producer_ids) as process:
-        yield process
+RECORDS: Final = 1_000
+NO_CREDIT: Final = {"burst_s": 1.0}
+HOLDING: Final[dict[str, Any]] = {"rate": 3_600, "pacing": {}, "producer_ids": NO_CREDIT}
+"""one new id a second, and each may wait for ten"""
+REFUSING: Final[dict[str, Any]] = {
+    "rate": 1_800,
+    "pacing": {"answer_budget_s": 0.5},
+    "producer_ids": NO_CREDIT,
+}
+"""one in two seconds, and half a second of waiting, so that most ids are refused before their turn"""
 
 
 @pytest.fixture(autouse=True)
@@ -36,23 +38,53 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="aiokafka")
 
 
-def test_refused_producers_send_again_exactly_once_and_in_order(
-    kafka: KafkaNode, refusing: SluiceProcess, unique: Callable[[str], str]
+def produce_exactly(
+    kafka: KafkaNode,
+    setting: dict[str, Any],
+    producers: Sequence[tuple[str, Produce]],
+    unique: Callable[[str], str],
 ) -> None:
-    clients: list[Client] = [AIOKAFKA, CONFLUENT, KAFKA_PYTHON, JAVA] * EACH
-    topics = [unique(f"ids-{number}") for number in range(len(clients))]
-    for topic in topics:
-        create_topic(kafka, topic)
-    sent = [numbered(RECORDS) for _ in clients]
+    """All of them at once, each with an id of its own; then the log is read back record by record."""
+    limit = {"user": "<default>", "producer_ids_rate": setting["rate"]}
+    options = {"pacing": setting["pacing"], "producer_ids": setting["producer_ids"]}
+    topics = [create_topic(kafka, unique(f"ids-{name}")) for name, _ in producers]
+    sent = [numbered(RECORDS) for _ in producers]
+    with SluiceProcess(doors_of(kafka), [limit], **options) as process:
+        with ThreadPoolExecutor(len(producers)) as pool:
+            running = [
+                pool.submit(produce, process.bootstrap(), topic, records, Options(client_id=name))
+                for (name, produce), topic, records in zip(producers, topics, sent, strict=True)
+            ]
+            for done in running:
+                done.result()
+        for (name, _), topic, records in zip(producers, topics, sent, strict=True):
+            assert_exactly(records, await_stored(kafka, topic, RECORDS), name)
+        assert process.disconnects("producer_id_refused") == 0
+        assert process.metric("sluice_producer_ids_new_total") == len(producers)
+        assert process.metric("sluice_producer_ids_throttle_time_seconds_total") > 0
+        refused = process.metric("sluice_producer_ids_refused_total")
+        assert refused == 0 if setting is HOLDING else refused > 0
+        (began, *_) = process.log_lines("throttling_began", quota="producer_ids")
+        assert began["user"] == "ANONYMOUS"
 
-    def produce(client: Client, topic: str, records: list[Record]) -> None:
-        client.produce(refusing.bootstrap(), topic, records, Options(idempotent=True))
 
-    with ThreadPoolExecutor(len(clients)) as pool:
-        for done in [pool.submit(produce, *each) for each in zip(clients, topics, sent, strict=True)]:
-            done.result()
-    for client, topic, records in zip(clients, topics, sent, strict=True):
-        assert_exactly(records, await_stored(kafka, topic, RECORDS), client.name)
-    assert refusing.disconnects("producer_id_refused") == 0
-    (began, *_) = refusing.log_lines("throttling_began", quota="producer_ids")
-    assert began["user"] == "ANONYMOUS"
+NO_FRANZ: Final = why_no_franz()
+SETTINGS = pytest.mark.parametrize("setting", [HOLDING, REFUSING], ids=["held", "refused"])
+
+
+@SETTINGS
+def test_producers_above_the_rate_end_exactly_once_and_in_order(
+    kafka: KafkaNode, setting: dict[str, Any], unique: Callable[[str], str]
+) -> None:
+    clients = [AIOKAFKA, CONFLUENT, KAFKA_PYTHON, JAVA] * 2
+    produce_exactly(kafka, setting, [(client.name, client.produce) for client in clients], unique)
+
+
+@pytest.mark.slow  # it is compiled first
+@pytest.mark.skipif(NO_FRANZ != "", reason=NO_FRANZ)
+@SETTINGS
+def test_franz_go_above_the_rate_ends_exactly_once_and_in_order(
+    kafka: KafkaNode, setting: dict[str, Any], unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    produce = partial(franz_produce, build_franz(tmp_path))
+    produce_exactly(kafka, setting, [("franz-go", produce)] * 6, unique)

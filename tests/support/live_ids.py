@@ -23,6 +23,7 @@ from bench.lib import frames as bench_frames
 
 _INIT_PRODUCER_ID: Final = 22
 _INIT_VERSION: Final = 4
+_COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 _AGAIN: Final = {
     3: "UNKNOWN_TOPIC_OR_PARTITION",
     5: "LEADER_NOT_AVAILABLE",
@@ -36,10 +37,14 @@ _BACKOFF_S: Final = 0.2
 
 
 async def new_producer_id(wire: Wire) -> int:
-    """What InitProducerId answers."""
-    body = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
-    await wire.send(request(_INIT_PRODUCER_ID, _INIT_VERSION, {**body, "transactionalId": None}))
-    answer = decoded("response", _INIT_PRODUCER_ID, _INIT_VERSION, await wire.frame()).body
+    """What InitProducerId answers; while the broker fetches its next thousand ids it is asked again."""
+    body = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1, "transactionalId": None}
+    while True:
+        await wire.send(request(_INIT_PRODUCER_ID, _INIT_VERSION, {**body}))
+        answer = decoded("response", _INIT_PRODUCER_ID, _INIT_VERSION, await wire.frame()).body
+        if answer["errorCode"] != _COORDINATOR_LOAD_IN_PROGRESS:
+            break
+        await asyncio.sleep(_BACKOFF_S)
     assert answer["errorCode"] == 0, answer
     producer_id = answer["producerId"]
     assert isinstance(producer_id, int)
