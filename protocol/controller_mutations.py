@@ -13,9 +13,10 @@ Source: {CreateTopics,DeleteTopics,CreatePartitions}Request.json 4.3.1; KIP-599.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from sluice.protocol._tables import FLEXIBLE
@@ -24,10 +25,12 @@ from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.protocol.primitives import (
     INT32,
+    NULL,
     UUID_BYTES,
     array_count,
     compact_array_count,
     compact_nullable_string,
+    int16,
     int32,
     nullable_string,
     skip,
@@ -47,6 +50,7 @@ BY_TOPIC_ID: Final = 6
 NO_ID: Final = bytes(UUID_BYTES)
 BROKERS_DEFAULT: Final = -1
 """as a topic's number of partitions"""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 TopicKey: TypeAlias = str | bytes
 """a topic's name, or its id"""
@@ -66,6 +70,8 @@ class TopicMutation:
     """CreateTopics: to create, or BROKERS_DEFAULT. CreatePartitions: to have in the end. DeleteTopics: 0"""
     is_sound: bool
     """False: a broker will refuse it whatever else is so, and change nothing"""
+    assigned: int | None = None
+    """CreatePartitions: for how many new partitions the brokers are named; None: that is left to Kafka"""
 
     @property
     def key(self) -> TopicKey:
@@ -121,7 +127,7 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
     topics: list[TopicMutation] = []
     for _ in range(max(count, 0)):
         start = pos
-        name, topic_id, partitions, is_sound = None, NO_ID, 0, True
+        name, topic_id, partitions, is_sound, assigned = None, NO_ID, 0, True, None
         if api_key == DELETE_TOPICS:
             name, pos = _name(frame, pos, end, flexible)
             if version >= BY_TOPIC_ID:
@@ -131,22 +137,25 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
         elif api_key == CREATE_TOPICS:
             name, pos = _name(frame, pos, end, flexible)
             partitions, pos = int32(frame, pos, end)
-            assigned, pos = _assigned(frame, skip(pos, 2, end), end, flexible)
+            replication, pos = int16(frame, pos, end)
+            by_hand, pos = _assigned(frame, pos, end, flexible)
             pos = _skip_configs(frame, pos, end, flexible)
             if flexible:
                 pos = skip_tags(frame, pos, end)
-            is_sound = partitions > 0 or partitions == BROKERS_DEFAULT
-            if assigned:
-                is_sound = partitions == BROKERS_DEFAULT
-                partitions = assigned
+            if by_hand:
+                is_sound = partitions == replication == BROKERS_DEFAULT
+                partitions = by_hand
+            else:
+                is_sound = _is_number(partitions) and _is_number(replication)
+            is_sound = is_sound and _is_name(name)
         else:
             name, pos = _name(frame, pos, end, flexible)
             partitions, pos = int32(frame, pos, end)
-            pos = _skip_new_assignments(frame, pos, end, flexible)
+            assigned, pos = _newly_assigned(frame, pos, end, flexible)
             if flexible:
                 pos = skip_tags(frame, pos, end)
             is_sound = partitions > 0
-        topics.append(TopicMutation(start, pos, name, topic_id, partitions, is_sound))
+        topics.append(TopicMutation(start, pos, name, topic_id, partitions, is_sound, assigned))
     topics_end = pos
     pos = skip(pos, 4, end)  # timeout
     validate_only = False
@@ -166,12 +175,16 @@ def _without_duplicates(topics: list[TopicMutation]) -> tuple[TopicMutation, ...
     times = Counter(topic.key for topic in topics)
     if len(times) == len(topics):
         return tuple(topics)
-    return tuple(
-        topic
-        if times[topic.key] == 1
-        else TopicMutation(topic.start, topic.stop, topic.name, topic.topic_id, topic.partitions, False)
-        for topic in topics
-    )
+    return tuple(topic if times[topic.key] == 1 else replace(topic, is_sound=False) for topic in topics)
+
+
+def _is_number(value: int) -> bool:
+    return value > 0 or value == BROKERS_DEFAULT
+
+
+def _is_name(name: str | None) -> bool:
+    """As Kafka's Topic.validate has it."""
+    return name is not None and _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def _assigned(frame: bytes, pos: int, end: int, flexible: bool) -> tuple[int, int]:
@@ -184,14 +197,14 @@ def _assigned(frame: bytes, pos: int, end: int, flexible: bool) -> tuple[int, in
     return max(count, 0), pos
 
 
-def _skip_new_assignments(frame: bytes, pos: int, end: int, flexible: bool) -> int:
-    """Of CreatePartitions: brokers alone."""
+def _newly_assigned(frame: bytes, pos: int, end: int, flexible: bool) -> tuple[int | None, int]:
+    """For how many partitions CreatePartitions names the brokers; None: it leaves that to Kafka."""
     count, pos = _array(frame, pos, end, flexible, 1)
     for _ in range(max(count, 0)):
         pos = _skip_brokers(frame, pos, end, flexible)
         if flexible:
             pos = skip_tags(frame, pos, end)
-    return pos
+    return None if count == NULL else count, pos
 
 
 def _skip_brokers(frame: bytes, pos: int, end: int, flexible: bool) -> int:

@@ -11,6 +11,7 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol.addresses import Edit
+from sluice.protocol.controller_mutations import DELETE_TOPICS, NO_ID, TopicKey
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
 from sluice.protocol.mutation_answers import ResultReader, TopicResult, with_refused
@@ -127,8 +128,21 @@ class MutationAnswers:
             if result.error_code != _REQUEST_TIMED_OUT:
                 sensor.refund(charged, now_ms)
         elif result.partitions is not None and key in outcome.by_default:
-            self._requests.learn_default(result.partitions)
+            self._requests.defaults.partitions = result.partitions
             if result.partitions > charged:
                 sensor.charge(result.partitions - charged, now_ms)
             else:
                 sensor.refund(charged - result.partitions, now_ms)
+        if not result.error_code:
+            self._remember(outcome, result, key, now_ms)
+
+    def _remember(self, outcome: Outcome, result: TopicResult, key: TopicKey | None, now_ms: float) -> None:
+        """It is done, though brokers that are asked may not know yet."""
+        present = 0 if key is None else outcome.becomes.get(key, 0)
+        if result.partitions is not None:
+            present = result.partitions
+        if not present and outcome.api_key != DELETE_TOPICS:
+            return
+        for name in (result.name, result.topic_id):
+            if name is not None and name != NO_ID:
+                self._requests.defaults.remember(name, present, now_ms)

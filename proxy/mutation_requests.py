@@ -58,6 +58,8 @@ class Outcome:
     """partitions, by topic"""
     by_default: set[TopicKey] = field(default_factory=set)
     """of these the number was the broker's default, as far as it is known"""
+    becomes: dict[TopicKey, int] = field(default_factory=dict)
+    """how many partitions each topic will have, if all goes well"""
     unknown: set[TopicKey] = field(default_factory=set)
     """of these there was nothing to count: they did not exist, or the client may not see them"""
     refused: bytes = b""
@@ -71,7 +73,6 @@ class MutationRequests:
     """Of one connection."""
 
     __slots__ = (
-        "_defaults",
         "_edits",
         "_identity",
         "_in_flight",
@@ -82,6 +83,7 @@ class MutationRequests:
         "_request",
         "_throttling",
         "added_bytes",
+        "defaults",
         "outcomes",
         "sizes",
     )
@@ -98,7 +100,8 @@ class MutationRequests:
         records: list[RequestRecord],
     ) -> None:
         """`edits`, `records`: the session's, for requests that go on changed and for those answered."""
-        self._defaults = defaults
+        self.defaults = defaults
+        """what is known of topics"""
         self._pace = pace
         self._identity = identity
         self._throttling = throttling
@@ -207,24 +210,26 @@ class MutationRequests:
             if size.name is not None:
                 self.sizes[size.name] = size
 
-    def learn_default(self, partitions: int) -> None:
-        """The broker made a topic of its default number of partitions."""
-        self._defaults.partitions = partitions
+    def _present(self, topic: TopicKey, now_ms: float) -> int:
+        """How many partitions it has; 0: there is none, or none that the client may see."""
+        recent = self.defaults.recent(topic, now_ms)
+        if recent is not None:
+            return recent
+        size = self.sizes.get(topic)
+        return 0 if size is None else size.partitions
 
-    def _partitions(self, request: MutationRequest, topic: TopicMutation) -> int:
+    def _partitions(self, request: MutationRequest, topic: TopicMutation, now_ms: float) -> int:
         """How many the broker will create or delete; 0: it will refuse, as far as can be told."""
         if not topic.is_sound:
             return 0
-        size = self.sizes.get(topic.key)
-        if request.api_key == CREATE_TOPICS:
-            if size is not None:
-                return 0
-            return self._defaults.partitions if topic.partitions == BROKERS_DEFAULT else topic.partitions
-        if size is None:
-            return 0
+        present = self._present(topic.key, now_ms)
         if request.api_key == DELETE_TOPICS:
-            return size.partitions
-        return max(0, topic.partitions - size.partitions)
+            return present
+        if request.api_key == CREATE_TOPICS:
+            wanted = topic.partitions
+            return 0 if present else self.defaults.partitions if wanted == BROKERS_DEFAULT else wanted
+        grown = topic.partitions - present
+        return 0 if not present or grown < 0 or topic.assigned not in {None, grown} else grown
 
     # What becomes of it -----------------------------------------------------------------------------------
 
@@ -240,7 +245,7 @@ class MutationRequests:
         outcome = Outcome(request.api_key, request.version, sensor, paid_ms=now_ms)
         refused: list[TopicMutation] = []
         for topic in request.topics:
-            partitions = self._partitions(request, topic)
+            partitions = self._partitions(request, topic, now_ms)
             if not partitions:
                 if topic.is_sound and request.api_key != CREATE_TOPICS:
                     outcome.unknown.add(topic.key)
@@ -249,6 +254,8 @@ class MutationRequests:
             else:
                 outcome.paid_ms = sensor.charge(partitions, now_ms)
                 outcome.charged[topic.key] = partitions
+                if request.api_key != DELETE_TOPICS:
+                    outcome.becomes[topic.key] = max(topic.partitions, partitions)
                 if topic.partitions == BROKERS_DEFAULT:
                     outcome.by_default.add(topic.key)
         if request.is_strict:

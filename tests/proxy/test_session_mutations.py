@@ -256,6 +256,30 @@ def test_a_topic_that_came_into_being_after_the_question_costs_one() -> None:
     assert tokens(shell) == 21
 
 
+def test_what_was_just_done_counts_more_than_what_the_broker_has_heard_yet() -> None:
+    """Created, grown, deleted and created again while the broker still knows nothing of it."""
+    shell = shell_of()
+    nothing_yet = sizes({"a": (0, 0)})
+    shell.client_sends(create({"a": -1}))
+    shell.broker_sends(created({"a": (0, 3)}))
+    shell.client_sends(grow({"a": 5}))
+    shell.broker_sends(nothing_yet)
+    shell.broker_sends(grown({"a": 0}))
+    assert tokens(shell) == 22 - 3 - 2
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(nothing_yet)
+    shell.broker_sends(deleted({"a": (0, 9)}))
+    assert tokens(shell) == 17 - 5
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (9, 5)}))
+    shell.broker_sends(deleted({"a": (3, 0)}))
+    assert tokens(shell) == 12, "it is gone"
+    shell.advance(10_000)
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (10, 4)}))
+    assert tokens(shell) == 22 - 4, "after a while brokers know better"
+
+
 def test_growth_is_counted_by_what_is_added() -> None:
     shell = shell_of()
     shell.client_sends(grow({"a": 10, "b": 3}))

@@ -1,4 +1,4 @@
-"""controller_mutation_rate: the sensor by itself. (TokenBucket against Kafka's own: test_kafka_rate_java.py.)"""
+"""controller_mutation_rate: the sensor by itself. (Its bucket against Kafka's: test_kafka_rate_java.py.)"""
 
 from __future__ import annotations
 

@@ -105,6 +105,19 @@ def java_consumer(bootstrap: str, group: str, options: Options, **settings: obje
     return _gateway().jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
 
 
+def java_admin(bootstrap: str, options: Options, **settings: object) -> Any:
+    """A Java Admin; whoever opens it closes it. `settings` are Java's names with underscores for dots."""
+    properties = _properties(bootstrap, options, **settings)
+    return _gateway().jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+
+
+def java_new_topic(name: str, partitions: int) -> Any:
+    """A list of one, for `java_admin(…).createTopics`; as many replicas as brokers make by themselves."""
+    util, admin = _gateway().jvm.java.util, _gateway().jvm.org.apache.kafka.clients.admin
+    topic = admin.NewTopic(name, util.Optional.of(partitions), util.Optional.empty())
+    return util.List.of(topic)
+
+
 def java_records(consumer: Any, timeout_ms: int = 500) -> list[Record]:
     """What one poll brings."""
     polled = consumer.poll(_gateway().jvm.java.time.Duration.ofMillis(timeout_ms))

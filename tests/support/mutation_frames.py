@@ -87,7 +87,9 @@ def grow(
     topics: Mapping[str, int], *, version: int = 3, validate_only: bool = False, correlation_id: int = 1
 ) -> bytes:
     """CreatePartitions of {name: partitions in the end}."""
-    values: list[Value] = [{"name": name, "count": count} for name, count in topics.items()]
+    values: list[Value] = [
+        {"name": name, "count": count, "assignments": None} for name, count in topics.items()
+    ]
     body: Struct = {"topics": values, "timeoutMs": 30_000, "validateOnly": validate_only}
     return request(CREATE_PARTITIONS, version, body, correlation_id=correlation_id)
 
