@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from bench.harness.guarded_process import GuardedProcess, log_tail
 from bench.harness.kafka_cluster import KafkaCluster
@@ -228,14 +229,18 @@ class SluiceProcess:
             return True  # any code but 2xx raises
         return False
 
-    def samples(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
-        """The labels and value of every sample of this name on /metrics."""
-        with urllib.request.urlopen(self._url("metrics"), timeout=30) as answer:
+    def page(self, path: str = "metrics") -> Iterator[Sample]:
+        """Every sample of a page of metrics."""
+        with urllib.request.urlopen(self._url(path), timeout=30) as answer:
             text = answer.read().decode()
         for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name == name:
-                    yield sample.labels, sample.value
+            yield from family.samples
+
+    def samples(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
+        """The labels and value of every sample of this name on /metrics."""
+        for sample in self.page():
+            if sample.name == name:
+                yield sample.labels, sample.value
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of all samples of this name that have these labels."""
