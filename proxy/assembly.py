@@ -9,9 +9,10 @@ from typing import Any
 from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.circuit import Circuits, Rotation
 from sluice.proxy.cluster_watch import ClusterWatch
-from sluice.proxy.config import LimitsOptions, UpstreamOptions
+from sluice.proxy.config import LimitsOptions, PacingOptions, UpstreamOptions
 from sluice.proxy.config_listener import GatewayOptions, ListenerOptions
-from sluice.proxy.connection_limits import AcceptRate
+from sluice.proxy.connection_limits import AcceptRate, ConnectionLimits
+from sluice.proxy.connection_rate import ConnectionRates
 from sluice.proxy.entrance import Entrance
 from sluice.proxy.listener import Listener
 from sluice.proxy.options import host_and_port
@@ -20,6 +21,7 @@ from sluice.proxy.route import BrokerRoute, GatewayRoute, Route
 from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.upstream import Upstream
 from sluice.proxy.worker import Worker
+from sluice.quotas.manager import QuotaManager
 
 
 @dataclass(slots=True)
@@ -81,6 +83,18 @@ def assemble(
         listener.brokers_known = watch.answered
         assembled.beside.append(watch.run())
     return assembled
+
+
+def connection_rates(
+    pacing: PacingOptions, quotas: QuotaManager, limits: ConnectionLimits
+) -> ConnectionRates:
+    """How fast addresses may connect, to all listeners together."""
+    return ConnectionRates(
+        quotas,
+        limits.address_key,
+        delay_max_ms=(pacing.window_size_s if pacing.mode == "kafka" else 1) * 1000.0,
+        forget_ms=max(pacing.burst_s, pacing.window_num * pacing.window_size_s) * 1000.0,
+    )
 
 
 def _broker_map(options: ListenerOptions, gateway: GatewayOptions) -> BrokerMap:

@@ -18,6 +18,7 @@ class DisconnectCause(StrEnum):
     TOO_MANY_CONNECTIONS_OF_ADDRESS = "too_many_connections_of_address"
     TOO_MANY_CONNECTIONS_OF_USER = "too_many_connections_of_user"
     TOO_MANY_UNAUTHENTICATED = "too_many_unauthenticated"
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
     IDLE = "idle"
     SLOW_FRAME = "slow_frame"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from ssl import SSLError
@@ -55,6 +56,15 @@ class Arrival:
         return f"{self.source.host}:{self.source.port}"
 
 
+class TooFast(NotLetIn):
+    """As `NotLetIn`, to be closed after `delay_ms`."""
+
+    def __init__(self, source: Endpoint, delay_ms: float) -> None:
+        super().__init__(DisconnectCause.CONNECTION_CREATION_RATE, "faster than its connection_creation_rate")
+        self.source = source
+        self.delay_ms = delay_ms
+
+
 class Entrance:
     """Lets clients of one listener in."""
 
@@ -71,11 +81,18 @@ class Entrance:
 
             self._mapping = PrincipalMapping(options.tls.principal_mapping_rules)
 
-    async def let_in(self, client: socket.socket, source: Endpoint) -> Arrival:
-        """`source`: who connected, a balancer or a client. Closes nothing. Raises NotLetIn or OSError."""
+    async def let_in(
+        self, client: socket.socket, source: Endpoint, check: Callable[[Endpoint], None] | None = None
+    ) -> Arrival:
+        """`source`: who connected, a balancer or a client. Closes nothing. Raises NotLetIn or OSError.
+
+        `check`: called with the client for whom a balancer connected, before TLS; may raise NotLetIn.
+        """
         destination = endpoint(client.getsockname())
         if self.is_trusted(source):
             source, destination = await self._read_header(client, source, destination)
+            if check is not None:
+                check(source)
         arrival = Arrival(client, source, destination)
         if self._tls is not None:
             await self._secure(arrival, client)

@@ -22,8 +22,9 @@ from sluice.proxy.circuit import Address
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import AcceptRate, Seat
-from sluice.proxy.entrance import Arrival, Entrance, NotLetIn
+from sluice.proxy.entrance import Arrival, Entrance, NotLetIn, TooFast
 from sluice.proxy.footprint import Footprint
+from sluice.proxy.held_back import HeldBack
 from sluice.proxy.identity import ANONYMOUS
 from sluice.proxy.log import get_logger
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -76,6 +77,7 @@ class Listener:
         self._route = route
         self.authentication_timeout_s = authentication_timeout_s
         self._rate = rate
+        self._held_back = HeldBack(worker.loop, self._let_go)
         self._arriving: set[asyncio.Task[None]] = set()
         self._ports: list[AcceptPort] = []
         try:
@@ -117,9 +119,18 @@ class Listener:
             port.stop()
         for task in tuple(self._arriving):
             task.cancel()
+        self._held_back.stop()
 
     def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:
-        seat = self._worker.limits.admit(None if self._entrance.is_trusted(source) else source.host)
+        is_trusted = self._entrance.is_trusted(source)
+        if not is_trusted:
+            try:
+                self._check_rate(source)
+            except TooFast as error:
+                self._held_back.hold(client, error.delay_ms)
+                self._count(error.cause, error.detail, source, monotonic() * 1000.0)
+                return
+        seat = self._worker.limits.admit(None if is_trusted else source.host)
         if not isinstance(seat, Seat):
             self._let_go(client)
             self._count(seat, _BEYOND_LIMITS, source, monotonic() * 1000.0)
@@ -138,7 +149,7 @@ class Listener:
         cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, _NOT_BEGUN
         try:
             async with asyncio.timeout(self.authentication_timeout_s):
-                arrival = await self._entrance.let_in(client, source)
+                arrival = await self._entrance.let_in(client, source, self._check_rate)
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
             if refused is None:
                 if node_id is None and arrival.server_name is not None:
@@ -147,6 +158,11 @@ class Listener:
                 self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms))
                 return
             cause, detail = refused, _BEYOND_LIMITS
+        except TooFast as error:
+            seat.close()
+            self._held_back.hold(client, error.delay_ms)
+            self._count(error.cause, error.detail, error.source, opened_ms)
+            return
         except (NotLetIn, NotConnected) as error:
             cause, detail = error.cause, error.detail
         except OSError as error:  # TimeoutError is one: then the cause stands already
@@ -159,6 +175,14 @@ class Listener:
         seat.close()
         self._let_go(arrival.stream if arrival is not None else client)
         self._count(cause, detail, source if arrival is None else arrival.source, opened_ms)
+
+    def _check_rate(self, source: Endpoint) -> None:
+        """Raises TooFast."""
+        rates = self._worker.rates
+        if rates is not None:
+            delay_ms = rates.delay_ms(source.host, monotonic() * 1000.0)
+            if delay_ms > 0.0:
+                raise TooFast(source, delay_ms)
 
     async def _connect(self, arrival: Arrival, node_id: int | None) -> BrokerStream:
         """The broker that this client wants. Raises NotConnected."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from sluice.proxy.buffer_budget import WINDOW_BYTES, BufferBudget
 from sluice.proxy.connection_limits import ConnectionLimits
+from sluice.proxy.connection_rate import ConnectionRates
 from sluice.proxy.connection_watch import SweepClock
 from sluice.proxy.gauges import Gauges
 from sluice.quotas.records import Recorder
@@ -30,6 +31,7 @@ class Worker:
         "limits",
         "loop",
         "quota_desk",
+        "rates",
         "recorder",
         "small_view",
         "view",
@@ -49,6 +51,8 @@ class Worker:
         self.gauges = gauges
         self.limits = limits or ConnectionLimits()
         self.budget: BufferBudget[Connection] = budget or BufferBudget()
+        self.rates: ConnectionRates | None = None
+        """how fast each address may connect"""
         self.quota_desk: QuotaDesk | None = None
         """who answers what clients ask about quotas, where sessions take that out"""
         self.clock = SweepClock(loop.time() * 1000.0)
