@@ -22,15 +22,15 @@ What the parts say is read by quota_entries.py and quota_sections.py. Knows not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from sluice.proxy.config_error import ConfigError, Problem, QuotaFileError
 from sluice.proxy.config_file import read_text
 from sluice.proxy.quota_entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
 from sluice.proxy.quota_sections import SectionReader
-from sluice.proxy.yaml_lines import YamlDocument, parse_yaml_in_steps
+from sluice.proxy.yaml_lines import YamlDocument, YamlPath, parse_yaml_in_steps
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaError, QuotaLimits
 
@@ -43,7 +43,9 @@ __all__ = [
     "parse_quotas",
     "parse_quotas_in_steps",
 ]
-_ENTRIES_PER_STEP = 100
+_ENTRIES_PER_STEP: Final = 100
+_LINES_PER_STEP: Final = 5_000
+_Entry: TypeAlias = tuple[QuotaEntity, dict[str, Any]]
 
 
 def load_quotas(file: Path) -> QuotaLimits:
@@ -76,32 +78,53 @@ def parse_quotas_in_steps(text: str, source: str) -> Generator[None, None, Quota
 
 
 def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None, QuotaLimits]:
-    """The limits in a parsed document."""
+    """The limits in a parsed document, which is used up: freed all at once it would block the loop, too."""
     reader = SectionReader(document, source)
-    entries: list[tuple[QuotaEntity, dict[str, Any]]] = []
+    entries: list[_Entry] = []
     shadow: dict[QuotaEntity, Collection[str]] = {}
     seen: dict[QuotaEntity, int] = {}
     yield from reader.read_tenants()
-    for index, item in enumerate(reader.items()):
+    items = reader.items()
+    for index, item in enumerate(items):
+        items[index] = None
         if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
             yield
         entry = reader.entry(index, item)
         if entry is None:
             continue
-        earlier = seen.setdefault(entry[0], index)
+        entity, limits, in_shadow = entry
+        earlier = seen.setdefault(entity, index)
         if earlier != index:
             line = document.line_of(("quotas", earlier))
             reader.problem(
-                ("quotas", index), f"{entry[0]} has limits already, on line {line}; put them together"
+                ("quotas", index), f"{entity} has limits already, on line {line}; put them together"
             )
-        entity, limits, shadow[entity] = entry
+        if in_shadow:
+            shadow[entity] = in_shadow
         entries.append((entity, limits))
     exempt = reader.exempt()
-    if reader.problems:
+    if not reader.problems:
+        yield from _used_up(document.lines)
+    else:
         raise QuotaFileError(sorted(reader.problems, key=lambda problem: problem.line or 0))
     try:
         return (
-            yield from QuotaLimits.in_steps(entries, shadow=shadow, exempt=exempt, tenants=reader.tenants)
+            yield from QuotaLimits.in_steps(
+                _taken_from(entries), shadow=shadow, exempt=exempt, tenants=reader.tenants
+            )
         )
     except QuotaError as error:  # a rule that is checked nowhere above
         raise QuotaFileError([Problem(error.message, source=source)]) from None
+
+
+def _taken_from(entries: list[_Entry]) -> Iterator[_Entry]:
+    entries.reverse()
+    while entries:
+        yield entries.pop()
+
+
+def _used_up(lines: dict[YamlPath, int]) -> Generator[None, None, None]:
+    while lines:
+        for _ in range(min(_LINES_PER_STEP, len(lines))):
+            lines.popitem()
+        yield

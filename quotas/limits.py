@@ -19,7 +19,7 @@ from typing import Final
 from sluice.quotas.entity import DEFAULT, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
-from sluice.quotas.limit_tables import LimitTable, Match
+from sluice.quotas.limit_tables import LimitsOfEntity, LimitTable, Match
 
 _DEFAULT_IP: Final = QuotaEntity(ip=DEFAULT)
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
@@ -102,6 +102,7 @@ class QuotaLimits:
     ) -> Generator[None, None, None]:
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
         tables: dict[QuotaKind, LimitTable] = {}
+        all_keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._entries: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType(checked)
         self._tables = tables
         self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
@@ -114,7 +115,9 @@ class QuotaLimits:
             entity = given if level is not None else _checked_ip(given)
             if entity in checked:
                 raise QuotaError(f"{entity} is configured twice", entity)
-            checked[entity] = limits = _checked_limits(entity, values)
+            limits = _checked_limits(entity, values)
+            keys = tuple(limits)
+            checked[entity] = LimitsOfEntity(all_keys.setdefault(keys, keys), limits.values())
             if level is not None:
                 in_shadow = shadow.get(entity, ())
                 for key, limit in limits.items():
@@ -124,11 +127,11 @@ class QuotaLimits:
                     tables[kind].put(Match(level, limit, entity, key in in_shadow))
             if isinstance(entity.client_id, Prefix):
                 self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
-        for entity, keys in shadow.items():
-            for key in keys:
+        for entity, shadow_keys in shadow.items():
+            for key in shadow_keys:
                 if key not in checked.get(entity, ()):
                     raise QuotaError(f"{entity} has no {key} that could be in shadow mode", entity, key)
-        self._shadow = MappingProxyType({entity: frozenset(keys) for entity, keys in shadow.items()})
+        self._shadow = MappingProxyType({entity: frozenset(some) for entity, some in shadow.items() if some})
         self.exempt = ExemptRules(exempt)
         """whom no limit delays; `resolve` and `explain` do not look at it"""
 
@@ -263,7 +266,7 @@ def tenants_by_member(tenants: Mapping[str, Iterable[str]]) -> Mapping[str, Tena
     return MappingProxyType(tenant_of)
 
 
-def _checked_limits(entity: QuotaEntity, values: Mapping[str, object]) -> Mapping[str, float]:
+def _checked_limits(entity: QuotaEntity, values: Mapping[str, object]) -> dict[str, float]:
     limits: dict[str, float] = {}
     for key, value in values.items():
         kind = KIND_BY_KEY.get(key)
@@ -274,10 +277,10 @@ def _checked_limits(entity: QuotaEntity, values: Mapping[str, object]) -> Mappin
         if reason is not None:
             raise QuotaError(f"{key} {reason} ({entity})", entity, key)
         try:
-            limits[key] = KINDS[kind].validated(key, value)
+            limits[KINDS[kind].config_key] = KINDS[kind].validated(key, value)
         except ValueError as error:
             raise QuotaError(f"{error} ({entity})", entity, key) from None
-    return MappingProxyType(limits)
+    return limits
 
 
 def why_not_for(spec: KindSpec, entity: QuotaEntity) -> str | None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
-from sluice.quotas.entity import OVERFLOW, ClientPart, Part, Prefix, QuotaEntity, QuotaLevel, Tenant, UserPart
+from sluice.quotas.entity import OVERFLOW, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.exempt import exempt_sensor
 from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
 from sluice.quotas.kafka_sensor import KafkaSensor
@@ -34,7 +34,6 @@ _ANY_OTHER: Final = "\udfff"
 """Not in any name of a client, for UTF-8 cannot carry it; so nobody configured a name with it."""
 
 Pacing: TypeAlias = Literal["smooth", "kafka"]
-_Key: TypeAlias = tuple[UserPart, ClientPart]
 
 
 class QuotaManager:
@@ -69,9 +68,9 @@ class QuotaManager:
         self.overflows = 0
         """look-ups that were sent to an overflow bucket"""
         self._limits = limits
-        self._pacing = pacing
+        self.pacing: Final = pacing
         self._burst_s = burst_s
-        self._max_debt_ms = max_debt_ms
+        self.max_debt_ms: Final = max_debt_ms
         self._window_num = window_num
         self._window_size_s = window_size_s
         self._controller_window_num = controller_window_num
@@ -79,7 +78,7 @@ class QuotaManager:
         self._max_client_ids_per_user = max_client_ids_per_user
         self._max_sensors = max_sensors
         self._client_id_room = max_sensors - max_sensors // 10
-        self._sensors: dict[QuotaKind, dict[_Key, Sensor]] = {kind: {} for kind in KINDS}
+        self._sensors: dict[QuotaKind, dict[QuotaEntity, Sensor]] = {kind: {} for kind in KINDS}
         self._found: dict[QuotaKind, dict[tuple[str, str], Sensor | None]] = {kind: {} for kind in KINDS}
         """what (user, client id) found the last time; bounded, and nothing is lost with it"""
         self._exempt = {kind: exempt_sensor(kind) for kind in KINDS}
@@ -106,6 +105,17 @@ class QuotaManager:
         if sensor is not None:
             sensor.last_ms = now_ms
         return sensor
+
+    def address_sensor(self, address: str, rate_per_s: float, now_ms: float) -> Sensor:
+        """A new bucket for the connections of one address; it is not among `sensors`, and the caller's.
+
+        Its level is of no meaning. At least one connection passes at once, however short the burst.
+        """
+        kind, entity = QuotaKind.CONNECTION_CREATION, QuotaEntity(ip=address)
+        if self.pacing == "kafka":
+            return self._new_sensor(kind, QuotaLevel.USER, entity, rate_per_s, now_ms, "")
+        burst_s = max(self._burst_s, 1.0 / rate_per_s)
+        return SmoothSensor(kind, QuotaLevel.USER, entity, rate_per_s, now_ms, burst_s=burst_s)
 
     def id_limit(self, user: str, client_id: str, address: str) -> tuple[float, bool, str] | None:
         """New producer ids an hour that `user` may bring, whether that is enforced, and the level's name.
@@ -136,12 +146,12 @@ class QuotaManager:
         self.generation += 1
         overflows = self.overflows
         for kind, sensors in self._sensors.items():
-            for index, (key, sensor) in enumerate(list(sensors.items()), start=1):
-                if sensors.get(key) is sensor:  # not expired meanwhile
-                    match = self._still_reached(kind, sensor.entity)
+            for index, (entity, sensor) in enumerate(list(sensors.items()), start=1):
+                if sensors.get(entity) is sensor:  # not expired meanwhile
+                    match = self._still_reached(kind, entity)
                     if match is None:
                         self._count(sensor, -1)
-                        del sensors[key]
+                        del sensors[entity]
                     else:
                         self._bring_up_to_date(sensor, match, max(now_ms, sensor.last_ms))
                 if index % SENSORS_PER_STEP == 0:
@@ -156,12 +166,12 @@ class QuotaManager:
         removed = 0
         for sensors in self._sensors.values():
             idle = [
-                key
-                for key, sensor in sensors.items()
+                entity
+                for entity, sensor in sensors.items()
                 if now_ms - sensor.last_ms >= EXPIRY_MS and sensor.tokens(now_ms) >= 0.0
             ]
-            for key in idle:
-                self._count(sensors.pop(key), -1)
+            for entity in idle:
+                self._count(sensors.pop(entity), -1)
             removed += len(idle)
         if removed:
             self._forget_found()
@@ -193,8 +203,7 @@ class QuotaManager:
         overflows = self.overflows
         sensor = None
         if match is not None:
-            bucket = match.bucket
-            sensor = self._sensors[kind].get((bucket.user, bucket.client_id))
+            sensor = self._sensors[kind].get(match.bucket)
             if sensor is None:
                 sensor = self._make(kind, match, user, now_ms)
             self._bring_up_to_date(sensor, match, now_ms)
@@ -230,15 +239,15 @@ class QuotaManager:
             or self._minted >= self._client_id_room
         ):
             entity = _overflow_of_user(user)
-        sensor = sensors.get((entity.user, entity.client_id))
+        sensor = sensors.get(entity)
         if sensor is None and _is_mintable(level, entity) and self._minted >= self._max_sensors:
             entity = _overflow_of_all(level, match.bucket)
-            sensor = sensors.get((entity.user, entity.client_id))
+            sensor = sensors.get(entity)
         if entity is not match.bucket:
             self.overflows += 1
         if sensor is None:
             sensor = self._new_sensor(kind, level, entity, KINDS[kind].rate_per_s(match.limit), now_ms, user)
-            sensors[entity.user, entity.client_id] = sensor
+            sensors[entity] = sensor
             self._count(sensor, 1)
         return sensor
 
@@ -261,7 +270,7 @@ class QuotaManager:
                 window_size_s=self._controller_window_size_s,
                 owner=owner,
             )
-        if self._pacing == "kafka":
+        if self.pacing == "kafka":
             return KafkaSensor(
                 kind,
                 level,
@@ -279,7 +288,7 @@ class QuotaManager:
             rate_per_s,
             now_ms,
             burst_s=self._burst_s,
-            max_debt_ms=self._max_debt_ms,
+            max_debt_ms=self.max_debt_ms,
             owner=owner,
         )
 
