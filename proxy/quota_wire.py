@@ -99,7 +99,7 @@ def _described(
         }
         for parts, limits in entries
     ]
-    body: Struct = {"throttleTimeMs": 0, "errorCode": NONE, "errorMessage": None, "entries": found}
+    body: Struct = {"throttleTimeMs": 0, "errorCode": NONE, "errorMessage": "", "entries": found}
     return _encode(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body)
 
 

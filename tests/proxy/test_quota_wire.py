@@ -73,7 +73,7 @@ def test_a_long_answer_made_in_steps_is_one_answer(version: int, count: int) -> 
     frame = decoded("response", 48, version, answer)
     body: Any = frame.body
     assert frame.header["correlationId"] == 7
-    assert (body["throttleTimeMs"], body["errorCode"], body["errorMessage"]) == (0, 0, None)
+    assert (body["throttleTimeMs"], body["errorCode"], body["errorMessage"]) == (0, 0, "")
     assert [entry["entity"][0]["entityName"] for entry in body["entries"]] == [f"u{n}" for n in range(count)]
     assert [entry["values"][0]["value"] for entry in body["entries"]] == [n + 1.0 for n in range(count)]
 
