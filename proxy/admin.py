@@ -1,16 +1,19 @@
-"""The admin port: /metrics, /livez, /readyz, /startupz. Reads only; nothing can be changed through it.
+"""The admin port: /metrics, /top, /livez, /readyz, /startupz. Nothing can be changed through it.
 
     /metrics/kafka   404 unless metrics.kafka_page is set
+    /top        who is throttled, as JSON (top.py); ?rows=20&why=true
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
     /readyz     503, with the reasons, before that and while draining
 
-Runs in the proxy's own event loop, so that an answer says that the loop turns; without signal handlers.
+Runs in the proxy's own event loop, so that an answer says that the loop turns; without signal handlers. The
+admin socket, through which things can be changed, starts and stops with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +26,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from sluice.proxy.admin_desk import AdminDesk
+from sluice.proxy.admin_socket import AdminSocket
 from sluice.proxy.config import AdminOptions
 from sluice.proxy.kafka_page import KafkaPage
 from sluice.proxy.metric_text import Page, exposition
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.tasks import spawn
+from sluice.proxy.top_rows import MAX_ROWS
 
 _MAX_CONNECTIONS: Final = 64
 _BACKLOG: Final = 64
@@ -63,8 +69,13 @@ class AdminServer:
         health: Health,
         collector: SluiceCollector,
         kafka_page: KafkaPage | None = None,
+        desk: AdminDesk | None = None,
     ) -> None:
-        """`kafka_page`: if there is to be one."""
+        """`kafka_page`, `desk` (for /top and the socket): if there is to be one."""
+        self._desk = desk
+        self._socket = None
+        if desk is not None and options.socket is not None:
+            self._socket = AdminSocket(options.socket, desk.answer)
         self._kafka_page = kafka_page
         self._options = options
         self._health = health
@@ -75,7 +86,9 @@ class AdminServer:
         """the bound one once started (the option may be 0)"""
 
     async def start(self) -> None:
-        """Bind and serve. Raises OSError if the address cannot be bound."""
+        """Bind and serve. Raises OSError if the address, or the socket's path, cannot be bound."""
+        if self._socket is not None:
+            await self._socket.start()
         listening = _bound(self._options.bind_host, self._options.bind_port)
         self.port = listening.getsockname()[1]
         server = self._server = _Server(self._app())
@@ -84,6 +97,8 @@ class AdminServer:
 
     async def stop(self) -> None:
         """Answer what has been asked, close, and return when it is done; fine if not started."""
+        if self._socket is not None:
+            await self._socket.stop()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await self._serving
@@ -98,7 +113,17 @@ class AdminServer:
         ]
         if self._kafka_page is not None:
             routes.append(Route("/metrics/kafka", partial(_shown, self._kafka_page)))
+        if self._desk is not None:
+            routes.append(Route("/top", self._top))
         return Starlette(routes=routes)
+
+    async def _top(self, request: Request) -> Response:
+        assert self._desk is not None
+        rows = request.query_params.get("rows", "")
+        found = await self._desk.top.snapshot(
+            int(rows) if rows.isdecimal() else MAX_ROWS, why=request.query_params.get("why") == "true"
+        )
+        return Response(await asyncio.to_thread(json.dumps, found), media_type="application/json")
 
     async def _livez(self, _: Request) -> Response:
         return _answer([])

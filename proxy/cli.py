@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from sluice.proxy import cli_calibrate, cli_quotas
+from sluice.proxy import cli_calibrate, cli_quotas, cli_top
 from sluice.proxy.cli_options import (
     EXIT_CODES,
     EXIT_CONFIG,
@@ -129,6 +129,7 @@ def explain(
 
 
 cli_quotas.register(app, quotas_app)
+app.command(epilog=EXIT_CODES)(cli_top.top)
 cli_calibrate.register(app)
 
 

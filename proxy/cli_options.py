@@ -24,6 +24,9 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file."),
 ]
+AdminSocketOption = Annotated[
+    Path | None, typer.Option("--admin-socket", metavar="FILE", help="A running proxy's admin.socket.")
+]
 QuotasOption = Annotated[Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")]
 
 

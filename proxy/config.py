@@ -18,7 +18,7 @@ from sluice.proxy.config_mutations import MutationOptions
 from sluice.proxy.config_producer_ids import ProducerIdOptions
 from sluice.proxy.config_quotas import QuotaOptions, quota_contradictions
 from sluice.proxy.config_request_time import RequestTimeOptions
-from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, Options, Text, host_and_port
+from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, File, Options, Text, host_and_port
 
 
 class LimitsOptions(Options):
@@ -158,12 +158,18 @@ class DrainOptions(Options):
 
 
 class AdminOptions(Options):
-    """The port of /metrics, /livez, /readyz and /startupz; nothing can be changed through it."""
+    """The port of /metrics, /top, /livez, /readyz and /startupz, through which nothing can be changed; and a
+    socket for the machine's own administrator."""
 
     bind_host: Text = Field(
         default="0.0.0.0", description="Address to listen on; Prometheus scrapes from outside the pod."
     )
     bind_port: BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")
+    socket: File | None = Field(
+        default=None,
+        description="Path of a Unix socket (mode 0600) for `sluice top` and `sluice configs`; whoever may open "
+        "it may change quotas that are kept in a topic. One that a process left behind is replaced.",
+    )
 
 
 class LogOptions(Options):

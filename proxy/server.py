@@ -19,7 +19,8 @@ from typing import Any, Final
 import uvloop
 
 from sluice.proxy.admin import AdminServer, Health
-from sluice.proxy.assembly import assemble
+from sluice.proxy.admin_desk import AdminDesk
+from sluice.proxy.assembly import assemble, connection_rates
 from sluice.proxy.buffer_budget import BufferBudget
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Circuits
@@ -130,6 +131,7 @@ class Server:
             max_connections_per_user=limits.max_connections_per_user,
             max_unauthenticated=limits.max_unauthenticated_connections,
         )
+        self._rates = connection_rates(config.pacing, self._quotas, self._limits)
         self._budget: BufferBudget[Connection] = BufferBudget(
             limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
         )
@@ -152,6 +154,7 @@ class Server:
         loop = asyncio.get_running_loop()
         worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
         worker.quota_desk = self._quota_source.desk
+        worker.rates = self._rates
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal)
         meter = self._meter
@@ -166,7 +169,8 @@ class Server:
             self._securities,
         )
         kafka_page = self._kafka_page(meter)
-        admin = AdminServer(self._config.admin, self._health, collector, kafka_page)
+        desk = AdminDesk(self._quotas, self._shared.producer_ids, self._connections, self._quota_source.desk)
+        admin = AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
         if self._id_file is not None:
             self._id_file.restore(self._shared.producer_ids.quota)
         try:
@@ -271,6 +275,7 @@ class Server:
         while True:
             await asyncio.sleep(_EXPIRE_INTERVAL_S)
             self._quotas.expire(monotonic() * 1000.0)
+            self._rates.expire(monotonic() * 1000.0)
 
     async def _clean_up_ids(self) -> None:
         while True:

@@ -1,0 +1,101 @@
+"""What the machine's own administrator asks through the admin socket → answers.
+
+    {"ask": "top", "rows": 20, "why": true}                       the snapshot of `sluice top`
+    {"ask": "describe"}                                           all limits that Kafka's API can tell
+    {"ask": "alter", "validate_only": false, "entries": [{"entity": {"user": "alice", "client-id": null},
+        "set": {"producer_byte_rate": 1048576}, "remove": ["consumer_byte_rate"]}]}
+
+A null name is the default. Whoever may connect to the socket may do all of it (admin_socket.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from sluice.proxy.admin_socket import BadRequest
+from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.quota_admin import Alteration, Parts, QuotaApiError
+from sluice.proxy.quota_desk import QuotaDesk
+from sluice.proxy.top import Top
+from sluice.proxy.top_rows import MAX_ROWS
+from sluice.quotas.manager import QuotaManager
+
+if TYPE_CHECKING:
+    from sluice.proxy.connection import Connection
+
+MAX_ENTITIES: Final = 1_000
+"""of one alter"""
+
+
+class AdminDesk:
+    """Answers one request at a time of each client."""
+
+    def __init__(
+        self,
+        quotas: QuotaManager,
+        producer_ids: ProducerIds,
+        connections: Callable[[], list[Connection]],
+        desk: QuotaDesk | None,
+    ) -> None:
+        """`desk`: None: nobody is told or changes limits through this proxy."""
+        self.top = Top(quotas, producer_ids, connections)
+        self._quotas = desk
+
+    async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises BadRequest."""
+        asked = request.get("ask")
+        if asked == "top":
+            rows = request.get("rows", MAX_ROWS)
+            if not isinstance(rows, int):
+                raise BadRequest("rows must be a whole number")
+            return await self.top.snapshot(rows, why=request.get("why") is True)
+        if asked in {"describe", "alter"}:
+            if self._quotas is None:
+                raise BadRequest("the limits of this proxy are not its own to tell or change")
+            try:
+                if asked == "describe":
+                    found = await self._quotas.describe(None, [], strict=False)
+                    return await asyncio.to_thread(_described, found)
+                return await self._alter(self._quotas, request)
+            except QuotaApiError as error:
+                raise BadRequest(f"error {error.code}: {error}") from None
+        raise BadRequest('ask for "top", "describe" or "alter"')
+
+    async def _alter(self, quotas: QuotaDesk, request: Mapping[str, Any]) -> dict[str, Any]:
+        entries = request.get("entries")
+        if not isinstance(entries, list) or len(entries) > MAX_ENTITIES:
+            raise BadRequest(f"entries must be a list of at most {MAX_ENTITIES} entities")
+        alterations = [_alteration(entry) for entry in entries]
+        results = await quotas.alter(None, alterations, validate_only=request.get("validate_only") is True)
+        return {
+            "results": [
+                {"entity": dict(result.parts), "error_code": result.code, "error": result.message}
+                for result in results
+            ]
+        }
+
+
+def _described(found: Iterable[tuple[Parts, Mapping[str, float]]]) -> dict[str, Any]:
+    return {"entries": [{"entity": dict(parts), "limits": dict(limits)} for parts, limits in found]}
+
+
+def _alteration(entry: Any) -> Alteration:
+    if not isinstance(entry, dict) or not entry.keys() <= {"entity", "set", "remove"}:
+        raise BadRequest("an entry has entity, set and remove")
+    entity, limits, gone = entry.get("entity"), entry.get("set", {}), entry.get("remove", [])
+    if not isinstance(entity, dict) or not all(
+        name is None or isinstance(name, str) for name in entity.values()
+    ):
+        raise BadRequest("entity must be an object of names, null for the default")
+    if not isinstance(limits, dict) or not all(map(_is_number, limits.values())):
+        raise BadRequest("set must be an object of numbers")
+    if not isinstance(gone, list) or not all(isinstance(key, str) for key in gone):
+        raise BadRequest("remove must be a list of keys")
+    ops = [*((key, float(limit)) for key, limit in limits.items()), *((key, None) for key in gone)]
+    return Alteration(tuple(entity.items()), ops)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

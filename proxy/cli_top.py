@@ -1,0 +1,81 @@
+"""`sluice top`: who is throttled, by how much, how near to the limit, by which rule, on which connections."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sluice.proxy.cli_options import AdminSocketOption, ConfigOption
+
+if TYPE_CHECKING:
+    from sluice.proxy.local_admin import Snapshots
+
+_PIPE_WIDTH = 200
+_DEFAULT_URL = "http://127.0.0.1:9308"
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def top(
+    as_json: Annotated[bool, typer.Option("--json", help="One snapshot as JSON.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="One table; so it is without a terminal.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Explain each row: the levels, the arithmetic, each connection.")
+    ] = False,
+    rows: Annotated[int, typer.Option(min=1, max=200, help="At most so many rows.")] = 25,
+    interval_s: Annotated[
+        float, typer.Option("--interval-s", min=0.1, help="Seconds between two looks.")
+    ] = 1.0,
+    config: ConfigOption = None,
+    admin_socket: AdminSocketOption = None,
+    url: Annotated[str, typer.Option(metavar="URL", help=f"The admin port; {_DEFAULT_URL}.")] = "",
+) -> None:
+    """Show who is throttled now, the most throttled first, then who is nearest to the limit; Ctrl-C ends it.
+
+    A row is a bucket: the connections that share one limit. `owes`: how long until what it owes is paid.
+    Asks the proxy of the configuration file, through its admin socket if it has one, else its admin port.
+    """
+    source = _source(config, admin_socket, url)
+    if as_json:
+        print(json.dumps(source.top(rows, why=why), ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    from sluice.proxy.top_view import view
+
+    console = Console(highlight=False)
+    if once or not console.is_terminal:
+        if not console.is_terminal:
+            console = Console(highlight=False, width=_PIPE_WIDTH)
+        console.print(view(source.top(rows, why=why), why=why))
+        return
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(view(source.top(rows, why=why), why=why), refresh=True)
+                time.sleep(interval_s)
+    except KeyboardInterrupt:
+        return
+
+
+def _source(config: Path | None, admin_socket: Path | None, url: str) -> Snapshots:
+    from sluice.proxy.local_admin import PortClient, SocketClient
+
+    if admin_socket is not None:
+        return SocketClient(admin_socket)
+    if url:
+        return PortClient(url)
+    if config is None:
+        return PortClient(_DEFAULT_URL)
+    from sluice.proxy.config_file import load_config
+
+    admin = load_config(config, os.environ).admin
+    if admin.socket is not None:
+        return SocketClient(admin.socket)
+    host = _ANY.get(admin.bind_host, f"[{admin.bind_host}]" if ":" in admin.bind_host else admin.bind_host)
+    return PortClient(f"http://{host}:{admin.bind_port}")

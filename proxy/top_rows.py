@@ -1,0 +1,354 @@
+"""Who is throttled, by how much, and how near to the limit: running sensors and connections → rows.
+
+A row is a quota bucket: the connections that share one limit of one kind. Its delay is the time until what is
+owed is paid at the limit, which the next request would wait for (a cap may let it go earlier):
+
+    delay_ms = max(0, −tokens) ÷ limit per second × 1000
+
+    −523,456 bytes at 1,000,000 bytes per second: 523.456 ms. In Kafka's pacing the same: X = (O − T) ÷ T · W,
+    and tokens are T · W − O · W.
+
+The work is done in steps, and only the rows that are asked for are kept, whatever there is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappush, heapreplace
+from math import isfinite
+from typing import Any, Final, Protocol
+
+from sluice.proxy.pace import State
+from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.session import Session
+from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.producer_id_principal import PrincipalIds
+from sluice.quotas.sensor import Sensor
+
+SENSORS_PER_STEP: Final = 300
+"""below 1 ms of work, between which connections are served"""
+CONNECTIONS_PER_STEP: Final = 300
+MAX_ROWS: Final = 200
+MAX_CONNECTIONS: Final = 20
+"""shown of one row; the longest throttled first"""
+ACTIVE_MS: Final = 60_000.0
+"""a bucket that was not used for so long, nor for pacing.max_debt_s, owes nothing and is not looked at"""
+
+
+class Connected(Protocol):
+    """What is looked at of a connection."""
+
+    peer: str
+    session: Session
+
+
+@dataclass(slots=True)
+class ConnectionRow:
+    """One connection of a bucket."""
+
+    peer: str
+    user: str
+    client_id: str
+    state: str
+    """reading, muted, holding (a Produce waits for its turn), awaiting_broker, ending"""
+    throttled_by: str
+    """the kind whose delay it sits out; "": none"""
+    for_ms: float
+    """how much longer"""
+    in_flight: int
+    requests: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As in the snapshot."""
+        return {
+            "peer": self.peer,
+            "user": self.user,
+            "client_id": self.client_id,
+            "state": self.state,
+            "throttled_by": self.throttled_by,
+            "for_ms": round(self.for_ms, 1),
+            "in_flight": self.in_flight,
+            "requests": self.requests,
+        }
+
+
+@dataclass(slots=True)
+class Row:
+    """One bucket of one kind."""
+
+    kind: QuotaKind
+    bucket: dict[str, str]
+    """by the keys of the quota file"""
+    rule: str
+    limit: float
+    """in the kind's limit_unit"""
+    shadow: bool
+    tokens: float
+    delay_ms: float
+    utilisation: float
+    used: float
+    """in the kind's limit_unit: the mean of the last 10 to 20 s"""
+    charged: float
+    """units since the bucket began, less what was given back"""
+    forgiven: float = 0.0
+    waiting: int = 0
+    """requests that wait for the turn of their producer ids"""
+    connections: int = 0
+    throttled_connections: int = 0
+    shown: list[ConnectionRow] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[float, float]:
+        """The order: the most throttled first, then the nearest to the limit."""
+        return (0.0 if self.shadow else self.delay_ms, self.utilisation)
+
+    def add(self, connection: ConnectionRow) -> None:
+        """One of its connections."""
+        self.connections += 1
+        if connection.throttled_by:
+            self.throttled_connections += 1
+        shown = self.shown
+        shown.append(connection)
+        if len(shown) > 2 * MAX_CONNECTIONS:
+            self.trim()
+
+    def trim(self) -> None:
+        """Keep those that are shown."""
+        self.shown.sort(key=lambda row: (-row.for_ms, row.peer))
+        del self.shown[MAX_CONNECTIONS:]
+
+    def to_json(self, limits: QuotaLimits | None = None) -> dict[str, Any]:
+        """As in the snapshot; with `limits`, which are in force, also why."""
+        spec = KINDS[self.kind]
+        found: dict[str, Any] = {
+            "quota": self.kind.value,
+            "key": spec.config_key,
+            "unit": spec.limit_unit,
+            "bucket": self.bucket,
+            "rule": self.rule,
+            "limit": self.limit,
+            "shadow": self.shadow,
+            "used": round(self.used, 3),
+            "utilisation": round(self.utilisation, 4),
+            "tokens": round(self.tokens, 3),
+            "delay_ms": round(self.delay_ms, 1),
+            "charged": round(self.charged, 3),
+            "waiting": self.waiting,
+            "connections": self.connections,
+            "throttled_connections": self.throttled_connections,
+            "shown": [connection.to_json() for connection in self.shown],
+        }
+        if limits is not None:
+            found["why"] = why(self, limits)
+        return found
+
+
+class Survey:
+    """One look at everything, made by running `steps` to its end."""
+
+    def __init__(self, max_rows: int = MAX_ROWS, max_debt_ms: float = 0.0) -> None:
+        self.rows: list[Row] = []
+        """the most throttled first"""
+        self.sensors = 0
+        self.active = 0
+        """buckets that were used in the last minute"""
+        self.throttled = 0
+        """buckets that owe, those in shadow mode not counted"""
+        self.connections = 0
+        self.throttled_connections = 0
+        self._max_rows = max_rows
+        self._active_ms = max(ACTIVE_MS, max_debt_ms)
+        self._found: list[tuple[tuple[float, float], int, Row, Sensor | PrincipalIds]] = []
+
+    def steps(
+        self,
+        sensors: Iterable[Sensor],
+        producer_ids: ProducerIds,
+        limits: QuotaLimits,
+        connections: Callable[[], Iterable[Connected]],
+        clock_ms: Callable[[], float],
+    ) -> Iterator[None]:
+        """`sensors`: a list, for they come and go between the steps; so is what `connections` returns."""
+        now_ms, active_ms = clock_ms(), self._active_ms
+        for number, sensor in enumerate(sensors, start=1):
+            self.sensors += 1
+            if now_ms - sensor.last_ms <= active_ms:
+                self._look_at(sensor, now_ms)
+            if number % SENSORS_PER_STEP == 0:
+                yield
+                now_ms = clock_ms()
+        for number, principal in enumerate(list(producer_ids.quota.principals()), start=1):
+            self.sensors += 1
+            self._look_at_ids(principal, limits, now_ms)
+            if number % SENSORS_PER_STEP == 0:
+                yield
+                now_ms = clock_ms()
+        self._found.sort(key=lambda found: found[0], reverse=True)
+        self.rows = [row for _, _, row, _ in self._found]
+        by_sensor = {found[3]: found[2] for found in self._found if isinstance(found[3], Sensor)}
+        by_user = {found[3].user: found[2] for found in self._found if isinstance(found[3], PrincipalIds)}
+        for number, connection in enumerate(connections(), start=1):
+            self._place(connection, by_sensor, by_user, now_ms)
+            if number % CONNECTIONS_PER_STEP == 0:
+                yield
+                now_ms = clock_ms()
+        for row in self.rows:
+            row.trim()
+
+    def _look_at(self, sensor: Sensor, now_ms: float) -> None:
+        self.active += 1
+        tokens = sensor.tokens(now_ms)
+        delay_ms = -tokens / sensor.rate_per_s * 1000.0 if tokens < 0.0 else 0.0
+        if delay_ms and not sensor.shadow:
+            self.throttled += 1
+        utilisation = sensor.utilisation(now_ms)
+        key = (0.0 if sensor.shadow else delay_ms, utilisation)
+        if not self._is_among(key):
+            return
+        limit = sensor.rate_per_s * KINDS[sensor.kind].limit_span_s
+        row = Row(
+            kind=sensor.kind,
+            bucket={part: str(name) for part, name in sensor.entity.parts.items()},
+            rule=sensor.level.value,
+            limit=limit,
+            shadow=sensor.shadow,
+            tokens=tokens,
+            delay_ms=delay_ms,
+            utilisation=utilisation,
+            used=utilisation * limit,
+            charged=sensor.charged - sensor.refunded,
+            forgiven=sensor.forgiven,
+        )
+        self._keep(key, row, sensor)
+
+    def _look_at_ids(self, principal: PrincipalIds, limits: QuotaLimits, now_ms: float) -> None:
+        """Of producer ids the use is what is gone of the burst: they have no rate over seconds."""
+        self.active += 1
+        main = principal.main
+        tokens = principal.tokens(now_ms)
+        delay_ms = 0.0
+        if principal.waiting_tickets:
+            ready_ms = main.ready_ms(principal.waiting_tickets, now_ms)
+            missing_ms = (
+                (principal.waiting_tickets - main.tokens(now_ms)) / principal.ids_per_hour * 3_600_000.0
+            )
+            delay_ms = ready_ms - now_ms if isfinite(ready_ms) else max(0.0, missing_ms)
+        if delay_ms:
+            self.throttled += 1
+        utilisation = max(0.0, 1.0 - main.tokens(now_ms) / main.capacity)
+        key = (delay_ms, utilisation)
+        if not self._is_among(key):
+            return
+        match = limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "")
+        row = Row(
+            kind=QuotaKind.PRODUCER_IDS,
+            bucket={"user": principal.user},
+            rule="" if match is None else match.level.value,
+            limit=principal.ids_per_hour,
+            shadow=not principal.enforced,
+            tokens=tokens,
+            delay_ms=delay_ms,
+            utilisation=utilisation,
+            used=main.capacity - main.tokens(now_ms),
+            charged=principal.admitted,
+            waiting=principal.waiting_tickets,
+        )
+        self._keep(key, row, principal)
+
+    def _is_among(self, key: tuple[float, float]) -> bool:
+        return len(self._found) < self._max_rows or key > self._found[0][0]
+
+    def _keep(self, key: tuple[float, float], row: Row, of: Sensor | PrincipalIds) -> None:
+        found = (key, self.sensors, row, of)
+        if len(self._found) < self._max_rows:
+            heappush(self._found, found)
+        else:
+            heapreplace(self._found, found)
+
+    def _place(
+        self, connection: Connected, by_sensor: dict[Sensor, Row], by_user: dict[str, Row], now_ms: float
+    ) -> None:
+        session = connection.session
+        self.connections += 1
+        throttled_by, for_ms = throttle_of(session, now_ms)
+        if throttled_by:
+            self.throttled_connections += 1
+        rows = [row for sensor in session.sensors if (row := by_sensor.get(sensor)) is not None]
+        if session.has_id_limit and session.user in by_user:
+            rows.append(by_user[session.user])
+        for row in rows:
+            is_its = throttled_by == row.kind.value
+            row.add(
+                ConnectionRow(
+                    peer=connection.peer,
+                    user=session.user,
+                    client_id=session.client_id,
+                    state=_state_of(session, throttled_by),
+                    throttled_by=throttled_by if is_its else "",
+                    for_ms=for_ms if is_its else 0.0,
+                    in_flight=session.in_flight,
+                    requests=session.requests,
+                )
+            )
+
+
+def throttle_of(session: Session, now_ms: float) -> tuple[str, float]:
+    """(the kind whose delay a connection sits out, for how many ms more); ("", 0): none."""
+    pace = session.pace
+    if pace.throttled_by is None:
+        return "", 0.0
+    until_ms = pace.wake_ms if pace.state is State.HOLDING else pace.gate_ms
+    if not now_ms < until_ms or not isfinite(until_ms):
+        return "", 0.0
+    return pace.throttled_by.value, until_ms - now_ms
+
+
+def _state_of(session: Session, throttled_by: str) -> str:
+    """A mute becomes the state at the next frame; it is one from its begin."""
+    state = session.pace.state
+    return (State.MUTED if throttled_by and state is State.READING else state).name.lower()
+
+
+def why(row: Row, limits: QuotaLimits) -> list[str]:
+    """Each decision behind a row, in sentences: the level that applies, the arithmetic, each connection."""
+    spec = KINDS[row.kind]
+    lines = []
+    user, client_id = _somebody(row, limits)
+    for level in limits.explain(row.kind, user, client_id):
+        if level.chosen or level.limit is not None:
+            number = "" if level.limit is None else f" {level.limit:,.15g} {spec.limit_unit}."
+            lines.append(f"{level.level.value} ({level.entity}):{number} {level.why}")
+    unit = spec.amount_unit
+    lines.append(
+        f"charged {row.charged:,.15g} {unit} since the bucket began; lately {row.used:,.6g} of "
+        f"{row.limit:,.15g} {spec.limit_unit} = {row.utilisation:.1%}"
+    )
+    if row.kind is QuotaKind.PRODUCER_IDS:
+        lines.append(f"tokens {row.tokens:,.3f}: {row.waiting} requests wait for the turn of their ids")
+    elif row.delay_ms > 0.0:
+        rate = spec.rate_per_s(row.limit)
+        verdict = "would be paid, but shadow mode delays nobody" if row.shadow else "is paid"
+        lines.append(
+            f"tokens {row.tokens:,.6g} {unit}: {-row.tokens:,.6g} ÷ {rate:,.6g} per second = "
+            f"{row.delay_ms:,.1f} ms until the debt {verdict}"
+        )
+    else:
+        lines.append(f"tokens {row.tokens:,.6g} {unit}: so much may pass at once")
+    for connection in row.shown:
+        if connection.throttled_by:
+            what = "its request waits" if connection.state == "holding" else "nothing is read from it for"
+            tail = f"{connection.for_ms:,.1f} ms more"
+            tail += " for its turn" if connection.state == "holding" else ""
+            lines.append(f"{connection.peer} ({connection.user}/{connection.client_id}): {what} {tail}")
+    return lines
+
+
+def _somebody(row: Row, limits: QuotaLimits) -> tuple[str, str]:
+    """A user and client id that charge this bucket: the levels are looked up for a connection."""
+    if row.shown:
+        return row.shown[0].user, row.shown[0].client_id
+    bucket = row.bucket
+    members = limits.tenants.get(bucket.get("tenant", ""), ("",))
+    return bucket.get("user", members[0]), bucket.get("client-id", bucket.get("client-id-prefix", ""))
