@@ -8,6 +8,7 @@ was not fitted to.
 
 from __future__ import annotations
 
+import json
 import ssl
 import sys
 import time
@@ -28,6 +29,8 @@ _FORGOTTEN_AFTER_S: Final = 10.0
 """The broker's windows, less what reading may take."""
 _LOADS_AT_ONCE: Final = 2
 _TRIES: Final = 4
+_PAUSE_S: Final = 0.002
+"""behind each answer, in every second round: between flat out and that lies what brokers see"""
 _KIB: Final = 1024
 _TLS_LOADS: Final = (
     "Produce none 1×1×1000 B",
@@ -94,8 +97,9 @@ class Calibration:
             found = []
             for number in range(rounds):
                 say(f"round {number + 1} of {rounds}: {len(wanted)} loads")
+                pause_s = _PAUSE_S if number % 2 else 0.0
                 for first in range(0, len(wanted), _LOADS_AT_ONCE):
-                    found += self._measure_together(rig, wanted[first : first + _LOADS_AT_ONCE])
+                    found += self._measure_together(rig, wanted[first : first + _LOADS_AT_ONCE], pause_s)
             return found
 
     def judge(self, costs: RequestCosts, rounds: int) -> list[MixResult]:
@@ -116,7 +120,7 @@ class Calibration:
             for load in wanted:
                 drive(link, load, client_id, self._load_s / 3)
 
-    def _measure_together(self, rig: Rig, wanted: Sequence[Load]) -> list[Measured]:
+    def _measure_together(self, rig: Rig, wanted: Sequence[Load], pause_s: float) -> list[Measured]:
         for _ in range(_TRIES):
             client_ids = rig.client_ids(len(wanted))
             time.sleep(0.1)  # the quota comes to the broker through its log
@@ -124,7 +128,7 @@ class Calibration:
             driven = []
             with self._target.dial() as link:
                 for load, client_id in zip(wanted, client_ids, strict=True):
-                    driven.append(drive(link, load, client_id, self._load_s))
+                    driven.append(drive(link, load, client_id, self._load_s, pause_s))
             cost_ms = read_request_ms(self._target.jmx_command, self._target.jmx_url, client_ids)
             if time.monotonic() - begun_s < _FORGOTTEN_AFTER_S:
                 return [
@@ -167,7 +171,7 @@ def cost_file_text(found: Mapping[Kind, Coefficients], tls: Coefficients, measur
     lines = [
         "# What requests cost a broker's network and I/O threads, in microseconds: of one request, of 1,024",
         "# bytes, of a record batch, of a record. Made by `sluice calibrate-cost`.",
-        f'measured: "{measured}"',
+        f"measured: {json.dumps(measured, ensure_ascii=False)}",
         f"tls: {_entry(tls, {})}",
         "costs:",
     ]
@@ -213,7 +217,8 @@ def calibrate(
         over_tls = lower_half(
             Calibration(tls_target, load_s).measure(rounds, lambda load: load.name.startswith(_TLS_LOADS))
         )
-        tls = tls_extra({load.name: load for load in found}, {load.name: load for load in over_tls})
+        flat_out = {load.name: load for load in found if not load.paced}
+        tls = tls_extra(flat_out, {load.name: load for load in over_tls if not load.paced})
     text = cost_file_text(fit_all(found), tls, measured)
     return text, found, parse_request_costs(text, "costs")
 
@@ -225,8 +230,9 @@ def fit_table(found: Iterable[Measured], costs: RequestCosts) -> str:
         codec = CODECS.index(load.kind.compression) if load.kind.compression else 0
         coefficients = costs.of(api_key_of(load.kind.api), 0, codec)
         model_ms = sum(value * factor for value, factor in zip(load.features, coefficients, strict=True))
+        name = f"{load.name}, paced" if load.paced else load.name
         lines.append(
-            f"{load.name:<44} {load.cost_ms * 1e3:>8.1f} µs {model_ms * 1e3:>8.1f} µs "
+            f"{name:<44} {load.cost_ms * 1e3:>8.1f} µs {model_ms * 1e3:>8.1f} µs "
             f"{model_ms / load.cost_ms - 1.0:>+7.0%}"
         )
     return "\n".join(lines)

@@ -43,6 +43,8 @@ class Measured:
     """broker threads, a request"""
     upstream_ms: float
     """from request to answer, in the mean"""
+    paced: bool = False
+    """with a pause behind each answer: threads that slept find cold caches, and take longer"""
 
     @property
     def features(self) -> tuple[float, ...]:
@@ -101,9 +103,9 @@ def lower_half(loads: Iterable[Measured]) -> list[Measured]:
 
     What else runs on the machine only makes a thread's time longer, for it is measured by the clock.
     """
-    rounds: dict[str, list[Measured]] = {}
+    rounds: dict[tuple[str, bool], list[Measured]] = {}
     for load in loads:
-        rounds.setdefault(load.name, []).append(load)
+        rounds.setdefault((load.name, load.paced), []).append(load)
     chosen = []
     for of_one in rounds.values():
         ranked = sorted(of_one, key=lambda load: load.cost_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -96,7 +97,7 @@ def compressors() -> dict[str, Callable[[bytes], bytes]]:
         except ImportError:
             continue
         if codec == "lz4":
-            found[codec] = lambda data, library=library: library.compress(data, block_linked=False)
+            found[codec] = partial(library.compress, block_linked=False)
         else:
             found[codec] = library.compress
     return found

@@ -210,7 +210,7 @@ def _others(names: Names) -> list[Load]:
 
 def mixes(names: Names) -> list[Mix]:
     """What the coefficients are judged by: sizes that they were not fitted to, and several connections."""
-    codecs = [codec for codec in ("lz4", "zstd", "snappy") if codec in compressors()] or ["gzip"]
+    codecs = [codec for codec in ("lz4", "zstd", "snappy", "gzip") if codec in compressors()][:3]
     producers = (
         produce_load(names, "none", 5, 500),
         produce_load(names, "gzip", 50, 300),

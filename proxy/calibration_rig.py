@@ -104,6 +104,7 @@ class Driven:
     request_bytes: int
     response_bytes: int
     upstream_ms: tuple[float, ...]
+    paced: bool = False
 
     def measured(self, cost_ms: float) -> Measured:
         """`cost_ms`: of all requests together."""
@@ -116,6 +117,7 @@ class Driven:
             self.load.records,
             cost_ms / self.requests,
             sum(self.upstream_ms) / self.requests,
+            self.paced,
         )
 
 
@@ -147,7 +149,7 @@ def drive(link: BrokerLink, load: Load, client_id: str, for_s: float, pause_s: f
         if pause_s:
             time.sleep(pause_s)
     upstream_ms[0] = max(upstream_ms)
-    return Driven(load, requests, requests * len(frame), response_bytes, tuple(upstream_ms))
+    return Driven(load, requests, requests * len(frame), response_bytes, tuple(upstream_ms), pause_s > 0.0)
 
 
 def drive_together(
@@ -248,6 +250,7 @@ class Rig:
                 "replicationFactor": -1,
                 "assignments": assignments,
                 "configs": [
+                    {"name": "retention.ms", "value": "-1"},
                     {"name": "retention.bytes", "value": str(64 * 1024 * 1024)},
                     {"name": "max.message.bytes", "value": str(2 * 1024 * 1024)},
                     {"name": "min.insync.replicas", "value": "1"},
@@ -309,18 +312,21 @@ class Rig:
         """A group that this broker coordinates."""
         for number in range(_COORDINATOR_TRIES):
             group = f"{self.names.written}-{number}"
-            deadline_s = time.monotonic() + _TIMEOUT_S
-            while time.monotonic() < deadline_s:
-                found = self._link.ask(FIND_COORDINATOR, {"keyType": 0, "coordinatorKeys": [group]})
-                coordinators = found["coordinators"]
-                assert isinstance(coordinators, list)
-                assert isinstance(coordinators[0], dict)
-                if coordinators[0]["errorCode"] == 0:
-                    break
-                time.sleep(0.2)  # the topic of offsets is being made
-            if coordinators[0]["nodeId"] == node_id:
+            if self._coordinator_of(group) == node_id:
                 return group
         raise CalibrationError("the broker coordinates no group")
+
+    def _coordinator_of(self, group: str) -> Value:
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        while True:
+            found = self._link.ask(FIND_COORDINATOR, {"keyType": 0, "coordinatorKeys": [group]})
+            coordinators = found["coordinators"]
+            assert isinstance(coordinators, list)
+            coordinator = coordinators[0]
+            assert isinstance(coordinator, dict)
+            if coordinator["errorCode"] == 0 or time.monotonic() > deadline_s:
+                return coordinator["nodeId"]
+            time.sleep(0.2)  # the topic of offsets is being made
 
 
 def _api_key(frame: bytes) -> int:

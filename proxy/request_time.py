@@ -9,8 +9,9 @@ bound, though a client sends many requests ahead of their answers. Pure.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from sluice.protocol.codec import decode_frame
 from sluice.protocol.codec_wire import Value
@@ -49,14 +50,8 @@ _ATTRIBUTES_AT: Final = 21
 _CODEC_BITS: Final = 7
 
 
-class _Mark(NamedTuple):
-    """What of a Produce on its way its answer does not tell."""
-
-    correlation_id: int
-    batches: int
-    records: int
-    codec: int
-    acks_all: bool
+_Mark: TypeAlias = tuple[int, int, int, int, bool]
+"""What of a Produce its answer does not tell: correlation_id, batches, records, codec, acks_all."""
 
 
 class RequestTime:
@@ -122,11 +117,13 @@ class RequestTime:
             usage.batches.clear()  # the broker will say so
         codec = records = 0
         if usage.batches:
-            records = sum(batch[7] for batch in usage.batches if batch[7] > 0)
+            for batch in usage.batches:
+                if batch[7] > 0:
+                    records += batch[7]
             at = usage.first_batch + _ATTRIBUTES_AT + 1
             if at < min(end, frame_end):
                 codec = buf[at] & _CODEC_BITS
-        self._marks.append(_Mark(correlation_id, len(usage.batches), records, codec, acks != 1))
+        self._marks.append((correlation_id, len(usage.batches), records, codec, acks != 1))
 
     @staticmethod
     def can_tell(pos: int, end: int, frame_end: int, api_key: int, version: int) -> bool:
@@ -142,17 +139,17 @@ class RequestTime:
         end: int,
         frame_end: int,
         entry: InFlight,
-        delay_limit_ms: float,
+        delay_limit_ms: Callable[[int], float],
         now_ms: float,
         *,
         at_boundary: bool,
     ) -> None:
         """The answer to `entry`, `buf[pos:frame_end]`, of which all before `end` has arrived, goes on.
 
-        `delay_limit_ms`: the longest that the connection may be delayed in all. Raises MalformedFrame for an
-        answer without room for what it must have.
+        `delay_limit_ms`: by API key, the longest that the connection may be delayed in all. Raises
+        MalformedFrame for an answer without room for what it must have.
         """
-        correlation_id, api_key, version, client_id, request_bytes, forwarded_ms, *_ = entry
+        correlation_id, api_key, version, client_id, request_bytes, forwarded_ms, _, _, _, _ = entry
         batches = records = codec = 0
         acks_all = False
         if api_key == PRODUCE:
@@ -175,7 +172,8 @@ class RequestTime:
             self._shared.recorder.exempt_request_ms["rule"] += cost_ms
             return
         if paid_ms <= now_ms:
-            self._set_in_flight(in_debt=False)
+            if self._pace.max_in_flight != IN_FLIGHT_WITHIN_QUOTA:
+                self._set_in_flight(in_debt=False)
             return
         window_ms = self._delays.request_max_ms
         if sensor.shadow:
@@ -185,7 +183,7 @@ class RequestTime:
             return
         self._set_in_flight(in_debt=True)
         pace = self._pace
-        until_ms = min(paid_ms, now_ms + window_ms, pace.latest_ms(delay_limit_ms, now_ms))
+        until_ms = min(paid_ms, now_ms + window_ms, pace.latest_ms(delay_limit_ms(api_key), now_ms))
         if until_ms <= now_ms:
             return
         if until_ms > pace.muted_until_ms:  # else another quota's delay is the larger one, and it counts
@@ -201,9 +199,9 @@ class RequestTime:
         marks = self._marks
         while marks:
             mark = marks.popleft()
-            if mark.correlation_id == correlation_id:
+            if mark[0] == correlation_id:
                 return mark
-        return _Mark(correlation_id, 1, 1, 0, False)  # it went on before there was a limit
+        return (correlation_id, 1, 1, 0, False)  # it went on before there was a limit
 
     def _set_in_flight(self, *, in_debt: bool) -> None:
         self._pace.max_in_flight = 1 if in_debt else IN_FLIGHT_WITHIN_QUOTA

@@ -129,18 +129,15 @@ class Throttling:
         at_boundary: bool,
     ) -> None:
         """The answer to `entry` is charged against its user's request_percentage, or counted as exempt."""
-        _, api_key, version, *_, work = entry
-        refused = work is not CLUSTER_ACTION or (
-            frame_end <= end and is_refused(buf, pos, frame_end, api_key, version)
-        )
-        if not refused:
+        if entry[9] is CLUSTER_ACTION and not (
+            frame_end <= end and is_refused(buf, pos, frame_end, entry[1], entry[2])
+        ):
             count_cluster_action(
                 self._policy.request_costs, self._shared.recorder, entry, frame_end - pos, now_ms
             )
         elif self.request_time is not None:
-            limit_ms = self.delay_limit_ms(api_key)
             self.request_time.charge(
-                buf, pos, end, frame_end, entry, limit_ms, now_ms, at_boundary=at_boundary
+                buf, pos, end, frame_end, entry, self.delay_limit_ms, now_ms, at_boundary=at_boundary
             )
 
     def sensors(self) -> tuple[Sensor, ...]:

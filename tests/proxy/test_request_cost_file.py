@@ -20,7 +20,7 @@ tls: {request_us: 8, response_kib_us: 1.024}
 costs:
   - {api: Produce, compression: gzip, acks: all, request_us: 200, record_us: 2, batch_us: 30}
   - {api: Fetch, versions: 4-12, request_us: 80, request_kib_us: 2.048}
-  - {api: Fetch, versions: "13", request_us: 70}
+  - {api: Fetch, versions: 13, request_us: 70}
   - {request_us: 100}
 """
 
@@ -35,9 +35,9 @@ def test_a_file_of_microseconds_and_kib_becomes_coefficients_of_ms_and_bytes() -
     tables = parse_request_costs(GOOD, "costs.yaml")
     assert tables.plain.of(PRODUCE, 9, GZIP, acks_all=True) == Coefficients(0.2, 0, 0, 0.03, 0.002)
     assert tables.plain.of(PRODUCE, 9, GZIP, acks_all=False) == Coefficients(0.1)
-    assert tables.plain.of(FETCH, 12) == Coefficients(0.08, pytest.approx(0.000002))
+    assert tables.plain.of(FETCH, 12) == pytest.approx(Coefficients(0.08, 0.000002))
     assert tables.plain.of(FETCH, 13) == Coefficients(0.07)
-    assert tables.tls.of(METADATA, 12) == Coefficients(pytest.approx(0.108), 0.0, pytest.approx(0.000001))
+    assert tables.tls.of(METADATA, 12) == pytest.approx(Coefficients(0.108, 0.0, 0.000001))
 
 
 def test_every_mistake_is_told_with_its_key_and_line() -> None:
