@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -52,8 +53,11 @@ async def new_producer_id(wire: Wire) -> int:
 
 
 def produce_frame(topic: str, record: Record, producer_id: int, sequence: int) -> bytes:
-    """One record in one batch, `acks=all`."""
-    batch = bench_frames.record_batch(record.value, producer_id=producer_id, epoch=0, sequence=sequence)
+    """One record in one batch, `acks=all`; of now, for the broker deletes what is a week old."""
+    now_ms = int(time.time() * 1_000)
+    batch = bench_frames.record_batch(
+        record.value, timestamp_ms=now_ms, producer_id=producer_id, epoch=0, sequence=sequence
+    )
     frame = bench_frames.produce_request("live", topic, batch, acks=-1, partition=record.partition)
     struct.pack_into(">i", frame, bench_frames.CORRELATION_AT, sequence)
     return bytes(frame)
