@@ -17,10 +17,10 @@ from playbook import limits_of, shared_of
 from wire import WITHIN_S, Wire, dial
 
 from bench.harness.ports import LOOPBACK
-from sluice.proxy.assembly import assemble
+from sluice.proxy.assembly import assemble, connection_rates
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Circuits
-from sluice.proxy.config import LimitsOptions, UpstreamOptions
+from sluice.proxy.config import LimitsOptions, PacingOptions, UpstreamOptions
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.connection import Connection
 from sluice.proxy.gauges import Gauges
@@ -66,6 +66,7 @@ class LocalProxy:
 
     async def __aenter__(self) -> Self:
         worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
+        worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits)
         if self._admins is not None:
             store = self._store or FileStore(Path("quotas.yaml"))
             worker.quota_desk = QuotaDesk(lambda: self.shared.quotas.limits, store, self._admins)

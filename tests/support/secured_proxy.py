@@ -10,9 +10,9 @@ from typing import Any, Self
 from local_proxy import LocalProxy
 
 from bench.harness.ports import LOOPBACK
-from sluice.proxy.assembly import Assembled, assemble
+from sluice.proxy.assembly import Assembled, assemble, connection_rates
 from sluice.proxy.circuit import Circuits
-from sluice.proxy.config import LimitsOptions
+from sluice.proxy.config import LimitsOptions, PacingOptions
 from sluice.proxy.config_listener import ListenerOptions, contradictions
 from sluice.proxy.connection_limits import ConnectionLimits
 from sluice.proxy.policy import SessionPolicy
@@ -56,6 +56,7 @@ class SecuredProxy(LocalProxy):
             max_connections_per_user=self._limits.max_connections_per_user,
         )
         worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges, limits)
+        worker.rates = connection_rates(PacingOptions(), self.shared.quotas, limits)
         options = self._options
         self.assembled = assemble(
             worker,
