@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from sluice.proxy.cli_options import EXIT_CODES, EXIT_FAILED, ConfigOption, QuotasOption, quota_file_of
+from sluice.proxy.cli_options import (
+    EXIT_CODES,
+    EXIT_FAILED,
+    AdminSocketOption,
+    ConfigOption,
+    QuotasOption,
+    quota_file_of,
+)
 
 if TYPE_CHECKING:
     from sluice.proxy.quota_commands import Place
@@ -105,6 +112,7 @@ def configs(
     config: ConfigOption = None,
     bootstrap_server: BootstrapOption = "",
     command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
 ) -> None:
     """Show or set limits by the options of `kafka-configs`, in the quota file or at a server.
 
@@ -125,7 +133,7 @@ def configs(
         "ip_defaults": ip_defaults,
     }
     asked = asked_of(entity_type or [], entity_name or [], shorthands, alter=alter)
-    place = place_of(quotas, config, bootstrap_server, command_config)
+    place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     if describe:
         if add_config or delete_config:
             raise typer.BadParameter("--add-config and --delete-config go with --alter")
@@ -141,18 +149,27 @@ def configs(
 
 
 def place_of(
-    quotas: Path | None, config: Path | None, bootstrap_server: str, command_config: Path | None
+    quotas: Path | None,
+    config: Path | None,
+    bootstrap_server: str,
+    command_config: Path | None,
+    admin_socket: Path | None,
 ) -> Place:
     """The one that is named. Raises typer.BadParameter if none is, or two are."""
     from sluice.proxy.quota_commands import QuotaFilePlace
+    from sluice.proxy.quota_remote import SocketPlace
 
+    if [bool(bootstrap_server), quotas is not None, admin_socket is not None].count(True) > 1:
+        raise typer.BadParameter("give one of --quotas, --bootstrap-server and --admin-socket")
+    if admin_socket is not None:
+        return SocketPlace(admin_socket)
     if bootstrap_server:
-        if quotas is not None:
-            raise typer.BadParameter("give one of --quotas and --bootstrap-server")
         return _server_of(bootstrap_server, command_config)
     if command_config is not None:
         raise typer.BadParameter("--command-config goes with --bootstrap-server")
-    return QuotaFilePlace(quota_file_of(quotas, config, " or --bootstrap-server HOST:PORT"))
+    return QuotaFilePlace(
+        quota_file_of(quotas, config, ", --bootstrap-server HOST:PORT or --admin-socket FILE")
+    )
 
 
 def _server_of(bootstrap_server: str, command_config: Path | None) -> Place:
@@ -175,11 +192,12 @@ def export(
     config: ConfigOption = None,
     bootstrap_server: BootstrapOption = "",
     command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
 ) -> None:
     """Print all quotas of a quota file or a server, as a quota file."""
     from sluice.proxy.quota_listing import yaml_of
 
-    print(yaml_of(place_of(quotas, config, bootstrap_server, command_config).listing()), end="")
+    print(yaml_of(place_of(quotas, config, bootstrap_server, command_config, admin_socket).listing()), end="")
 
 
 def diff(
@@ -188,6 +206,7 @@ def diff(
     config: ConfigOption = None,
     bootstrap_server: BootstrapOption = "",
     command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
 ) -> None:
     """Compare the quotas of FILE with those of another quota file or a server; exit code 1 if they differ.
 
@@ -195,7 +214,7 @@ def diff(
     """
     from sluice.proxy.quota_listing import differences
 
-    other = place_of(quotas, config, bootstrap_server, command_config)
+    other = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     found = list(differences(_read(file), other.listing()))
     for difference in found:
         print(difference)
@@ -208,6 +227,7 @@ def apply(
     config: ConfigOption = None,
     bootstrap_server: BootstrapOption = "",
     command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
     dry_run: DryRunOption = False,
     keep: KeepOption = False,
 ) -> None:
@@ -217,7 +237,7 @@ def apply(
     """
     from sluice.proxy.quota_listing import differences, merged
 
-    place = place_of(quotas, config, bootstrap_server, command_config)
+    place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     wanted, now = _read(file), place.listing()
     if keep:
         wanted = merged(now, wanted)

@@ -179,5 +179,5 @@ def test_shadow_mode_is_not_put_in_force_at_a_server(kafka: KafkaNode, tmp_path:
     file.write_text("quotas:\n  - {user: a-shadow, producer_byte_rate: 1, shadow: true}\n")
     done = sluice("quotas", "apply", file, "--bootstrap-server", kafka.bootstrap, "--keep")
     assert done.returncode == 2
-    assert "user-principal 'a-shadow': producer_byte_rate is in shadow mode; a server cannot" in done.stderr
+    assert "user-principal 'a-shadow': producer_byte_rate is in shadow mode; only a quota file" in done.stderr
     assert "a-shadow" not in configs(kafka, "--describe", "--entity-type", "users")

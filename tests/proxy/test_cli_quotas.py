@@ -155,7 +155,10 @@ def test_limits_are_described_as_by_kafkas_tool(
         ("--describe --add-config producer_byte_rate=5 --user a", "go with --alter"),
         ("--describe --entity-type users --entity-name a --entity-default", "more names than types"),
         ("--describe --entity-type topics", "must be users, clients or ips"),
-        ("--describe --user a --bootstrap-server localhost:1", "give one of --quotas and --bootstrap-server"),
+        (
+            "--describe --user a --bootstrap-server localhost:1",
+            "give one of --quotas, --bootstrap-server and --admin-socket",
+        ),
         ("--describe --user a --command-config f", "--command-config goes with --bootstrap-server"),
     ],
 )
@@ -171,7 +174,7 @@ def test_what_makes_no_sense_is_refused_and_the_file_left(
 def test_without_a_place_it_is_asked_for(sluice: Sluice) -> None:
     code, _, err = sluice("configs", "--describe", "--user", "a")
     assert code == 2
-    assert "give --quotas FILE or --config FILE or --bootstrap-server HOST:PORT" in err
+    assert "give --quotas FILE or --config FILE, --bootstrap-server HOST:PORT or --admin-socket FILE" in err
 
 
 # quotas export, diff, apply ---------------------------------------------------------------------------------
