@@ -13,7 +13,9 @@ from sluice.proxy.config import LimitsOptions, PacingOptions, UpstreamOptions
 from sluice.proxy.config_listener import GatewayOptions, ListenerOptions
 from sluice.proxy.connection_limits import AcceptRate, ConnectionLimits
 from sluice.proxy.connection_rate import ConnectionRates
+from sluice.proxy.connection_watch import WatchRules, WatchTimeouts
 from sluice.proxy.entrance import Entrance
+from sluice.proxy.gauges import Gauges
 from sluice.proxy.listener import Listener
 from sluice.proxy.options import host_and_port
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -85,13 +87,26 @@ def assemble(
     return assembled
 
 
+def watch_rules(limits: LimitsOptions) -> WatchRules:
+    """When a connection ends in which nothing moves."""
+    return WatchRules(
+        WatchTimeouts(
+            authentication_s=limits.authentication_timeout_s,
+            slow_frame_s=limits.slow_frame_timeout_s,
+            stopped_s=limits.stopped_timeout_s,
+            idle_s=limits.idle_timeout_s,
+        )
+    )
+
+
 def connection_rates(
-    pacing: PacingOptions, quotas: QuotaManager, limits: ConnectionLimits
+    pacing: PacingOptions, quotas: QuotaManager, limits: ConnectionLimits, gauges: Gauges
 ) -> ConnectionRates:
     """How fast addresses may connect, to all listeners together."""
     return ConnectionRates(
         quotas,
         limits.address_key,
+        gauges.over_rate,
         delay_max_ms=(pacing.window_size_s if pacing.mode == "kafka" else 1) * 1000.0,
         forget_ms=max(pacing.burst_s, pacing.window_num * pacing.window_size_s) * 1000.0,
     )

@@ -41,20 +41,23 @@ class ConnectionRates:
         "_forget_ms",
         "_key",
         "_max_addresses",
+        "_over",
         "_quotas",
-        "over",
     )
 
     def __init__(
         self,
         quotas: QuotaManager,
         key: Callable[[str], str],
+        over: Counter[tuple[str, bool]],
         *,
         max_addresses: int = DEFAULT_MAX_ADDRESSES,
         delay_max_ms: float = DEFAULT_DELAY_MAX_MS,
         forget_ms: float = DEFAULT_FORGET_MS,
     ) -> None:
-        """`key`: what is counted as one address. `forget_ms`: after which an idle bucket is as a new one."""
+        """`key`: what is counted as one address. `over`: where connections above their rate are counted, by
+        the rule (ip, default_ip) and whether it is in shadow mode. `forget_ms`: after which an idle bucket is
+        as a new one."""
         self._quotas = quotas
         self._key = key
         self._max_addresses = max_addresses
@@ -63,8 +66,7 @@ class ConnectionRates:
         self._exact: dict[str, Sensor] = {}
         self._default: dict[str, Sensor] = {}
         """the one that was used last stands last"""
-        self.over: Counter[tuple[str, bool]] = Counter()
-        """connections above their rate: by the rule (ip, default_ip), and whether it is in shadow mode"""
+        self._over = over
 
     def delay_ms(self, address: str, now_ms: float) -> float:
         """A client connects from `address`. 0: let it in. Else leave it unserved for so long, then close."""
@@ -80,7 +82,7 @@ class ConnectionRates:
         if paid_ms <= now_ms + _ROUNDING_MS:
             return 0.0
         sensor.refund(1, now_ms)
-        self.over[rule, shadow] += 1
+        self._over[rule, shadow] += 1
         return 0.0 if shadow else min(paid_ms - now_ms, self._delay_max_ms)
 
     def expire(self, now_ms: float) -> None:

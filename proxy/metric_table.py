@@ -211,6 +211,11 @@ _ROWS: Final = (
         "Client connections accepted.",
     ),
     MetricDefinition(
+        "sluice_connections_over_rate_total", "counter", ("rule", "shadow"), "connections",
+        "Client connections above the connection_creation_rate of their address: of the address itself (ip) "
+        "or of all (default_ip); refused, or let in where the limit is in shadow mode (true).",
+    ),
+    MetricDefinition(
         "sluice_kept_bytes", "gauge", (), "bytes",
         "Bytes kept for clients and brokers that do not take them, and of requests that wait.",
     ),

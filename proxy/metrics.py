@@ -87,6 +87,9 @@ class SluiceCollector(Collector):
         yield _family("sluice_delay_queue_size", (((quota,), n) for quota, n in gauges.delayed.items()))
         yield _family("sluice_connections", [((), gauges.connections)])
         yield _family("sluice_connections_opened_total", [((), gauges.connections_opened)])
+        rules = [(rule, shadow) for rule in ("ip", "default_ip") for shadow in (False, True)]
+        over = (((rule, str(shadow).lower()), gauges.over_rate[rule, shadow]) for rule, shadow in rules)
+        yield _family("sluice_connections_over_rate_total", over)
         yield _family("sluice_disconnects_total", (((cause,), n) for cause, n in meter.disconnects.items()))
         yield _family("sluice_quota_forgiven_bytes_total", (((q,), meter.forgiven[q]) for q in _BYTES))
         yield _family("sluice_exempt_bytes_total", (((quota,), meter.exempt[quota]) for quota in _BYTES))

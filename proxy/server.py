@@ -20,17 +20,17 @@ import uvloop
 
 from sluice.proxy.admin import AdminServer, Health
 from sluice.proxy.admin_desk import AdminDesk
-from sluice.proxy.assembly import assemble, connection_rates
+from sluice.proxy.assembly import assemble, connection_rates, watch_rules
 from sluice.proxy.buffer_budget import BufferBudget
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Circuits
-from sluice.proxy.config import Config, LimitsOptions
+from sluice.proxy.config import Config
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_producer_ids import producer_ids_of
 from sluice.proxy.config_watch import ConfigWatch
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import ConnectionLimits
-from sluice.proxy.connection_watch import SWEEP_INTERVAL_MS, WatchRules, WatchTimeouts
+from sluice.proxy.connection_watch import SWEEP_INTERVAL_MS
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
@@ -123,6 +123,7 @@ class Server:
             LeftBehind(config.limits.unfinished_bytes_per_user),
             producer_ids_of(config.producer_ids),
             TopicDefaults(config.controller_mutations.default_partitions),
+            own_topic=quota_source.own_topic,
         )
         limits = config.limits
         self._limits = ConnectionLimits(
@@ -131,7 +132,7 @@ class Server:
             max_connections_per_user=limits.max_connections_per_user,
             max_unauthenticated=limits.max_unauthenticated_connections,
         )
-        self._rates = connection_rates(config.pacing, self._quotas, self._limits)
+        self._rates = connection_rates(config.pacing, self._quotas, self._limits, self._gauges)
         self._budget: BufferBudget[Connection] = BufferBudget(
             limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
         )
@@ -296,7 +297,7 @@ class Server:
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_MS / 1000.0)
             now_ms = worker.clock.tick(monotonic() * 1000.0)
-            rules = _rules_of(self._config.limits)
+            rules = watch_rules(self._config.limits)
             for listener in self._listeners:
                 listener.end_misled()
             for number, connection in enumerate(self._connections()):
@@ -353,17 +354,6 @@ class Server:
 async def _finish(steps: Iterator[None]) -> None:
     for _ in steps:
         await asyncio.sleep(0)
-
-
-def _rules_of(limits: LimitsOptions) -> WatchRules:
-    return WatchRules(
-        WatchTimeouts(
-            authentication_s=limits.authentication_timeout_s,
-            slow_frame_s=limits.slow_frame_timeout_s,
-            stopped_s=limits.stopped_timeout_s,
-            idle_s=limits.idle_timeout_s,
-        )
-    )
 
 
 def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> SessionPolicy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ def rates_of(
     limits: QuotaLimits, *, pacing: Pacing = "smooth", max_addresses: int = 10_000
 ) -> ConnectionRates:
     quotas = QuotaManager(limits, pacing=pacing)
-    return ConnectionRates(quotas, ConnectionLimits().address_key, max_addresses=max_addresses)
+    return ConnectionRates(quotas, ConnectionLimits().address_key, Counter(), max_addresses=max_addresses)
 
 
 def let_in(rates: ConnectionRates, address: str, times: int, now_ms: float = START_MS) -> int:
@@ -52,7 +54,7 @@ def test_who_connects_too_fast_waits_until_the_next_is_due_and_is_not_counted() 
     assert rates.delay_ms("10.0.0.1", START_MS) == pytest.approx(250)
     assert rates.delay_ms("10.0.0.1", START_MS + 100) == pytest.approx(150)
     assert rates.delay_ms("10.0.0.1", START_MS + 250) == 0.0
-    assert rates.over["default_ip", False] == 2
+    assert rates._over["default_ip", False] == 2
 
 
 def test_an_address_does_not_cost_another_its_rate() -> None:
@@ -67,7 +69,7 @@ def test_an_address_of_its_own_has_its_own_limit() -> None:
     assert let_in(rates, "::ffff:10.0.0.1", 50) == 0, "the same address, as a listener on :: sees it"
     assert let_in(rates, "2001:db8:0::5", 50) == 3
     assert let_in(rates, "2001:db8::6", 50) == 2
-    assert rates.over["ip", False] == 43 + 50 + 47
+    assert rates._over["ip", False] == 43 + 50 + 47
 
 
 def test_the_addresses_of_one_ipv6_network_share_the_defaults_bucket() -> None:
@@ -88,7 +90,7 @@ def test_the_brokers_windows_let_ten_seconds_worth_in_at_once_and_delay_by_a_win
 
 def test_another_limit_is_in_force_from_the_next_connection_on() -> None:
     quotas = QuotaManager(limits_of({"": 2}))
-    rates = ConnectionRates(quotas, ConnectionLimits().address_key)
+    rates = ConnectionRates(quotas, ConnectionLimits().address_key, Counter())
     assert let_in(rates, "10.0.0.1", 50) == 2
     quotas.reload(limits_of({"": 6}), START_MS)
     assert let_in(rates, "10.0.0.1", 50) == 6
@@ -99,7 +101,7 @@ def test_another_limit_is_in_force_from_the_next_connection_on() -> None:
 def test_a_limit_in_shadow_mode_lets_everybody_in_and_counts() -> None:
     rates = rates_of(limits_of({"": 2}, shadow=True))
     assert let_in(rates, "10.0.0.1", 50) == 50
-    assert rates.over == {("default_ip", True): 48}
+    assert rates._over == {("default_ip", True): 48}
 
 
 def test_who_is_exempt_by_address_is_not_limited() -> None:

@@ -66,7 +66,7 @@ class LocalProxy:
 
     async def __aenter__(self) -> Self:
         worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
-        worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits)
+        worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits, self.gauges)
         if self._admins is not None:
             store = self._store or FileStore(Path("quotas.yaml"))
             worker.quota_desk = QuotaDesk(lambda: self.shared.quotas.limits, store, self._admins)
