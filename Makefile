@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-calibration
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -56,6 +56,9 @@ bench-hostile: setup kafka  ## good clients beside damaged frames, garbage and s
 
 bench-soak: setup kafka  ## 300 restarts of the proxy and 20 broker kills under load; last line JSON
 	@$(PY) -m bench.soak $(ARGS)
+
+bench-entities: setup  ## what 1 to 10,000 entities cost to load, to look up, and each request; last line JSON
+	@$(PY) -m bench.entities $(ARGS)
 
 bench-storm: setup kafka  ## 10,000 new producer ids a second, through Sluice and without it; last line JSON
 	@$(PY) -m bench.storm $(ARGS)

@@ -29,6 +29,7 @@ class Work:
     depth: int
     requests: int
     warmup_requests: int
+    frames: Sequence[bytes] = ()  # in the place of `frame`: each connection's own, all of one length
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class Load:
         self.work = work
         self.done = 0
         self.stopping = False
-        self.connections = [_Client(self, connect(port)) for _ in range(work.connections)]
+        frames_of = work.frames or [work.frame] * work.connections
+        self.connections = [_Client(self, connect(port), frame) for frame in frames_of]
 
     def measure(self, snapshot: Callable[[], Usage], stall_s: float = 60.0) -> Measured:
         """Warms up, counts `work.requests` answers in full flow, then lets what is in flight come back.
@@ -101,12 +103,12 @@ class Load:
 
 
 class _Client:
-    def __init__(self, load: Load, sock: socket.socket) -> None:
+    def __init__(self, load: Load, sock: socket.socket, frame: bytes) -> None:
         self._load = load
         self._sock = sock
         self._outbox = Outbox(load.poller, self._sock)
-        self._frame_bytes = len(load.work.frame)
-        self._frames = bytearray(load.work.frame * load.work.depth)
+        self._frame_bytes = len(frame)
+        self._frames = bytearray(frame * load.work.depth)
         self._answer_bytes = len(load.work.answer)
         self._last_sent_id = 0
         self._last_seen_id = 0
