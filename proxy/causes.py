@@ -34,6 +34,7 @@ class DisconnectCause(StrEnum):
     AUTHENTICATION_FAILED = "authentication_failed"
     PRINCIPAL_CHANGED = "principal_changed"
     PRODUCER_ID_REFUSED = "producer_id_refused"
+    OWN_TOPIC = "own_topic"
     UNFINISHED_BYTES_OVER_CAP = "unfinished_bytes_over_cap"
     PROXY_PROTOCOL = "proxy_protocol"
     TLS_ON_PLAINTEXT = "tls_on_plaintext"

@@ -8,6 +8,7 @@ from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.topic_defaults import TopicDefaults
+from sluice.proxy.topic_guard import OwnTopic
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
@@ -59,3 +60,5 @@ class SharedState:
     left_behind: LeftBehind = field(default_factory=LeftBehind)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
+    own_topic: OwnTopic | None = None
+    """which no client but its admins may read or write"""

@@ -203,10 +203,13 @@ class ProduceSide:
             PRODUCE, version, identity.user, identity.client_id, request_bytes, len(answer),
             now_ms, 0.0, held_ms, held_ms, None,
         ))  # fmt: skip
-        arrived_end = min(frame_end, limit)
+        self._drop_frame(pos, min(frame_end, limit), frame_end)
+        return True
+
+    def _drop_frame(self, pos: int, arrived_end: int, frame_end: int) -> None:
+        """This request does not go on, nor what still arrives of it."""
         self._drop(pos, arrived_end)
         self._dropping = frame_end > arrived_end
-        return True
 
     def _drop(self, start: int, stop: int) -> None:
         """These bytes are done with, and do not go on."""

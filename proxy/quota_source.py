@@ -22,6 +22,7 @@ from sluice.proxy.quota_desk import FileStore, QuotaDesk, QuotaStore
 from sluice.proxy.quota_topic_records import Stored
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.tasks import spawn
+from sluice.proxy.topic_guard import OwnTopic
 from sluice.proxy.watched_file import ReloadStatus
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaLimits
@@ -56,10 +57,16 @@ class QuotaSource:
             problem = _in_both(self.limits)
             if problem is not None:
                 raise QuotaFileError([Problem(problem, source=str(options.file))])
-            store = self.topic = TopicLimits(options.topic, self.audit, self.limits, self._put)
+            own = OwnTopic(options.topic.name, frozenset(options.admins))
+            store = self.topic = TopicLimits(options.topic, own, self.audit, self.limits, self._put)
             self.limits = self.topic.at_start()
         self.desk = QuotaDesk(lambda: self.limits, store, frozenset(options.admins))
         """where anybody asks about quotas, and changes them"""
+
+    @property
+    def own_topic(self) -> OwnTopic | None:
+        """What clients may neither read nor write."""
+        return None if self.topic is None else self.topic.own
 
     def statuses(self) -> Iterator[ReloadStatus]:
         """What became of the file."""
@@ -106,7 +113,9 @@ class QuotaSource:
 class TopicLimits:
     """The limits of a topic and of a file beside it, made into one; kept in a copy. A QuotaStore."""
 
-    def __init__(self, options: QuotaTopicOptions, audit: QuotaAudit, base: QuotaLimits, put: Apply) -> None:
+    def __init__(
+        self, options: QuotaTopicOptions, own: OwnTopic, audit: QuotaAudit, base: QuotaLimits, put: Apply
+    ) -> None:
         """`base`: what the file adds. `put`: told the limits that are to be in force. Raises ConfigError."""
         from sluice.proxy.quota_topic import QuotaTopic  # aiokafka takes 0.1 s to import
 
@@ -116,8 +125,10 @@ class TopicLimits:
         self._base = base
         self._copy = None if options.copy_file is None else QuotaCopy(options.copy_file, options.name)
         copied = None if self._copy is None else self._copy.read()
-        self.topic_id = b"" if copied is None else copied.topic_id
-        """16 bytes once it is known"""
+        self.own = own
+        """told the topic's id once it is known"""
+        if copied is not None:
+            own.is_known_as(copied.topic_id)
         entries = None if copied is None else copied.entries
         self.topic = QuotaTopic(options, audit, self._changed, self._is_topic, entries)
         self._dirty = asyncio.Event()
@@ -165,8 +176,8 @@ class TopicLimits:
         return results
 
     def _is_topic(self, topic_id: bytes) -> None:
-        if topic_id != self.topic_id:
-            self.topic_id = topic_id
+        if topic_id != self.own.topic_id:
+            self.own.is_known_as(topic_id)
             self._copy_dirty.set()
 
     def _changed(self) -> None:
@@ -207,7 +218,7 @@ class TopicLimits:
         if self._copy is None or not self.topic.is_known or not self._copy_dirty.is_set():
             return
         self._copy_dirty.clear()
-        copied = Copied(dict(self.topic.entries), self.topic_id)
+        copied = Copied(dict(self.topic.entries), self.own.topic_id)
         try:
             await asyncio.to_thread(self._copy.write, copied)
         except OSError as error:

@@ -37,6 +37,7 @@ from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.produce_requests import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.quota_requests import QuotaRequests
 from sluice.proxy.throttling import Throttling
+from sluice.proxy.topic_guard import TopicGuard
 
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
@@ -50,6 +51,7 @@ class RequestSide(ProduceSide):
         "_client_id_length",
         "_client_id_raw",
         "_frame_limit",
+        "_guard",
         "_others",
         "_policy",
         "_quotas",
@@ -80,6 +82,11 @@ class RequestSide(ProduceSide):
             )
         self._others.quota_requests = self.quota_requests
         self._topic_defaults = shared.topic_defaults
+        self._guard = None
+        if shared.own_topic is not None:
+            self._guard = TopicGuard(
+                shared.own_topic, identity, in_flight, local, self._records, self._drop_frame
+            )
         self._client_id_length = _UNKNOWN_LENGTH
         self._client_id_raw = b""
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
@@ -121,6 +128,7 @@ class RequestSide(ProduceSide):
         pace = self._pace
         throttling = self._throttling
         in_flight = self._in_flight
+        guard = self._guard
         try:
             while True:
                 if pace.gate_ms > now_ms:
@@ -153,6 +161,8 @@ class RequestSide(ProduceSide):
                     judge = self._fetch
                 else:
                     judge = self._others.judge
+                if guard is not None:
+                    guard.then, judge = judge, guard.judge
                 try:
                     if (
                         id_length != self._client_id_length
