@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,6 +55,8 @@ def top(
             console = Console(highlight=False, width=_PIPE_WIDTH)
         console.print(view(source.top(rows, why=why), why=why))
         return
+    # Python leaves it ignored where it was so at the start, as in a shell's background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:

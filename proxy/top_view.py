@@ -83,7 +83,7 @@ def _table(rows: list[Mapping[str, Any]]) -> Table:
     for row in rows:
         is_throttled = row["delay_ms"] > 0.0 and not row["shadow"]
         style = "red" if is_throttled else "yellow" if row["utilisation"] >= _NEAR else None
-        table.add_row(
+        cells = (
             who(row["bucket"]),
             row["quota"] + (" (shadow)" if row["shadow"] else ""),
             row["rule"],
@@ -93,8 +93,8 @@ def _table(rows: list[Mapping[str, Any]]) -> Table:
             duration(row["delay_ms"]),
             f"{row['throttled_connections']}/{row['connections']}",
             _connections(row),
-            style=style,
         )
+        table.add_row(*map(Text, cells), style=style)  # as a str, a name could hold markup
     return table
 
 
