@@ -8,8 +8,9 @@ from typing import Any
 
 import kafka as kafka_python
 import pytest
+from java_metrics import java_metric
 from kafka_clients import CONFLUENT, Options, confluent_consumer, confluent_producer
-from kafka_records import create_topic, numbered
+from kafka_records import create_topic, numbered, stored
 from sluice_process import SluiceProcess
 
 from bench.harness.java_tools import run_tool
@@ -106,9 +107,28 @@ def test_javas_consumer_reports_how_long_it_was_throttled(
         *("--num-records", str(len(RECORDS)), "--timeout", "30000", "--print-metrics"),
         *("--command-property", f"client.id={client_id}"),
     ).stdout
-    shown = re.findall(r"fetch-throttle-time-max:\S*\s*: ([\d.]+)", output)
-    assert [ms for ms in map(float, shown) if 10.0 < ms < 10_000.0], output
+    mean_ms, max_ms = (java_metric(output, f"fetch-throttle-time-{what}") for what in ("avg", "max"))
+    assert 0.0 < mean_ms <= max_ms, output
+    assert 10.0 < max_ms < 10_000.0, output
     assert re.search(rf", {len(RECORDS)}, ", output), output  # it got them all
+
+
+def test_javas_producer_reports_what_a_limit_on_request_time_asked_of_it(
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
+) -> None:
+    """By the field that bytes are told in: the broker and the proxy write the larger of both into it."""
+    topic, client_id = create_topic(kafka, unique("topic")), unique("app")
+    sluice.set_quotas({"client-id": client_id, "request_percentage": 0.1})  # 1 ms a second
+    output = run_tool(
+        kafka.dist,
+        "producer-perf-test",
+        *("--bootstrap-server", sluice.bootstrap(), "--topic", topic, "--num-records", "200"),
+        *("--record-size", "1000", "--throughput", "-1", "--print-metrics"),
+        *("--command-property", f"client.id={client_id}", "batch.size=10000"),
+    ).stdout
+    assert 0.0 < java_metric(output, "produce-throttle-time-avg") <= 1_000.0, output  # a window at most
+    assert sluice.metric("sluice_throttled_requests_total", quota="request", client_id=client_id) > 0
+    assert len(stored(kafka, topic)) == 200
 
 
 def _told_to_kafka_python(caplog: pytest.LogCaptureFixture, api: str) -> list[int]:
