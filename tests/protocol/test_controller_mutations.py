@@ -24,7 +24,7 @@ from sluice.protocol.controller_mutations import (
     MutationRequest,
     read_mutations,
 )
-from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.headers import request_body
 from sluice.protocol.mutation_answers import (
     ResultReader,
@@ -122,6 +122,13 @@ def test_what_a_broker_will_refuse_in_any_case_is_told_apart() -> None:
     assert [topic.is_sound for topic in found.topics] == [False, True, False, False, True]
     found = read(grow({"a": 0, "b": 2}), CREATE_PARTITIONS, 3)
     assert [topic.is_sound for topic in found.topics] == [False, True]
+
+
+def test_more_topics_than_a_controller_takes_are_not_read() -> None:
+    names = [f"t-{n}" for n in range(10_001)]
+    assert len(read(delete(names[1:]), DELETE_TOPICS, 6).topics) == 10_000
+    with pytest.raises(FrameTooLarge):
+        read(delete(names), DELETE_TOPICS, 6)
 
 
 # Answers --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pytest
 from frames import throttle_of
 from mutation_frames import (
     CREATE_PARTITIONS,
@@ -35,6 +36,8 @@ from playbook import (
     shared_of,
 )
 
+from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.errors import BrokerMalformed
 from sluice.proxy.policy import SessionPolicy
 from sluice.proxy.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -388,3 +391,28 @@ def test_a_refusal_is_recorded_as_a_throttled_request() -> None:
     assert sensor is shell.sensor(QuotaKind.CONTROLLER_MUTATION)
     assert [event.kind for event in shell.events] == [EventKind.REFUSAL]
     assert [record[0] for record in shell.records] == [CREATE_TOPICS, CREATE_TOPICS], "no question among them"
+
+
+def test_a_request_too_large_to_be_kept_whole_ends_the_connection() -> None:
+    shell = shell_of()
+    shell.client_sends(delete([f"{n:0240}" for n in range(2_200)]))
+    assert shell.cause is DisconnectCause.FRAME_TOO_LARGE
+    assert not shell.to_broker
+
+
+def test_a_version_that_would_go_uncounted_ends_the_connection() -> None:
+    shell = shell_of()
+    frame = bytearray(create({"a": 1}))
+    frame[6:8] = (8).to_bytes(2, "big")
+    shell.client_sends(bytes(frame))
+    assert shell.cause is DisconnectCause.UNMETERED_VERSION
+
+
+def test_an_answer_to_the_question_that_is_none_ends_the_connection_and_tells_the_client_nothing() -> None:
+    shell = shell_of()
+    shell.client_sends(delete(["a"]))
+    good = sizes({"a": (1, 4)})
+    bad = (len(good) - 3).to_bytes(4, "big") + good[4:] + b"\0"
+    with pytest.raises(BrokerMalformed):
+        shell.broker_sends(bad)
+    assert not shell.to_client
