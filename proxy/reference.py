@@ -120,6 +120,22 @@ too. A series that was not used for an hour is dropped; it begins again at 0. pr
 | name | type | labels | unit | meaning |
 |---|---|---|---|---|
 """
+_WARNINGS = """
+## Before throttling, and why
+
+`sluice_quota_warning` is 1 for an entity whose utilisation has stayed at or above `quotas.warning_share`
+(0.8) of its limit for 10 s, until it falls below nine tenths of that share. Utilisation is a mean over 10 to
+20 s, so that a burst warns of nothing. Warnings are on unless the share is 0: they delay nobody. Producer ids
+and new connections have none; of the former watch `sluice_producer_ids_tokens`.
+
+In the log the same is `quota_warning_began` and `quota_warning_ended`, and what is delayed
+`throttling_began`, `throttling_ended` (of limits in shadow mode `would_be_throttled…`), at most one line an
+entity in 10 s and 20 lines a second in all; what is left out is told by number (`lines_suppressed`). A line
+says why: `quota`, `rule` (the level at which the limit was found), `user` and `client_id` of the bucket, the
+limit and the charge of the first request that was delayed, with their units in the keys
+(`limit_bytes_per_s`, `charged_bytes`; `limit_percent`, `charged_ms`; …), `api` and `delay_ms`. `sluice quotas
+explain` shows from which entry the limit comes.
+"""
 _KAFKA_PAGE_INTRO = """
 ## Under Kafka's own names
 
@@ -247,7 +263,8 @@ def _metrics() -> str:
         f"| {', '.join(f'`{label}`' for label in row.labels)} | {row.unit} | {row.help} | {row.differs} |"
         for row in KAFKA_NAMES.values()
     ]
-    parts = [_GENERATED, _METRICS_INTRO.rstrip("\n"), *rows, _KAFKA_PAGE_INTRO.rstrip("\n"), *kafka_rows, ""]
+    parts = [_GENERATED, _METRICS_INTRO.rstrip("\n"), *rows, _WARNINGS.rstrip("\n")]
+    parts += [_KAFKA_PAGE_INTRO.rstrip("\n"), *kafka_rows, ""]
     return "\n".join(parts)
 
 
