@@ -19,7 +19,7 @@ from sluice.quotas.manager import QuotaManager
 _SHARE: Final = 0.1
 """of the loop's time, at most"""
 _MIN_AGE_S: Final = 0.1
-_ROWS_PER_STEP: Final = 10
+_ROWS_PER_STEP: Final = 5
 
 
 class Top:

@@ -27,7 +27,7 @@ from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.producer_id_principal import PrincipalIds
 from sluice.quotas.sensor import Sensor
 
-SENSORS_PER_STEP: Final = 300
+SENSORS_PER_STEP: Final = 200
 """below 1 ms of work, between which connections are served"""
 CONNECTIONS_PER_STEP: Final = 300
 MAX_ROWS: Final = 200

@@ -172,7 +172,7 @@ def test_the_work_is_done_in_steps() -> None:
     found = Survey(max_rows=5)
     steps = found.steps(list(quotas.sensors()), ProducerIds(), quotas.limits, list, lambda: START_MS)
     assert len(list(steps)) == 3
-    assert (len(found.rows), found.sensors) == (5, 900)
+    assert (len(found.rows), found.sensors) == (5, 3 * SENSORS_PER_STEP)
 
 
 # Why --------------------------------------------------------------------------------------------------------
