@@ -48,7 +48,6 @@ DURATION_SUM: Final = SIZE_SUM + 1
 
 _UNLIMITED: Final = {PRODUCE: QuotaKind.PRODUCE, FETCH: QuotaKind.FETCH, SHARE_FETCH: QuotaKind.FETCH}
 """what traffic without a limit is counted as"""
-_COUNTED_BY_EVENT: Final = frozenset({QuotaKind.REQUEST.value, QuotaKind.CONTROLLER_MUTATION.value})
 _log = get_logger()
 
 
@@ -210,7 +209,7 @@ class UsageMeter:
             if event.reason:
                 self.producer_ids.count_refusal(event.user, event.reason, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
-            if event.quota in _COUNTED_BY_EVENT and event.delay_ms > 0.0 and not is_shadow:
+            if event.quota == QuotaKind.REQUEST.value and event.delay_ms > 0.0 and not is_shadow:
                 self._count_delay(event, now_ms)
             if is_shadow or event.over_quota_bytes:
                 bucket = bucket_of(event)
@@ -223,7 +222,7 @@ class UsageMeter:
                 series.used_ms = now_ms
 
     def _count_delay(self, event: ThrottleEvent, now_ms: float) -> None:
-        """Of a quota that records of requests do not tell of, for theirs is the one on bytes."""
+        """By request time: a request's record tells of its quota on bytes or mutations alone."""
         tally = self.throttle_times[event.quota]
         tally[DURATION_AT + (event.delay_ms * SLOTS_PER_MS).__trunc__().bit_length()] += 1
         tally[DURATION_SUM] += event.delay_ms

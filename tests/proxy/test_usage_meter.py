@@ -369,17 +369,19 @@ def test_throttling_is_logged_as_it_begins_and_ends(log_lines: list[structlog.ty
     ]
 
 
-@pytest.mark.parametrize("quota", ["request", "controller_mutation"])
-def test_delays_of_quotas_that_are_not_on_bytes_are_counted_by_their_events(quota: str) -> None:
+def test_delays_by_request_time_are_counted_by_their_events() -> None:
     bench = Bench(QuotaLimits([(QuotaEntity("alice"), {"request_percentage": 1.0})]))
-    delayed = event("alice")._replace(quota=quota, charged_bytes=0)
+    delayed = event("alice")._replace(quota="request", charged_bytes=0)
     bench.recorder.throttles += [delayed, delayed._replace(delay_ms=300.0), event("alice")]
     bench.recorder.throttles.append(delayed._replace(kind=EventKind.SHADOW))
     bench.drain()
-    series = bench.series(quota)["alice", ""]
+    bench.recorder.throttles.append(delayed._replace(quota="controller_mutation"))  # its record tells
+    bench.drain()
+    series = bench.series("request")["alice", ""]
     assert (series.throttled_requests, series.throttled_ms) == (2, 400.0)
-    assert sum(bench.meter.throttle_times[quota][DURATION_AT:SIZE_SUM]) == 2
+    assert sum(bench.meter.throttle_times["request"][DURATION_AT:SIZE_SUM]) == 2
     assert not any(bench.meter.throttle_times["produce"])
+    assert not bench.series("controller_mutation")
 
 
 def test_run_keeps_the_meter_current_until_it_is_cancelled() -> None:
