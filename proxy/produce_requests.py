@@ -95,23 +95,24 @@ class ProduceSide:
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
         identity = self._identity
-        limit = end if end < frame_end else frame_end
-        body = client_id_end + 1
         ids = self._throttling.ids
         if ids is not None and ids.known.fits(buf, client_id_end, end, frame_end, version, now_ms):
             acks = ids.known.acks
             ids = None  # it passes
-        elif version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
-            # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
-            acks = buf[body + 1] << 8 | buf[body + 2]
         else:
-            body = request_body(buf, client_id_end, limit, PRODUCE, version)
-            found = read_acks(buf, body, limit, version)
-            if found is None:
-                if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
-                    raise MalformedFrame("Produce request without acks", offset=body)
-                return False
-            acks = found
+            limit = end if end < frame_end else frame_end
+            body = client_id_end + 1
+            if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
+                # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
+                acks = buf[body + 1] << 8 | buf[body + 2]
+            else:
+                body = request_body(buf, client_id_end, limit, PRODUCE, version)
+                found = read_acks(buf, body, limit, version)
+                if found is None:
+                    if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
+                        raise MalformedFrame("Produce request without acks", offset=body)
+                    return False
+                acks = found
         request_bytes = frame_end - pos
         if self.client_left and not self._throttling.outlives_its_client(acks, request_bytes):
             self.leave_behind(acks, request_bytes)

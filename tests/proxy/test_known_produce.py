@@ -109,6 +109,12 @@ def test_transactional_producers_and_tags_of_the_header_have_templates_too(versi
     assert not fits(template, frame(700, version=version), version)
 
 
+def test_a_very_long_transactional_id_makes_no_template() -> None:
+    for count, fits_then in ((400, True), (600, False)):
+        request = frame(transactional_id="t" * count)
+        assert fits(known(request, 9), request, 9) == fits_then
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_another_id_topic_partition_or_version_does_not_fit(version: int) -> None:
     template = known(frame(version=version), version)
