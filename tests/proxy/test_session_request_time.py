@@ -35,6 +35,7 @@ from playbook import Shell
 
 from sluice.protocol._tables import THROTTLE, VERSIONS
 from sluice.protocol.codec_wire import Struct
+from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.delays import DelayLimits
 from sluice.proxy.in_flight import MAX_IN_FLIGHT
 from sluice.proxy.pace import State
@@ -539,3 +540,14 @@ def test_an_answer_to_api_versions_of_error_35_is_charged_and_left_as_it_is() ->
     answered = answer(API_VERSIONS, 0, body)
     assert exchange(shell, request(API_VERSIONS, 4), answered) == answered
     assert muted_ms(shell) == pytest.approx(1_000.0)
+
+
+def test_a_gateway_tells_the_delay_in_an_answer_whose_addresses_it_rewrites() -> None:
+    brokers = BrokerMap("gateway.example", 9100, 0, 8, bind_port=9092)
+    shell = shell_of(policy=policy_of(broker_map=brokers))
+    spend(shell, 500.0)
+    nodes: list[Any] = [{"nodeId": 3, "host": "kafka-3", "port": 9092}]
+    got = exchange(shell, metadata(), metadata_answer(body={"brokers": nodes}))
+    body = decoded("response", METADATA, 9, got).body
+    assert body["throttleTimeMs"] == 1_000
+    assert body["brokers"] == [{"nodeId": 3, "host": "gateway.example", "port": 9103, "rack": None}]
