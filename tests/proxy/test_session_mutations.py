@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from frames import throttle_of
+from gateway import broker_map
 from mutation_frames import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -333,6 +334,24 @@ def test_answers_are_read_however_they_are_cut() -> None:
         shell.broker_sends(bytes([byte]))
     assert errors_in(DELETE_TOPICS, 6, shell.to_client) == {"a": 0, "b": 3, "c": REFUSED}
     assert tokens(shell) == 1
+
+
+@pytest.mark.parametrize("policy", [SessionPolicy(), SessionPolicy(broker_map=broker_map())])
+def test_requests_are_judged_however_they_are_cut_in_a_gateway_too(policy: SessionPolicy) -> None:
+    shell = Shell(Session(shared_of(QuotaLimits([(EVERYBODY, {KEY: 2.0})])), policy, "10.0.0.1"))
+    for byte in delete(["a", "b"]) + create({"c": 1, "d": 1}, correlation_id=2):
+        shell.client_sends(bytes([byte]))
+    assert bytes(shell.to_broker) == question(["a", "b"])
+    shell.broker_sends(sizes({"a": (1, 23), "b": (2, 3)}))
+    assert bytes(shell.to_broker) == question(["a", "b"]) + delete(["a"])
+    shell.broker_sends(deleted({"a": (0, 1)}))
+    assert errors_in(DELETE_TOPICS, 6, shell.to_client) == {"a": 0, "b": REFUSED}
+    shell.to_client.clear()
+    shell.to_broker.clear()
+    shell.advance(500)
+    assert bytes(shell.to_broker) == create({"c": 1}, correlation_id=2)
+    shell.broker_sends(created({"c": (0, 1)}, correlation_id=2))
+    assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"c": 0, "d": REFUSED}
 
 
 def test_a_long_answer_is_passed_on_while_it_arrives() -> None:
