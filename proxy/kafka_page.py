@@ -2,7 +2,7 @@
 
 The counters are those of the meter, so labels are as bounded as there: names of the configuration, or
 `other`. Their growth is recorded once a second into Kafka's own Rate and Avg: a byte that passed counts up to
-a second late. With the page on, the running limits are read that often, which takes about 3 µs each.
+a second late. With the page on, the running limits are read that often: 5 µs each, and 2 µs a series.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ class KafkaPage:
             self._exempt.record(exempt_ms, now_ms)
 
     def collect(self) -> Iterator[Metric]:
-        """Each family once, in the table's order."""
+        """Each family once; one by one, for a rate takes some µs."""
         now_ms = int(time.monotonic() * 1000.0)
-        found = dict(self._samples(now_ms))
-        for name, row in KAFKA_NAMES.items():
+        for name, samples in self._samples(now_ms):
+            row = KAFKA_NAMES[name]
             family = Metric(name, f"{row.help} {row.differs}".rstrip(), "gauge")
-            for values, value in found[name]:
+            for values, value in samples:
                 # An empty tag is not part of an MBean's name, so jmx_exporter makes no label of it.
                 labels = {label: text for label, text in zip(row.labels, values, strict=True) if text}
                 family.add_sample(name, labels, value)
