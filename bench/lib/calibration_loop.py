@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from bench.lib.calibration_entities import NEW, NIGHTS, WINDOW_S, Array, Entity, p99_rate
-from sluice.recalibration.buckets import GROWTH
+from sluice.recalibration.buckets import GROWTH, SCALE
 from sluice.recalibration.capacity import fitted
 from sluice.recalibration.demand import DayState, estimate
 from sluice.recalibration.policy import Day, propose
@@ -129,7 +129,7 @@ def _states(served: Array, throttled: Array) -> list[DayState]:
 
 def _buckets(rates: Array) -> Array:
     """As sluice.recalibration.buckets.bucket_of."""
-    found: Array = np.ceil(np.log(np.maximum(rates, 1.0)) / np.log(GROWTH)).astype(int)
+    found: Array = np.ceil(np.log(np.maximum(rates * SCALE, 1.0)) / np.log(GROWTH)).astype(int)
     return found
 
 

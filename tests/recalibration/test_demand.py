@@ -32,18 +32,19 @@ def about(rate: float) -> object:
 
 
 def test_the_worked_examples_come_out() -> None:
-    assert bucket_of(1_000) == 142
+    assert bucket_of(1_000) == 425
+    assert middle(425) == pytest.approx(988, abs=1)
     free = day_demand(day((100, 98), (200, 1), (400, 1)))
     assert (free.rate, free.identified) == (about(200), True)
     censored = day_demand(day((100, 98), (400, 1), throttled=((200, 300, 1),)))
     assert (censored.rate, censored.identified) == (about(400), True)
 
 
-@given(st.floats(min_value=0.0, max_value=1e18))
+@given(st.floats(min_value=0.0, max_value=1e15))
 def test_a_bucket_holds_its_rates_and_its_middle_is_near_them(rate: float) -> None:
     bucket = bucket_of(rate)
     assert rate <= upper_edge(bucket) * (1 + 1e-12)
-    if rate > 1.0:
+    if rate > 1e-6:
         assert rate > upper_edge(bucket - 1) * (1 - 1e-12)
         assert middle(bucket) == about(rate)
 

@@ -1,0 +1,118 @@
+"""The access log's two tables, column by column: the one place that says what is written and what it means.
+
+`rollup` has a row for each 10-second window and (proxy, broker, user, client id, API class, topic) that did
+anything: exact, always on; quotas are recalibrated from it. (Connections are counted by address, in rows of
+the class `connection` without user and client id: they come before either is known.) `requests` has rows of
+single requests: those that were throttled, refused, slow or brought a producer id, and a sample of the others
+with its weight. Both lie in `TABLE/date=YYYY-MM-DD/hour=HH/` (UTC, of the window's begin). Times are Unix
+times in ms.
+
+A version is only ever added to: a column is appended, with the default that older rows mean. A reader takes
+what it knows by name, fills in what an older file lacks, and leaves what a newer one has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+SCHEMA_VERSION: Final = 1
+"""in each file's metadata, under VERSION_KEY"""
+VERSION_KEY: Final = "sluice_schema_version"
+WINDOW_MS: Final = 10_000
+ROLLUP: Final = "rollup"
+REQUESTS: Final = "requests"
+
+Value: TypeAlias = str | int | float | None
+
+
+class ColumnType(Enum):
+    """As Parquet and Spark have them."""
+
+    TEXT = "string"
+    INT = "int"
+    LONG = "bigint"
+    DOUBLE = "double"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    type: ColumnType
+    meaning: str
+    """with its unit, for the docs"""
+    default: Value = None
+    """what a row of an older version means; None: null"""
+
+
+_T, _I, _L, _D = ColumnType.TEXT, ColumnType.INT, ColumnType.LONG, ColumnType.DOUBLE
+
+_WHO: Final = (
+    Column("proxy", _T, "which proxy wrote it: its instance name"),
+    Column("broker", _T, "the broker behind the connection: its node id where it is known, else host:port"),
+    Column("user", _T, "the principal's name, without its type"),
+    Column("client_id", _T, 'as the client sent it; "" for a null one'),
+)
+_LIMITS: Final = tuple(
+    Column(key, _D, f"{key} in force for user and client id at the end of the window; null: unlimited")
+    for key in (
+        "producer_byte_rate",
+        "consumer_byte_rate",
+        "request_percentage",
+        "controller_mutation_rate",
+        "producer_ids_rate",
+    )
+)
+
+ROLLUP_COLUMNS: Final = (
+    Column("window_start_ms", _L, "begin of the window, a multiple of 10,000"),
+    *_WHO,
+    Column("address", _T, 'the client\'s, of rows of class connection alone; "" in all others'),
+    Column("api_class", _T, "produce, fetch, group, metadata, admin, login, other, or connection"),
+    Column("topic", _T, 'of produce and fetch; "" where a request names several or none'),
+    Column("requests", _L, "finished in this window"),
+    Column("request_bytes", _L, "bytes on the wire, sizes included"),
+    Column("response_bytes", _L, "bytes on the wire, sizes included"),
+    Column(
+        "upstream_ms", _D, "ms between a request's last byte to the broker and its answer's first, summed"
+    ),
+    Column("request_cost_ms", _D, "ms of broker threads by the cost model, summed", 0.0),
+    Column("held_ms", _D, "ms that requests were kept before they were forwarded, summed"),
+    Column("throttle_ms", _D, "ms that requests' quotas asked their connections to wait in all, summed"),
+    Column("connections", _I, "that finished a request in this window"),
+    Column("connections_opened", _I, "accepted in this window"),
+    Column("holds", _I, "requests held for a byte rate or request percentage"),
+    Column("mutes", _I, "connections muted"),
+    Column("refusals", _I, "requests answered by the proxy because of a quota"),
+    Column("shadows", _I, "requests that a limit in shadow mode would have delayed"),
+    Column("failures", _I, "connections that ended for another cause than the client's orderly leave"),
+    Column("mutations", _D, "partitions created or deleted (KIP-599)"),
+    Column("producer_ids_new", _I, "producer ids admitted for the first time"),
+    Column("producer_ids_refused", _I, "requests refused because of their producer ids"),
+    Column("producer_ids_forced", _I, "producer ids admitted after their patience"),
+    Column("producer_ids_resumed", _I, "producer ids that came with a sequence above 0"),
+    Column("peak_bytes_1s", _L, "bytes, requests and answers, in the busiest second of the window"),
+    *_LIMITS,
+)
+
+REQUEST_COLUMNS: Final = (
+    Column("finished_ms", _L, "when the answer's first byte came, or an acks=0 request was forwarded"),
+    *_WHO,
+    Column("address", _T, "the client's"),
+    Column("api_key", _I, "Kafka's"),
+    Column("api_version", _I, "Kafka's"),
+    Column("topic", _T, "as in the roll-up"),
+    Column("request_bytes", _L, "bytes on the wire, size included"),
+    Column("response_bytes", _L, "bytes on the wire, size included; 0: acks=0"),
+    Column("upstream_ms", _D, "ms"),
+    Column("held_ms", _D, "ms"),
+    Column("throttle_ms", _D, "ms"),
+    Column("rule", _T, 'level of the limit that was charged: user_client, …; "" if none'),
+    Column("why", _T, "why this row: throttled, refused, slow, producer_id or sample"),
+    Column("weight", _D, "how many requests it stands for: 1, of a sample 1 ÷ its share"),
+)
+
+TABLES: Final = {ROLLUP: ROLLUP_COLUMNS, REQUESTS: REQUEST_COLUMNS}

@@ -1,0 +1,26 @@
+"""Whose limit a client's usage counts against, as text: the bucket that the proxy would charge, as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits import QuotaLimits
+
+
+def key_of(entity: QuotaEntity) -> str:
+    """Its parts by their keys in the quota file: ``{"user": "alice", "client-id": "app"}``."""
+    parts = {key: name if isinstance(name, str) else str(name) for key, name in entity.parts.items()}
+    return json.dumps(parts, ensure_ascii=False, sort_keys=True)
+
+
+def key_of_client(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: str) -> str | None:
+    """None: no limit applies, so there is none to recalibrate."""
+    match = limits.resolve(kind, user, client_id)
+    return None if match is None else key_of(match.bucket)
+
+
+def key_of_address(limits: QuotaLimits, address: str) -> str | None:
+    """The same of an address: each has a bucket of its own, by a limit of its own or the default."""
+    return None if limits.ip_limit(address) is None else key_of(QuotaEntity(ip=address))

@@ -1,0 +1,75 @@
+"""What of the access log each kind of quota counts: SQL over the columns of the roll-up, one row a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from sluice.quotas.access_record import WINDOW_MS
+from sluice.quotas.kinds import KINDS, QuotaKind
+
+CONNECTION_CLASS: Final = "connection"
+_OF_CLIENTS: Final = f"api_class <> '{CONNECTION_CLASS}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Of one kind. All are expressions over one row of the roll-up."""
+
+    kind: QuotaKind
+    amount: str
+    """in the kind's units"""
+    rows: str
+    """the rows that it looks at"""
+    throttled: str
+    """whether its quota held, muted or refused anything there"""
+
+    @property
+    def window_ms(self) -> int:
+        """Rates are taken over this: 10 s, or as long as the quota's own span if that is longer: how many ids
+        came in 10 s says nothing about how many may come in an hour."""
+        return max(WINDOW_MS, int(KINDS[self.kind].limit_span_s * 1000))
+
+
+_ROWS: Final = (
+    Measure(
+        QuotaKind.PRODUCE,
+        "CAST(request_bytes AS DOUBLE)",
+        "api_class = 'produce'",
+        "holds + mutes > 0",
+    ),
+    Measure(
+        QuotaKind.FETCH,
+        "CAST(response_bytes AS DOUBLE)",
+        "api_class = 'fetch'",
+        "mutes > 0",
+    ),
+    Measure(
+        QuotaKind.REQUEST,
+        "request_cost_ms",
+        _OF_CLIENTS,
+        # Produce and Fetch are muted for their bytes too, and a row does not say for which.
+        "mutes > 0 AND api_class NOT IN ('produce', 'fetch')",
+    ),
+    Measure(
+        QuotaKind.CONTROLLER_MUTATION,
+        "mutations",
+        "api_class = 'admin'",
+        "mutes + refusals > 0",
+    ),
+    Measure(
+        QuotaKind.PRODUCER_IDS,
+        "CAST(producer_ids_new AS DOUBLE)",
+        "api_class = 'produce'",
+        "producer_ids_refused + producer_ids_forced > 0",
+    ),
+    Measure(
+        QuotaKind.CONNECTION_CREATION,
+        "CAST(connections_opened AS DOUBLE)",
+        f"api_class = '{CONNECTION_CLASS}'",
+        "refusals > 0",
+    ),
+)
+MEASURES: Final[Mapping[QuotaKind, Measure]] = MappingProxyType({row.kind: row for row in _ROWS})

@@ -1,0 +1,152 @@
+"""The roll-up of a day → histograms per kind, entity and proxy; files that cannot be read are named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from sluice.quotas.access_record import ROLLUP_COLUMNS, ColumnType
+from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
+from sluice.quotas.limits import QuotaLimits
+from sluice.recalibration.buckets import bucket_of, bucket_sql
+from sluice.recalibration.daily_state import POOLED, daily_state
+from sluice.recalibration.log_reader import LogError, find_files, read_rollup
+
+DAY = date(2026, 11, 20)
+BEGIN_MS = 1_795_046_400_000
+ALICE, BOB = '{"user": "alice"}', '{"user": "bob"}'
+LIMITS = QuotaLimits(
+    [
+        (QuotaEntity("alice"), {"producer_byte_rate": 1_000, "producer_ids_rate": 10}),
+        (QuotaEntity(DEFAULT), {"producer_byte_rate": 5_000}),
+        (QuotaEntity(ip=DEFAULT), {"connection_creation_rate": 5}),
+    ]
+)
+_ARROW = {
+    ColumnType.TEXT: pa.string(),
+    ColumnType.INT: pa.int32(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.DOUBLE: pa.float64(),
+}
+
+
+def row(window: int, **values: Any) -> dict[str, Any]:
+    """A roll-up row of alice's produce; what is not given is zero."""
+    zero = {
+        ColumnType.TEXT: "",
+        ColumnType.INT: 0,
+        ColumnType.LONG: 0,
+        ColumnType.DOUBLE: 0.0,
+    }
+    ordinary = {column.name: zero[column.type] for column in ROLLUP_COLUMNS}
+    given = {
+        "window_start_ms": BEGIN_MS + window * 10_000,
+        "proxy": "p1",
+        "user": "alice",
+        "client_id": "app",
+        "api_class": "produce",
+        "connections": 1,
+    }
+    return ordinary | given | values
+
+
+def write(folder: Path, rows: list[dict[str, Any]], name: str = "a.parquet", *, without: str = "") -> Path:
+    columns = [column for column in ROLLUP_COLUMNS if column.name != without]
+    schema = pa.schema([(column.name, _ARROW[column.type]) for column in columns])
+    file = folder / f"rollup/date={DAY}/hour=00/{name}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.Table.from_pylist(rows, schema), file)
+    return file
+
+
+def state_of(spark: SparkSession, folder: Path) -> Mapping[tuple[str, str, str], dict[int, tuple[int, ...]]]:
+    """(kind, entity, proxy) → bucket → (free, throttled, inflated)."""
+    rollup = read_rollup(spark, find_files(str(folder), DAY), skip_damaged=False)
+    found: dict[tuple[str, str, str], dict[int, tuple[int, ...]]] = {}
+    for kind, entity, proxy, bucket, *counts in daily_state(rollup, LIMITS).collect():
+        found.setdefault((kind, entity, proxy), {})[bucket] = tuple(counts)
+    return found
+
+
+def test_windows_are_counted_by_entity_and_proxy_and_pooled(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, [
+        row(0, request_bytes=5_000),
+        row(0, request_bytes=2_000, client_id="other", topic="t"),
+        row(0, request_bytes=3_000, proxy="p2"),
+        row(1, request_bytes=10_000, mutes=1, throttle_ms=5_000.0),
+        row(0, request_bytes=400, user="bob"),
+    ])  # fmt: skip
+    state = state_of(spark, tmp_path)
+    assert state["produce", ALICE, "p1"] == {
+        bucket_of(700): (1, 0, 0),
+        bucket_of(1_000): (0, 1, 0),
+        bucket_of(2_000): (0, 0, 1),
+    }
+    assert state["produce", ALICE, "p2"] == {bucket_of(300): (1, 0, 0)}
+    assert state["produce", ALICE, POOLED] == {
+        bucket_of(1_000): (1, 1, 0),
+        bucket_of(2_000): (0, 0, 1),
+    }
+    assert state["produce", BOB, "p1"] == {bucket_of(40): (1, 0, 0)}
+    assert not any(kind == "fetch" for kind, _, _ in state), "nobody has such a limit"
+
+
+def test_ids_are_counted_by_the_hour_and_connections_by_address(spark: SparkSession, tmp_path: Path) -> None:
+    connection = {"user": "", "client_id": "", "api_class": "connection", "address": "10.0.0.1"}
+    write(tmp_path, [
+        row(0, request_bytes=1, producer_ids_new=3),
+        row(359, request_bytes=1, producer_ids_new=4),
+        row(360, request_bytes=1, producer_ids_new=5, producer_ids_refused=1),
+        row(0, connections_opened=20, **connection),
+    ])  # fmt: skip
+    state = state_of(spark, tmp_path)
+    hours = state["producer_ids", ALICE, "p1"]
+    assert hours[bucket_of(7 / 3600)] == (1, 0, 0)
+    assert hours[bucket_of(5 / 3600)][:2] == (0, 1)
+    assert state["connection_creation", '{"ip": "10.0.0.1"}', POOLED] == {bucket_of(2): (1, 0, 0)}
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-7, 1e-6, 0.003, 1.0, 999.9, 1_000.0, 1e9, 1e12])
+def test_spark_and_python_agree_on_the_bucket(spark: SparkSession, rate: float) -> None:
+    found = spark.sql(f"SELECT {bucket_sql(f'{rate!r}D')} AS bucket").collect()[0].bucket
+    assert found == bucket_of(rate)
+
+
+def test_a_damaged_file_is_named_and_skipped_or_refused(spark: SparkSession, tmp_path: Path) -> None:
+    good = write(tmp_path, [row(0, request_bytes=5_000)])
+    cut = write(tmp_path, [row(1, request_bytes=5_000)], "b.parquet")
+    cut.write_bytes(cut.read_bytes()[:-20])
+    good.with_name("_being_written.parquet").write_bytes(b"PAR1")
+    files = find_files(str(tmp_path), DAY)
+    assert (files.good, list(files.damaged)) == ([str(good)], [str(cut)])
+    with pytest.raises(LogError, match=r"1 damaged file\(s\), the first .*b\.parquet"):
+        read_rollup(spark, files, skip_damaged=False)
+    assert read_rollup(spark, files, skip_damaged=True).count() == 1
+
+
+def test_a_day_without_a_log_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="no log of this date"):
+        read_rollup(spark, find_files(str(tmp_path), DAY), skip_damaged=True)
+
+
+def test_a_log_of_an_older_version_gets_the_defaults(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, [row(0, request_bytes=5_000)], without="request_cost_ms")
+    rows = read_rollup(spark, find_files(str(tmp_path), DAY), skip_damaged=False).collect()
+    assert (rows[0].request_cost_ms, rows[0].request_bytes) == (0.0, 5_000)
+
+
+def test_members_of_a_tenant_are_one_entity(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, [row(0, request_bytes=5_000, user=user) for user in ("carol", "dave")])
+    limits = QuotaLimits(
+        [(QuotaEntity(Tenant("team")), {"producer_byte_rate": 1_000})], tenants={"team": ["carol", "dave"]}
+    )
+    rollup = read_rollup(spark, find_files(str(tmp_path), DAY), skip_damaged=False)
+    found = {(each.entity, each.bucket) for each in daily_state(rollup, limits).collect()}
+    assert found == {('{"tenant": "team"}', bucket_of(1_000))}
