@@ -68,7 +68,7 @@ def find_files(logs: str, day: date) -> LogFiles:
 
 
 def read_rollup(spark: SparkSession, files: LogFiles, *, skip_damaged: bool) -> DataFrame:
-    """All rows of all files. Raises LogError without any file, or for a damaged one that may not be skipped."""
+    """All rows. Raises LogError where there is no file, or a damaged one that may not be skipped."""
     if files.damaged and not skip_damaged:
         path, reason = next(iter(files.damaged.items()))
         raise LogError(f"{len(files.damaged)} damaged file(s), the first {path}: {reason}")
