@@ -255,6 +255,18 @@ _ROWS: Final = (
         "The files in force, by the first 12 digits of their SHA-256 (of secrets: keyed, for this process).",
     ),
     MetricDefinition(
+        "sluice_quota_changes_total", "counter", (), "changes",
+        "Entities whose limits were changed since the start, by file, topic or administrator.",
+    ),
+    MetricDefinition(
+        "sluice_quota_topic_followed", "gauge", (), "",
+        "1: the quota topic has been read to its end and is being followed; 0: it is not, or there is none.",
+    ),
+    MetricDefinition(
+        "sluice_quota_topic_records_skipped_total", "counter", (), "records",
+        "Records of the quota topic that are no good; the log names them.",
+    ),
+    MetricDefinition(
         "sluice_label_overflow_total", "counter", (), "look-ups",
         "Look-ups counted as `other` because metrics.max_series was reached.",
     ),

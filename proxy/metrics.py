@@ -22,6 +22,7 @@ from sluice.proxy.entity_series import OTHER, EntitySeries
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.producer_id_file import ProducerIdFile, SnapshotOutcome
+from sluice.proxy.quota_source import QuotaSource
 from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.usage_meter import (
     DURATION_AT,
@@ -58,9 +59,11 @@ class SluiceCollector(Collector):
         snapshots: ProducerIdFile | None = None,
         circuits: Circuits | None = None,
         securities: Sequence[ListenerSecurity] = (),
+        quota_source: QuotaSource | None = None,
     ) -> None:
         """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
-        ids. `circuits`: of the brokers. `securities`: of the listeners."""
+        ids. `circuits`: of the brokers. `securities`: of the listeners. `quota_source`: where limits come
+        from."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
@@ -69,6 +72,7 @@ class SluiceCollector(Collector):
         self._snapshots = snapshots
         self._circuits = Circuits() if circuits is None else circuits
         self._securities = securities
+        self._quota_source = quota_source
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -95,6 +99,12 @@ class SluiceCollector(Collector):
         yield _family("sluice_exempt_bytes_total", (((quota,), meter.exempt[quota]) for quota in _BYTES))
         yield _family("sluice_quota_overflows_total", [((), self._quotas.overflows)])
         yield _family("sluice_label_overflow_total", [((), meter.entities.overflows)])
+        source = self._quota_source
+        topic = None if source is None or source.topic is None else source.topic.topic
+        yield _family("sluice_quota_changes_total", [((), 0 if source is None else source.audit.count)])
+        yield _family("sluice_quota_topic_followed", [((), int(topic is not None and topic.is_followed))])
+        skipped = 0 if topic is None else topic.bad_records
+        yield _family("sluice_quota_topic_records_skipped_total", [((), skipped)])
         yield _family("sluice_kept_bytes", [((), self._kept_bytes())])
         yield _family("sluice_build_info", [((version(DISTRIBUTION),), 1)])
         for library in _LIBRARY_COLLECTORS:

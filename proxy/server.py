@@ -168,6 +168,7 @@ class Server:
             self._id_file,
             self._circuits,
             self._securities,
+            self._quota_source,
         )
         kafka_page = self._kafka_page(meter)
         desk = AdminDesk(self._quotas, self._shared.producer_ids, self._connections, self._quota_source.desk)

@@ -72,6 +72,14 @@ def _properties(bootstrap: str, options: Options, **settings: object) -> Any:
     return properties
 
 
+def java_class(name: str) -> Any:
+    """A class of Kafka's or of Java's, by its full name."""
+    found = _gateway().jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
 def java_producer(bootstrap: str, options: Options, **settings: object) -> Any:
     """A KafkaProducer of bytes with these options; `settings` by Java's names with `_` for the point."""
     if options.transactional_id is not None:
