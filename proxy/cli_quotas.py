@@ -38,7 +38,7 @@ CommandConfigOption = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Properties, as Kafka's tools take them: security.protocol, sasl.*, ssl.*",
+        help="Properties, as Kafka's tools take them: `security.protocol`, `sasl.*`, `ssl.*`",
     ),
 ]
 
