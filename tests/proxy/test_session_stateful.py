@@ -25,12 +25,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from playbook import Shell, limits_of, shared_of
 
+from sluice.protocol.codec_wire import Struct
 from sluice.protocol.groups import GROUP_APIS
 from sluice.protocol.names import api_name
 from sluice.proxy.pace import State
 from sluice.proxy.policy import SessionPolicy
 from sluice.proxy.session import Session
+from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.request_cost import Coefficients, CostRow, RequestCosts
 
 RATE = 1_000
 BUDGET_MS = 10_000
@@ -79,14 +83,21 @@ def differs_at(one: bytes, other: bytes) -> int:
     return next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
 
 
+def kind_of(api_key: int, version: int, body: Struct | None = None) -> Kind:
+    received = answer(api_key, version)
+    told = answer(api_key, version, {"throttleTimeMs": 0x01010101})
+    at = differs_at(received, told)
+    return Kind(api_key, version, request(api_key, version, body), received, throttle_at=at)
+
+
 KINDS = [
     *(kind_of_produce(size, acks, 9) for size in (130, 700, 3_000) for acks in (0, 1)),
     kind_of_produce(25_000, 1, 3),
     *(kind_of_fetch(size, version) for size in (150, 2_500) for version in (4, 12, 15)),
-    Kind(METADATA, 12, request(METADATA, 12), answer(METADATA, 12)),
-    Kind(HEARTBEAT, 4, request(HEARTBEAT, 4), answer(HEARTBEAT, 4)),
-    Kind(JOIN_GROUP, 9, request(JOIN_GROUP, 9, {"sessionTimeoutMs": 9_000}), answer(JOIN_GROUP, 9)),
-    Kind(API_VERSIONS, 3, request(API_VERSIONS, 3), answer(API_VERSIONS, 3)),
+    kind_of(METADATA, 12),
+    kind_of(HEARTBEAT, 4),
+    kind_of(JOIN_GROUP, 9, {"sessionTimeoutMs": 9_000}),
+    kind_of(API_VERSIONS, 3),
 ]
 
 
@@ -107,10 +118,22 @@ class Sent:
 class Dialogue(RuleBasedStateMachine):
     """One connection, with a neighbour that charges the same bucket."""
 
+    policy = SessionPolicy()
+    may_await = False
+
+    @staticmethod
+    def limits_of(rate: int) -> QuotaLimits:
+        return limits_of(produce_rate=rate, fetch_rate=rate)
+
+    @staticmethod
+    def largest_throttle_ms(kind: Kind) -> int:
+        """That its answer may tell."""
+        return {FETCH: FETCH_TOLD_MS, PRODUCE: BUDGET_MS}.get(kind.api_key, 0)
+
     @initialize(stale=st.sampled_from(STALE), kinds=st.lists(st.sampled_from(KINDS), max_size=12))
     def connect(self, stale: bytes, kinds: list[Kind]) -> None:
-        shared = shared_of(limits_of(produce_rate=RATE, fetch_rate=RATE))
-        self.shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"), stale=stale)
+        shared = shared_of(self.limits_of(RATE))
+        self.shell = Shell(Session(shared, self.policy, "10.0.0.1"), stale=stale)
         self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
         self.neighbours_bytes = 0
         self.stream = bytearray()  # all that the client has written
@@ -176,7 +199,7 @@ class Dialogue(RuleBasedStateMachine):
             struct.pack_into(">i", frame, 4, sent.correlation_id)
             if sent.kind.throttle_at is not None:
                 at = len(self.answers) + sent.kind.throttle_at
-                self.throttles.append((at, FETCH_TOLD_MS if sent.kind.api_key == FETCH else BUDGET_MS))
+                self.throttles.append((at, self.largest_throttle_ms(sent.kind)))
             self.answers += frame
             break
         data = bytes(self.answers[self.delivered : self.delivered + size])
@@ -204,7 +227,7 @@ class Dialogue(RuleBasedStateMachine):
 
     @rule(rate=st.sampled_from((RATE // 10, RATE, RATE * 10)))
     def quotas_are_reloaded(self, rate: int) -> None:
-        self.shell.shared.quotas.reload(limits_of(produce_rate=rate, fetch_rate=rate), self.shell.now_ms)
+        self.shell.shared.quotas.reload(self.limits_of(rate), self.shell.now_ms)
 
     @precondition(lambda self: self.neighbour.pace.state is State.READING)
     @rule(size=st.sampled_from((200, 2_000)))
@@ -268,7 +291,8 @@ class Dialogue(RuleBasedStateMachine):
                 limit_ms = GROUP_MS if is_group else BUDGET_MS
                 assert shell.session.pace.wake_ms - shell.now_ms <= limit_ms
             case State.AWAITING_BROKER:
-                raise AssertionError("nobody authenticates here")
+                assert self.may_await, "nobody authenticates here"
+                assert shell.session.in_flight
             case State.ENDING:
                 assert shell.cause is not None
 
@@ -299,3 +323,27 @@ Dialogue.TestCase.settings = settings(
     max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDialogue = Dialogue.TestCase
+
+
+class DialogueOfRequestTime(Dialogue):
+    """The same under a request_percentage too; a rate of 100 stands for a file without one."""
+
+    policy = SessionPolicy(request_costs=RequestCosts([CostRow(Coefficients(30.0, 0.001, 0.001))]))
+    may_await = True
+
+    @staticmethod
+    def limits_of(rate: int) -> QuotaLimits:
+        limits = {"producer_byte_rate": rate, "consumer_byte_rate": rate}
+        if rate >= RATE:
+            limits["request_percentage"] = rate // 100
+        return QuotaLimits([(QuotaEntity(DEFAULT, None), limits)])
+
+    @staticmethod
+    def largest_throttle_ms(kind: Kind) -> int:
+        return max(1_000, Dialogue.largest_throttle_ms(kind))
+
+
+DialogueOfRequestTime.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestDialogueOfRequestTime = DialogueOfRequestTime.TestCase
