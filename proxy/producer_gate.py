@@ -125,6 +125,12 @@ class ProducerGate:
         return self._ticket
 
     @property
+    def asked_ids(self) -> int:
+        """New ids that the request at hand waits for; 0 where it waits for gates, or has been refused."""
+        ticket = self._ticket
+        return 0 if ticket is None else len(ticket.new_ids) + len(ticket.resumed_ids)
+
+    @property
     def throttle_ms(self) -> int:
         """What the refusal tells as throttle_time_ms."""
         return 0 if self.reason is RefusalReason.GATE else RETRY_THROTTLE_MS

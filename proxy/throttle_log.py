@@ -204,7 +204,9 @@ class ThrottleLog:
         name = "would_be_throttled" if episode.is_shadow else "throttling_began"
         event = episode.event
         fields = {**self._whom(episode), "api": api_name(event.api_key), **charged_field(event)}
-        if not event.reason:
+        if event.reason:
+            fields["reason"] = event.reason
+        else:
             fields["delay_ms"] = round(event.delay_ms, 1)
         return name, fields
 

@@ -348,6 +348,7 @@ class Throttling:
                 address=self._address,
                 reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",
                 limit=ids.limit,
+                charged=ids.gate.asked_ids,
             )
         )
 

@@ -65,7 +65,8 @@ class ThrottleEvent(NamedTuple):
     limit: float = 0.0
     """the limit as it is configured, in its kind's unit; 0: not told"""
     charged: float = 0.0
-    """what the request was charged, in its kind's unit; of bytes it is charged_bytes"""
+    """what the request was charged, or asks for while it is held, in its kind's unit; of bytes it is
+    charged_bytes"""
     bucket: QuotaEntity | None = None
     """whose connections share the limit; None: the user and client id, as far as the rule has them"""
 

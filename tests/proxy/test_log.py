@@ -273,6 +273,14 @@ def test_the_lines_of_producer_ids_name_who_brings_most_of_them_and_go_on_while_
     assert (fields[2]["delays"], fields[2]["refused"], fields[2]["lasted_s"]) == (100, 300, 100.0)
 
 
+def test_a_line_of_a_refusal_tells_its_reason_in_place_of_a_delay() -> None:
+    log = Log()
+    log.tick(0, of_ids(0, "rogue", "10.0.0.9", reason="sequence_gate")._replace(limit=60.0))
+    ((_, (_, fields)),) = log.lines
+    assert {"reason": "sequence_gate", "limit_per_hour": 60.0, "api": "Produce"}.items() <= fields.items()
+    assert "delay_ms" not in fields
+
+
 def test_who_brings_most_ids_is_found_among_any_number_of_names_in_fixed_space() -> None:
     minters = _Minters()
     for number in range(10_000):

@@ -111,8 +111,9 @@ def test_a_new_id_above_the_rate_is_held_and_refused_when_its_budget_is_over() -
     assert {event.quota for event in shell.events} == {"producer_ids"}
     assert {event.address for event in shell.events} == {"10.0.0.1"}
     assert [event.reason for event in shell.events] == ["", "producer_ids_rate"]
+    assert [(event.limit, event.charged) for event in shell.events] == [(1.0, 1), (1.0, 0)]
     (principal,) = shell.shared.producer_ids.quota.principals()
-    assert principal.held_ms == BUDGET_MS
+    assert (principal.held_ms, principal.holds) == (BUDGET_MS, 1)
     # It comes again, as clients do, and is held anew.
     shell.client_sends(late)
     assert shell.is_delayed
