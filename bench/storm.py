@@ -1,6 +1,6 @@
 """A storm of new producer ids against a broker with a small heap: through Sluice, and without it.
 
-    python -m bench.storm [--quick] [--rate 10000] [--seconds 60] [--no-direct]
+    python -m bench.storm [--quick] [--rate 10000] [--ids-per-request 10] [--no-direct]
 
 One user brings the storm, another's producer must notice nothing. The last line of standard output is one
 JSON object. What is measured, and why so: docs/benchmarks.md.
@@ -24,6 +24,8 @@ from bench.lib.storm_rig import CONTROL, QUIET, THROUGH, open_folder
 from bench.lib.storm_run import run_direct, run_through
 
 RATE: Final = 10_000.0
+IDS_PER_REQUEST: Final = 10
+"""with one for each request Kafka, Sluice and the storm need more than two cores for the rate"""
 SECONDS: Final = 60.0
 QUICK_SECONDS: Final = 10.0
 WARM_UP_S: Final = 12.0
@@ -39,10 +41,13 @@ def measure(arguments: argparse.Namespace) -> StormRun:
     share = QUICK_SECONDS / SECONDS if arguments.quick else 1.0
     control = (CONTROL, CONTROL_S * share)
     plan = [(QUIET, QUIET_S * share), control, (THROUGH, arguments.seconds), control]
+    partitions = arguments.ids_per_request
     with open_folder() as folder:
-        through = run_through(folder, arguments.rate, plan, WARM_UP_S * share)
-        direct = None if arguments.no_direct else run_direct(folder, arguments.rate, DIRECT_MOST_S)
-    return StormRun(arguments.rate, time.monotonic() - begun_s, through, direct)
+        through = run_through(folder, arguments.rate, partitions, plan, WARM_UP_S * share)
+        direct = (
+            None if arguments.no_direct else run_direct(folder, arguments.rate, partitions, DIRECT_MOST_S)
+        )
+    return StormRun(arguments.rate, partitions, time.monotonic() - begun_s, through, direct)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -50,7 +55,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench.storm", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--quick", action="store_true", help="a sixth of it: a trial, no result")
-    parser.add_argument("--rate", type=float, default=RATE, help=f"requests a second ({RATE:.0f})")
+    parser.add_argument("--rate", type=float, default=RATE, help=f"new ids a second ({RATE:.0f})")
+    parser.add_argument(
+        "--ids-per-request",
+        type=int,
+        default=IDS_PER_REQUEST,
+        help=f"each for a partition of its own ({IDS_PER_REQUEST})",
+    )
     parser.add_argument("--seconds", type=float, help=f"of the storm through Sluice ({SECONDS:.0f})")
     parser.add_argument("--no-direct", action="store_true", help="leave out the run without Sluice")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
@@ -68,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bench-storm: {error}", file=sys.stderr)
         return 2
     full = not (arguments.quick or arguments.no_direct) and arguments.rate == RATE
-    full = full and arguments.seconds >= SECONDS
+    full = full and arguments.seconds >= SECONDS and arguments.ids_per_request == IDS_PER_REQUEST
     report(run, results_folder(arguments.out, official=full))
     return 0
 

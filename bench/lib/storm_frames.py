@@ -1,7 +1,7 @@
 """A storm of producer ids → bytes: requests that differ in id, checksum and correlation id alone. Pure.
 
 Written against Kafka 4.3.1: Produce v12 (frames.py), SaslHandshake v1, SaslAuthenticate v0, record batch of
-magic 2. A frame costs some 2 µs, so that the storm takes little of the cores that it shares with its target.
+magic 2. An id costs some 2 µs, so that the storm takes little of the cores that it shares with its target.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 NO_ERROR: Final = 0
 ALL_IN_SYNC: Final = -1
+TIMEOUT_MS: Final = 30_000
 VALUE: Final = b"storm"
 ID_MASK: Final = (1 << 63) - 1
 
@@ -25,6 +26,7 @@ ID_AT: Final = 43
 EPOCH_AT: Final = 51
 
 _ODD: Final = 0x5851F42D4C957F2D
+_FINE_BYTES: Final = 33
 _UINT32: Final = struct.Struct(">I")
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
@@ -32,7 +34,7 @@ _INT64: Final = struct.Struct(">q")
 
 
 def scattered_id(number: int) -> int:
-    """The producer id of the storm's request `number`: no two numbers below 2⁶³ have the same.
+    """The storm's producer id `number`: no two numbers below 2⁶³ have the same.
 
     Multiplying by an odd number is a bijection modulo 2⁶³; like random ones, the ids are no blocks that a
     store could be good at.
@@ -41,20 +43,19 @@ def scattered_id(number: int) -> int:
 
 
 class StormRequests:
-    """Requests of one record each for one partition, by number."""
+    """Requests with one record for each of some partitions, every record in a batch with an id of its own."""
 
     def __init__(
-        self, client_id: str, topic: str, partition: int, timestamp_ms: int, *, with_ids: bool
+        self, client_id: str, topic: str, partitions: int, timestamp_ms: int, *, with_ids: bool
     ) -> None:
-        """Without ids they are the same bytes, with producer id −1 as of a client that is not idempotent."""
+        """For partitions 0 to `partitions` − 1. Without ids they are the same bytes, with producer id −1, as
+        of a client that is not idempotent."""
         batch = bytearray(frames.record_batch(VALUE, timestamp_ms=timestamp_ms))
         if with_ids:
             struct.pack_into(">qhi", batch, ID_AT, 0, 0, 0)  # id, epoch, base sequence
             _UINT32.pack_into(batch, CRC_AT, frames.crc32c(bytes(batch[CRC_FROM:])))
-        self._frame = frames.produce_request(
-            client_id, topic, bytes(batch), acks=ALL_IN_SYNC, partition=partition
-        )
-        self._batch_at = self._frame.index(batch)
+        self._frame = _produce_request(client_id, topic, [bytes(batch)] * partitions)
+        self._batches_at = _places(self._frame, bytes(batch))
         (self._crc_of_id_0,) = _UINT32.unpack_from(batch, CRC_AT)
         self._crc_changes = _crc_changes(len(batch) - CRC_FROM, ID_AT - CRC_FROM) if with_ids else None
 
@@ -63,22 +64,60 @@ class StormRequests:
         """Each frame's size."""
         return len(self._frame)
 
+    @property
+    def ids(self) -> int:
+        """Batches of a request."""
+        return len(self._batches_at)
+
     def block(self, first: int, count: int) -> bytes:
-        """The frames of `count` numbers from `first` on; a number's lower half is the correlation id."""
+        """The frames of `count` requests; the ids are those of the numbers from `first` on.
+
+        The correlation id is the lower half of a request's first number.
+        """
         frame, changes = self._frame, self._crc_changes
         out = bytearray()
-        crc_at, id_at = self._batch_at + CRC_AT, self._batch_at + ID_AT
-        for number in range(first, first + count):
+        number = first
+        for _ in range(count):
             _INT32.pack_into(frame, frames.CORRELATION_AT, number & 0x7FFFFFFF)
-            if changes is not None:
-                producer_id = scattered_id(number)
-                _INT64.pack_into(frame, id_at, producer_id)
-                crc = self._crc_of_id_0
-                for table, byte in zip(changes, frame[id_at : id_at + 8], strict=True):
-                    crc ^= table[byte]
-                _UINT32.pack_into(frame, crc_at, crc)
+            if changes is None:
+                number += self.ids
+            else:
+                for at in self._batches_at:
+                    id_at = at + ID_AT
+                    _INT64.pack_into(frame, id_at, scattered_id(number))
+                    crc = self._crc_of_id_0
+                    for table, byte in zip(changes, frame[id_at : id_at + 8], strict=True):
+                        crc ^= table[byte]
+                    _UINT32.pack_into(frame, at + CRC_AT, crc)
+                    number += 1
             out += frame
         return bytes(out)
+
+
+def _produce_request(client_id: str, topic: str, batches: list[bytes]) -> bytearray:
+    """Produce v12 with a batch for each partition from 0 on; acks: all that are in sync."""
+    body = (
+        frames.uvarint(0)  # no transactional id
+        + struct.pack(">hi", ALL_IN_SYNC, TIMEOUT_MS)
+        + frames.uvarint(2)
+        + frames.compact(topic.encode())
+        + frames.uvarint(len(batches) + 1)
+        + b"".join(
+            _INT32.pack(partition) + frames.compact(batch) + frames.NO_TAGS
+            for partition, batch in enumerate(batches)
+        )
+        + frames.NO_TAGS * 2  # topic, request
+    )
+    return frames.request(frames.PRODUCE, frames.PRODUCE_VERSION, client_id, body)
+
+
+def _places(frame: bytearray, batch: bytes) -> list[int]:
+    found = []
+    at = frame.find(batch)
+    while at >= 0:
+        found.append(at)
+        at = frame.find(batch, at + len(batch))
+    return found
 
 
 def _crc_changes(size_bytes: int, at: int) -> tuple[tuple[int, ...], ...]:
@@ -139,19 +178,25 @@ def first_frame_end(data: bytes | bytearray) -> int:
     return end if len(data) >= end else 0
 
 
-def produce_errors(data: bytes | bytearray, topic: str) -> tuple[list[int], int]:
-    """(error codes of the whole answers in `data`, the bytes they take); each names one partition.
+def produce_errors(data: bytes | bytearray, topic: str, partitions: int) -> tuple[list[int], int]:
+    """(error codes of the partitions of the whole answers in `data`, the bytes these answers take).
 
-    The code stands at one place in all of them: behind size, correlation id and tags (9), one topic's count
-    and name, one partition's count and number.
+    The first partition stands behind size, correlation id and tags (9), one topic's count and name, and the
+    partitions' count. Where all is well each takes 33 bytes: number, code, offset, append time, log start, no
+    record errors, no message, no tags. An answer of another size is Sluice's, who refuses all partitions
+    alike, or an error's: then the first code counts for all.
     """
-    error_at = 9 + 1 + 1 + len(topic) + 1 + 4
-    codes = []
+    first_at = 9 + 1 + 1 + len(topic) + 1
+    size_when_fine = first_at + partitions * _FINE_BYTES + 1 + 4 + 1  # topic's tags, throttle time, tags
+    codes: list[int] = []
     pos, size = 0, len(data)
     while size - pos >= 4:
         end = pos + 4 + _INT32.unpack_from(data, pos)[0]
         if end > size:
             break
-        codes.append(_INT16.unpack_from(data, pos + error_at)[0])
+        stride = _FINE_BYTES if end - pos == size_when_fine else 0
+        codes += [
+            _INT16.unpack_from(data, pos + first_at + 4 + stride * index)[0] for index in range(partitions)
+        ]
         pos = end
     return codes, pos

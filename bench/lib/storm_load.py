@@ -2,10 +2,11 @@
 
     python -m bench.lib.storm_load PORT USER PASSWORD TOPIC PARTITIONS RATE SECONDS FIRST WITH_IDS
 
-A process of its own. RATE: requests a second, each with an id of its own (WITH_IDS 0: with none). FIRST: the
-number of the first request, of which its id is made. Every REPORT_S a line of JSON: what was brought so far,
-what became of it. It sends by the clock and not by the answers; what no connection can take is not made up
-for. A connection that hears nothing for its patience is dropped for a new one; every fourth is patient.
+A process of its own. RATE: batches a second, each with an id of its own (WITH_IDS 0: with none); a request
+has one for each of PARTITIONS. FIRST: the first number that ids are made of. Every REPORT_S a line of JSON:
+batches brought so far, and what became of them. It sends by the clock and not by the answers; what no
+connection can take is not made up for. A connection that hears nothing for its patience is dropped for a new
+one; every fourth is patient.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from bench.lib.storm_frames import StormRequests
 
 CONNECTIONS: Final = 64
 PIPELINED: Final = 500
-"""requests of a connection that are not answered yet"""
+"""batches of a connection that are not answered yet"""
 PATIENCE_S: Final = 2.0
-"""of three in four, on average. With no answers these carry 48 · 500 ÷ 2 s = 12,000 requests a second"""
+"""of three in four, on average. With no answers these carry 48 · 500 ÷ 2 s = 12,000 batches a second"""
 PATIENT_S: Final = 60.0  # as long as no real client waits for an answer
 CHUNK: Final = 20
-"""requests that a connection is given at a time"""
+"""batches that a connection is given at a time, in whole requests"""
 TICK_S: Final = 0.005
 BEHIND_S: Final = 0.25
 """what is later than this is not sent: a storm by the clock, without bursts that make up for the past"""
@@ -46,9 +47,9 @@ class Tally:
 
     def __init__(self) -> None:
         self.offered = 0
-        """requests handed to a connection's socket"""
+        """batches handed to a connection's socket"""
         self.missed = 0
-        """requests that were due and that no connection could take"""
+        """batches that were due and that no connection could take"""
         self.answers: Counter[int] = Counter()
         """by error code"""
         self.connected = 0
@@ -99,17 +100,17 @@ class StormConnection:
         self._reopen_s = 0.0
 
     def room(self) -> int:
-        """How many requests it takes now."""
+        """How many batches it takes now."""
         ready = self._logins_done == len(self._logins) and not self._unsent
         return PIPELINED - self._under_way if ready else 0
 
     def offer(self, first: int, count: int, now_s: float) -> None:
-        """Requests number `first` and so on; at most `room()`."""
+        """Requests with `count` batches, the first of them number `first`; at most `room()`."""
         if not self._under_way:
             self._heard_s = now_s
         self._under_way += count
         self._tally.offered += count
-        self._send(self._requests.block(first, count))
+        self._send(self._requests.block(first, count // self._requests.ids))
 
     def tend(self, now_s: float) -> None:
         """Open it when it is closed, drop it when it was not heard for too long."""
@@ -193,7 +194,7 @@ class StormConnection:
         if self._logins_done < len(self._logins):
             self._logged_in()
             return
-        codes, used = storm_frames.produce_errors(self._got, self._topic)
+        codes, used = storm_frames.produce_errors(self._got, self._topic, self._requests.ids)
         del self._got[:used]
         self._under_way -= len(codes)
         self._tally.answers.update(codes)
@@ -228,23 +229,27 @@ def patience_s(index: int) -> float:
 class Storm:
     """All connections of the user."""
 
-    def __init__(self, connections: Sequence[StormConnection], rate: float, first: int, tally: Tally) -> None:
+    def __init__(
+        self, connections: Sequence[StormConnection], rate: float, first: int, ids: int, tally: Tally
+    ) -> None:
+        """`ids`: of a request."""
         self._connections = connections
+        self._ids = ids
         self._rate = rate
         self._next = first
         self._tally = tally
         self._turn = 0
         self._settled = 0
-        """requests that were due so far: offered or missed"""
+        """batches that were due so far: offered or missed"""
 
     def offer_what_is_due(self, since_start_s: float, now_s: float) -> None:
         """Spread over the connections that have room, a few for each."""
         due = int(since_start_s * self._rate) - self._settled
         full = 0
-        while due and full < len(self._connections):
+        while due >= self._ids and full < len(self._connections):
             connection = self._connections[self._turn]
             self._turn = (self._turn + 1) % len(self._connections)
-            count = min(due, CHUNK, connection.room())
+            count = min(due, max(CHUNK, self._ids), connection.room()) // self._ids * self._ids
             if count:
                 connection.offer(self._next, count, now_s)
                 self._next += count
@@ -271,19 +276,14 @@ def run(port: int, user: str, password: str, topic: str, partitions: int, rate: 
     signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))
     poller, tally = Poller(), Tally()
     timestamp_ms = int(time.time() * 1000)
-    requests = [
-        StormRequests("storm", topic, partition, timestamp_ms, with_ids=with_ids)
-        for partition in range(partitions)
-    ]
+    requests = StormRequests("storm", topic, partitions, timestamp_ms, with_ids=with_ids)
     logins = storm_frames.login_requests("storm", user, password)
     storm = Storm(
         [
-            StormConnection(
-                poller, port, logins, requests[index % partitions], topic, patience_s(index), tally
-            )
+            StormConnection(poller, port, logins, requests, topic, patience_s(index), tally)
             for index in range(CONNECTIONS)
         ],
-        rate, first, tally,
+        rate, first, requests.ids, tally,
     )  # fmt: skip
     start_s = report_s = now_s = time.monotonic()
     while not ended and now_s - start_s < seconds:

@@ -19,7 +19,6 @@ from bench.lib.storm_rig import (
     HEAP_MIB,
     IDS_PER_HOUR,
     QUIET,
-    STORM_PARTITIONS,
     THROUGH,
     Phase,
 )
@@ -50,7 +49,8 @@ def admission_bound(seconds: float, ids_per_hour: float = IDS_PER_HOUR) -> float
 class StormRun:
     """All that one run found."""
 
-    rate: float
+    rate: float  # batches a second
+    ids_per_request: int
     took_s: float
     through: Through
     direct: Direct | None
@@ -120,7 +120,7 @@ def summary_of(run: StormRun) -> dict[str, object]:
         "p99_ratio_goal": GOAL_P99_RATIO,
         "control_p99_ms_each": [_rounded(x) for x in controls],
         "quiet_p99_ms": _rounded(run.p99_ms(QUIET)),
-        "control_requests_per_s": round(
+        "control_batches_per_s": round(
             median([x.storm[-1].accepted / x.seconds for x in run.of(CONTROL)]) if run.of(CONTROL) else 0
         ),
         "control_heap_growth_mib": [_growth_mib(x) for x in run.of(CONTROL)],
@@ -158,10 +158,10 @@ def report(run: StormRun, folder: Path) -> None:
         {
             "summary": summary,
             "machine": machine(),
-            "storm_requests_per_s": run.rate,
+            "storm_batches_per_s": run.rate,
+            "storm_batches_per_request": run.ids_per_request,
             "ids_per_hour": IDS_PER_HOUR,
             "broker_heap_mib": HEAP_MIB,
-            "storm_partitions": STORM_PARTITIONS,
             "good_records_per_s": GOOD_RATE,
             "phases": [_phase_json(run, phase) for phase in everything],
             "faults_logged": list(run.through.faults_logged),
@@ -238,8 +238,8 @@ def _rounded(value: float | None, digits: int = 2) -> float | None:
 
 def _table(run: StormRun) -> Table:
     table = Table(
-        title=f"A storm of {run.rate:,.0f} requests a second beside a good client of {GOOD_RATE:.0f} records"
-        f" a second; broker heap {HEAP_MIB} MiB; {IDS_PER_HOUR:,} new ids an hour for each user",
+        title=f"A storm of {run.rate:,.0f} batches a second, {run.ids_per_request} a request, beside a good"
+        f" client of {GOOD_RATE:.0f} records a second; broker heap {HEAP_MIB} MiB; {IDS_PER_HOUR:,} new ids an hour for each user",
         caption=_caption(run),
     )
     table.add_column("phase", no_wrap=True)

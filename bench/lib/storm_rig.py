@@ -46,13 +46,12 @@ PAST: Final = "SASL"
 STORM_USER: Final = "alice"
 GOOD_USER: Final = "bob"
 STORM_TOPIC: Final = "storm"
-STORM_PARTITIONS: Final = 4
 GOOD_TOPIC: Final = "good"
 GOOD_RATE: Final = 100.0
 HEAP_MIB: Final = 256
 IDS_PER_HOUR: Final = 1_000
 IDS_OF_A_PHASE: Final = 10**9
-"""no phase has so many requests; the numbers of which ids are made go on from phase to phase"""
+"""no phase has so many; the numbers of which ids are made go on from phase to phase"""
 PAUSE_S: Final = 1.0
 PROGRESS_EVERY_S: Final = 5.0
 PROBE_WITHIN_S: Final = 5.0
@@ -93,7 +92,9 @@ class Phase:
 class Broker:
     """A Kafka node with its collector's log, both topics, and the good client's home."""
 
-    def __init__(self, name: str, folder: Path, door: tuple[str, int]) -> None:
+    def __init__(self, name: str, folder: Path, door: tuple[str, int], partitions: int) -> None:
+        """`partitions`: of the storm's topic."""
+        self._partitions = partitions
         self.gc_log = folder / f"{name}.gc.log"
         self.node = KafkaNode(
             advertised={DOOR: door},
@@ -108,7 +109,7 @@ class Broker:
         self.node.__enter__()
         try:
             admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
-            topics = [NewTopic(STORM_TOPIC, STORM_PARTITIONS, 1), NewTopic(GOOD_TOPIC, 1, 1)]
+            topics = [NewTopic(STORM_TOPIC, self._partitions, 1), NewTopic(GOOD_TOPIC, 1, 1)]
             for created in admin.create_topics(topics).values():
                 created.result(30.0)
         except BaseException:
@@ -213,9 +214,12 @@ class GoodProcess:
 class StormProcess:
     """The process of storm_load, while a block lasts."""
 
-    def __init__(self, port: int, folder: Path, number: int, rate: float, *, with_ids: bool) -> None:
+    def __init__(
+        self, port: int, folder: Path, number: int, rate: float, partitions: int, *, with_ids: bool
+    ) -> None:
+        """`number`: of the phase on its broker. `rate`: batches a second, `partitions` a request."""
         self._output = folder / f"{number}.storm"
-        numbers = [str(x) for x in (STORM_PARTITIONS, rate, 3600, 1 + number * IDS_OF_A_PHASE)]
+        numbers = [str(x) for x in (partitions, rate, 3600, 1 + number * IDS_OF_A_PHASE)]
         self._command = [
             *(sys.executable, "-m", "bench.lib.storm_load", str(port), STORM_USER, USERS[STORM_USER]),
             *(STORM_TOPIC, *numbers, "1" if with_ids else "0"),

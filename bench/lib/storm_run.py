@@ -80,13 +80,20 @@ class PhaseRunner:
     """Runs phases on one broker, with or without Sluice, beside one good client."""
 
     def __init__(
-        self, broker: Broker, sluice: Sluice | None, good: GoodProcess, folder: Path, rate: float
+        self,
+        broker: Broker,
+        sluice: Sluice | None,
+        good: GoodProcess,
+        folder: Path,
+        rate: float,
+        partitions: int,
     ) -> None:
         self._broker = broker
         self._sluice = sluice
         self._good = good
         self._folder = folder
         self._rate = rate
+        self._partitions = partitions
         self._number = 0
         self._pids = {"broker": broker.node.pid, "good client": good.pid}
         if sluice is not None:
@@ -146,7 +153,7 @@ class PhaseRunner:
 
     def _storm(self, port: int, with_ids: bool) -> StormProcess:
         self._number += 1
-        return StormProcess(port, self._folder, self._number, self._rate, with_ids=with_ids)
+        return StormProcess(port, self._folder, self._number, self._rate, self._partitions, with_ids=with_ids)
 
     def _port(self) -> int:
         return self._broker.node.advertised(DOOR)[1]
@@ -168,7 +175,7 @@ class PhaseRunner:
         parts = [f"{phase.kind:<8} {now_s - phase.start_s:3.0f} s"]
         if storm:
             last = storm[-1]
-            parts.append(f"{last.offered:,} requests brought, {last.accepted:,} taken by the broker")
+            parts.append(f"{last.offered:,} batches brought, {last.accepted:,} taken by the broker")
         if pauses := self._broker.pauses():
             parts.append(f"heap {pauses[-1].after_mib} of {pauses[-1].committed_mib} MiB")
         latencies_s = self._good.so_far().latencies_s(now_s - PROGRESS_EVERY_S, now_s)
@@ -213,15 +220,17 @@ def _how(gone: bool, silent: bool, died: bool, out_of_memory_lines: int) -> str:
     return f"{end}; {out_of_memory_lines} lines of OutOfMemoryError in its log"
 
 
-def run_through(folder: Path, rate: float, plan: Sequence[tuple[str, float]], warm_up_s: float) -> Through:
+def run_through(
+    folder: Path, rate: float, partitions: int, plan: Sequence[tuple[str, float]], warm_up_s: float
+) -> Through:
     """The phases of `plan` (kind, seconds), behind a warm-up, on one broker behind one Sluice."""
     print("starting Kafka, and Sluice before it", flush=True)
     with (
-        Broker("behind", folder, door()) as broker,
+        Broker("behind", folder, door(), partitions) as broker,
         sluice_before(broker, folder) as sluice,
         GoodProcess(f"{LOOPBACK}:{broker.node.advertised(DOOR)[1]}", "through", folder) as good,
     ):
-        runner = PhaseRunner(broker, sluice, good, folder, rate)
+        runner = PhaseRunner(broker, sluice, good, folder, rate, partitions)
         # For the JVM's compilers, which else would work against whatever comes first.
         runner.phase("warm-up", warm_up_s)
         phases = [
@@ -233,13 +242,13 @@ def run_through(folder: Path, rate: float, plan: Sequence[tuple[str, float]], wa
         return Through(phases, answers, stored, broker.pauses(), sluice.faults_logged())
 
 
-def run_direct(folder: Path, rate: float, most_seconds: float) -> Direct:
+def run_direct(folder: Path, rate: float, partitions: int, most_seconds: float) -> Direct:
     """The storm at a fresh broker without Sluice."""
     print("starting another Kafka, without Sluice", flush=True)
     with (
-        Broker("alone", folder, door()) as broker,
+        Broker("alone", folder, door(), partitions) as broker,
         GoodProcess(f"{LOOPBACK}:{broker.node.address(PAST)[1]}", "direct", folder) as good,
     ):
         time.sleep(CALM_S)
-        phase, death = PhaseRunner(broker, None, good, folder, rate).until_death(most_seconds)
+        phase, death = PhaseRunner(broker, None, good, folder, rate, partitions).until_death(most_seconds)
         return Direct(phase, good.end(), broker.pauses(), death)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -39,30 +40,40 @@ from bench.lib.storm_report import StormRun, admission_bound, good_by_second, su
 from bench.lib.storm_rig import CONTROL, DIRECT, QUIET, THROUGH, Phase
 from bench.lib.storm_run import Death, Direct, Through
 from sluice.protocol.codec import decode_frame
+from sluice.protocol.produce_refusal import refuse_produce
 
 TOPIC = "storm"
 NOW_MS = 1_750_000_000_000
 numbers = st.integers(min_value=1, max_value=2**62)
 
 
-def requests(*, with_ids: bool = True, partition: int = 0) -> StormRequests:
-    return StormRequests("client", TOPIC, partition, NOW_MS, with_ids=with_ids)
+def requests(*, with_ids: bool = True, ids: int = 1) -> StormRequests:
+    return StormRequests("client", TOPIC, ids, NOW_MS, with_ids=with_ids)
 
 
-def batch_of(frame: bytes) -> DefaultRecordBatch:
-    """The only batch of a Produce v12 frame: behind it stand the tags of partition, topic and request."""
-    pos = frame.index(TOPIC.encode()) + len(TOPIC) + 1 + 4
-    _, pos = frames.read_uvarint(frame, pos)
-    return DefaultRecordBatch(frame[pos:-3])
+def batches_of(frame: bytes) -> list[DefaultRecordBatch]:
+    """Of a Produce v12 frame for one topic, in the order of its partitions."""
+    pos = frame.index(TOPIC.encode()) + len(TOPIC)
+    count, pos = frames.read_uvarint(frame, pos)
+    found = []
+    for _ in range(count - 1):
+        length, pos = frames.read_uvarint(frame, pos + 4)
+        found.append(DefaultRecordBatch(frame[pos : pos + length - 1]))
+        pos += length  # one more than the batch has, as its tags
+    return found
 
 
-@given(numbers)
-def test_every_request_of_the_storm_is_a_valid_batch_with_its_own_id(number: int) -> None:
-    frame = requests().block(number, 1)
-    batch = batch_of(frame)
-    assert batch.validate_crc()
-    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (scattered_id(number), 0, 0)
-    assert [record.value for record in batch] == [storm_frames.VALUE]
+@given(numbers, st.integers(min_value=1, max_value=12))
+def test_every_batch_of_the_storm_is_valid_and_has_its_own_id(number: int, ids: int) -> None:
+    storm = requests(ids=ids)
+    block = storm.block(number, 2)
+    batches = [x for at in (0, storm.frame_bytes) for x in batches_of(block[at : at + storm.frame_bytes])]
+    assert len(batches) == 2 * ids
+    for index, batch in enumerate(batches):
+        assert batch.validate_crc()
+        assert batch.producer_id == scattered_id(number + index)
+        assert (batch.producer_epoch, batch.base_sequence) == (0, 0)
+        assert [record.value for record in batch] == [storm_frames.VALUE]
 
 
 @given(numbers, numbers)
@@ -74,7 +85,7 @@ def test_no_two_numbers_have_the_same_id(first: int, second: int) -> None:
 def test_without_ids_the_storm_is_the_same_bytes_with_id_minus_one() -> None:
     with_ids, without = requests().block(7, 1), requests(with_ids=False).block(7, 1)
     assert len(with_ids) == len(without)
-    batch = batch_of(without)
+    (batch,) = batches_of(without)
     assert batch.validate_crc()
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
     different = [at for at, (x, y) in enumerate(zip(with_ids, without, strict=True)) if x != y]
@@ -82,13 +93,21 @@ def test_without_ids_the_storm_is_the_same_bytes_with_id_minus_one() -> None:
 
 
 def test_a_block_is_its_frames_one_behind_the_other() -> None:
-    storm = requests(partition=3)
+    storm = requests(ids=4)
     block = storm.block(10, 3)
     size = storm.frame_bytes
     assert len(block) == 3 * size
     assert [block[at : at + size] for at in range(0, 3 * size, size)] == [
-        storm.block(number, 1) for number in (10, 11, 12)
+        storm.block(number, 1) for number in (10, 14, 18)
     ]
+
+
+def refuse(frame: bytes, message: str) -> bytes:
+    """Sluice's answer to a request of the storm."""
+    body = 4 + 8 + 2 + len("client") + 1
+    return refuse_produce(
+        bytearray(frame), body, len(frame), 12, 1, error_code=19, message=message, throttle_ms=1_000
+    )
 
 
 def decoded(frame: bytes) -> tuple[Any, Any]:
@@ -97,15 +116,15 @@ def decoded(frame: bytes) -> tuple[Any, Any]:
     return told.header, told.body
 
 
-def test_the_storms_request_waits_for_all_copies_of_its_partition() -> None:
-    frame = requests(partition=2).block(5, 1)
+def test_a_request_of_the_storm_waits_for_all_copies_of_its_partitions() -> None:
+    frame = requests(ids=2).block(5, 1)
     assert storm_frames.first_frame_end(frame) == len(frame)
     assert storm_frames.first_frame_end(frame[:-1]) == 0
     header, body = decoded(frame)
     (topic,) = body["topicData"]
-    (partition,) = topic["partitionData"]
+    partitions = [partition["index"] for partition in topic["partitionData"]]
     assert (header["correlationId"], header["clientId"]) == (5, "client")
-    assert (body["acks"], topic["name"], partition["index"]) == (-1, TOPIC, 2)
+    assert (body["acks"], topic["name"], partitions) == (-1, TOPIC, [0, 1])
 
 
 def test_the_logins_are_those_of_plain() -> None:
@@ -117,11 +136,20 @@ def test_the_logins_are_those_of_plain() -> None:
 
 def test_answers_are_counted_by_error_and_what_is_not_whole_is_left() -> None:
     fine = bytes(frames.produce_response(TOPIC))
-    refused = bytearray(fine)
-    refused[9 + 1 + 1 + len(TOPIC) + 1 + 4 + 1] = 19
-    data = fine + bytes(refused) + fine[:-1]
-    assert storm_frames.produce_errors(data, TOPIC) == ([0, 19], 2 * len(fine))
-    assert storm_frames.produce_errors(b"", TOPIC) == ([], 0)
+    request = requests(ids=1).block(1, 1)
+    refused = refuse(request, "why")
+    data = fine + refused + fine[:-1]
+    assert storm_frames.produce_errors(data, TOPIC, 1) == ([0, 19], len(fine) + len(refused))
+    assert storm_frames.produce_errors(b"", TOPIC, 1) == ([], 0)
+
+
+def test_each_partition_of_an_answer_counts() -> None:
+    refused = refuse(requests(ids=3).block(1, 1), "a message")
+    assert storm_frames.produce_errors(refused, TOPIC, 3) == ([19, 19, 19], len(refused))
+    unlike = bytearray(refuse(requests(ids=3).block(1, 1), ""))  # without a text it is as long as a fine one
+    third_at = len(unlike) - 6 - 33 + 4
+    struct.pack_into(">h", unlike, third_at, 0)
+    assert storm_frames.produce_errors(unlike, TOPIC, 3) == ([19, 19, 0], len(unlike))
 
 
 def test_unheard_connections_can_carry_the_whole_storm() -> None:
@@ -250,7 +278,7 @@ def test_the_summary_holds_the_storm_against_both_controls_and_counts_what_is_lo
         [],
         Death(True, "its process ended", 40.0, 380_000, 12),
     )
-    summary = summary_of(StormRun(10_000, 240.0, through, direct))
+    summary = summary_of(StormRun(10_000, 10, 240.0, through, direct))
     assert summary["p99_ratio"] == 1.25
     assert summary["through_heap_growth_mib"] == 1.0
     assert summary["through_broker_entries_growth"] == 1_010
@@ -266,6 +294,6 @@ def test_the_summary_holds_the_storm_against_both_controls_and_counts_what_is_lo
 def test_a_storm_through_sluice_alone_has_no_figures_of_the_other() -> None:
     phases = [a_phase(THROUGH, 20, 22, [storm_at(22, 1_010, 20_000)])]
     through = Through(phases, Good(records(20, 0.005), 200, 200), 200, [], [])
-    summary = summary_of(StormRun(10_000, 100.0, through, None))
+    summary = summary_of(StormRun(10_000, 10, 100.0, through, None))
     assert not [name for name in summary if name.startswith("direct_")]
     assert summary["p99_ratio"] is None
