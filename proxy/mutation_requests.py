@@ -247,7 +247,7 @@ class MutationRequests:
         for topic in request.topics:
             partitions = self._partitions(request, topic, now_ms)
             if not partitions:
-                if topic.is_sound and request.api_key != CREATE_TOPICS:
+                if request.api_key != CREATE_TOPICS:
                     outcome.unknown.add(topic.key)
             elif request.is_strict and sensor.tokens(now_ms) < 0.0:
                 refused.append(topic)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from frames import throttle_of
+from frames import HEARTBEAT, answer, request, throttle_of
 from gateway import broker_map
 from mutation_frames import (
     CREATE_PARTITIONS,
@@ -197,6 +197,29 @@ def test_older_clients_are_served_and_throttled_afterwards() -> None:
         << ToBroker(create({"b": 1}, version=5))
         << Muted(for_ms=500)
     ).done()
+
+
+def test_older_clients_are_served_in_debt_too() -> None:
+    shell = in_debt(10)
+    asked = delete(["a"], version=4, correlation_id=2)
+    shell.client_sends(asked)
+    shell.broker_sends(sizes({"a": (0, 4)}, correlation_id=2))
+    assert bytes(shell.to_broker) == question(["a"], correlation_id=2) + asked
+    shell.broker_sends(deleted({"a": (0, 0)}, version=4, correlation_id=2))
+    assert throttle_of(DELETE_TOPICS, 4, shell.to_client) == 7_000
+    assert tokens(shell) == -14
+
+
+def test_a_member_of_a_group_is_delayed_and_told_no_longer_than_its_heartbeats_allow() -> None:
+    """10 partitions are owed, 5 s; 2 s are what groups bear."""
+    shell = in_debt(10)
+    shell.client_sends(request(HEARTBEAT, 4, correlation_id=2))
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=2))
+    shell.to_client.clear()
+    shell.client_sends(create({"more": 1}, correlation_id=3))
+    shell.broker_sends(sizes({"more": (0, 0)}, correlation_id=3))
+    assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 2_000
+    assert shell.session.pace.wake_ms == shell.now_ms + 2_000
 
 
 def test_deletion_is_counted_by_the_partitions_that_the_broker_tells() -> None:
@@ -398,6 +421,10 @@ def test_a_limit_that_goes_while_the_broker_is_asked_lets_the_request_go() -> No
     assert bytes(shell.to_broker) == question(["a"]) + delete(["a"])
     shell.broker_sends(deleted({"a": (0, 1)}))
     assert bytes(shell.to_client) == deleted({"a": (0, 1)})
+    shell.to_broker.clear()
+    shell.shared.quotas.reload(QuotaLimits([(EVERYBODY, {KEY: 2.0})]), shell.now_ms)
+    shell.client_sends(delete(["b"]))
+    assert bytes(shell.to_broker) == question(["b"]), "nothing is left of the one before"
 
 
 def test_a_refusal_is_recorded_as_a_throttled_request() -> None:
