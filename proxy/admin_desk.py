@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.admin_socket import BadRequest
+from sluice.proxy.connection_rate import ConnectionRates
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.quota_admin import Alteration, Parts, QuotaApiError
 from sluice.proxy.quota_desk import QuotaDesk
@@ -38,9 +39,11 @@ class AdminDesk:
         producer_ids: ProducerIds,
         connections: Callable[[], list[Connection]],
         desk: QuotaDesk | None,
+        rates: ConnectionRates | None = None,
     ) -> None:
-        """`desk`: None: nobody is told or changes limits through this proxy."""
-        self.top = Top(quotas, producer_ids, connections)
+        """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
+        no limits for addresses."""
+        self.top = Top(quotas, producer_ids, connections, tuple if rates is None else rates.sensors)
         self._quotas = desk
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sluice.proxy.cli_options import AdminSocketOption, ConfigOption
+from sluice.proxy.cli_options import AdminSocketOption, CommandFailed, ConfigOption
 
 if TYPE_CHECKING:
     from sluice.proxy.local_admin import Snapshots
@@ -46,6 +46,7 @@ def top(
         return
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     from sluice.proxy.top_view import view
 
@@ -58,10 +59,15 @@ def top(
     # Python leaves it ignored where it was so at the start, as in a shell's background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
+        first = source.top(rows, why=why)  # if there is no proxy, it ends here
+        with Live(view(first, why=why), console=console, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(view(source.top(rows, why=why), why=why), refresh=True)
+                live.refresh()
                 time.sleep(interval_s)
+                try:
+                    live.update(view(source.top(rows, why=why), why=why))
+                except CommandFailed as error:  # it may come back
+                    live.update(Text(str(error), style="red"))
     except KeyboardInterrupt:
         return
 

@@ -91,6 +91,10 @@ class ConnectionRates:
             for key in [key for key, sensor in sensors.items() if self._is_idle(sensor, now_ms)]:
                 del sensors[key]
 
+    def sensors(self) -> list[Sensor]:
+        """Those that are remembered; the address is their entity's. A list of its own."""
+        return [*self._exact.values(), *self._default.values()]
+
     def __len__(self) -> int:
         return len(self._exact) + len(self._default)
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.top_rows import MAX_ROWS, Connected, Survey
 from sluice.quotas.manager import QuotaManager
+from sluice.quotas.sensor import Sensor
 
 _SHARE: Final = 0.1
 """of the loop's time, at most"""
@@ -30,11 +31,13 @@ class Top:
         quotas: QuotaManager,
         producer_ids: ProducerIds,
         connections: Callable[[], Sequence[Connected]],
+        addresses: Callable[[], Sequence[Sensor]] = tuple,
     ) -> None:
-        """`connections`: a list of the live ones, made anew."""
+        """`connections`: a list of the live ones, made anew; `addresses`: so of connection_creation_rate."""
         self._quotas = quotas
         self._producer_ids = producer_ids
         self._connections = connections
+        self._addresses = addresses
         self._lock = asyncio.Lock()
         self._last = Survey()
         self._made_s = -float("inf")
@@ -71,7 +74,12 @@ class Top:
         survey = Survey(max_debt_ms=self._quotas.max_debt_ms)
         sensors = list(self._quotas.sensors())
         steps = survey.steps(
-            sensors, self._producer_ids, self._quotas.limits, self._connections, lambda: monotonic() * 1000.0
+            sensors,
+            self._producer_ids,
+            self._quotas.limits,
+            self._connections,
+            lambda: monotonic() * 1000.0,
+            self._addresses(),
         )
         work_s = 0.0
         while True:

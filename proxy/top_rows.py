@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 from sluice.proxy.pace import State
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.session import Session
+from sluice.proxy.top_why import why
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.producer_id_principal import PrincipalIds
@@ -169,8 +170,10 @@ class Survey:
         limits: QuotaLimits,
         connections: Callable[[], Iterable[Connected]],
         clock_ms: Callable[[], float],
+        addresses: Iterable[Sensor] = (),
     ) -> Iterator[None]:
-        """`sensors`: a list, for they come and go between the steps; so is what `connections` returns."""
+        """`addresses`: the sensors of connection_creation_rate. These, `sensors` and what `connections`
+        returns are lists, for all of it comes and goes between the steps."""
         now_ms, active_ms = clock_ms(), self._active_ms
         for number, sensor in enumerate(sensors, start=1):
             self.sensors += 1
@@ -185,12 +188,19 @@ class Survey:
             if number % SENSORS_PER_STEP == 0:
                 yield
                 now_ms = clock_ms()
+        for number, sensor in enumerate(addresses, start=1):
+            self.sensors += 1
+            self._look_at_address(sensor, limits, now_ms)
+            if number % SENSORS_PER_STEP == 0:
+                yield
+                now_ms = clock_ms()
         self._found.sort(key=lambda found: found[0], reverse=True)
         self.rows = [row for _, _, row, _ in self._found]
         by_sensor = {found[3]: found[2] for found in self._found if isinstance(found[3], Sensor)}
         by_user = {found[3].user: found[2] for found in self._found if isinstance(found[3], PrincipalIds)}
+        by_address = {row.bucket["ip"]: row for row in self.rows if "ip" in row.bucket}
         for number, connection in enumerate(connections(), start=1):
-            self._place(connection, by_sensor, by_user, now_ms)
+            self._place(connection, by_sensor, by_user, by_address, now_ms)
             if number % CONNECTIONS_PER_STEP == 0:
                 yield
                 now_ms = clock_ms()
@@ -201,9 +211,11 @@ class Survey:
         self.active += 1
         tokens = sensor.tokens(now_ms)
         delay_ms = -tokens / sensor.rate_per_s * 1000.0 if tokens < 0.0 else 0.0
-        if delay_ms and not sensor.shadow:
-            self.throttled += 1
         utilisation = sensor.utilisation(now_ms)
+        if delay_ms:
+            self.throttled += not sensor.shadow
+        elif utilisation > 1.0:
+            utilisation = 1.0  # a burst in a short life: who owes nothing is not above the limit
         key = (0.0 if sensor.shadow else delay_ms, utilisation)
         if not self._is_among(key):
             return
@@ -257,6 +269,35 @@ class Survey:
         )
         self._keep(key, row, principal)
 
+    def _look_at_address(self, sensor: Sensor, limits: QuotaLimits, now_ms: float) -> None:
+        """Who connects too fast is not let in, and owes nothing: the delay is until one is let in."""
+        address = str(sensor.entity.ip)
+        found = limits.ip_limit(address)
+        if found is None or now_ms - sensor.last_ms > ACTIVE_MS:
+            return
+        self.active += 1
+        limit, rule, shadow = found
+        tokens = sensor.tokens(now_ms)
+        delay_ms = max(0.0, 1.0 - tokens) / sensor.rate_per_s * 1000.0
+        self.throttled += delay_ms > 0.0 and not shadow
+        utilisation = min(1.0, sensor.utilisation(now_ms))
+        key = (0.0 if shadow else delay_ms, utilisation)
+        if not self._is_among(key):
+            return
+        row = Row(
+            kind=sensor.kind,
+            bucket={"ip": address or "all others"},
+            rule=rule,
+            limit=limit,
+            shadow=shadow,
+            tokens=tokens,
+            delay_ms=delay_ms,
+            utilisation=utilisation,
+            used=utilisation * limit,
+            charged=sensor.charged - sensor.refunded,
+        )
+        self._keep(key, row, sensor)
+
     def _is_among(self, key: tuple[float, float]) -> bool:
         return len(self._found) < self._max_rows or key > self._found[0][0]
 
@@ -268,7 +309,12 @@ class Survey:
             heapreplace(self._found, found)
 
     def _place(
-        self, connection: Connected, by_sensor: dict[Sensor, Row], by_user: dict[str, Row], now_ms: float
+        self,
+        connection: Connected,
+        by_sensor: dict[Sensor, Row],
+        by_user: dict[str, Row],
+        by_address: dict[str, Row],
+        now_ms: float,
     ) -> None:
         session = connection.session
         self.connections += 1
@@ -278,6 +324,8 @@ class Survey:
         rows = [row for sensor in session.sensors if (row := by_sensor.get(sensor)) is not None]
         if session.has_id_limit and session.user in by_user:
             rows.append(by_user[session.user])
+        if by_address and (its := by_address.get(connection.peer.rpartition(":")[0])) is not None:
+            rows.append(its)
         for row in rows:
             is_its = throttled_by == row.kind.value
             row.add(
@@ -309,46 +357,3 @@ def _state_of(session: Session, throttled_by: str) -> str:
     """A mute becomes the state at the next frame; it is one from its begin."""
     state = session.pace.state
     return (State.MUTED if throttled_by and state is State.READING else state).name.lower()
-
-
-def why(row: Row, limits: QuotaLimits) -> list[str]:
-    """Each decision behind a row, in sentences: the level that applies, the arithmetic, each connection."""
-    spec = KINDS[row.kind]
-    lines = []
-    user, client_id = _somebody(row, limits)
-    for level in limits.explain(row.kind, user, client_id):
-        if level.chosen or level.limit is not None:
-            number = "" if level.limit is None else f" {level.limit:,.15g} {spec.limit_unit}."
-            lines.append(f"{level.level.value} ({level.entity}):{number} {level.why}")
-    unit = spec.amount_unit
-    lines.append(
-        f"charged {row.charged:,.15g} {unit} since the bucket began; lately {row.used:,.6g} of "
-        f"{row.limit:,.15g} {spec.limit_unit} = {row.utilisation:.1%}"
-    )
-    if row.kind is QuotaKind.PRODUCER_IDS:
-        lines.append(f"tokens {row.tokens:,.3f}: {row.waiting} requests wait for the turn of their ids")
-    elif row.delay_ms > 0.0:
-        rate = spec.rate_per_s(row.limit)
-        verdict = "would be paid, but shadow mode delays nobody" if row.shadow else "is paid"
-        lines.append(
-            f"tokens {row.tokens:,.6g} {unit}: {-row.tokens:,.6g} ÷ {rate:,.6g} per second = "
-            f"{row.delay_ms:,.1f} ms until the debt {verdict}"
-        )
-    else:
-        lines.append(f"tokens {row.tokens:,.6g} {unit}: so much may pass at once")
-    for connection in row.shown:
-        if connection.throttled_by:
-            what = "its request waits" if connection.state == "holding" else "nothing is read from it for"
-            tail = f"{connection.for_ms:,.1f} ms more"
-            tail += " for its turn" if connection.state == "holding" else ""
-            lines.append(f"{connection.peer} ({connection.user}/{connection.client_id}): {what} {tail}")
-    return lines
-
-
-def _somebody(row: Row, limits: QuotaLimits) -> tuple[str, str]:
-    """A user and client id that charge this bucket: the levels are looked up for a connection."""
-    if row.shown:
-        return row.shown[0].user, row.shown[0].client_id
-    bucket = row.bucket
-    members = limits.tenants.get(bucket.get("tenant", ""), ("",))
-    return bucket.get("user", members[0]), bucket.get("client-id", bucket.get("client-id-prefix", ""))

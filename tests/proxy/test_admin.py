@@ -15,10 +15,12 @@ import pytest
 import uvloop
 
 from sluice.proxy.admin import AdminServer, Health
+from sluice.proxy.admin_desk import AdminDesk
 from sluice.proxy.config import AdminOptions
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics import SluiceCollector
+from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.watched_file import ReloadStatus
 from sluice.quotas.limits import QuotaLimits
@@ -63,7 +65,8 @@ def with_server(use: Use, host: str = "127.0.0.1", *, kafka_page: bool = False) 
         health = Health()
         collector = SluiceCollector(meter, quotas, Gauges(), {"quotas": [ReloadStatus()]})
         page = KafkaPage(meter, Gauges(), KafkaWindows()) if kafka_page else None
-        server = AdminServer(AdminOptions(bind_host=host, bind_port=0), health, collector, page)
+        desk = AdminDesk(quotas, ProducerIds(), list, None)
+        server = AdminServer(AdminOptions(bind_host=host, bind_port=0), health, collector, page, desk)
         await server.start()
         try:
             await use(server, health)
@@ -198,3 +201,14 @@ def test_the_page_under_kafkas_names_is_there_only_if_it_is_wanted() -> None:
 
     with_server(without)
     with_server(with_it, kafka_page=True)
+
+
+def test_the_snapshot_of_top_is_served_and_bad_arguments_are_none() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        for path in ("/top", "/top?rows=3&why=true", "/top?rows=-1", "/top?rows=many&why=maybe"):
+            answer = await get(server.port, path)
+            assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+            assert (answer.json["buckets"], answer.json["rows"]) == (0, [])
+        assert (await get(server.port, "/top", method="POST")).status == 405
+
+    with_server(use)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from frames import fetch, fetch_answer_of, produce_of
 from playbook import START_MS, Shell, limits_of, shared_of
 
+from sluice.proxy.connection_rate import ConnectionRates
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.session import Session
@@ -198,6 +200,38 @@ def test_a_row_explains_the_level_and_the_arithmetic_and_each_connection() -> No
         "tokens -3,000 bytes: 3,000 ÷ 1,000 per second = 3,000.0 ms until the debt is paid",
         "10.0.0.1:5000 (alice/app): nothing is read from it for 3,000.0 ms more",
     ]
+
+
+def test_an_address_that_connects_too_fast_is_a_row_with_its_connections() -> None:
+    limits = QuotaLimits([(QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 2})])
+    shared = shared_of(limits)
+    rates = ConnectionRates(shared.quotas, str, Counter())
+    delays = [rates.delay_ms("10.0.0.1", START_MS) for _ in range(3)]
+    assert [delay > 0.0 for delay in delays] == [False, False, True]
+    shell = connected(shared)
+    found = Survey()
+    client = Client("10.0.0.1:5000", shell.session)
+    now_ms = START_MS + 100.0
+    for _ in found.steps([], ProducerIds(), limits, lambda: [client], lambda: now_ms, rates.sensors()):
+        pass
+    (row,) = found.rows
+    assert (row.bucket, row.rule, row.limit, row.charged) == ({"ip": "10.0.0.1"}, "ip", 2, 2)
+    assert row.tokens == pytest.approx(0.2)
+    assert row.delay_ms == pytest.approx(400.0)
+    assert (found.throttled, row.connections) == (1, 1)
+    assert row.to_json(limits)["why"] == [
+        "ip: 2 new connections per second.",
+        "charged 2 connections since the bucket began; lately 2 of 2 new connections per second = 100.0%",
+        "tokens 0.2 of the 1 that a connection takes: the next one is let in within 400.0 ms; until then who "
+        "connects is left unserved, and closed",
+    ]
+
+
+def test_a_burst_in_a_short_life_is_not_above_the_limit() -> None:
+    shared = shared_of(limits_of(produce_rate=1_000))
+    connected(shared).client_sends(produce_of(900))
+    (row,) = survey(shared, at_ms=START_MS + 1).rows
+    assert (row.utilisation, row.delay_ms) == (1.0, 0.0)
 
 
 def test_groups_are_explained_by_one_of_their_members() -> None:
