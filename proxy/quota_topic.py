@@ -1,8 +1,9 @@
 """Limits in a compacted Kafka topic: followed by every proxy, written by the one that is asked.
 
-One record holds all limits of one entity, and the topic's order decides: of two alterations at the same time
-the later record holds. Who finds, when his own record comes by, that another changed the entity before it,
-does his alteration again on top of that; so that different keys of one entity are both changed.
+One record holds all limits of one entity, and says which record of that entity its writer had seen last: the
+topic's order decides, and one that was written past another is refused by everybody who reads it
+(quota_topic_records.py). Its writer does his alteration again on top of what stands there; so of alterations
+at the same time none is lost, and of one key the later value holds.
 
     connect ─► topic there? make it ─► read from the beginning to the end of now ─► in force ─► follow
        ▲                                                                                          │
@@ -18,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.client import AIOKafkaClient
@@ -30,7 +31,16 @@ from sluice.proxy.log import LineBudget, get_logger
 from sluice.proxy.quota_admin import Alteration, QuotaApiError, Result, alter, parts_of
 from sluice.proxy.quota_audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_topic_clients import ClusterAccess, TopicRefused, ensure_topic, topic_id
-from sluice.proxy.quota_topic_records import NOTHING, BadRecord, Stored, TopicLog, key_of, value_of
+from sluice.proxy.quota_topic_records import (
+    NOTHING,
+    BadRecord,
+    Outdated,
+    Stored,
+    TopicLog,
+    key_of,
+    value_of,
+)
+from sluice.proxy.tasks import spawn
 from sluice.quotas.entity import QuotaEntity
 
 REQUEST_TIMED_OUT: Final = 7
@@ -41,21 +51,15 @@ _LOOK_S: Final = 3.0
 """how often it is asked whether the topic is still the same, and any broker there"""
 _RECORDS_PER_STEP: Final = 100
 """about a millisecond"""
-_MAX_REWRITES: Final = 5
+_MAX_REWRITES: Final = 20
 _STOP_S: Final = 5.0
 _BY: Final = "by"
 _WRITE_ID: Final = "id"
+_AFTER: Final = "after"
 _FOREIGN: Final = "unknown (not written by a proxy)"
 
 _log = get_logger()
 _bad_lines = LineBudget(5)
-
-
-class _Found(NamedTuple):
-    """What one's own record met when it came by."""
-
-    old: Stored
-    new: Stored
 
 
 class QuotaTopic:
@@ -90,7 +94,7 @@ class QuotaTopic:
         self._why_not = "it has not been reached yet"
         self._producer: AIOKafkaProducer | None = None
         self._writing = asyncio.Lock()
-        self._own: dict[str, asyncio.Future[_Found]] = {}
+        self._own: dict[str, asyncio.Future[bool]] = {}
 
     @property
     def entries(self) -> Mapping[QuotaEntity, Stored]:
@@ -148,11 +152,8 @@ class QuotaTopic:
                         raise TopicRefused("the topic has been deleted, or is another one of this name")
         finally:
             self._producer, self.is_followed = None, False
-            for one in (consumer, producer, client):
-                if one is not None:
-                    with suppress(Exception):
-                        async with asyncio.timeout(_STOP_S):
-                            await (one.close() if isinstance(one, AIOKafkaClient) else one.stop())
+            # Beside: with no broker there it may take its time, and has been seen not to end.
+            spawn(_stop(consumer, producer, client), "quota_topic_stop")
 
     def _is_topic(self, found: bytes) -> None:
         self.topic_id = found
@@ -173,8 +174,10 @@ class QuotaTopic:
             for record in batches.get(partition, ()):
                 records += 1
                 try:
-                    applied = log.apply(record.key, record.value)
+                    applied = log.apply(record.key, record.value, record.offset, _after(record))
                     told[applied.entity] = (_header(record, _BY), record.timestamp / 1000.0)
+                except Outdated:
+                    continue
                 except BadRecord as error:
                     self._skipped(record, error)
             position = await consumer.position(partition)
@@ -215,14 +218,16 @@ class QuotaTopic:
         changed = False
         for records in batches.values():
             for record in records:
-                try:
-                    applied = self._log.apply(record.key, record.value)
-                except BadRecord as error:
-                    self._skipped(record, error)
-                    continue
                 waiting = self._own.pop(_header(record, _WRITE_ID), None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(_Found(applied.old, applied.new))
+                try:
+                    applied = self._log.apply(record.key, record.value, record.offset, _after(record))
+                except BadRecord as error:
+                    if isinstance(error, Outdated):
+                        _settle(waiting, accepted=False)
+                    else:
+                        self._skipped(record, error)
+                    continue
+                _settle(waiting, accepted=True)
                 if applied.old != applied.new:
                     changed = True
                     self._audit.changed(
@@ -291,12 +296,11 @@ class QuotaTopic:
     async def _write(
         self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str
     ) -> None:
-        """Until the entity's limits are the alteration of what stood before them in the topic."""
-        base = self.entries.get(entity, NOTHING)
-        wanted = Stored(dict(limits), base.shadow.intersection(limits))
+        """Until the record is accepted, on top of whatever others write meanwhile."""
         for _ in range(_MAX_REWRITES):
+            base = self.entries.get(entity, NOTHING)
             write_id = secrets.token_hex(8)
-            waiting = self._own[write_id] = asyncio.get_running_loop().create_future()
+            accepted = self._own[write_id] = asyncio.get_running_loop().create_future()
             try:
                 producer = self._producer
                 if producer is None:
@@ -304,25 +308,50 @@ class QuotaTopic:
                 await producer.send_and_wait(
                     self._options.name,
                     key=key_of(entity),
-                    value=value_of(wanted),
+                    value=value_of(Stored(limits, base.shadow.intersection(limits))),
                     partition=0,
-                    headers=[(_BY, by.encode()), (_WRITE_ID, write_id.encode())],
+                    headers=[
+                        (_BY, by.encode()),
+                        (_WRITE_ID, write_id.encode()),
+                        (_AFTER, str(self._log.last_offset(entity)).encode()),
+                    ],
                 )
-                found = await waiting
+                if await accepted:
+                    return
             finally:
                 self._own.pop(write_id, None)
-            if found.old in (base, found.new):
-                return
-            base = found.old
-            again = alter({entity: base.limits}, [asked]).changes.get(entity, base.limits)
-            wanted = Stored(dict(again), base.shadow.intersection(again))
-            if wanted == found.new:
-                return
-            base = found.new
+            now = self.entries.get(entity, NOTHING).limits
+            limits = alter({entity: now}, [asked]).changes.get(entity, now)
+        raise TimeoutError(f"{_MAX_REWRITES} others were quicker")
+
+
+async def _stop(
+    consumer: AIOKafkaConsumer | None, producer: AIOKafkaProducer | None, client: AIOKafkaClient
+) -> None:
+    for stop in (
+        None if consumer is None else consumer.stop,
+        None if producer is None else producer.stop,
+        client.close,
+    ):
+        if stop is not None:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_STOP_S):
+                    await stop()
 
 
 def _sorted(parts: Any) -> tuple[tuple[str, str | None], ...]:
     return tuple(sorted(parts or ()))
+
+
+def _settle(waiting: asyncio.Future[bool] | None, *, accepted: bool) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(accepted)
+
+
+def _after(record: ConsumerRecord) -> int | None:
+    """Which record of the entity its writer had seen last; None: it does not say."""
+    text = _header(record, _AFTER)
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 20 else None
 
 
 def _header(record: ConsumerRecord, name: str) -> str:

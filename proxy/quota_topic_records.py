@@ -36,6 +36,10 @@ class BadRecord(Exception):
         self.entity = entity
 
 
+class Outdated(BadRecord):
+    """Its writer had not seen an accepted record of the entity that stands before it."""
+
+
 class Stored(NamedTuple):
     """The limits of one entity."""
 
@@ -45,6 +49,7 @@ class Stored(NamedTuple):
 
 
 NOTHING: Final = Stored({})
+_NO_RECORD: Final = (-1, -1)
 
 
 def key_of(entity: QuotaEntity) -> bytes:
@@ -134,9 +139,26 @@ class TopicLog:
     entries: dict[QuotaEntity, Stored] = field(default_factory=dict)
     doubtful: set[QuotaEntity] = field(default_factory=set)
     """whose latest record is no good"""
+    _accepted: dict[QuotaEntity, tuple[int, int]] = field(default_factory=dict)
+    """(offset, after) of the last accepted record"""
 
-    def apply(self, key: bytes | None, value: bytes | None) -> Applied:
-        """Take in the next record. Raises BadRecord: it is skipped."""
+    def last_offset(self, entity: QuotaEntity) -> int:
+        """Of its last accepted record; −1: there is none."""
+        return self._accepted.get(entity, _NO_RECORD)[0]
+
+    def apply(
+        self, key: bytes | None, value: bytes | None, offset: int = 0, after: int | None = None
+    ) -> Applied:
+        """Take in the next record. `after`: the entity's last accepted record when this was written; None: it
+        is not known, and this one is accepted. Raises BadRecord: it is skipped; Outdated: so it is by all.
+
+        With (o, a) of the last accepted one, another is accepted if after > a. In a log that was never
+        compacted that is after = o, for no accepted record stands between a and o. A reader behind a
+        compaction may find, as the first of an entity, one that all others refused: what was accepted at its
+        time stood behind its `after`, so that what was written on top of that has a greater one. Example:
+        3, 5 (after 3), 7 (after 3, refused), 9 (after 5). Who begins at 5 refuses 7 and accepts 9; who begins
+        at 7 takes it for accepted, with a = 3, and accepts 9 too.
+        """
         try:
             entity = read_key(key)
             new = read_value(entity, value)
@@ -144,6 +166,9 @@ class TopicLog:
             if error.entity is not None:
                 self.doubtful.add(error.entity)
             raise
+        if after is not None and entity in self._accepted and after <= self._accepted[entity][1]:
+            raise Outdated(f"written after offset {after}, and not the first to be so", entity)
+        self._accepted[entity] = (offset, offset - 1 if after is None else after)
         self.doubtful.discard(entity)
         old = self.entries.get(entity, NOTHING)
         if new.limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from sluice.proxy.quota_topic_records import (
     NOTHING,
     BadRecord,
+    Outdated,
     Stored,
     TopicLog,
     copy_of,
@@ -188,3 +190,63 @@ def test_a_good_record_after_a_bad_one_ends_the_doubt() -> None:
     log.apply(KEY, None)
     assert log.keep_from({ALICE: Stored({"producer_byte_rate": 7})}) == []
     assert not log.entries
+
+
+# Who writes at the same time --------------------------------------------------------------------------------
+
+
+def rate(number: int) -> bytes:
+    return b'{"producer_byte_rate":%d}' % number
+
+
+def test_of_two_written_after_the_same_record_the_second_is_refused() -> None:
+    log = TopicLog()
+    log.apply(KEY, rate(1), 0, -1)
+    with pytest.raises(Outdated):
+        log.apply(KEY, rate(2), 1, -1)
+    assert log.last_offset(ALICE) == 0
+    log.apply(KEY, rate(3), 2, 0)
+    assert log.entries == {ALICE: Stored({"producer_byte_rate": 3})}
+    assert not log.doubtful
+
+
+def test_a_record_that_says_nothing_is_accepted_and_what_had_not_seen_it_refused() -> None:
+    log = TopicLog()
+    log.apply(KEY, rate(1), 0, -1)
+    log.apply(KEY, rate(2), 5)
+    with pytest.raises(Outdated):
+        log.apply(KEY, rate(3), 6, 0)
+    log.apply(KEY, rate(4), 7, 5)
+    assert log.entries == {ALICE: Stored({"producer_byte_rate": 4})}
+
+
+def test_a_tombstone_counts_as_a_record() -> None:
+    log = TopicLog()
+    log.apply(KEY, rate(1), 0, -1)
+    log.apply(KEY, None, 1, 0)
+    with pytest.raises(Outdated):
+        log.apply(KEY, rate(2), 2, 0)
+    assert not log.entries
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.data())
+def test_who_begins_behind_a_compaction_ends_where_all_others_do(
+    lags: list[int], data: st.DataObject
+) -> None:
+    """Writers have seen all accepted records but the last `lag` of them; the last one has seen them all."""
+    live, records, accepted = TopicLog(), [], [-1]
+    for offset, lag in enumerate([*lags, 0]):
+        after = accepted[max(0, len(accepted) - 1 - lag)]
+        records.append((offset, after))
+        try:
+            live.apply(KEY, rate(offset + 1), offset, after)
+            accepted.append(offset)
+        except Outdated:
+            pass
+    begin = data.draw(st.integers(0, len(records) - 1))
+    late = TopicLog()
+    for offset, after in records[begin:]:
+        with suppress(Outdated):
+            late.apply(KEY, rate(offset + 1), offset, after)
+    assert late.entries == live.entries
+    assert late.last_offset(ALICE) == live.last_offset(ALICE) == len(records) - 1
