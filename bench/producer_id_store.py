@@ -19,20 +19,20 @@ from typing import Final, Protocol
 
 from rich.table import Table
 
+from bench.lib import frames
 from bench.lib.mmh3_bloom import Mmh3Bloom
 from bench.lib.plots import figure, save
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
-from sluice.protocol.produce import BatchHead
-from sluice.proxy.producer_gate import ProducerGate, Verdict
-from sluice.proxy.producer_gate_table import GateTables
-from sluice.quotas.producer_id_principal import ProducerIdSettings
-from sluice.quotas.producer_id_quota import ProducerIdQuota
+from sluice.proxy.produce_ids import ProduceIds
+from sluice.proxy.producer_gate import Verdict
+from sluice.proxy.producer_ids import ProducerIds
 from sluice.quotas.producer_id_store import DEFAULT_FALSE_POSITIVE_RATE, BloomStore, ExactStore
 
 MILLION: Final = 1_000_000
 COUNTS: Final = (1_000, 100_000, MILLION)
 QUICK_COUNTS: Final = (1_000, 100_000)
 REPEATS: Final = 3
+SERIES: Final = 300
 LAYERS: Final = 11
 LAYER_RATE: Final = 1.0 - (1.0 - DEFAULT_FALSE_POSITIVE_RATE) ** (1.0 / (2 * LAYERS))
 """of false positives, as each layer of BloomStore has it"""
@@ -139,35 +139,38 @@ def full_window_ns(random: Random) -> dict[str, float]:
 
 
 def short_cut_ns() -> dict[str, float]:
-    """The common path: the same id as the connection's last."""
-    number = 1_000_000
-    compared = min(
-        timeit.repeat(
-            "producer_id == last_id and now_ms < fresh_until_ms",
-            globals={"producer_id": 4_001, "last_id": int("4001"), "now_ms": 5.0, "fresh_until_ms": 3.6e6},
-            timer=thread_time,
-            number=number,
-            repeat=REPEATS,
-        )
+    """The common path: the same id as the connection's last; and what it spares."""
+    compared = {"producer_id": 4_001, "last_id": int("4001"), "now_ms": 5.0, "until_ms": 3.6e6, "gates": {}}
+    found = {
+        "the comparison": least_ns("producer_id == last_id and now_ms < until_ms and not gates", compared)
+    }
+    ids = ProduceIds(ProducerIds(), None)
+    ids.use("alice", (1_000.0, True, "user"))
+    batch = frames.record_batch(bytes(1_000), producer_id=7, epoch=0, sequence=0)
+    one, other = (
+        frames.produce_request("bench", "orders", batch, acks=-1, partition=partition) for partition in (0, 1)
     )
-    quota = ProducerIdQuota(ProducerIdSettings())
-    gate = ProducerGate(quota, GateTables())
-    gate.use("alice", 1_000, enforced=True)
-    buf = bytearray(b"orders")
-    found = {"the comparison": compared / number * 1e9}
-    for what, partitions in (("one partition", 1), ("three partitions", 3)):
-        heads: list[BatchHead] = [(0, 6, i, 500, 7, 0, 0, 10) for i in range(partitions)]
-        if gate.judge(buf, heads, -1, 0.0, 1e4) is Verdict.ADMIT:
-            gate.forwarded(0.0)
-        times = timeit.repeat(
-            "judge(buf, heads, -1, 0.0, 1e4)",
-            globals={"judge": gate.judge, "buf": buf, "heads": heads},
-            timer=thread_time,
-            number=100_000,
-            repeat=REPEATS,
-        )
-        found[f"ProducerGate.judge, {what}"] = min(times) / 100_000 * 1e9
+    start, end = one.index(b"bench") + len(b"bench"), len(one)
+    call = {"ids": ids, "known": ids.known, "one": one, "other": other, "start": start, "end": end}
+    judge = "ids.judge({}, start, start + 1, end, end, 12, -1, 0.0, 1e4)".format
+    fits = "known.fits(one, start, end, end, 12, 0.0)"
+    assert eval(judge("one"), call) is Verdict.ADMIT
+    ids.gate.forwarded(0.0)
+    for _ in range(2):
+        assert not eval(fits, call)
+        assert eval(judge("one"), call) is Verdict.PASS
+    assert eval(fits, call)
+    found["all of a request that is like an earlier one"] = least_ns(fits, call)
+    in_turns = least_ns(f"{judge('one')}; {judge('other')}", call)
+    found["the same, walked and looked up"] = in_turns / 2
     return found
+
+
+def least_ns(statement: str, names: dict[str, object]) -> float:
+    """Processor time of one run of a statement: of many short series the quickest."""
+    number = 2_000
+    times = timeit.repeat(statement, globals=names, timer=thread_time, number=number, repeat=SERIES)
+    return min(times) / number * 1e9
 
 
 def report(rows: list[Row], window: dict[str, float], short: dict[str, float], folder: Path) -> None:

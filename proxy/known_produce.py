@@ -1,12 +1,12 @@
-"""A connection's last Produce as a template: one that differs in its records alone needs no walk. Pure.
+"""A connection's last requests as templates: a Produce that differs in its records alone needs no walk. Pure.
 
-Nearly every Produce of a connection brings one batch of the same producer id to the same partition. All that
-stands before its records then has the same bytes; behind them stand their length and one batch that fills the
-frame. Three comparisons tell so, in a quarter of the time that the walk and the look-ups of an id take.
+Nearly every Produce of a connection brings one batch of the same producer id to one of a few partitions. All
+that stands before its records then has the same bytes as in an earlier one; behind stand their length and one
+batch that fills the frame. That is soon told: in a sixth of the time that the walk and the look-ups take.
 
-    header's end … acks … topic … partition     the same bytes as the last one's, at the same version
+    header's end … acks … topic … partition     the same bytes as an earlier one's, at the same version
     the records' length, the batch's length     both say that one batch reaches to the end of the frame
-    its producer id                             the last one's
+    its producer id                             the same
 
 Reading the same bytes at the same version ends at the same place, so there the records begin, and what may
 follow one batch that fills the frame (three bytes for tagged fields) has no room for another.
@@ -31,6 +31,8 @@ _ONE: Final = b"\0\0\0\1"
 _PARTITION_BYTES: Final = 4
 _ENOUGH_BYTES: Final = 4 + HEAD_BYTES
 """with a length of four bytes, or one of one byte and three bytes for tags: no shorter frame has a batch"""
+_MAX_HEADS: Final = 64
+"""topics and partitions, each with a head of a hundred bytes or less"""
 _MAX_HEAD_BYTES: Final = 512
 """a longer one, of a long topic or transactional id, is no template: each length has a Struct"""
 # Behind the head: the records' length, then of the batch its length and its producer id. A compact length is
@@ -60,27 +62,29 @@ class KnownProduce:
     """Of one connection."""
 
     __slots__ = (
-        "_enough_bytes", "_gates", "_head", "_less_bytes", "_once", "_producer_id", "_unpack", "_until_ms",
-        "_version", "acks",
+        "_enough_bytes", "_gates", "_head_bytes", "_heads", "_less_bytes", "_once", "_producer_id", "_shape",
+        "_unpack", "_until_ms", "_version", "acks",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self._shape: tuple[float, ...] = ()
+        self._once: tuple[float, ...] = ()
         self._until_ms = -inf
-        self._gates = _NONE
+        self._gates: Sized = _NONE
         self._version = -1
-        self._head = b""
+        self._producer_id = -1
+        self._heads: set[bytes] = set()
+        self._head_bytes = 0
         self._enough_bytes = 0
         self._less_bytes = 0
         self._unpack = _with_head(0)
-        self._producer_id = -1
-        self._once: tuple[int, int] | None = None
         self.acks = 0
         """of a request that fits"""
 
     def forget(self) -> None:
         """Whose requests these are, or their limit, has changed."""
         self._until_ms = -inf
-        self._once = None
+        self._shape = self._once = ()
 
     def passed(
         self,
@@ -94,32 +98,37 @@ class KnownProduce:
     ) -> None:
         """A request of this one batch passed, and those like it do until `until_ms` while there are no gates.
 
-        `start`: where its client id ends. It becomes the template once the same id and partition come twice
-        in a row, so that a connection that writes to many in turns does not pay for each.
+        `start`: where its client id ends. A shape (all but topic and partition) takes the last one's place
+        when it has come twice in a row, so that two by turns do not pay for that each time.
         """
-        _, topic_end, partition, _, producer_id, _, _, _ = batch
-        once, self._once = self._once, (producer_id, partition)
-        if once != self._once:
-            return
+        _, topic_end, _, _, producer_id, _, _, _ = batch
         one = _ONE_COMPACT if version >= FIRST_FLEXIBLE else _ONE
-        if not buf.startswith(one, topic_end):  # of several partitions only this one has records
-            return
         head_end = topic_end + len(one) + _PARTITION_BYTES
         head_bytes = head_end - start
-        if head_bytes > _MAX_HEAD_BYTES:
+        # Beside it may be partitions without records; then the head of this one is not all that is before it.
+        if head_bytes > _MAX_HEAD_BYTES or not buf.startswith(one, topic_end):
             return
-        self._head = bytes(buf[start:head_end])
-        self._enough_bytes = head_bytes + _ENOUGH_BYTES
-        self._less_bytes = head_bytes + 2 + _TAGS_BYTES - 1
-        self._unpack = _with_head(head_bytes)
-        self._version = version
-        self._producer_id = producer_id
-        self._gates = gates
-        self._until_ms = until_ms
-        self.acks = acks
+        shape: tuple[float, ...] = (producer_id, head_bytes, version, acks, until_ms)
+        if shape != self._shape or gates is not self._gates:
+            if shape != self._once:
+                self._once = shape
+                return
+            self._shape = shape
+            self._gates = gates
+            self._until_ms = until_ms
+            self._version = version
+            self._producer_id = producer_id
+            self._heads = set()
+            self._head_bytes = head_bytes
+            self._enough_bytes = head_bytes + _ENOUGH_BYTES
+            self._less_bytes = head_bytes + 2 + _TAGS_BYTES - 1
+            self._unpack = _with_head(head_bytes)
+            self.acks = acks
+        if len(self._heads) < _MAX_HEADS:
+            self._heads.add(bytes(buf[start:head_end]))
 
     def fits(self, buf: bytearray, start: int, end: int, frame_end: int, version: int, now_ms: float) -> bool:
-        """Does the request whose client id ends at `start` pass as the last one did?
+        """Does the request whose client id ends at `start` pass as an earlier one did?
 
         False says nothing: then it is to be walked. Bytes from `end` on have not arrived, nor need they, once
         the head of the batch has.
@@ -139,16 +148,16 @@ class KnownProduce:
                 producer_id == self._producer_id
                 and batch_length == said - _SHORTER_BY
                 and length == _LENGTHS_2[said]
-                and head == self._head
+                and head in self._heads
             )
             return fits
         return self._fits_other(buf, start, said, version)
 
     def _fits_other(self, buf: bytearray, start: int, said_if_2: int, version: int) -> bool:
         """The same for the other widths of the records' length."""
-        if not buf.startswith(self._head, start):
+        pos = start + self._head_bytes
+        if bytes(buf[start:pos]) not in self._heads:
             return False
-        pos = start + len(self._head)
         fits: bool
         if version < FIRST_FLEXIBLE:
             said, batch_length, producer_id = _CLASSIC.unpack_from(buf, pos)

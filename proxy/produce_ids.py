@@ -33,7 +33,7 @@ class ProduceIds:
         self._usage = ProduceUsage()
         self.gate = ProducerGate(shared.quota, shared.tables)
         self.known = KnownProduce()
-        """what the last request was like; one that fits it passes, and need not be judged"""
+        """what the last requests were like; one that fits passes, and need not be judged"""
         self._woken: Verdict | None = None
         self._was_held = False
         self.wake = wake

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from math import inf
 from random import Random
+from typing import Final
 
 import pytest
 from frames import TOPIC_ID, produce, record_batch
@@ -138,12 +139,38 @@ def test_a_request_fits_once_the_head_of_its_batch_has_arrived_and_what_lies_beh
         assert not fits(template, request, 9, arrived=count, filler=request[count])
 
 
+NO_GATES: Final[dict[object, object]] = {}
+
+
+def passed(template: KnownProduce, request: bytearray, until_ms: float = inf) -> None:
+    template.passed(request, start_of(request), 9, -1, walked(request, 9)[0], NO_GATES, until_ms)
+
+
 def test_what_passed_once_is_no_template_yet_nor_is_what_comes_by_turns() -> None:
     template = KnownProduce()
-    for partition in (0, 1) * 3:
-        request = frame(partition=partition)
-        template.passed(request, start_of(request), 9, -1, walked(request, 9)[0], {}, inf)
+    for producer_id in (1, 2) * 3:
+        request = frame(producer_id=producer_id)
+        passed(template, request)
         assert not fits(template, request, 9)
+    passed(template, request)
+    assert fits(template, request, 9)
+
+
+def test_a_producer_of_several_partitions_has_a_template_for_each_that_it_wrote_to() -> None:
+    template = KnownProduce()
+    for partition in (0, 1, 2, 3):
+        passed(template, frame(partition=partition))
+    assert [fits(template, frame(700, partition=p), 9) for p in range(5)] == [False, True, True, True, False]
+    assert not fits(template, frame(partition=1, producer_id=1), 9)
+
+
+def test_templates_are_bounded_and_begin_anew_when_a_layer_has_turned() -> None:
+    template = KnownProduce()
+    for until_ms in (100.0, 200.0):
+        for partition in range(200):
+            passed(template, frame(partition=partition), until_ms)
+            assert not fits(template, frame(partition=150), 9, now_ms=NOW)
+        assert sum(fits(template, frame(partition=p), 9, now_ms=until_ms - 1.0) for p in range(200)) == 64
 
 
 def test_gates_the_turn_of_a_layer_and_another_user_end_it() -> None:
