@@ -236,6 +236,7 @@ def test_deletion_is_counted_by_the_partitions_that_the_broker_tells() -> None:
         << ToClient(deleted({"a": (0, 1), "b": (0, 2)}))
     ).done()
     assert tokens(shell) == 15
+    assert shell.session.bytes_from_client == len(question(["a", "b"]) + delete(["a", "b"]))
 
 
 def test_names_and_ids_are_asked_for_apart() -> None:
@@ -273,6 +274,16 @@ def test_a_topic_that_does_not_exist_is_the_brokers_to_refuse() -> None:
     shell.broker_sends(deleted({"none": (3, 0)}, correlation_id=2))
     assert errors_in(DELETE_TOPICS, 6, shell.to_client) == {"none": 3}
     assert tokens(shell) == -10
+
+
+def test_what_a_broker_said_before_counts_no_more() -> None:
+    shell = shell_of()
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (1, 4)}))
+    shell.broker_sends(deleted({"a": (29, 0)}))
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (0, 0)}))
+    assert tokens(shell) == 22
 
 
 def test_a_topic_that_came_into_being_after_the_question_costs_one() -> None:
