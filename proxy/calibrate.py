@@ -102,15 +102,18 @@ class Calibration:
                     found += self._measure_together(rig, wanted[first : first + _LOADS_AT_ONCE], pause_s)
             return found
 
-    def judge(self, costs: RequestCosts, rounds: int) -> list[MixResult]:
+    def judge(
+        self, costs: RequestCosts, rounds: int, chosen: Callable[[Mix], bool] = lambda _: True
+    ) -> list[MixResult]:
         """The mixes, `rounds` times."""
         run = uuid.uuid4().hex[:8]
         results = []
         with self._target.dial() as link, Rig(link, self._target.host, self._target.port, run) as rig:
-            self._warm_up(rig, [load for mix in mixes(rig.names) for load in mix.loads])
+            wanted = [mix for mix in mixes(rig.names) if chosen(mix)]
+            self._warm_up(rig, [load for mix in wanted for load in mix.loads])
             for number in range(rounds):
                 say(f"mixes, round {number + 1} of {rounds}")
-                results += [self._judge_one(rig, mix, costs) for mix in mixes(rig.names)]
+                results += [self._judge_one(rig, mix, costs) for mix in wanted]
         return results
 
     def _warm_up(self, rig: Rig, wanted: Sequence[Load]) -> None:

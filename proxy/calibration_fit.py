@@ -1,12 +1,13 @@
 """Measured loads → coefficients that are not negative, and how far they are from what was measured. Pure.
 
-Each load is one kind of request, measured as ms of broker threads a request. Its fit makes the sum of the
-squares of the *relative* errors small, so that a cheap request counts as much as a dear one:
+Each load is one kind of request, measured as ms of broker threads a request. What is made small are the
+*relative* errors, so that a cheap request counts as much as a dear one, and too much as much as too little:
 
-    minimise Σ ((x · c − y) / y)²   over c ≥ 0,   x = (1, request bytes, response bytes, batches, records)
+    minimise Σ (x · c − y)² / (y · m)   over c ≥ 0,   x = (1, request bytes, response bytes, batches, records)
 
-by moving one coefficient at a time to its best value, or to 0 where that is negative, until nothing moves:
-the problem is convex, so it ends at the smallest sum.
+where m is x · c of the fit before, again and again. (With y² below the line, 1 and 4 would be fitted by 1.2;
+so they are by 1.6.) Each time one coefficient at a time is moved to its best value, or to 0 where that is
+negative, until nothing moves: that is convex, so it ends at the least sum.
 """
 
 from __future__ import annotations
@@ -18,8 +19,13 @@ from typing import Final, NamedTuple
 
 from sluice.quotas.request_cost import Coefficients
 
-_ROUNDS: Final = 20_000
+_ROUNDS: Final = 3_000
 _SETTLED: Final = 1e-12
+_FITS: Final = 25
+_FURTHEST: Final = 100.0
+"""A fit that is 0 at first would weigh without end."""
+_BY_REQUEST: Final = frozenset({"OffsetCommit", "ListOffsets"})
+"""whose work their request tells; of the others it is the answer"""
 
 
 class Kind(NamedTuple):
@@ -52,14 +58,16 @@ class Measured:
         return (1.0, self.request_bytes, self.response_bytes, self.batches, self.records)
 
 
-def non_negative_least_squares(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> list[float]:
-    """c ≥ 0 with the least Σ (row · c − wanted)²; a column of zeros gets 0."""
+def non_negative_least_squares(
+    rows: Sequence[Sequence[float]], wanted: Sequence[float], start: Sequence[float] = ()
+) -> list[float]:
+    """c ≥ 0 with the least Σ (row · c − wanted)²; a column of zeros gets 0. `start`: c is looked for here."""
     width = len(rows[0])
     scale = [max(abs(row[j]) for row in rows) or 1.0 for j in range(width)]
     scaled = [[row[j] / scale[j] for j in range(width)] for row in rows]
     gram = [[sum(row[i] * row[j] for row in scaled) for j in range(width)] for i in range(width)]
     right = [sum(row[i] * y for row, y in zip(scaled, wanted, strict=True)) for i in range(width)]
-    found = [0.0] * width
+    found = [value * factor for value, factor in zip(start, scale, strict=False)] or [0.0] * width
     for _ in range(_ROUNDS):
         moved = 0.0
         for i in range(width):
@@ -74,20 +82,19 @@ def non_negative_least_squares(rows: Sequence[Sequence[float]], wanted: Sequence
     return [value / scale[i] for i, value in enumerate(found)]
 
 
-def fit(measured: Iterable[Measured], used: Sequence[bool] = (True,) * 5) -> Coefficients:
-    """The coefficients of one kind. `used`: which features may count, in the order of Coefficients."""
-    loads = list(measured)
-    rows = [
-        [value / load.cost_ms if use else 0.0 for value, use in zip(load.features, used, strict=True)]
-        for load in loads
-    ]
-    return Coefficients(*non_negative_least_squares(rows, [1.0] * len(rows)))
+Columns = Sequence[tuple[float, ...]]
 
 
-def features_used(kind: Kind) -> tuple[bool, ...]:
-    """What tells the loads of a kind apart: a Produce's answer, or a Fetch's request, do not."""
-    is_produce = kind.api == "Produce"
-    return (True, kind.api != "Fetch", not is_produce, is_produce, is_produce)
+def fit_columns(columns: Columns, wanted: Sequence[float]) -> list[float]:
+    """The coefficients of `columns` (a row for each load) that come nearest to `wanted`, as said above."""
+    model = list(wanted)
+    found: list[float] = []
+    for _ in range(_FITS):
+        scale = [(y * max(m, y / _FURTHEST)) ** -0.5 for y, m in zip(wanted, model, strict=True)]
+        rows = [[value * s for value in row] for row, s in zip(columns, scale, strict=True)]
+        found = non_negative_least_squares(rows, [y * s for y, s in zip(wanted, scale, strict=True)], found)
+        model = [sum(x * c for x, c in zip(row, found, strict=True)) for row in columns]
+    return found
 
 
 def fit_all(measured: Iterable[Measured]) -> dict[Kind, Coefficients]:
@@ -95,7 +102,40 @@ def fit_all(measured: Iterable[Measured]) -> dict[Kind, Coefficients]:
     by_kind: dict[Kind, list[Measured]] = {}
     for load in measured:
         by_kind.setdefault(load.kind, []).append(load)
-    return {kind: fit(loads, features_used(kind)) for kind, loads in by_kind.items()}
+    produced = {kind: loads for kind, loads in by_kind.items() if kind.api == "Produce"}
+    found = fit_produce(produced) if produced else {}
+    for kind, loads in by_kind.items():
+        if kind not in produced:
+            found[kind] = fit_api(loads)
+    return found
+
+
+def fit_api(loads: Sequence[Measured]) -> Coefficients:
+    """Of anything but Produce: by the bytes of request or answer; both would explain the same twice."""
+    wanted = [load.cost_ms for load in loads]
+    if len({load.name for load in loads}) < 2:
+        return Coefficients(fit_columns([(1.0,)] * len(wanted), wanted)[0])
+    by_request = loads[0].kind.api in _BY_REQUEST
+    columns = [(1.0, load.request_bytes if by_request else load.response_bytes) for load in loads]
+    request_ms, byte_ms = fit_columns(columns, wanted)
+    return Coefficients(request_ms, byte_ms) if by_request else Coefficients(request_ms, 0.0, byte_ms)
+
+
+def fit_produce(by_kind: Mapping[Kind, Sequence[Measured]]) -> dict[Kind, Coefficients]:
+    """A request and a batch cost the same whatever the compression; bytes and records go by it."""
+    kinds = list(by_kind)
+    columns, wanted = [], []
+    for place, kind in enumerate(kinds):
+        for load in by_kind[kind]:
+            own = [0.0] * (2 * len(kinds))
+            own[2 * place : 2 * place + 2] = [load.request_bytes, load.records]
+            columns.append((1.0, float(load.batches), *own))
+            wanted.append(load.cost_ms)
+    request_ms, batch_ms, *own = fit_columns(columns, wanted)
+    return {
+        kind: Coefficients(request_ms, own[2 * place], 0.0, batch_ms, own[2 * place + 1])
+        for place, kind in enumerate(kinds)
+    }
 
 
 def lower_half(loads: Iterable[Measured]) -> list[Measured]:
@@ -124,6 +164,7 @@ def tls_extra(plain: Mapping[str, Measured], tls: Mapping[str, Measured]) -> Coe
 
 
 def typical(coefficients: Iterable[Coefficients]) -> Coefficients:
-    """For requests of which nothing was measured: the median of those that were."""
-    found = list(coefficients)
-    return Coefficients(*(median(values) for values in zip(*found, strict=True)))
+    """For requests of which nothing was measured: the median, and of bytes, batches and records the least."""
+    request_ms, *others = zip(*coefficients, strict=True)
+    least = [min([value for value in values if value > 0.0], default=0.0) for values in others]
+    return Coefficients(median(request_ms), *least)

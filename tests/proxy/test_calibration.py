@@ -12,9 +12,8 @@ from sluice.proxy.calibrate import MixResult, cost_file_text, fit_table, mix_tab
 from sluice.proxy.calibration_fit import (
     Kind,
     Measured,
-    features_used,
-    fit,
     fit_all,
+    fit_columns,
     lower_half,
     non_negative_least_squares,
     tls_extra,
@@ -83,22 +82,41 @@ def test_a_feature_that_no_load_has_costs_nothing() -> None:
 
 
 def test_a_cheap_load_counts_as_much_as_a_dear_one() -> None:
-    loads_of = [measured(PRODUCE, str(size), size, 1, 0.1 + size * 1e-6) for size in (100, 1_000, 1_000_000)]
-    found = fit(loads_of, (True, True, False, False, False))
-    assert found == pytest.approx(Coefficients(0.1, 1e-6), rel=1e-3)
+    sizes = (100.0, 1_000.0, 1_000_000.0)
+    found = fit_columns([(1.0, size) for size in sizes], [0.1 + size * 1e-6 for size in sizes])
+    assert found == pytest.approx([0.1, 1e-6], rel=1e-3)
 
 
-def test_a_produce_is_not_fitted_by_its_answer_nor_a_fetch_by_its_request() -> None:
-    assert features_used(PRODUCE) == (True, True, False, True, True)
-    assert features_used(Kind("Fetch")) == (True, False, True, False, False)
-    assert features_used(Kind("Metadata")) == (True, True, True, False, False)
+def test_too_much_counts_as_much_as_too_little() -> None:
+    assert fit_columns([(1.0,), (1.0,)], [1.0, 4.0]) == pytest.approx([1.6])
 
 
-def test_each_kind_is_fitted_by_its_own_loads() -> None:
-    other = Kind("Heartbeat")
-    found = fit_all([measured(PRODUCE, "a", 100, 1, 1.0), measured(other, "b", 20, 0, 0.05)])
-    assert sum(found[PRODUCE]) > 0.4
-    assert found[other].request_ms + 20 * found[other].request_byte_ms < 0.06
+def test_a_request_and_a_batch_cost_the_same_in_every_compression() -> None:
+    def cost_ms(load: tuple[int, int, int], byte_ms: float, record_ms: float) -> float:
+        return 0.1 + load[0] * byte_ms + load[1] * 0.02 + load[2] * record_ms
+
+    shapes = ((200, 1, 1), (3_000, 3, 3), (20_000, 1, 16), (100_000, 1, 1_000), (400_000, 1, 4))
+    found = fit_all(
+        Measured(
+            kind, f"{shape}", shape[0], 60.0, shape[1], shape[2], cost_ms(shape, byte_ms, record_ms), 1.0
+        )
+        for kind, byte_ms, record_ms in ((PRODUCE, 2e-6, 1e-4), (Kind("Produce", "gzip"), 6e-6, 3e-4))
+        for shape in shapes
+    )
+    assert found[PRODUCE] == pytest.approx(Coefficients(0.1, 2e-6, 0.0, 0.02, 1e-4), rel=0.02)
+    assert found[Kind("Produce", "gzip")] == pytest.approx(Coefficients(0.1, 6e-6, 0.0, 0.02, 3e-4), rel=0.02)
+
+
+def test_other_requests_go_by_their_answers_bytes_and_commits_by_their_own() -> None:
+    loads_of = [
+        Measured(Kind(api), str(size), size, size, 0, 0, 0.05 + size * 1e-5, 1.0)
+        for api in ("Metadata", "OffsetCommit")
+        for size in (100, 5_000)
+    ]
+    found = fit_all([*loads_of, Measured(Kind("Heartbeat"), "b", 20, 30.0, 0, 0, 0.07, 1.0)])
+    assert found[Kind("Metadata")] == pytest.approx(Coefficients(0.05, 0.0, 1e-5), rel=1e-2)
+    assert found[Kind("OffsetCommit")] == pytest.approx(Coefficients(0.05, 1e-5), rel=1e-2)
+    assert found[Kind("Heartbeat")] == pytest.approx(Coefficients(0.07))
 
 
 def test_of_several_rounds_the_first_quartile_counts() -> None:
@@ -117,8 +135,9 @@ def test_tls_is_what_the_same_loads_cost_more() -> None:
     assert extra.request_byte_ms == pytest.approx(2e-6, rel=1e-2)
 
 
-def test_what_was_not_measured_costs_the_median_of_what_was() -> None:
-    assert typical([Coefficients(1.0), Coefficients(5.0, 1.0), Coefficients(2.0)]) == Coefficients(2.0)
+def test_what_was_not_measured_costs_the_median_of_what_was_and_the_least_for_its_bytes() -> None:
+    found = typical([Coefficients(1.0, 0.5), Coefficients(5.0, 0.25), Coefficients(2.0)])
+    assert found == Coefficients(2.0, 0.25)
 
 
 @pytest.mark.parametrize(
