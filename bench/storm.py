@@ -28,9 +28,10 @@ IDS_PER_REQUEST: Final = 10
 """with one for each request Kafka, Sluice and the storm need more than two cores for the rate"""
 SECONDS: Final = 60.0
 QUICK_SECONDS: Final = 10.0
-WARM_UP_S: Final = 12.0
-QUIET_S: Final = 15.0
-CONTROL_S: Final = 20.0
+WARM_UP_S: Final = 10.0
+DIRECT_WARM_UP_S: Final = 6.0
+QUIET_S: Final = 10.0
+CONTROL_S: Final = 15.0
 """each of two, before and behind the storm: a machine that slows down or speeds up so counts on both sides"""
 DIRECT_MOST_S: Final = 80.0
 
@@ -45,7 +46,9 @@ def measure(arguments: argparse.Namespace) -> StormRun:
     with open_folder() as folder:
         through = run_through(folder, arguments.rate, partitions, plan, WARM_UP_S * share)
         direct = (
-            None if arguments.no_direct else run_direct(folder, arguments.rate, partitions, DIRECT_MOST_S)
+            None
+            if arguments.no_direct
+            else run_direct(folder, arguments.rate, partitions, DIRECT_WARM_UP_S, DIRECT_MOST_S)
         )
     return StormRun(arguments.rate, partitions, time.monotonic() - begun_s, through, direct)
 

@@ -237,9 +237,10 @@ def _rounded(value: float | None, digits: int = 2) -> float | None:
 
 
 def _table(run: StormRun) -> Table:
+    storm = f"A storm of {run.rate:,.0f} batches a second, {run.ids_per_request} a request"
     table = Table(
-        title=f"A storm of {run.rate:,.0f} batches a second, {run.ids_per_request} a request, beside a good"
-        f" client of {GOOD_RATE:.0f} records a second; broker heap {HEAP_MIB} MiB; {IDS_PER_HOUR:,} new ids an hour for each user",
+        title=f"{storm}, beside a good client of {GOOD_RATE:.0f} records a second;"
+        f" broker heap {HEAP_MIB} MiB; limit: {IDS_PER_HOUR:,} ids an hour",
         caption=_caption(run),
     )
     table.add_column("phase", no_wrap=True)

@@ -33,7 +33,7 @@ from bench.lib.storm_rig import (
 SILENT_S: Final = 8.0
 """with no answer to anybody for so long the broker counts as dead, if it does not answer afterwards either"""
 POLL_S: Final = 0.25
-CALM_S: Final = 3.0
+WARM_UP: Final = "warm-up"
 METRICS: Final = (
     "sluice_producer_ids_new_total",
     "sluice_producer_ids_forced_total",
@@ -108,7 +108,7 @@ class PhaseRunner:
             phase = Phase(kind, time.monotonic(), live_before=live_before)
             self._until(phase, phase.start_s + seconds, None)
         else:
-            with self._storm(self._port(), with_ids) as load:
+            with self._storm(with_ids) as load:
                 phase = Phase(kind, time.monotonic(), live_before=live_before)
                 self._until(phase, phase.start_s + seconds, load)
                 phase.storm = load.end()
@@ -124,7 +124,7 @@ class PhaseRunner:
         """The storm with ids, until the broker answers nobody any more."""
         live_before = self._broker.live_heap()
         used_s = {name: cpu_s(pid) for name, pid in self._pids.items()}
-        with self._storm(self._broker.node.address(PAST)[1], True) as load:
+        with self._storm(True) as load:
             phase = Phase(DIRECT, time.monotonic(), live_before=live_before)
             shown_s = phase.start_s
             heard_s = phase.start_s
@@ -151,12 +151,16 @@ class PhaseRunner:
 
     # Within ------------------------------------------------------------------------------------------------
 
-    def _storm(self, port: int, with_ids: bool) -> StormProcess:
+    def _storm(self, with_ids: bool) -> StormProcess:
         self._number += 1
-        return StormProcess(port, self._folder, self._number, self._rate, self._partitions, with_ids=with_ids)
+        return StormProcess(
+            self._port(), self._folder, self._number, self._rate, self._partitions, with_ids=with_ids
+        )
 
     def _port(self) -> int:
-        return self._broker.node.advertised(DOOR)[1]
+        """Sluice's, or where there is none the broker's own."""
+        node = self._broker.node
+        return node.address(PAST)[1] if self._sluice is None else node.advertised(DOOR)[1]
 
     def _until(self, phase: Phase, end_s: float, load: StormProcess | None) -> None:
         shown_s = phase.start_s
@@ -232,7 +236,7 @@ def run_through(
     ):
         runner = PhaseRunner(broker, sluice, good, folder, rate, partitions)
         # For the JVM's compilers, which else would work against whatever comes first.
-        runner.phase("warm-up", warm_up_s)
+        runner.phase(WARM_UP, warm_up_s)
         phases = [
             runner.phase(kind, seconds, storm=kind != QUIET, with_ids=kind == THROUGH)
             for kind, seconds in plan
@@ -242,13 +246,14 @@ def run_through(
         return Through(phases, answers, stored, broker.pauses(), sluice.faults_logged())
 
 
-def run_direct(folder: Path, rate: float, partitions: int, most_seconds: float) -> Direct:
+def run_direct(folder: Path, rate: float, partitions: int, warm_up_s: float, most_seconds: float) -> Direct:
     """The storm at a fresh broker without Sluice."""
     print("starting another Kafka, without Sluice", flush=True)
     with (
         Broker("alone", folder, door(), partitions) as broker,
         GoodProcess(f"{LOOPBACK}:{broker.node.address(PAST)[1]}", "direct", folder) as good,
     ):
-        time.sleep(CALM_S)
-        phase, death = PhaseRunner(broker, None, good, folder, rate, partitions).until_death(most_seconds)
+        runner = PhaseRunner(broker, None, good, folder, rate, partitions)
+        runner.phase(WARM_UP, warm_up_s)
+        phase, death = runner.until_death(most_seconds)
         return Direct(phase, good.end(), broker.pauses(), death)
