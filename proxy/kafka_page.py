@@ -102,7 +102,7 @@ class KafkaPage:
         now_ms = time.monotonic() * 1000.0
         self._meter.drain(now_ms)
         await self._meter.fold(now_ms)
-        self.take_in(int(now_ms))
+        self.take_in(int(time.monotonic() * 1000.0))  # another may have waited behind this one: never back
 
     def take_in(self, now_ms: int) -> None:
         """Record by how much the meter's counters have grown; what it has forgotten is forgotten."""
