@@ -99,7 +99,8 @@ _ROWS: Final = (
     _throttle_time("Request"),
     KafkaName(
         "Request", "exempt-request-time", (), "percent of one broker thread",
-        f"Time of broker threads that no limit counts, {_MINUTE}.", "By the cost model, not measured.",
+        f"Time of broker threads that no limit counts, {_MINUTE}.",
+        "By the cost model, not measured; with that of clients whom an exempt rule covers.",
     ),
     _queue_size("Request"),
     KafkaName(

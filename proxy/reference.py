@@ -145,8 +145,8 @@ tags of Kafka's ClientQuotaManager: of a limit for a user alone `user`, of one f
 `client_id`, else both; one that is empty is left out. `user` is URL-encoded, as the broker does it; both are
 bounded as on the first page (`other`).
 
-What differs from the broker everywhere: clients without a limit have series by the configured names among
-user and client id, also while no limit of that kind exists; a second may pass before traffic shows; a limit
+What differs from the broker everywhere: clients without a limit on bytes have series by the configured names
+among user and client id, also while no limit of that kind exists; a second may pass before traffic shows; a limit
 in shadow mode has its rates, but no throttle time. What a broker tells besides quotas is not there: scrape it
 too.
 
