@@ -146,9 +146,9 @@ tags of Kafka's ClientQuotaManager: of a limit for a user alone `user`, of one f
 bounded as on the first page (`other`).
 
 What differs from the broker everywhere: clients without a limit on bytes have series by the configured names
-among user and client id, also while no limit of that kind exists; a second may pass before traffic shows; a limit
-in shadow mode has its rates, but no throttle time. What a broker tells besides quotas is not there: scrape it
-too.
+among user and client id, also while no limit of that kind exists; a second may pass before traffic shows; a
+limit in shadow mode has its rates, but no throttle time. What a broker tells besides quotas is not there:
+scrape it too.
 
 | name | MBean, attribute | labels | unit | meaning | differs from the broker |
 |---|---|---|---|---|---|
