@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -167,9 +168,14 @@ def place_of(
         return _server_of(bootstrap_server, command_config)
     if command_config is not None:
         raise typer.BadParameter("--command-config goes with --bootstrap-server")
-    return QuotaFilePlace(
-        quota_file_of(quotas, config, ", --bootstrap-server HOST:PORT or --admin-socket FILE")
-    )
+    if quotas is None and config is not None:
+        from sluice.proxy.config_file import load_config
+
+        loaded = load_config(config, os.environ)
+        if loaded.quotas.source == "topic" and loaded.admin.socket is not None:
+            return SocketPlace(loaded.admin.socket)
+    otherwise = ", --bootstrap-server HOST:PORT or --admin-socket FILE"
+    return QuotaFilePlace(quota_file_of(quotas, config, otherwise))
 
 
 def _server_of(bootstrap_server: str, command_config: Path | None) -> Place:

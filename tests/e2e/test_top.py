@@ -152,18 +152,22 @@ def test_the_socket_is_the_owners_and_tells_limits_but_a_file_is_not_changed_thr
 
 def test_a_topics_quotas_are_changed_through_the_socket_and_hold(kafka: KafkaNode, unique: Unique) -> None:
     user, client_id = unique("user"), unique("app")
-    options = {"source": "topic", "topic": {"name": unique("quotas"), "bootstrap": [kafka.bootstrap]}}
+    topic = {"name": unique("quotas"), "bootstrap": [kafka.bootstrap]}
+    options = {"source": "topic", "topic": topic, "admins": ["ANONYMOUS"]}
     with proxy_with_socket(kafka, quota_options=options) as sluice:
-        place = ("--admin-socket", str(sluice.folder / "admin.socket"))
+        place = ("--config", str(sluice.folder / "sluice.yaml"))
+        by_api = ("--bootstrap-server", sluice.bootstrap())
         limits = f"producer_byte_rate={SLOW},request_percentage=900"
         done = run("configs", *place, "--alter", "--add-config", limits, "--client", client_id)
         assert (done.returncode, done.stdout) == (0, f"Completed updating config for client {client_id}.\n")
-        done = run("configs", *place, "--alter", "--add-config", "producer_byte_rate=5", "--user", user)
+        done = run("configs", *by_api, "--alter", "--add-config", "producer_byte_rate=5", "--user", user)
         assert done.returncode == 0, done.stderr
-        assert run("quotas", "export", *place).stdout == (
-            f'quotas:\n  - user: "{user}"\n    producer_byte_rate: 5\n'
-            f'  - client-id: "{client_id}"\n    producer_byte_rate: {SLOW}\n    request_percentage: 900\n'
-        )
+        for asked in (place, by_api, ("--admin-socket", str(sluice.folder / "admin.socket"))):
+            assert run("quotas", "export", *asked).stdout == (
+                f'quotas:\n  - user: "{user}"\n    producer_byte_rate: 5\n'
+                f'  - client-id: "{client_id}"\n    producer_byte_rate: {SLOW}\n'
+                "    request_percentage: 900\n"
+            )
         with flowing(kafka, sluice, unique("topic"), client_id):
             assert throttled_row(sluice, client_id)["limit"] == SLOW
         done = run("configs", *place, "--alter", "--delete-config", "producer_byte_rate", "--user", user)
