@@ -195,13 +195,14 @@ class RequestTime:
         _tell(buf, pos, end, frame_end, api_key, version, ceil(told_ms))
 
     def _take_mark(self, correlation_id: int) -> _Mark:
-        """Of the Produce that is answered; those of requests that were not forwarded stand before it."""
+        """Of the Produce that is answered: the first, unless it went on before there was a limit."""
         marks = self._marks
-        while marks:
-            mark = marks.popleft()
+        for index, mark in enumerate(marks):
             if mark[0] == correlation_id:
+                for _ in range(index + 1):
+                    marks.popleft()
                 return mark
-        return (correlation_id, 1, 1, 0, False)  # it went on before there was a limit
+        return (correlation_id, 1, 1, 0, False)
 
     def _set_in_flight(self, *, in_debt: bool) -> None:
         self._pace.max_in_flight = 1 if in_debt else IN_FLIGHT_WITHIN_QUOTA

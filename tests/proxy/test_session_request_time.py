@@ -152,6 +152,19 @@ def test_produce_requests_ahead_of_their_answers_keep_their_own_costs() -> None:
     assert shell.sensor(QuotaKind.REQUEST).charged == 8.0
 
 
+def test_a_limit_that_comes_while_requests_are_under_way_counts_them_as_small_and_the_next_as_they_are() -> (
+    None
+):
+    costs = RequestCosts([CostRow(Coefficients(record_ms=1.0))])
+    shell = shell_of(shared_of(limits_of({"producer_byte_rate": 10**9})), policy_of(costs))
+    shell.client_sends(produce({"t": [(0, record_batch(count=30))]}, correlation_id=1))
+    shell.shared.quotas.reload(limits_of(), shell.now_ms)
+    shell.client_sends(produce({"t": [(0, record_batch(count=7))]}, correlation_id=2))
+    shell.advance(UPSTREAM_MS)
+    shell.broker_sends(produce_answer(correlation_id=1) + produce_answer(correlation_id=2))
+    assert shell.sensor(QuotaKind.REQUEST).charged == 1.0 + 7.0
+
+
 def test_a_produce_without_an_answer_is_never_charged() -> None:
     shell = shell_of()
     spend(shell, 500.0)
