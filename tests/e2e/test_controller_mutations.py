@@ -22,9 +22,10 @@ from kafka.admin import NewTopic as PythonTopic
 from kafka.errors import ThrottlingQuotaExceededError
 from kafka_clients import Options
 from mutation_frames import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, REFUSED, errors_in
-from sluice_process import SluiceProcess
+from sluice_process import Door, SluiceProcess
 
 from bench.harness.kafka_node import KafkaNode
+from bench.harness.ports import LOOPBACK, free_port
 from sluice.protocol.codec_wire import Struct, Value
 
 Results: TypeAlias = list[tuple[str | None, int]]
@@ -158,6 +159,19 @@ def test_validate_only_is_free_and_never_refused(sluice: SluiceProcess, unique: 
     assert place.create({"debt": 60}) == ([("debt", 0)], 0)
     assert place.create({"x": 9})[0] == [("x", REFUSED)]
     assert place.create({"x": 9}, validate_only=True) == ([("x", 0)], 0)
+
+
+def test_the_bucket_and_the_brokers_default_are_options(kafka: KafkaNode, unique: Unique) -> None:
+    """2 at first; 7 assumed of a topic whose number is the brokers' leave 5 owed (v4 does not tell it)."""
+    name = unique("client")
+    options = {"window_num": 2, "default_partitions": 7}
+    quota = {"client-id": name, KEY: 1}
+    door = Door("SLUICE", free_port(), kafka.address("SLUICE"))
+    with SluiceProcess([door], quotas=[quota], controller_mutations=options) as sluice:
+        errors, throttle_ms = Place((LOOPBACK, door.port), name, name + "-").create({"a": -1}, version=4)
+        assert errors == [("a", 0)]
+        assert 3_000 < throttle_ms <= 5_000
+        assert sluice.metric("sluice_controller_mutations_total", client_id=name) == 7
 
 
 def test_javas_admin_tries_again_by_itself_and_has_its_topic_in_the_end(

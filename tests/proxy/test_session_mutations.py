@@ -41,6 +41,7 @@ from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.errors import BrokerMalformed
 from sluice.proxy.policy import SessionPolicy
 from sluice.proxy.session import Session
+from sluice.proxy.topic_defaults import TopicDefaults
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.kinds import QuotaKind
@@ -310,12 +311,24 @@ def test_what_was_just_done_counts_more_than_what_the_broker_has_heard_yet() -> 
     assert tokens(shell) == 17 - 5
     shell.client_sends(delete(["a"]))
     shell.broker_sends(sizes({"a": (9, 5)}))
-    shell.broker_sends(deleted({"a": (3, 0)}))
     assert tokens(shell) == 12, "it is gone"
+    shell.broker_sends(deleted({"a": (3, 0)}))
     shell.advance(10_000)
     shell.client_sends(delete(["a"]))
     shell.broker_sends(sizes({"a": (10, 4)}))
     assert tokens(shell) == 22 - 4, "after a while brokers know better"
+
+
+def test_no_more_than_ten_thousand_topics_are_remembered() -> None:
+    known = TopicDefaults()
+    for number in range(10_001):
+        known.remember(f"t-{number}", 3, 1_000.0)
+    assert known.recent("t-0", 1_000.0) is None
+    assert known.recent("t-1", 1_000.0) == 3
+    known.remember("t-1", 4, 10_999.0)
+    assert known.recent("t-10000", 10_999.0) == 3
+    assert known.recent("t-10000", 11_000.0) is None
+    assert known.recent("t-1", 11_000.0) == 4
 
 
 def test_growth_is_counted_by_what_is_added() -> None:
@@ -422,6 +435,7 @@ def test_a_limit_in_shadow_mode_refuses_nobody_and_says_whom_it_would_have() -> 
     assert bytes(shell.to_client) == created({"a": (0, 32)}) + created({"b": (0, 5)})
     (event,) = shell.events
     assert (event.kind, event.delay_ms, event.quota) == (EventKind.SHADOW, 5_000, "controller_mutation")
+    assert tokens(shell) == -10, "as if it had been refused"
 
 
 def test_a_limit_that_goes_while_the_broker_is_asked_lets_the_request_go() -> None:
