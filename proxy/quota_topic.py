@@ -89,12 +89,16 @@ class QuotaTopic:
         """16 bytes once it is known"""
         self.bad_records = 0
         """skipped since the start; never falls"""
-        self.is_followed = False
-        """the topic has been read to its end, and is being followed"""
+        self._following = asyncio.Event()
         self._why_not = "it has not been reached yet"
         self._producer: AIOKafkaProducer | None = None
         self._writing = asyncio.Lock()
         self._own: dict[str, asyncio.Future[bool]] = {}
+
+    @property
+    def is_followed(self) -> bool:
+        """The topic has been read to its end, and is being followed."""
+        return self._following.is_set()
 
     @property
     def entries(self) -> Mapping[QuotaEntity, Stored]:
@@ -142,7 +146,8 @@ class QuotaTopic:
             await self._read(consumer, partition)
             producer = AIOKafkaProducer(**settings, acks="all")
             await producer.start()
-            self._producer, self.is_followed = producer, True
+            self._producer = producer
+            self._following.set()
             look_s = monotonic() + _LOOK_S
             while True:
                 await self._take_next(consumer)
@@ -151,7 +156,8 @@ class QuotaTopic:
                     if await topic_id(client, self._options.name) != found:
                         raise TopicRefused("the topic has been deleted, or is another one of this name")
         finally:
-            self._producer, self.is_followed = None, False
+            self._producer = None
+            self._following.clear()
             # Beside: with no broker there it may take its time, and has been seen not to end.
             spawn(_stop(consumer, producer, client), "quota_topic_stop")
 
@@ -264,6 +270,8 @@ class QuotaTopic:
 
         Raises QuotaApiError: the topic cannot be reached.
         """
+        with suppress(TimeoutError):  # it may just be being read
+            await asyncio.wait_for(self._following.wait(), self._options.request_timeout_s)
         async with self._writing:
             if not self.is_followed:
                 raise QuotaApiError(
