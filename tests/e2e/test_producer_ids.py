@@ -22,8 +22,8 @@ pytestmark = pytest.mark.kafka
 
 RECORDS: Final = 1_000
 NO_CREDIT: Final = {"burst_s": 1.0}
-HOLDING: Final[dict[str, Any]] = {"rate": 3_600, "pacing": {}, "producer_ids": NO_CREDIT}
-"""one new id a second, and each may wait for ten"""
+HOLDING: Final[dict[str, Any]] = {"rate": 5_400, "pacing": {}, "producer_ids": NO_CREDIT}
+"""three new ids in two seconds, and each may wait for ten"""
 REFUSING: Final[dict[str, Any]] = {
     "rate": 1_800,
     "pacing": {"answer_budget_s": 0.5},
