@@ -54,7 +54,7 @@ IDS_OF_A_PHASE: Final = 10**9
 """no phase has so many; the numbers of which ids are made go on from phase to phase"""
 PAUSE_S: Final = 1.0
 PROGRESS_EVERY_S: Final = 5.0
-PROBE_WITHIN_S: Final = 5.0
+PROBE_WITHIN_S: Final = 15.0
 # Kafka's own, of bin/kafka-run-class.sh; the harness would take the serial collector.
 # Without ExplicitGCInvokesConcurrent, so that a class histogram counts what lives and nothing else.
 JAVA_OPTIONS: Final = (

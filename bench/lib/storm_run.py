@@ -18,6 +18,7 @@ from bench.lib.storm_rig import (
     DOOR,
     PAST,
     PAUSE_S,
+    PROBE_WITHIN_S,
     PROGRESS_EVERY_S,
     QUIET,
     THROUGH,
@@ -30,7 +31,7 @@ from bench.lib.storm_rig import (
     sluice_before,
 )
 
-SILENT_S: Final = 8.0
+SILENT_S: Final = 10.0
 """with no answer to anybody for so long the broker counts as dead, if it does not answer afterwards either"""
 POLL_S: Final = 0.25
 WARM_UP: Final = "warm-up"
@@ -132,7 +133,7 @@ class PhaseRunner:
                 time.sleep(POLL_S)
                 now_s = time.monotonic()
                 phase.storm, good = load.so_far(), self._good.so_far()
-                heard_s = _last_heard_s(phase.storm, good) or heard_s
+                heard_s = max(heard_s, _last_heard_s(phase.storm, good))
                 gone = self._broker.is_gone
                 if gone or now_s - heard_s > SILENT_S or now_s - phase.start_s > most_seconds:
                     break
@@ -203,20 +204,20 @@ class PhaseRunner:
             phase.cpu_cores["storm"] = round(phase.storm[-1].cpu_s / phase.seconds, 3)
 
 
-def _last_heard_s(storm: Sequence[StormAt], good: Good) -> float | None:
-    """When the broker last answered anybody."""
+def _last_heard_s(storm: Sequence[StormAt], good: Good) -> float:
+    """When the broker last answered anybody; 0: it never did."""
     heard = [x.sent_s + x.latency_s for x in good.records[-1000:] if x.latency_s is not None]
     storm_s = last_answer_s(storm)
     if storm_s is not None:
         heard.append(storm_s)
-    return max(heard, default=None)
+    return max(heard, default=0.0)
 
 
 def _how(gone: bool, silent: bool, died: bool, out_of_memory_lines: int) -> str:
     if gone:
         end = "its process ended"
     elif died:
-        end = f"it answered nobody for {SILENT_S:.0f} s, nor after the storm"
+        end = f"it answered nobody for {SILENT_S:.0f} s, nor for {PROBE_WITHIN_S:.0f} s after the storm"
     elif silent:
         end = f"it answered nobody for {SILENT_S:.0f} s, but again after the storm"
     else:
