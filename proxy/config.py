@@ -167,8 +167,8 @@ class AdminOptions(Options):
     bind_port: BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")
     socket: File | None = Field(
         default=None,
-        description="Path of a Unix socket (mode 0600) for `sluice top` and `sluice configs`; whoever may open "
-        "it may change quotas that are kept in a topic. One that a process left behind is replaced.",
+        description="Path of a Unix socket (mode 0600) for `sluice top` and `sluice configs`; whoever may "
+        "open it may change quotas that are kept in a topic. One that a process left behind is replaced.",
     )
 
 
