@@ -1,0 +1,165 @@
+"""The quota topic at a real broker: logins, what cannot be used, what others write into it, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
+from kafka_records import create_topic
+from local_proxy import until
+from structlog.testing import capture_logs
+
+from bench.harness.kafka_node import KafkaNode
+from sluice.proxy.config_quotas import QuotaTopicOptions
+from sluice.proxy.quota_admin import Alteration, QuotaApiError
+from sluice.proxy.quota_audit import QuotaAudit
+from sluice.proxy.quota_topic import QuotaTopic
+from sluice.proxy.quota_topic_records import Stored
+from sluice.quotas.entity import QuotaEntity
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.kafka]
+ALICE = QuotaEntity("alice")
+_names = count(1)
+
+
+def options_of(kafka: KafkaNode, **more: Any) -> QuotaTopicOptions:
+    name = f"quotas-{os.getpid()}-{next(_names)}"
+    options: dict[str, Any] = {"bootstrap": (kafka.bootstrap,), "name": name, "request_timeout_s": 5.0}
+    return QuotaTopicOptions(**{**options, **more})
+
+
+@asynccontextmanager
+async def following(
+    options: QuotaTopicOptions, known: Mapping[QuotaEntity, Stored] | None = None
+) -> AsyncIterator[QuotaTopic]:
+    topic = QuotaTopic(options, QuotaAudit(), lambda: None, lambda _: None, known)
+    task = asyncio.ensure_future(topic.run())
+    try:
+        yield topic
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.2)  # its clients are closed beside
+
+
+async def set_rate(topic: QuotaTopic, user: str, rate: float | None) -> int:
+    asked = Alteration((("user", user),), (("producer_byte_rate", rate),))
+    (result,) = await topic.alter([asked], validate_only=False, by="tester")
+    return result.code
+
+
+def write(
+    kafka: KafkaNode, options: QuotaTopicOptions, user: str, limits: Mapping[str, float] | None
+) -> None:
+    """As another tool would."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    key = json.dumps({"user": user}, separators=(",", ":")).encode()
+    producer.send(options.name, key=key, value=None if limits is None else json.dumps(limits).encode()).get(
+        30
+    )
+    producer.close()
+
+
+async def test_two_that_follow_one_topic_know_the_same(kafka: KafkaNode) -> None:
+    options = options_of(kafka)
+    async with following(options) as one, following(options) as two:
+        assert await set_rate(one, "alice", 5.0) == 0
+        assert one.entries == {ALICE: Stored({"producer_byte_rate": 5})}
+        await until(lambda: two.entries == one.entries)
+        assert await set_rate(two, "alice", None) == 0
+        await until(lambda: not one.entries)
+        assert one.topic_id == two.topic_id
+        assert len(one.topic_id) == 16
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_it_logs_in(kafka: KafkaNode, tmp_path: Path, mechanism: str) -> None:
+    file = tmp_path / "credentials.yaml"
+    file.write_text("service: {username: alice, password: alice-secret}")
+    options = options_of(
+        kafka,
+        bootstrap=(kafka.bootstrap_sasl,),
+        security_protocol="SASL_PLAINTEXT",
+        sasl={"mechanism": mechanism, "credentials_file": file},
+    )
+    async with following(options) as topic:
+        assert await set_rate(topic, "bob", 7.0) == 0
+
+
+async def test_what_another_tool_writes_holds(kafka: KafkaNode) -> None:
+    options = options_of(kafka)
+    async with following(options) as topic:
+        await until(lambda: topic.is_followed)
+        await asyncio.to_thread(write, kafka, options, "alice", {"producer_byte_rate": 5})
+        await until(lambda: ALICE in topic.entries)
+        assert await set_rate(topic, "alice", 6.0) == 0
+        await asyncio.to_thread(write, kafka, options, "alice", None)
+        await until(lambda: ALICE not in topic.entries)
+
+
+async def test_of_whom_only_a_bad_record_is_there_keeps_what_the_copy_knows(kafka: KafkaNode) -> None:
+    options = options_of(kafka)
+    async with following(options) as topic:
+        await until(lambda: topic.is_followed)
+    await asyncio.to_thread(write, kafka, options, "alice", {"producer_byte_rate": -5})
+    known = {ALICE: Stored({"producer_byte_rate": 5}), QuotaEntity("gone"): Stored({"producer_byte_rate": 1})}
+    async with following(options, known) as topic:
+        await until(lambda: topic.is_followed)
+        assert topic.entries == {ALICE: Stored({"producer_byte_rate": 5})}
+        assert topic.bad_records == 1
+
+
+@pytest.mark.parametrize(
+    ("partitions", "config", "reason"),
+    [
+        (3, {"cleanup.policy": "compact"}, "3 partitions; it must have one"),
+        (1, {}, "cleanup.policy=delete; it must be compact"),
+        (1, {"cleanup.policy": "compact,delete"}, "it must be compact"),
+    ],
+)
+async def test_a_topic_that_would_lose_quotas_is_not_used(
+    kafka: KafkaNode, partitions: int, config: dict[str, str], reason: str
+) -> None:
+    options = options_of(kafka, request_timeout_s=1.0)
+    await asyncio.to_thread(create_topic, kafka, options.name, partitions, config=config)
+    with capture_logs() as lines:
+        async with following(options) as topic:
+            await until(lambda: any(line["event"] == "quota_topic_lost" for line in lines))
+            assert any(reason in line.get("reason", "") for line in lines)
+            with pytest.raises(QuotaApiError, match="cannot be reached"):
+                await set_rate(topic, "alice", 5.0)
+
+
+async def test_a_topic_that_is_deleted_is_made_anew(kafka: KafkaNode) -> None:
+    options = options_of(kafka)
+    async with following(options) as topic:
+        assert await set_rate(topic, "alice", 5.0) == 0
+        first = topic.topic_id
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        await asyncio.to_thread(admin.delete_topics([options.name])[options.name].result, 30)
+        await until(lambda: topic.topic_id != first and topic.is_followed, 60)
+        assert not topic.entries
+        assert await set_rate(topic, "bob", 6.0) == 0
+
+
+async def test_while_no_broker_is_there_what_is_known_stays() -> None:
+    options = QuotaTopicOptions(bootstrap=("127.0.0.1:1",), request_timeout_s=1.0)
+    known = {ALICE: Stored({"producer_byte_rate": 5})}
+    with capture_logs() as lines:
+        async with following(options, known) as topic:
+            await until(lambda: sum(line["event"] == "quota_topic_lost" for line in lines) >= 2)
+            assert topic.entries == known
+            assert topic.is_known
+            assert not topic.is_followed
+    pauses = [line["again_in_s"] for line in lines if line["event"] == "quota_topic_lost"]
+    assert pauses[1] == 2 * pauses[0]
