@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappush, heapreplace
 from math import isfinite
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from sluice.proxy.pace import State
 from sluice.proxy.producer_ids import ProducerIds
@@ -25,6 +26,7 @@ from sluice.proxy.session import Session
 from sluice.proxy.top_why import why
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.producer_id_buckets import MS_PER_HOUR
 from sluice.quotas.producer_id_principal import PrincipalIds
 from sluice.quotas.sensor import Sensor
 
@@ -94,16 +96,12 @@ class Row:
     charged: float
     """units since the bucket began, less what was given back"""
     forgiven: float = 0.0
+    """units of debt beyond pacing.max_debt_s"""
     waiting: int = 0
     """requests that wait for the turn of their producer ids"""
     connections: int = 0
     throttled_connections: int = 0
     shown: list[ConnectionRow] = field(default_factory=list)
-
-    @property
-    def key(self) -> tuple[float, float]:
-        """The order: the most throttled first, then the nearest to the limit."""
-        return (0.0 if self.shadow else self.delay_ms, self.utilisation)
 
     def add(self, connection: ConnectionRow) -> None:
         """One of its connections."""
@@ -136,6 +134,7 @@ class Row:
             "tokens": round(self.tokens, 3),
             "delay_ms": round(self.delay_ms, 1),
             "charged": round(self.charged, 3),
+            "forgiven": round(self.forgiven, 3),
             "waiting": self.waiting,
             "connections": self.connections,
             "throttled_connections": self.throttled_connections,
@@ -144,6 +143,12 @@ class Row:
         if limits is not None:
             found["why"] = why(self, limits)
         return found
+
+
+_Key: TypeAlias = tuple[float, float]
+"""the order: what is owed, then how near to the limit"""
+_Found: TypeAlias = tuple[_Key, int, Sensor | PrincipalIds, Callable[[], Row]]
+"""key, a number that is its alone, what it was found of, and its row, made only if it is among the first"""
 
 
 class Survey:
@@ -161,7 +166,7 @@ class Survey:
         self.throttled_connections = 0
         self._max_rows = max_rows
         self._active_ms = max(ACTIVE_MS, max_debt_ms)
-        self._found: list[tuple[tuple[float, float], int, Row, Sensor | PrincipalIds]] = []
+        self._found: list[_Found] = []
 
     def steps(
         self,
@@ -195,9 +200,14 @@ class Survey:
                 yield
                 now_ms = clock_ms()
         self._found.sort(key=lambda found: found[0], reverse=True)
-        self.rows = [row for _, _, row, _ in self._found]
-        by_sensor = {found[3]: found[2] for found in self._found if isinstance(found[3], Sensor)}
-        by_user = {found[3].user: found[2] for found in self._found if isinstance(found[3], PrincipalIds)}
+        self.rows = [make() for _, _, _, make in self._found]
+        by_sensor: dict[Sensor, Row] = {}
+        by_user: dict[str, Row] = {}
+        for (_, _, of, _), row in zip(self._found, self.rows, strict=True):
+            if isinstance(of, Sensor):
+                by_sensor[of] = row
+            else:
+                by_user[of.user] = row
         by_address = {row.bucket["ip"]: row for row in self.rows if "ip" in row.bucket}
         for number, connection in enumerate(connections(), start=1):
             self._place(connection, by_sensor, by_user, by_address, now_ms)
@@ -217,92 +227,41 @@ class Survey:
         elif utilisation > 1.0:
             utilisation = 1.0  # a burst in a short life: who owes nothing is not above the limit
         key = (0.0 if sensor.shadow else delay_ms, utilisation)
-        if not self._is_among(key):
-            return
-        limit = sensor.rate_per_s * KINDS[sensor.kind].limit_span_s
-        row = Row(
-            kind=sensor.kind,
-            bucket={part: str(name) for part, name in sensor.entity.parts.items()},
-            rule=sensor.level.value,
-            limit=limit,
-            shadow=sensor.shadow,
-            tokens=tokens,
-            delay_ms=delay_ms,
-            utilisation=utilisation,
-            used=utilisation * limit,
-            charged=sensor.charged - sensor.refunded,
-            forgiven=sensor.forgiven,
-        )
-        self._keep(key, row, sensor)
+        if self._is_among(key):
+            self._keep(key, sensor, partial(_row_of_sensor, sensor, tokens, delay_ms, utilisation))
 
     def _look_at_ids(self, principal: PrincipalIds, limits: QuotaLimits, now_ms: float) -> None:
         """Of producer ids the use is what is gone of the burst: they have no rate over seconds."""
         self.active += 1
-        main = principal.main
-        tokens = principal.tokens(now_ms)
-        delay_ms = 0.0
-        if principal.waiting_tickets:
-            ready_ms = main.ready_ms(principal.waiting_tickets, now_ms)
-            missing_ms = (
-                (principal.waiting_tickets - main.tokens(now_ms)) / principal.ids_per_hour * 3_600_000.0
-            )
-            delay_ms = ready_ms - now_ms if isfinite(ready_ms) else max(0.0, missing_ms)
-        if delay_ms:
-            self.throttled += 1
-        utilisation = max(0.0, 1.0 - main.tokens(now_ms) / main.capacity)
-        key = (delay_ms, utilisation)
-        if not self._is_among(key):
-            return
-        match = limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "")
-        row = Row(
-            kind=QuotaKind.PRODUCER_IDS,
-            bucket={"user": principal.user},
-            rule="" if match is None else match.level.value,
-            limit=principal.ids_per_hour,
-            shadow=not principal.enforced,
-            tokens=tokens,
-            delay_ms=delay_ms,
-            utilisation=utilisation,
-            used=main.capacity - main.tokens(now_ms),
-            charged=principal.admitted,
-            waiting=principal.waiting_tickets,
-        )
-        self._keep(key, row, principal)
+        tokens = principal.main.tokens(now_ms)
+        waiting = principal.waiting_tickets
+        # Until as many tokens are there as requests wait, which may be more than the bucket can hold.
+        delay_ms = max(0.0, waiting - tokens) / principal.ids_per_hour * MS_PER_HOUR if waiting else 0.0
+        self.throttled += delay_ms > 0.0
+        key = (delay_ms, max(0.0, 1.0 - tokens / principal.main.capacity))
+        if self._is_among(key):
+            self._keep(key, principal, partial(_row_of_ids, principal, limits, tokens, *key))
 
     def _look_at_address(self, sensor: Sensor, limits: QuotaLimits, now_ms: float) -> None:
         """Who connects too fast is not let in, and owes nothing: the delay is until one is let in."""
-        address = str(sensor.entity.ip)
-        found = limits.ip_limit(address)
+        found = limits.ip_limit(str(sensor.entity.ip))
         if found is None or now_ms - sensor.last_ms > ACTIVE_MS:
             return
         self.active += 1
-        limit, rule, shadow = found
+        shadow = found[2]
         tokens = sensor.tokens(now_ms)
         delay_ms = max(0.0, 1.0 - tokens) / sensor.rate_per_s * 1000.0
         self.throttled += delay_ms > 0.0 and not shadow
         utilisation = min(1.0, sensor.utilisation(now_ms))
         key = (0.0 if shadow else delay_ms, utilisation)
-        if not self._is_among(key):
-            return
-        row = Row(
-            kind=sensor.kind,
-            bucket={"ip": address or "all others"},
-            rule=rule,
-            limit=limit,
-            shadow=shadow,
-            tokens=tokens,
-            delay_ms=delay_ms,
-            utilisation=utilisation,
-            used=utilisation * limit,
-            charged=sensor.charged - sensor.refunded,
-        )
-        self._keep(key, row, sensor)
+        if self._is_among(key):
+            self._keep(key, sensor, partial(_row_of_address, sensor, found, tokens, delay_ms, utilisation))
 
-    def _is_among(self, key: tuple[float, float]) -> bool:
+    def _is_among(self, key: _Key) -> bool:
         return len(self._found) < self._max_rows or key > self._found[0][0]
 
-    def _keep(self, key: tuple[float, float], row: Row, of: Sensor | PrincipalIds) -> None:
-        found = (key, self.sensors, row, of)
+    def _keep(self, key: _Key, of: Sensor | PrincipalIds, make: Callable[[], Row]) -> None:
+        found = (key, self.sensors, of, make)
         if len(self._found) < self._max_rows:
             heappush(self._found, found)
         else:
@@ -340,6 +299,60 @@ class Survey:
                     requests=session.requests,
                 )
             )
+
+
+def _row_of_sensor(sensor: Sensor, tokens: float, delay_ms: float, utilisation: float) -> Row:
+    limit = sensor.rate_per_s * KINDS[sensor.kind].limit_span_s
+    return Row(
+        kind=sensor.kind,
+        bucket={part: str(name) for part, name in sensor.entity.parts.items()},
+        rule=sensor.level.value,
+        limit=limit,
+        shadow=sensor.shadow,
+        tokens=tokens,
+        delay_ms=delay_ms,
+        utilisation=utilisation,
+        used=utilisation * limit,
+        charged=sensor.charged - sensor.refunded,
+        forgiven=sensor.forgiven,
+    )
+
+
+def _row_of_ids(
+    principal: PrincipalIds, limits: QuotaLimits, tokens: float, delay_ms: float, utilisation: float
+) -> Row:
+    match = limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "")
+    return Row(
+        kind=QuotaKind.PRODUCER_IDS,
+        bucket={"user": principal.user},
+        rule="" if match is None else match.level.value,
+        limit=principal.ids_per_hour,
+        shadow=not principal.enforced,
+        tokens=tokens - principal.waiting_tickets,
+        delay_ms=delay_ms,
+        utilisation=utilisation,
+        used=principal.main.capacity - tokens,
+        charged=principal.admitted,
+        waiting=principal.waiting_tickets,
+    )
+
+
+def _row_of_address(
+    sensor: Sensor, found: tuple[float, str, bool], tokens: float, delay_ms: float, utilisation: float
+) -> Row:
+    limit, rule, shadow = found
+    return Row(
+        kind=sensor.kind,
+        bucket={"ip": str(sensor.entity.ip) or "all others"},
+        rule=rule,
+        limit=limit,
+        shadow=shadow,
+        tokens=tokens,
+        delay_ms=delay_ms,
+        utilisation=utilisation,
+        used=utilisation * limit,
+        charged=sensor.charged - sensor.refunded,
+    )
 
 
 def throttle_of(session: Session, now_ms: float) -> tuple[str, float]:
