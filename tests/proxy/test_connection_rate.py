@@ -78,6 +78,25 @@ def test_the_addresses_of_one_ipv6_network_share_the_defaults_bucket() -> None:
     assert len(rates) == 1
 
 
+def test_two_addresses_of_one_network_with_limits_of_their_own_have_buckets_of_their_own() -> None:
+    rates = rates_of(limits_of({"2001:db8::5": 3, "2001:db8::6": 3}))
+    assert [let_in(rates, address, 9) for address in ("2001:db8::5", "2001:db8::6")] == [3, 3]
+
+
+def test_however_short_the_burst_one_connection_is_let_in() -> None:
+    quotas = QuotaManager(limits_of({"": 2}), burst_s=0.1)
+    rates = ConnectionRates(quotas, ConnectionLimits().address_key, Counter())
+    assert let_in(rates, "10.0.0.1", 9) == 1
+    assert rates.delay_ms("10.0.0.1", START_MS + 500) == 0.0
+
+
+def test_room_is_made_by_whoever_has_been_idle_for_longest() -> None:
+    rates = rates_of(limits_of({"": 2}), max_addresses=2)
+    for address, at_ms in (("10.0.0.1", 0), ("10.0.0.2", 1_000), ("10.0.0.1", 12_500), ("10.0.0.3", 13_000)):
+        assert rates.delay_ms(address, START_MS + at_ms) == 0.0
+    assert len(rates) == 2
+
+
 def test_the_brokers_windows_let_ten_seconds_worth_in_at_once_and_delay_by_a_window_at_most() -> None:
     """Kafka's Rate: 11 windows of a second, of which missing ones count as idle."""
     rates = rates_of(limits_of({"": 4}), pacing="kafka")
