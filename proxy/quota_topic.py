@@ -30,7 +30,15 @@ from sluice.proxy.config_quotas import QuotaTopicOptions
 from sluice.proxy.log import LineBudget, get_logger
 from sluice.proxy.quota_admin import Alteration, QuotaApiError, Result, alter, parts_of
 from sluice.proxy.quota_audit import QuotaAudit, QuotaChange, shown
-from sluice.proxy.quota_topic_clients import ClusterAccess, TopicRefused, ensure_topic, topic_id
+from sluice.proxy.quota_topic_clients import (
+    COMPACT,
+    ClusterAccess,
+    TopicRefused,
+    cleanup_policy,
+    ensure_topic,
+    make_compacted,
+    topic_id,
+)
 from sluice.proxy.quota_topic_records import (
     NOTHING,
     BadRecord,
@@ -143,6 +151,7 @@ class QuotaTopic:
             await consumer.start()
             partition = TopicPartition(self._options.name, 0)
             consumer.assign([partition])
+            await self._check_policy(client, consumer, partition)
             await self._read(consumer, partition)
             producer = AIOKafkaProducer(**settings, acks="all")
             await producer.start()
@@ -165,6 +174,17 @@ class QuotaTopic:
         self.topic_id = found
         if found:
             self._on_topic_id(found)
+
+    async def _check_policy(
+        self, client: AIOKafkaClient, consumer: AIOKafkaConsumer, partition: TopicPartition
+    ) -> None:
+        """A topic that forgets would lose quotas. Raises TopicRefused."""
+        policy = await cleanup_policy(client, self._options.name)
+        if policy in {None, COMPACT}:
+            return
+        if (await consumer.end_offsets([partition]))[partition]:
+            raise TopicRefused(f"{self._options.name} has cleanup.policy={policy}; it must be {COMPACT}")
+        await make_compacted(client, self._options.name)
 
     async def _read(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
         """All that is there now; then it is in force as a whole."""

@@ -22,6 +22,8 @@ from sluice.proxy.tls_context import ClientTls
 _METADATA: Final = 3
 _CREATE_TOPICS: Final = 19
 _DESCRIBE_CONFIGS: Final = 32
+_INCREMENTAL_ALTER_CONFIGS: Final = 44
+_SET: Final = 0
 _NONE: Final = 0
 _UNKNOWN_TOPIC: Final = 3
 _TOPIC_ALREADY_EXISTS: Final = 36
@@ -29,7 +31,8 @@ _TOPIC: Final = 2
 """type of a config resource"""
 _TOMBSTONES_MS: Final = 7 * 24 * 3_600_000
 """How long a removed quota can be read as such: a proxy cut off for longer reads the topic anew anyway."""
-CONFIGS: Final = {"cleanup.policy": "compact", "delete.retention.ms": str(_TOMBSTONES_MS)}
+COMPACT: Final = "compact"
+CONFIGS: Final = {"cleanup.policy": COMPACT, "delete.retention.ms": str(_TOMBSTONES_MS)}
 
 
 class TopicRefused(Exception):
@@ -91,7 +94,7 @@ async def topic_id(client: AIOKafkaClient, name: str) -> bytes | None:
 
     Raises TopicRefused if it has not one partition, or the broker does not tell; KafkaError, OSError.
     """
-    body = {
+    body: Any = {
         "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "name": name}],
         "allowAutoTopicCreation": False,
     }
@@ -114,8 +117,6 @@ async def ensure_topic(client: AIOKafkaClient, options: QuotaTopicOptions) -> by
         found = await topic_id(client, options.name)
         if found is None:
             raise TopicRefused(f"{options.name} has been made, and is not there yet")
-        return found
-    await _check_policy(client, options.name)
     return found
 
 
@@ -137,8 +138,8 @@ async def _create(client: AIOKafkaClient, options: QuotaTopicOptions) -> None:
         )
 
 
-async def _check_policy(client: AIOKafkaClient, name: str) -> None:
-    """A topic that forgets would lose quotas. Who may not ask for its configuration has to be believed."""
+async def cleanup_policy(client: AIOKafkaClient, name: str) -> str | None:
+    """Of the topic. None: who asks may not know, and has to believe that it is `compact`."""
     resource: dict[str, Any] = {
         "resourceType": _TOPIC,
         "resourceName": name,
@@ -147,5 +148,16 @@ async def _check_policy(client: AIOKafkaClient, name: str) -> None:
     answer = await call(client, _DESCRIBE_CONFIGS, {"resources": [resource]}, max_version=4)
     for result in answer["results"]:
         for config in result["configs"]:
-            if config["value"] != "compact":
-                raise TopicRefused(f"{name} has cleanup.policy={config['value']}; it must be compact")
+            return str(config["value"])
+    return None
+
+
+async def make_compacted(client: AIOKafkaClient, name: str) -> None:
+    """Of a topic in which nothing is yet: a broker makes one of its own accord when a client of ours asks for
+    one that has just been deleted (auto.create.topics.enable). Raises TopicRefused if that may not be."""
+    configs = [{"name": key, "configOperation": _SET, "value": value} for key, value in CONFIGS.items()]
+    body: Any = {"resources": [{"resourceType": _TOPIC, "resourceName": name, "configs": configs}]}
+    answer = await call(client, _INCREMENTAL_ALTER_CONFIGS, body, max_version=1)
+    (result,) = answer["responses"]
+    if result["errorCode"] != _NONE:
+        raise TopicRefused(f"{name} cannot be made compacted: {result['errorMessage']}")

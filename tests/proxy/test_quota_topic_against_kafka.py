@@ -132,12 +132,23 @@ async def test_a_topic_that_would_lose_quotas_is_not_used(
 ) -> None:
     options = options_of(kafka, request_timeout_s=1.0)
     await asyncio.to_thread(create_topic, kafka, options.name, partitions, config=config)
+    await asyncio.to_thread(write, kafka, options, "alice", {"producer_byte_rate": 5})
     with capture_logs() as lines:
         async with following(options) as topic:
             await until(lambda: any(line["event"] == "quota_topic_lost" for line in lines))
             assert any(reason in line.get("reason", "") for line in lines)
             with pytest.raises(QuotaApiError, match="cannot be reached"):
                 await set_rate(topic, "alice", 5.0)
+
+
+async def test_an_empty_topic_is_made_compacted(kafka: KafkaNode) -> None:
+    options = options_of(kafka)
+    await asyncio.to_thread(create_topic, kafka, options.name, 1)
+    async with following(options) as topic:
+        assert await set_rate(topic, "alice", 5.0) == 0
+    async with following(options) as topic:
+        await until(lambda: topic.is_followed)
+        assert ALICE in topic.entries
 
 
 async def test_a_topic_that_is_deleted_is_made_anew(kafka: KafkaNode) -> None:
