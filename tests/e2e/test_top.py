@@ -91,8 +91,9 @@ def test_a_throttled_client_is_shown_with_its_debt_its_rule_and_its_connection(
         assert row["why"][0].startswith(f"client (client-id '{client_id}'): 50,000 bytes per second. Applies")
         assert any("until the debt is paid" in line for line in row["why"])
         assert any(line.startswith(throttled[0]["peer"]) for line in row["why"])
-        # The same numbers as on /metrics, roughly: they were taken at another time.
         assert row["charged"] > SLOW
+        by_port = run("top", "--json", "--url", f"http://{LOOPBACK}:{sluice.admin_port}")
+        assert {"client-id": client_id} in [row["bucket"] for row in json.loads(by_port.stdout)["rows"]]
         text = top(sluice, "--once", "--why")
         assert f"client-id {client_id}" in text
         assert "50.00 kB/s" in text
