@@ -444,7 +444,7 @@ def sections(model: type[Options]) -> list[type[Options]]:
 
 def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> None:
     units = ("_s", "_bytes", "_port", "_series", "_sensors", "_connections", "_brokers", "_num")
-    shares_and_ids = ("_share", "_ids")
+    shares_and_ids = ("_share", "_ids", "_partitions")
     counts = {
         "max_users",
         "max_gates",
