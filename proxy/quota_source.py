@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
 
 from sluice.proxy.config_error import Problem, QuotaFileError
@@ -229,12 +230,10 @@ def merged_in_steps(
     base: QuotaLimits, entries: Mapping[QuotaEntity, Stored]
 ) -> Generator[None, None, QuotaLimits]:
     """The topic's entries with what the file adds; pauses every millisecond or so."""
-    together: list[tuple[QuotaEntity, Mapping[str, float]]] = [
-        (entity, stored.limits) for entity, stored in entries.items()
-    ]
+    limits = ((entity, stored.limits) for entity, stored in entries.items())
     shadow = {entity: stored.shadow for entity, stored in entries.items() if stored.shadow}
     return QuotaLimits.in_steps(
-        together + list(base.entries.items()),
+        chain(limits, base.entries.items()),
         shadow={**shadow, **base.shadow},
         exempt=base.exempt.rules,
         tenants=base.tenants,
