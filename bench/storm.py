@@ -20,7 +20,7 @@ from bench.harness.kafka_node import KafkaNodeError
 from bench.lib.process import BenchError
 from bench.lib.results import results_folder
 from bench.lib.storm_report import StormRun, report
-from bench.lib.storm_rig import CONTROL, QUIET, THROUGH, open_folder
+from bench.lib.storm_rig import COLLECTORS, CONTROL, QUIET, SERIAL, THROUGH, Setting, open_folder
 from bench.lib.storm_run import run_direct, run_through
 
 RATE: Final = 10_000.0
@@ -42,15 +42,11 @@ def measure(arguments: argparse.Namespace) -> StormRun:
     share = QUICK_SECONDS / SECONDS if arguments.quick else 1.0
     control = (CONTROL, CONTROL_S * share)
     plan = [(QUIET, QUIET_S * share), control, (THROUGH, arguments.seconds), control]
-    partitions = arguments.ids_per_request
     with open_folder() as folder:
-        through = run_through(folder, arguments.rate, partitions, plan, WARM_UP_S * share)
-        direct = (
-            None
-            if arguments.no_direct
-            else run_direct(folder, arguments.rate, partitions, DIRECT_WARM_UP_S, DIRECT_MOST_S)
-        )
-    return StormRun(arguments.rate, partitions, time.monotonic() - begun_s, through, direct)
+        setting = Setting(folder, arguments.rate, arguments.ids_per_request, arguments.collector)
+        through = run_through(setting, plan, WARM_UP_S * share)
+        direct = None if arguments.no_direct else run_direct(setting, DIRECT_WARM_UP_S, DIRECT_MOST_S)
+    return StormRun(setting, time.monotonic() - begun_s, through, direct)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -65,6 +61,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=IDS_PER_REQUEST,
         help=f"each for a partition of its own ({IDS_PER_REQUEST})",
     )
+    parser.add_argument("--collector", choices=list(COLLECTORS), default=SERIAL, help="of the broker's JVM")
     parser.add_argument("--seconds", type=float, help=f"of the storm through Sluice ({SECONDS:.0f})")
     parser.add_argument("--no-direct", action="store_true", help="leave out the run without Sluice")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
@@ -82,7 +79,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bench-storm: {error}", file=sys.stderr)
         return 2
     full = not (arguments.quick or arguments.no_direct) and arguments.rate == RATE
-    full = full and arguments.seconds >= SECONDS and arguments.ids_per_request == IDS_PER_REQUEST
+    full = (
+        full
+        and arguments.collector == SERIAL
+        and arguments.seconds >= SECONDS
+        and arguments.ids_per_request == IDS_PER_REQUEST
+    )
     report(run, results_folder(arguments.out, official=full))
     return 0
 

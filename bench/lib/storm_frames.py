@@ -18,6 +18,7 @@ ALL_IN_SYNC: Final = -1
 TIMEOUT_MS: Final = 30_000
 VALUE: Final = b"storm"
 ID_MASK: Final = (1 << 63) - 1
+BATCH_BYTES: Final = len(frames.record_batch(VALUE))
 
 # Within a record batch of magic 2 (DefaultRecordBatch).
 CRC_AT: Final = 17

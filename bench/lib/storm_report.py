@@ -21,6 +21,7 @@ from bench.lib.storm_rig import (
     QUIET,
     THROUGH,
     Phase,
+    Setting,
 )
 from bench.lib.storm_run import Direct, Through
 
@@ -49,8 +50,7 @@ def admission_bound(seconds: float, ids_per_hour: float = IDS_PER_HOUR) -> float
 class StormRun:
     """All that one run found."""
 
-    rate: float  # batches a second
-    ids_per_request: int
+    setting: Setting
     took_s: float
     through: Through
     direct: Direct | None
@@ -139,6 +139,7 @@ def _direct_summary(direct: Direct) -> dict[str, object]:
         "direct_broker_died": death.died,
         "direct_how": death.how,
         "direct_ids_at_death": death.ids,
+        "direct_ids_acknowledged": direct.phase.storm[-1].accepted if direct.phase.storm else 0,
         "direct_seconds": round(death.seconds, 1),
         "direct_ids_per_s": round(death.ids / death.seconds) if death.seconds else 0,
         "direct_good_sent": sent,
@@ -158,8 +159,9 @@ def report(run: StormRun, folder: Path) -> None:
         {
             "summary": summary,
             "machine": machine(),
-            "storm_batches_per_s": run.rate,
-            "storm_batches_per_request": run.ids_per_request,
+            "storm_batches_per_s": run.setting.rate,
+            "storm_batches_per_request": run.setting.partitions,
+            "collector": run.setting.collector,
             "ids_per_hour": IDS_PER_HOUR,
             "broker_heap_mib": HEAP_MIB,
             "good_records_per_s": GOOD_RATE,
@@ -237,7 +239,7 @@ def _rounded(value: float | None, digits: int = 2) -> float | None:
 
 
 def _table(run: StormRun) -> Table:
-    storm = f"A storm of {run.rate:,.0f} batches a second, {run.ids_per_request} a request"
+    storm = f"A storm of {run.setting.rate:,.0f} batches a second, {run.setting.partitions} a request"
     table = Table(
         title=f"{storm}, beside a good client of {GOOD_RATE:.0f} records a second;"
         f" broker heap {HEAP_MIB} MiB; limit: {IDS_PER_HOUR:,} ids an hour",

@@ -25,6 +25,7 @@ from bench.harness.ports import LOOPBACK, free_ports
 from bench.lib import storm_jvm
 from bench.lib.process import BenchError, cpu_s
 from bench.lib.soak_proxy import Sluice
+from bench.lib.storm_frames import BATCH_BYTES
 from bench.lib.storm_good import READY, READY_WITHIN_S
 from bench.lib.storm_record import (
     Good,
@@ -55,17 +56,32 @@ IDS_OF_A_PHASE: Final = 10**9
 PAUSE_S: Final = 1.0
 PROGRESS_EVERY_S: Final = 5.0
 PROBE_WITHIN_S: Final = 15.0
-# Kafka's own, of bin/kafka-run-class.sh; the harness would take the serial collector.
-# Without ExplicitGCInvokesConcurrent, so that a class histogram counts what lives and nothing else.
-JAVA_OPTIONS: Final = (
-    f"-Xms{HEAP_MIB}m",
-    "-XX:-UseSerialGC",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-)
+SERIAL: Final = "serial"
+G1: Final = "g1"
+COLLECTORS: Final = {
+    # As the harness has it: dies at half as many ids, for its old generation is two thirds of the heap.
+    SERIAL: ("-XX:+UseSerialGC",),
+    # Kafka's own, of bin/kafka-run-class.sh. Without ExplicitGCInvokesConcurrent, so that a class histogram
+    # counts what lives and nothing else.
+    G1: (
+        "-XX:-UseSerialGC",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+    ),
+}
 QUOTA: Final = {"user": "<default>", "producer_ids_rate": IDS_PER_HOUR}
 SLUICE_OPTIONS: Final = {"producer_ids": {"broker_heap_bytes": HEAP_MIB * 2**20}}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What does not change from phase to phase."""
+
+    folder: Path
+    rate: float  # batches a second
+    partitions: int  # of the storm's topic: batches a request
+    collector: str  # of the broker's JVM
 
 
 @dataclass(slots=True)
@@ -92,16 +108,19 @@ class Phase:
 class Broker:
     """A Kafka node with its collector's log, both topics, and the good client's home."""
 
-    def __init__(self, name: str, folder: Path, door: tuple[str, int], partitions: int) -> None:
-        """`partitions`: of the storm's topic."""
-        self._partitions = partitions
-        self.gc_log = folder / f"{name}.gc.log"
+    def __init__(self, name: str, setting: Setting) -> None:
+        self._partitions = setting.partitions
+        self.gc_log = setting.folder / f"{name}.gc.log"
         self.node = KafkaNode(
-            advertised={DOOR: door},
+            advertised={DOOR: (LOOPBACK, free_ports(1)[0])},  # a Sluice's, if there is one
             native=[PAST],
             config={"auto.create.topics.enable": "false"},
             heap=f"{HEAP_MIB}m",
-            java_options=[*JAVA_OPTIONS, f"-Xlog:gc:file={self.gc_log}:timemillis"],
+            java_options=[
+                f"-Xms{HEAP_MIB}m",
+                *COLLECTORS[setting.collector],
+                f"-Xlog:gc:file={self.gc_log}:timemillis",
+            ],
             quick_jit=False,
         )
 
@@ -150,6 +169,11 @@ class Broker:
             return GOOD_TOPIC in admin.list_topics(timeout=PROBE_WITHIN_S).topics
         except KafkaException:
             return False
+
+    def stored_batches(self) -> int:
+        """The storm's batches in the broker's files: all that it took, though the answer did not arrive."""
+        logs = (self.node.folder / "data").glob(f"{STORM_TOPIC}-*/*.log")
+        return sum(path.stat().st_size for path in logs) // BATCH_BYTES
 
     def out_of_memory(self) -> int:
         """Lines of its log that tell of a heap that was full."""
@@ -214,12 +238,11 @@ class GoodProcess:
 class StormProcess:
     """The process of storm_load, while a block lasts."""
 
-    def __init__(
-        self, port: int, folder: Path, number: int, rate: float, partitions: int, *, with_ids: bool
-    ) -> None:
-        """`number`: of the phase on its broker. `rate`: batches a second, `partitions` a request."""
-        self._output = folder / f"{number}.storm"
-        numbers = [str(x) for x in (partitions, rate, 3600, 1 + number * IDS_OF_A_PHASE)]
+    def __init__(self, port: int, setting: Setting, number: int, *, with_ids: bool) -> None:
+        """`number`: of the phase; no two with ids may have the same on one broker."""
+        self._output = setting.folder / f"{port}.{number}.storm"
+        first = 1 + number * IDS_OF_A_PHASE
+        numbers = [str(x) for x in (setting.partitions, setting.rate, 3600, first)]
         self._command = [
             *(sys.executable, "-m", "bench.lib.storm_load", str(port), STORM_USER, USERS[STORM_USER]),
             *(STORM_TOPIC, *numbers, "1" if with_ids else "0"),
@@ -253,11 +276,6 @@ def open_folder() -> Iterator[Path]:
     """For all that the processes write."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         yield Path(folder)
-
-
-def door() -> tuple[str, int]:
-    """Where a Sluice will listen."""
-    return LOOPBACK, free_ports(1)[0]
 
 
 def sluice_before(broker: Broker, folder: Path) -> Sluice:

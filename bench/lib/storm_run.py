@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from bench.harness.ports import LOOPBACK
@@ -25,13 +24,13 @@ from bench.lib.storm_rig import (
     Broker,
     GoodProcess,
     Phase,
+    Setting,
     StormProcess,
     cores,
-    door,
     sluice_before,
 )
 
-SILENT_S: Final = 10.0
+SILENT_S: Final = 15.0
 """with no answer to anybody for so long the broker counts as dead, if it does not answer afterwards either"""
 POLL_S: Final = 0.25
 WARM_UP: Final = "warm-up"
@@ -52,7 +51,7 @@ class Death:
     died: bool
     how: str
     seconds: float  # from the storm's begin to the last answer
-    ids: int  # accepted until then
+    ids: int  # that it took, answered or not
     out_of_memory_lines: int
 
 
@@ -80,21 +79,11 @@ class Direct:
 class PhaseRunner:
     """Runs phases on one broker, with or without Sluice, beside one good client."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        sluice: Sluice | None,
-        good: GoodProcess,
-        folder: Path,
-        rate: float,
-        partitions: int,
-    ) -> None:
+    def __init__(self, broker: Broker, sluice: Sluice | None, good: GoodProcess, setting: Setting) -> None:
         self._broker = broker
         self._sluice = sluice
         self._good = good
-        self._folder = folder
-        self._rate = rate
-        self._partitions = partitions
+        self._setting = setting
         self._number = 0
         self._pids = {"broker": broker.node.pid, "good client": good.pid}
         if sluice is not None:
@@ -124,6 +113,7 @@ class PhaseRunner:
     def until_death(self, most_seconds: float) -> tuple[Phase, Death]:
         """The storm with ids, until the broker answers nobody any more."""
         live_before = self._broker.live_heap()
+        stored_before = self._broker.stored_batches()
         used_s = {name: cpu_s(pid) for name, pid in self._pids.items()}
         with self._storm(True) as load:
             phase = Phase(DIRECT, time.monotonic(), live_before=live_before)
@@ -146,17 +136,19 @@ class PhaseRunner:
         silent = phase.end_s - heard_s > SILENT_S
         phase.answers_at_end = not gone and self._broker.answers()
         lines = self._broker.out_of_memory()
-        died = not phase.answers_at_end
-        accepted = phase.storm[-1].accepted if phase.storm else 0
-        return phase, Death(died, _how(gone, silent, died, lines), heard_s - phase.start_s, accepted, lines)
+        return phase, Death(
+            died=not phase.answers_at_end or (silent and lines > 0),
+            how=_how(gone, silent, phase.answers_at_end, lines),
+            seconds=heard_s - phase.start_s,
+            ids=self._broker.stored_batches() - stored_before,
+            out_of_memory_lines=lines,
+        )
 
     # Within ------------------------------------------------------------------------------------------------
 
     def _storm(self, with_ids: bool) -> StormProcess:
         self._number += 1
-        return StormProcess(
-            self._port(), self._folder, self._number, self._rate, self._partitions, with_ids=with_ids
-        )
+        return StormProcess(self._port(), self._setting, self._number, with_ids=with_ids)
 
     def _port(self) -> int:
         """Sluice's, or where there is none the broker's own."""
@@ -213,29 +205,29 @@ def _last_heard_s(storm: Sequence[StormAt], good: Good) -> float:
     return max(heard, default=0.0)
 
 
-def _how(gone: bool, silent: bool, died: bool, out_of_memory_lines: int) -> str:
+def _how(gone: bool, silent: bool, answers_at_end: bool, out_of_memory_lines: int) -> str:
     if gone:
         end = "its process ended"
-    elif died:
-        end = f"it answered nobody for {SILENT_S:.0f} s, nor for {PROBE_WITHIN_S:.0f} s after the storm"
-    elif silent:
-        end = f"it answered nobody for {SILENT_S:.0f} s, but again after the storm"
-    else:
+    elif not silent:
         end = "it lived"
+    else:
+        end = f"it answered nobody for {SILENT_S:.0f} s"
+        if answers_at_end:
+            end += ", but somebody after the storm"
+        else:
+            end += f", nor for {PROBE_WITHIN_S:.0f} s after the storm"
     return f"{end}; {out_of_memory_lines} lines of OutOfMemoryError in its log"
 
 
-def run_through(
-    folder: Path, rate: float, partitions: int, plan: Sequence[tuple[str, float]], warm_up_s: float
-) -> Through:
+def run_through(setting: Setting, plan: Sequence[tuple[str, float]], warm_up_s: float) -> Through:
     """The phases of `plan` (kind, seconds), behind a warm-up, on one broker behind one Sluice."""
     print("starting Kafka, and Sluice before it", flush=True)
     with (
-        Broker("behind", folder, door(), partitions) as broker,
-        sluice_before(broker, folder) as sluice,
-        GoodProcess(f"{LOOPBACK}:{broker.node.advertised(DOOR)[1]}", "through", folder) as good,
+        Broker("behind", setting) as broker,
+        sluice_before(broker, setting.folder) as sluice,
+        GoodProcess(f"{LOOPBACK}:{broker.node.advertised(DOOR)[1]}", "through", setting.folder) as good,
     ):
-        runner = PhaseRunner(broker, sluice, good, folder, rate, partitions)
+        runner = PhaseRunner(broker, sluice, good, setting)
         # For the JVM's compilers, which else would work against whatever comes first.
         runner.phase(WARM_UP, warm_up_s)
         phases = [
@@ -247,14 +239,14 @@ def run_through(
         return Through(phases, answers, stored, broker.pauses(), sluice.faults_logged())
 
 
-def run_direct(folder: Path, rate: float, partitions: int, warm_up_s: float, most_seconds: float) -> Direct:
+def run_direct(setting: Setting, warm_up_s: float, most_seconds: float) -> Direct:
     """The storm at a fresh broker without Sluice."""
     print("starting another Kafka, without Sluice", flush=True)
     with (
-        Broker("alone", folder, door(), partitions) as broker,
-        GoodProcess(f"{LOOPBACK}:{broker.node.address(PAST)[1]}", "direct", folder) as good,
+        Broker("alone", setting) as broker,
+        GoodProcess(f"{LOOPBACK}:{broker.node.address(PAST)[1]}", "direct", setting.folder) as good,
     ):
-        runner = PhaseRunner(broker, None, good, folder, rate, partitions)
+        runner = PhaseRunner(broker, None, good, setting)
         runner.phase(WARM_UP, warm_up_s)
         phase, death = runner.until_death(most_seconds)
         return Direct(phase, good.end(), broker.pauses(), death)

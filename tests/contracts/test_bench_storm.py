@@ -37,13 +37,14 @@ from bench.lib.storm_record import (
     read_storm,
 )
 from bench.lib.storm_report import StormRun, admission_bound, good_by_second, summary_of
-from bench.lib.storm_rig import CONTROL, DIRECT, QUIET, THROUGH, Phase
+from bench.lib.storm_rig import CONTROL, DIRECT, QUIET, SERIAL, THROUGH, Phase, Setting
 from bench.lib.storm_run import Death, Direct, Through
 from sluice.protocol.codec import decode_frame
 from sluice.protocol.produce_refusal import refuse_produce
 
 TOPIC = "storm"
 NOW_MS = 1_750_000_000_000
+SETTING = Setting(Path("."), 10_000, 10, SERIAL)
 numbers = st.integers(min_value=1, max_value=2**62)
 
 
@@ -51,14 +52,14 @@ def requests(*, with_ids: bool = True, ids: int = 1) -> StormRequests:
     return StormRequests("client", TOPIC, ids, NOW_MS, with_ids=with_ids)
 
 
-def batches_of(frame: bytes) -> list[DefaultRecordBatch]:
+def batches_of(frame: bytes) -> list[bytes]:
     """Of a Produce v12 frame for one topic, in the order of its partitions."""
     pos = frame.index(TOPIC.encode()) + len(TOPIC)
     count, pos = frames.read_uvarint(frame, pos)
     found = []
     for _ in range(count - 1):
         length, pos = frames.read_uvarint(frame, pos + 4)
-        found.append(DefaultRecordBatch(frame[pos : pos + length - 1]))
+        found.append(frame[pos : pos + length - 1])
         pos += length  # one more than the batch has, as its tags
     return found
 
@@ -69,7 +70,8 @@ def test_every_batch_of_the_storm_is_valid_and_has_its_own_id(number: int, ids: 
     block = storm.block(number, 2)
     batches = [x for at in (0, storm.frame_bytes) for x in batches_of(block[at : at + storm.frame_bytes])]
     assert len(batches) == 2 * ids
-    for index, batch in enumerate(batches):
+    assert {len(batch) for batch in batches} == {storm_frames.BATCH_BYTES}
+    for index, batch in enumerate(map(DefaultRecordBatch, batches)):
         assert batch.validate_crc()
         assert batch.producer_id == scattered_id(number + index)
         assert (batch.producer_epoch, batch.base_sequence) == (0, 0)
@@ -85,7 +87,7 @@ def test_no_two_numbers_have_the_same_id(first: int, second: int) -> None:
 def test_without_ids_the_storm_is_the_same_bytes_with_id_minus_one() -> None:
     with_ids, without = requests().block(7, 1), requests(with_ids=False).block(7, 1)
     assert len(with_ids) == len(without)
-    (batch,) = batches_of(without)
+    (batch,) = map(DefaultRecordBatch, batches_of(without))
     assert batch.validate_crc()
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
     different = [at for at, (x, y) in enumerate(zip(with_ids, without, strict=True)) if x != y]
@@ -278,7 +280,7 @@ def test_the_summary_holds_the_storm_against_both_controls_and_counts_what_is_lo
         [],
         Death(True, "its process ended", 40.0, 380_000, 12),
     )
-    summary = summary_of(StormRun(10_000, 10, 240.0, through, direct))
+    summary = summary_of(StormRun(SETTING, 240.0, through, direct))
     assert summary["p99_ratio"] == 1.25
     assert summary["through_heap_growth_mib"] == 1.0
     assert summary["through_broker_entries_growth"] == 1_010
@@ -294,6 +296,6 @@ def test_the_summary_holds_the_storm_against_both_controls_and_counts_what_is_lo
 def test_a_storm_through_sluice_alone_has_no_figures_of_the_other() -> None:
     phases = [a_phase(THROUGH, 20, 22, [storm_at(22, 1_010, 20_000)])]
     through = Through(phases, Good(records(20, 0.005), 200, 200), 200, [], [])
-    summary = summary_of(StormRun(10_000, 10, 100.0, through, None))
+    summary = summary_of(StormRun(SETTING, 100.0, through, None))
     assert not [name for name in summary if name.startswith("direct_")]
     assert summary["p99_ratio"] is None
