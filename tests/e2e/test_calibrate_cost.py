@@ -86,7 +86,12 @@ def test_a_client_id_of_which_jmx_tells_nothing_is_an_error(node: KafkaNode, jmx
         read_request_ms(target.jmx_command, target.jmx_url, ["nobody"])
 
 
-def test_a_jmx_command_that_is_not_there_is_told(node: KafkaNode) -> None:
+def test_a_jmx_tool_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(CalibrationError, match="--jmx-command"):
+        read_request_ms(["/no/such/kafka-jmx.sh"], "service:jmx:x", ["somebody"])
+
+
+def test_a_cost_file_that_is_not_there_is_told(node: KafkaNode) -> None:
     host, port = node.address("PLAINTEXT")
     command: list[str | Path] = [
         SLUICE,
@@ -96,7 +101,6 @@ def test_a_jmx_command_that_is_not_there_is_told(node: KafkaNode) -> None:
         "--jmx",
         "127.0.0.1:1",
     ]
-    command += ["--jmx-command", "/no/such/kafka-jmx.sh", "--seconds", "0.2", "--rounds", "1"]
     done = subprocess.run([*command, "--check", "/no/file"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "/no/file" in done.stderr
