@@ -341,14 +341,11 @@ def _port_contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...]
         if _same_port(host, port, config.admin.bind_host, config.admin.bind_port):
             yield ("admin", "bind_port"), f"port {port} is taken by {label} already; give each its own"
     binds.append(("the admin port", config.admin.bind_host, config.admin.bind_port))
-    for index, listener in enumerate(config.listeners):
-        for place, upstream_host, upstream_port in _upstreams_of(listener):
-            for label, host, port in binds:
-                if _leads_to(upstream_host, upstream_port, host, port):
-                    yield (
-                        ("listeners", index, *place),
-                        f"{upstream_host}:{port} is {label} of this proxy itself; name the broker's own",
-                    )
+    for place, upstream_host, upstream_port in _dialled(config):
+        for label, host, port in binds:
+            if _leads_to(upstream_host, upstream_port, host, port):
+                address = f"{upstream_host}:{port}"
+                yield place, f"{address} is {label} of this proxy itself; name the broker's own"
 
 
 def _ports_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -360,13 +357,17 @@ def _ports_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str, ...], int]
             yield ("gateway", "first_broker_port"), port
 
 
-def _upstreams_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str | int, ...], str, int]]:
-    """(key, host, port) of every address that the listener is told to dial."""
-    if listener.upstream_host is not None and listener.upstream_port is not None:
-        yield ("upstream_port",), listener.upstream_host, listener.upstream_port
-    if listener.gateway is not None:
-        for number, address in enumerate(listener.gateway.bootstrap_upstreams):
-            yield ("gateway", "bootstrap_upstreams", number), *host_and_port(address)
+def _dialled(config: Config) -> Iterator[tuple[tuple[str | int, ...], str, int]]:
+    """(path of the key, host, port) of every address that the process is told to dial."""
+    for index, listener in enumerate(config.listeners):
+        at = ("listeners", index)
+        if listener.upstream_host is not None and listener.upstream_port is not None:
+            yield (*at, "upstream_port"), listener.upstream_host, listener.upstream_port
+        if listener.gateway is not None:
+            for number, address in enumerate(listener.gateway.bootstrap_upstreams):
+                yield (*at, "gateway", "bootstrap_upstreams", number), *host_and_port(address)
+    for number, address in enumerate(config.quotas.topic.bootstrap if config.quotas.topic else ()):
+        yield ("quotas", "topic", "bootstrap", number), *host_and_port(address)
 
 
 def _same_port(host: str, port: int, other_host: str, other_port: int) -> bool:

@@ -106,6 +106,9 @@ class QuotaOptions(Options):
 
 def quota_contradictions(options: QuotaOptions) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
+    for index, admin in enumerate(options.admins):
+        if admin.startswith("User:"):
+            yield ("quotas", "admins", index), f"write it without its type: {admin.removeprefix('User:')}"
     if options.source != "topic":
         if options.file is None:
             yield ("quotas", "file"), "missing; it is required: the quota file"

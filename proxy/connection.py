@@ -15,8 +15,8 @@ from sluice.proxy.connection_watch import WatchRules
 from sluice.proxy.footprint import Footprint
 from sluice.proxy.linger import Linger
 from sluice.proxy.log import get_logger
-from sluice.proxy.relay import Relay
 from sluice.proxy.quota_requests import QuotaQuestion
+from sluice.proxy.relay import Relay
 from sluice.proxy.session import Session
 from sluice.proxy.stream import Stream
 from sluice.proxy.tasks import spawn
@@ -160,14 +160,13 @@ class Connection(Relay):
         except Exception:
             self._crashed()
             return
-        if self._closed:
-            return
-        self.session.answer_question(answer, monotonic() * 1000.0)
-        for local in self.session.local_answers:
-            if not self._client.send(memoryview(local)):
-                self._broker.read(False)
-        self.session.local_answers.clear()
-        self._after_answer()
+        try:
+            if not self._closed:
+                self.session.answer_question(answer, monotonic() * 1000.0)
+                self._send_local_answers()
+                self._after_answer()
+        except Exception:
+            self._crashed()
 
     # Ends -------------------------------------------------------------------------------------------------
 

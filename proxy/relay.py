@@ -173,12 +173,15 @@ class Relay(ABC):
         """`view[:end]` without the requests that the session has answered itself; their answers go now."""
         data = spliced(view, 0, end, self._drops)
         self._drops.clear()
+        self._send_local_answers()
+        self._ask()
+        return memoryview(data)
+
+    def _send_local_answers(self) -> None:
         for answer in self.session.local_answers:
             if not self._client.send(memoryview(answer)):
                 self._broker.read(False)
         self.session.local_answers.clear()
-        self._ask()
-        return memoryview(data)
 
     def _keep(self, buf: bytearray, view: memoryview, start: int, end: int) -> None:
         """What is not judged yet, or must wait. Where the shared buffer is too small, in one of its own."""

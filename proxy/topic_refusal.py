@@ -17,8 +17,8 @@ from sluice.protocol.headers import FETCH, SIZE_BYTES
 
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 _FETCH_SESSION_ID_NOT_FOUND: Final = 70
-_TOPIC: Final = 2
-"""type of a config resource"""
+_BRAKE_MS: Final = 1_000
+"""A consumer fetches again at once, and each refusal costs a decoding; this asks it to wait."""
 _NAMING: Final = frozenset(
     {
         "name",
@@ -87,7 +87,11 @@ def _message(name: str) -> str:
 def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
     if request.get("sessionEpoch", -1) > 0:
         # A client that loses its session asks for all its partitions anew, and is then told of each.
-        return {"errorCode": _FETCH_SESSION_ID_NOT_FOUND, "responses": []}
+        return {
+            "throttleTimeMs": _BRAKE_MS,
+            "errorCode": _FETCH_SESSION_ID_NOT_FOUND,
+            "responses": [],
+        }
     responses: list[Value] = []
     for topic in request["topics"]:
         key = "topic" if version < 13 else "topicId"
@@ -103,7 +107,7 @@ def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
             for partition in topic["partitions"]
         ]
         responses.append({key: topic[key], "partitions": partitions})
-    return {"responses": responses}
+    return {"throttleTimeMs": _BRAKE_MS, "responses": responses}
 
 
 def _list_offsets(request: Any, _message: str) -> Struct:

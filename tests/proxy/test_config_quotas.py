@@ -63,6 +63,11 @@ def test_a_topic_has_a_name_and_needs_no_file(tmp_path: Path) -> None:
             "security_protocol is PLAINTEXT, without SASL",
         ),
         ({"source": "topic", "topic": {"bootstrap": ["k:1"], "tls": {}}}, "make it SSL or SASL_SSL"),
+        ({"file": "q", "admins": ["User:alice"]}, "without its type: alice"),
+        (
+            {"source": "topic", "topic": {"bootstrap": ["k:1", "127.0.0.1:9000"]}},
+            "quotas.topic.bootstrap[1]: 127.0.0.1:9000 is listener 'a' of this proxy itself",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_told_with_its_key(
