@@ -86,6 +86,16 @@ class Outcome:
     asked: dict[QuotaEntity, Alteration] = field(default_factory=dict)
     """of each of these, what brought it about"""
 
+    def refused(self, code: int, message: str) -> list[Result]:
+        """The results if the changes could not be kept."""
+        changed = {_key_of(alteration.parts) for alteration in self.asked.values()}
+        return [
+            Result(result.parts, code, message)
+            if result.code == NONE and _key_of(result.parts) in changed
+            else result
+            for result in self.results
+        ]
+
 
 def parts_of(entity: QuotaEntity) -> Parts | None:
     """The entity as the protocol names it; None: Kafka has no such entity."""
@@ -182,11 +192,11 @@ def alter(entries: Mapping[QuotaEntity, Mapping[str, float]], alterations: Itera
 
     As in the broker, an entity that is named twice is altered by the first, and the answer tells the second.
     """
-    results: dict[Parts, Result] = {}
+    results: dict[frozenset[tuple[str, str | None]], Result] = {}
     outcome = Outcome()
     for alteration in alterations:
         parts = tuple(dict(alteration.parts).items())
-        key = tuple(sorted(parts, key=lambda part: part[0]))
+        key = _key_of(parts)
         ops = dict(alteration.ops)
         if key in results or len(ops) != len(alteration.ops):
             message = f"Ignoring duplicate entity {_java_text(parts)}"
@@ -204,6 +214,11 @@ def alter(entries: Mapping[QuotaEntity, Mapping[str, float]], alterations: Itera
             outcome.asked[entity] = alteration
     outcome.results.extend(results.values())
     return outcome
+
+
+def _key_of(parts: Parts) -> frozenset[tuple[str, str | None]]:
+    """The same for the same entity, in whatever order it is named."""
+    return frozenset(dict(parts).items())
 
 
 def _checked_entity(parts: Parts) -> QuotaEntity:

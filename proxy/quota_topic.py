@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, time
-from typing import Any, Final
+from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.client import AIOKafkaClient
@@ -28,7 +28,7 @@ from aiokafka.errors import KafkaError
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config_quotas import QuotaTopicOptions
 from sluice.proxy.log import LineBudget, get_logger
-from sluice.proxy.quota_admin import Alteration, QuotaApiError, Result, alter, parts_of
+from sluice.proxy.quota_admin import Alteration, QuotaApiError, Result, alter
 from sluice.proxy.quota_audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_topic_clients import (
     COMPACT,
@@ -312,13 +312,7 @@ class QuotaTopic:
             except (KafkaError, OSError, TimeoutError) as error:
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 message = f"It is not known whether this is kept: the quota topic did not answer ({reason})"
-                changed = {parts_of(entity) for entity in outcome.changes}
-                return [
-                    Result(result.parts, REQUEST_TIMED_OUT, message)
-                    if result.code == 0 and tuple(sorted(result.parts)) in map(_sorted, changed)
-                    else result
-                    for result in outcome.results
-                ]
+                return outcome.refused(REQUEST_TIMED_OUT, message)
             return outcome.results
 
     async def _write(
@@ -365,10 +359,6 @@ async def _stop(
             with suppress(KafkaError, OSError, TimeoutError):
                 async with asyncio.timeout(_STOP_S):
                     await stop()
-
-
-def _sorted(parts: Any) -> tuple[tuple[str, str | None], ...]:
-    return tuple(sorted(parts or ()))
 
 
 def _settle(waiting: asyncio.Future[bool] | None, *, accepted: bool) -> None:

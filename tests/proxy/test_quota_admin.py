@@ -304,3 +304,14 @@ def test_whatever_is_asked_every_entity_is_answered_and_what_comes_out_can_be_co
     configured = QuotaLimits(after.items())
     assert all(outcome.changes[entity] == configured.entries[entity] for entity in outcome.changes)
     assert alter(configured.entries, ()).changes == {}
+
+
+def test_changes_that_could_not_be_kept_are_no_success_and_the_rest_is_what_it_was() -> None:
+    outcome = altered(
+        ({"ip": "0:0::1"}, {"connection_creation_rate": 3.0}),
+        ({"client-id": "app", "user": "alice"}, {"producer_byte_rate": 77.0}),
+        ({"user": "alice"}, {"producer_byte_rate": 100.0}),
+        ({"user": "bob"}, {"nonsense": 1.0}),
+    )
+    codes = [result.code for result in outcome.refused(7, "no answer")]
+    assert codes == [7, 7, NONE, INVALID_REQUEST]
