@@ -10,13 +10,18 @@ import pytest
 from local_proxy import until
 from structlog.testing import capture_logs
 
+from sluice.proxy.config import Config
 from sluice.proxy.config_error import ConfigError
+from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_quotas import QuotaOptions, QuotaTopicOptions
+from sluice.proxy.policy import QuotaApi
 from sluice.proxy.quota_audit import KEPT, QuotaAudit, QuotaChange, differences
 from sluice.proxy.quota_copy import Copied, QuotaCopy
 from sluice.proxy.quota_file import parse_quotas
 from sluice.proxy.quota_source import QuotaSource, merged_in_steps
 from sluice.proxy.quota_topic_records import Stored
+from sluice.proxy.request_cost_file import load_request_costs
+from sluice.proxy.server import policy_of
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
@@ -152,3 +157,16 @@ async def test_without_a_copy_they_are_not_known_until_the_topic_has_been_read()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(source.known(), 0.05)
     assert not source.limits.entries
+
+
+# Who is answered --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["file", "passthrough"])
+def test_only_with_passthrough_what_is_asked_about_quotas_goes_to_the_broker(source: str) -> None:
+    listener = ListenerOptions(name="a", bind_port=1, upstream_host="kafka", upstream_port=9092)
+    options: dict[str, Any] = {"source": source, "file": Path("q.yaml"), "admins": ("boss",)}
+    config = Config(listeners=(listener,), quotas=QuotaOptions(**options))
+    policy = policy_of(config, listener, load_request_costs(None))
+    expected = None if source == "passthrough" else QuotaApi(frozenset({"boss"}))
+    assert policy.quota_api == expected
