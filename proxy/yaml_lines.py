@@ -31,6 +31,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_BEGIN_NUMBERS = frozenset("+-.0123456789")
 _CONSTANTS: dict[str, bool | float | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -127,9 +128,10 @@ class _Builder:
         self._documents = 0
 
     def take(self, event: yaml.Event) -> None:
+        if type(event) is yaml.ScalarEvent:  # most are
+            self._scalar(event)
+            return
         match event:
-            case yaml.ScalarEvent():
-                self._scalar(event)
             case yaml.MappingStartEvent():
                 self._open({}, event)
             case yaml.SequenceStartEvent():
@@ -220,6 +222,8 @@ def _resolve(event: yaml.ScalarEvent) -> str | int | float | bool | None:
         return text
     if text in _CONSTANTS:
         return _CONSTANTS[text]
+    if text[0] not in _BEGIN_NUMBERS:
+        return text
     if _INTEGER.fullmatch(text):
         # Python bounds the digits of a conversion (4300); what is longer is no number of ours.
         return int(text) if len(text) <= 40 else text

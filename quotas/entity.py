@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 
 class Default(Enum):
@@ -64,11 +64,10 @@ ClientPart: TypeAlias = str | Default | Overflow | Prefix | None
 _Group = TypeVar("_Group", Tenant, Prefix)
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaEntity:
+class QuotaEntity(NamedTuple):
     """(user, client id) for which a limit is set or a sensor runs; None: this part is not looked at.
 
-    Or an address, which stands alone, as in Kafka.
+    Or an address, which stands alone, as in Kafka. A tuple, for its hash is taken in every look-up.
     """
 
     user: UserPart = None

@@ -147,8 +147,9 @@ class QuotaManager:
         self.generation += 1
         overflows = self.overflows
         for kind, sensors in self._sensors.items():
-            for index, (entity, sensor) in enumerate(list(sensors.items()), start=1):
-                if sensors.get(entity) is sensor:  # not expired meanwhile
+            for index, entity in enumerate(list(sensors), start=1):
+                sensor = sensors.get(entity)
+                if sensor is not None:  # not expired meanwhile
                     match = self._still_reached(kind, entity)
                     if match is None:
                         self._count(sensor, -1)
