@@ -76,7 +76,7 @@ class QuotaEntity(NamedTuple):
 
     @property
     def parts(self) -> dict[str, str | Default | Overflow]:
-        """The parts that it has, by their keys in the quota file: ``{"tenant": "team-a", "client-id": …}``."""
+        """The parts that it has, by their keys in the quota file: ``{"tenant": "a", "client-id": …}``."""
         parts: dict[str, str | Default | Overflow] = {}
         if isinstance(self.user, Tenant):
             parts["tenant"] = self.user.name
