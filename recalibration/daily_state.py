@@ -22,9 +22,8 @@ from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.buckets import bucket_sql
 from sluice.recalibration.entity_key import key_of_address, key_of_client
 from sluice.recalibration.measures import MEASURES, Measure
+from sluice.recalibration.plan import POOLED
 
-POOLED: Final = ""
-"""in the column `proxy`: all proxies together"""
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
 _PAIRS: Final = StructType(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.entity import QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 
@@ -24,3 +24,21 @@ def key_of_client(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: st
 def key_of_address(limits: QuotaLimits, address: str) -> str | None:
     """The same of an address: each has a bucket of its own, by a limit of its own or the default."""
     return None if limits.ip_limit(address) is None else key_of(QuotaEntity(ip=address))
+
+
+def limit_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> float | None:
+    """The limit in force of a bucket that an earlier night has named; None: it has none any more."""
+    parts: dict[str, str] = json.loads(key)
+    if "ip" in parts:
+        found = limits.ip_limit(parts["ip"])
+        return None if found is None else found[0]
+    if "tenant" in parts:
+        match = limits.resolve_for_members(kind, Tenant(parts["tenant"]), parts.get("client-id", ""))
+    else:
+        match = limits.resolve(kind, parts.get("user", ""), parts.get("client-id", _some_client_id(parts)))
+    return None if match is None or key_of(match.bucket) != key else match.limit
+
+
+def _some_client_id(parts: dict[str, str]) -> str:
+    """One that the bucket covers: of a prefix any that begins so."""
+    return parts.get("client-id-prefix", "")

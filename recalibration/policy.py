@@ -9,7 +9,7 @@
    for review; unless the demand of the last two days can be told, by its shape, to be within 4 × that median,
    and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
 3. *Step.* At most × 2 up and × 0.7 down; not down within 3 days of the first traffic, nor on less than an
-   hour of windows (that somebody is throttled is no matter of samples); what would change by less than 10 %
+   hour of traffic (that somebody is throttled is no matter of samples); what would change by less than 10 %
    stays.
 4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
 
@@ -58,8 +58,8 @@ class Day:
     age_days: int
     """0: the latest date of the log"""
     demand: Demand
-    windows: int
-    """10-second windows with traffic"""
+    traffic_s: float
+    """windows with traffic, in seconds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Prop
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
     if target < limit:
-        if sum(day.windows for day in days) < settings.min_windows:
+        if sum(day.traffic_s for day in days) < settings.min_traffic_s:
             target, reason = limit, Reason.TOO_LITTLE
         elif days[-1].age_days + 1 < settings.min_days_to_cut:
             target, reason = limit, Reason.TOO_NEW_TO_CUT

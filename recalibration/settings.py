@@ -28,8 +28,8 @@ class PolicySettings:
     """a cut hurts at once, a rise does not: up is quicker than down"""
     hysteresis: float = 0.1
     """smaller changes are noise, and each change is somebody's surprise"""
-    min_windows: int = 360
-    """to cut: an hour of 10-second windows with traffic, or p99 is the mean of two numbers"""
+    min_traffic_s: float = 3_600.0
+    """to cut: that long a time with traffic, or a p99 of 10-second windows is the mean of two numbers"""
     min_days_to_cut: int = 3
     """the quiet Sunday on which a service was born is no reason"""
     growth_of_median: float = 1.8
@@ -42,6 +42,6 @@ class PolicySettings:
     """…unless in the last two days the demand can be told to be within 4 × the median and is level, within
     25 %: a launch doubles or trebles the traffic once; what climbs from day to day, or asks for tens of times
     as much, is looked at"""
-    floor: float = 1.0
+    floor: float = 0.0
     ceiling: float = float("inf")
     """units per second, whatever the log says"""

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from access_logs import DAY, row, write
 from pyspark.sql import SparkSession
 
-from sluice.quotas.access_record import ROLLUP_COLUMNS, ColumnType
 from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.buckets import bucket_of, bucket_sql
-from sluice.recalibration.daily_state import POOLED, daily_state
+from sluice.recalibration.daily_state import daily_state
 from sluice.recalibration.log_reader import LogError, find_files, read_rollup
+from sluice.recalibration.plan import POOLED
 
-DAY = date(2026, 11, 20)
-BEGIN_MS = 1_795_046_400_000
 ALICE, BOB = '{"user": "alice"}', '{"user": "bob"}'
 LIMITS = QuotaLimits(
     [
@@ -29,41 +25,6 @@ LIMITS = QuotaLimits(
         (QuotaEntity(ip=DEFAULT), {"connection_creation_rate": 5}),
     ]
 )
-_ARROW = {
-    ColumnType.TEXT: pa.string(),
-    ColumnType.INT: pa.int32(),
-    ColumnType.LONG: pa.int64(),
-    ColumnType.DOUBLE: pa.float64(),
-}
-
-
-def row(window: int, **values: Any) -> dict[str, Any]:
-    """A roll-up row of alice's produce; what is not given is zero."""
-    zero = {
-        ColumnType.TEXT: "",
-        ColumnType.INT: 0,
-        ColumnType.LONG: 0,
-        ColumnType.DOUBLE: 0.0,
-    }
-    ordinary = {column.name: zero[column.type] for column in ROLLUP_COLUMNS}
-    given = {
-        "window_start_ms": BEGIN_MS + window * 10_000,
-        "proxy": "p1",
-        "user": "alice",
-        "client_id": "app",
-        "api_class": "produce",
-        "connections": 1,
-    }
-    return ordinary | given | values
-
-
-def write(folder: Path, rows: list[dict[str, Any]], name: str = "a.parquet", *, without: str = "") -> Path:
-    columns = [column for column in ROLLUP_COLUMNS if column.name != without]
-    schema = pa.schema([(column.name, _ARROW[column.type]) for column in columns])
-    file = folder / f"rollup/date={DAY}/hour=00/{name}"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.Table.from_pylist(rows, schema), file)
-    return file
 
 
 def state_of(spark: SparkSession, folder: Path) -> Mapping[tuple[str, str, str], dict[int, tuple[int, ...]]]:
@@ -99,12 +60,12 @@ def test_windows_are_counted_by_entity_and_proxy_and_pooled(spark: SparkSession,
 
 
 def test_ids_are_counted_by_the_hour_and_connections_by_address(spark: SparkSession, tmp_path: Path) -> None:
-    connection = {"user": "", "client_id": "", "api_class": "connection", "address": "10.0.0.1"}
+    connection: dict[str, Any] = {"user": "", "api_class": "connection", "address": "10.0.0.1"}
     write(tmp_path, [
         row(0, request_bytes=1, producer_ids_new=3),
         row(359, request_bytes=1, producer_ids_new=4),
         row(360, request_bytes=1, producer_ids_new=5, producer_ids_refused=1),
-        row(0, connections_opened=20, **connection),
+        row(0, connections_opened=20, client_id="", **connection),
     ])  # fmt: skip
     state = state_of(spark, tmp_path)
     hours = state["producer_ids", ALICE, "p1"]

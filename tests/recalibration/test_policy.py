@@ -13,7 +13,7 @@ from sluice.recalibration.policy import Day, Proposal, Reason, propose
 from sluice.recalibration.settings import PolicySettings
 
 SETTINGS = PolicySettings()
-FULL_DAY = 8_640
+FULL_DAY = 86_400.0
 
 
 def day(age: int, rate: float) -> Day:
@@ -91,10 +91,12 @@ def test_a_climb_is_no_launch() -> None:
 
 def test_little_traffic_and_few_days_change_little() -> None:
     assert propose([], 1_000, SETTINGS) == Proposal(1_000, 0.0, Reason.TOO_LITTLE, False, 0.0)
-    little = [replace(day(age, 10), windows=60) for age in range(5)]
+    little = [replace(day(age, 10), traffic_s=600.0) for age in range(5)]
     unchanged = propose(little, 1_000, SETTINGS)
     assert (unchanged.limit, unchanged.reason) == (1_000, Reason.TOO_LITTLE)
-    throttled = [replace(each, windows=5) for each in (censored(0, 1_000, 1_500), censored(1, 1_000, 1_500))]
+    throttled = [
+        replace(each, traffic_s=50.0) for each in (censored(0, 1_000, 1_500), censored(1, 1_000, 1_500))
+    ]
     assert propose(throttled, 1_000, SETTINGS).limit == pytest.approx(1_725)
     new = propose(steady(10, 2), 1_000, SETTINGS)
     assert (new.limit, new.reason) == (1_000, Reason.TOO_NEW_TO_CUT)
@@ -116,14 +118,14 @@ def test_confidence_is_the_share_of_days_that_are_known() -> None:
 
 days_strategy = st.lists(
     st.builds(
-        lambda age, rate, factor, identified, windows: Day(
-            age, Demand(rate, identified, rate * factor), windows
+        lambda age, rate, factor, identified, traffic_s: Day(
+            age, Demand(rate, identified, rate * factor), traffic_s
         ),
         st.integers(0, 40),
         st.floats(1.0, 1e12),
         st.floats(1.0, 100.0),
         st.booleans(),
-        st.integers(1, FULL_DAY),
+        st.floats(1.0, FULL_DAY),
     ),
     max_size=30,
     unique_by=lambda day: day.age_days,

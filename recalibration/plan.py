@@ -1,0 +1,136 @@
+"""All entities of all kinds → a plan: what each limit is, what it is to be, and why. Pure.
+
+A limit holds at each proxy by itself. So what counts of a day is the proxy at which the entity asked for
+most; what all proxies saw together is told beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import Any, Final
+
+from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.recalibration.capacity import water_level
+from sluice.recalibration.demand import DayState, Demand, estimate
+from sluice.recalibration.measures import MEASURES
+from sluice.recalibration.policy import Day, Reason, propose
+from sluice.recalibration.settings import PolicySettings
+
+POOLED: Final = ""
+"""in place of a proxy: all of them together"""
+_WHOLE_FROM: Final = 100.0
+"""limits above this are whole numbers; Kafka takes fractions for none of the byte rates"""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDay:
+    """What one entity did on one date, of one kind, at one proxy or (POOLED) at all."""
+
+    proxy: str
+    age_days: int
+    """0: the latest date"""
+    state: DayState
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """One limit. Limits and demands are in the unit of the kind's key."""
+
+    key: str
+    """the config key: producer_byte_rate, …"""
+    entity: str
+    """entity_key.py"""
+    current: float
+    proposed: float
+    wanted: float
+    """what the demand asks for by itself"""
+    reason: Reason
+    needs_review: bool
+    confidence: float
+    proxies: int
+    """at how many it was seen"""
+    pooled_demand: float
+    """p99 over all proxies together on the worst of the days"""
+    throttled_share: float
+    """of the windows with traffic of the latest day, at the proxy where it was highest"""
+
+    @property
+    def is_change(self) -> bool:
+        return self.proposed != self.current
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"reason": self.reason.value}
+
+
+def planned(
+    kind: QuotaKind, entity: str, limit: float, days: Iterable[EntityDay], settings: PolicySettings
+) -> PlanEntry:
+    """Of one entity whose limit is `limit` now. Days in any order; those without traffic are left out."""
+    spec = KINDS[kind]
+    demands: dict[int, list[tuple[Demand, DayState]]] = {}
+    pooled = 0.0
+    by_proxy: dict[str, list[EntityDay]] = {}
+    for day in sorted(days, key=lambda each: each.age_days):
+        by_proxy.setdefault(day.proxy, []).append(day)
+    for proxy, its_days in by_proxy.items():
+        estimates = estimate(day.state for day in its_days)
+        if proxy == POOLED:
+            pooled = max(found.rate for found in estimates)
+            continue
+        for day, found in zip(its_days, estimates, strict=True):
+            demands.setdefault(day.age_days, []).append((found, day.state))
+    window_s = MEASURES[kind].window_ms / 1000.0
+    worst = [
+        Day(age, max((found for found, _ in each), key=_rate), max(s.windows for _, s in each) * window_s)
+        for age, each in demands.items()
+    ]
+    proposal = propose(worst, spec.rate_per_s(limit), settings)
+    latest = demands[min(demands)] if demands else []
+    return PlanEntry(
+        key=spec.config_key,
+        entity=entity,
+        current=limit,
+        proposed=limit if proposal.limit == spec.rate_per_s(limit) else _rounded(kind, proposal.limit),
+        wanted=proposal.wanted * spec.limit_span_s,
+        reason=proposal.reason,
+        needs_review=proposal.needs_review,
+        confidence=proposal.confidence,
+        proxies=len(by_proxy.keys() - {POOLED}),
+        pooled_demand=pooled * spec.limit_span_s,
+        throttled_share=max((state.throttled_share for _, state in latest), default=0.0),
+    )
+
+
+def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list[PlanEntry]:
+    """`room`: key → what all its limits at one proxy may come to (capacity × oversubscription).
+
+    Who is cut to the water level is cut at once, whatever the policy's step: more than there is cannot be
+    promised.
+    """
+    levels = {
+        key: water_level([entry.proposed for entry in entries if entry.key == key], bound)
+        for key, bound in room.items()
+    }
+    return [
+        entry
+        if entry.proposed <= levels.get(entry.key, float("inf"))
+        else replace(entry, proposed=levels[entry.key], reason=Reason.CAPACITY)
+        for entry in entries
+    ]
+
+
+def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
+    """As a limit: whole where fractions are refused or would be noise, never rounded down to nothing."""
+    spec = KINDS[kind]
+    limit = rate_per_s * spec.limit_span_s
+    try:
+        spec.validated(spec.config_key, 0.5)
+    except ValueError:
+        return float(max(1, ceil(limit)))
+    return float(ceil(limit)) if limit >= _WHOLE_FROM else float(f"{limit:.3g}")
+
+
+def _rate(demand: Demand) -> float:
+    return demand.rate

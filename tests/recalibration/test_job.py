@@ -1,0 +1,86 @@
+"""Nights over a small log: states, a plan, the same again, and what is written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from access_logs import DAY, row, write
+from pyspark.sql import SparkSession
+
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.limits import QuotaLimits
+from sluice.recalibration.job import LATEST, JobSettings, Plan, make_plan, take_day, write_plan
+from sluice.recalibration.log_reader import LogError
+from sluice.recalibration.settings import PolicySettings
+
+LIMITS = QuotaLimits(
+    [
+        (QuotaEntity("alice"), {"producer_byte_rate": 1_000}),
+        (QuotaEntity(DEFAULT), {"producer_byte_rate": 50_000}),
+    ]
+)
+JOB = JobSettings(policy=replace(PolicySettings(), min_traffic_s=30.0))
+
+
+def log_of(folder: Path, day: date) -> None:
+    """Alice at 5,000 B/s throttled all day; bob far below what he may."""
+    write(folder, [
+        *(row(window, day=day, request_bytes=10_000, mutes=1, throttle_ms=8_000.0) for window in range(5)),
+        *(row(window, day=day, request_bytes=20_000, user="bob") for window in range(5)),
+    ], day=day)  # fmt: skip
+
+
+def night(spark: SparkSession, logs: Path, out: Path, day: date) -> Plan:
+    files = take_day(spark, str(logs), str(out), day, LIMITS, JOB)
+    return make_plan(spark, str(out), day, LIMITS, JOB, files)
+
+
+def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    days = [DAY + timedelta(days=number) for number in range(3)]
+    for day in days:
+        log_of(logs, day)
+        plan = night(spark, logs, out, day)
+    found = {entry.entity: entry for entry in plan.entries}
+    alice, bob = found['{"user": "alice"}'], found['{"user": "bob"}']
+    assert (alice.proposed, alice.reason, alice.throttled_share) == (2_000, "step_up", 1.0)
+    assert (bob.proposed, bob.reason) == (35_000, "step_down")
+    again = night(spark, logs, out, days[-1])
+    assert again == plan
+    assert night(spark, logs, out, days[0]).entries != plan.entries, (
+        "later days do not count for an earlier one"
+    )
+    assert make_plan(spark, str(out), days[-1], LIMITS, JOB, plan.files) == plan
+
+
+def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    log_of(logs, DAY)
+    before = night(spark, logs, out, DAY)
+    write(logs, [row(window, request_bytes=900_000, user="bob") for window in range(5)], "late.parquet")
+    after = night(spark, logs, out, DAY)
+    assert [entry.wanted for entry in after.entries] != [entry.wanted for entry in before.entries]
+
+
+def test_a_plan_is_there_whole_or_not_at_all(spark: SparkSession, tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    log_of(logs, DAY)
+    plan = night(spark, logs, out, DAY)
+    first, second = write_plan(plan, str(out)), write_plan(plan, str(out))
+    assert (first.name, second.name) == (f"{DAY}-1", f"{DAY}-2")
+    assert (out / LATEST).read_text() == f"{DAY}-2\n"
+    written = json.loads((second / "plan.json").read_text())
+    assert (written["date"], written["entities"], written["log_files"]) == (str(DAY), 2, 1)
+    assert written == json.loads((first / "plan.json").read_text())
+
+
+def test_a_night_without_a_log_says_so_and_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="no log of this date"):
+        night(spark, tmp_path / "logs", tmp_path / "out", DAY)
+    assert not (tmp_path / "out").exists()
