@@ -1,6 +1,6 @@
 """A storm of new producer ids against a broker with a small heap: through Sluice, and without it.
 
-    python -m bench.storm [--quick] [--rate 10000] [--ids-per-request 10] [--no-direct]
+    python -m bench.storm [--quick] [--rate 10000] [--ids-per-request 50] [--no-direct]
 
 One user brings the storm, another's producer must notice nothing. The last line of standard output is one
 JSON object. What is measured, and why so: docs/benchmarks.md.
@@ -24,7 +24,7 @@ from bench.lib.storm_rig import COLLECTORS, CONTROL, QUIET, SERIAL, THROUGH, Set
 from bench.lib.storm_run import run_direct, run_through
 
 RATE: Final = 10_000.0
-IDS_PER_REQUEST: Final = 10
+IDS_PER_REQUEST: Final = 50
 """with one for each request Kafka, Sluice and the storm need more than two cores for the rate"""
 SECONDS: Final = 60.0
 QUICK_SECONDS: Final = 10.0
@@ -33,7 +33,7 @@ DIRECT_WARM_UP_S: Final = 6.0
 QUIET_S: Final = 10.0
 CONTROL_S: Final = 15.0
 """each of two, before and behind the storm: a machine that slows down or speeds up so counts on both sides"""
-DIRECT_MOST_S: Final = 80.0
+DIRECT_MOST_S: Final = 95.0
 
 
 def measure(arguments: argparse.Namespace) -> StormRun:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -62,15 +61,6 @@ def read_storm(output: Path) -> list[StormAt]:
             fields["answers"] = {int(code): count for code, count in fields["answers"].items()}
             found.append(StormAt(**fields))
     return found
-
-
-def last_answer_s(storm: Sequence[StormAt]) -> float | None:
-    """When the broker last took a request, to the storm's own reports; None: it never did."""
-    last_s = None
-    for before, after in pairwise(storm):
-        if after.accepted > before.accepted:
-            last_s = after.at_s
-    return last_s
 
 
 @dataclass(frozen=True, slots=True)

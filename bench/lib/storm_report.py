@@ -138,6 +138,7 @@ def _direct_summary(direct: Direct) -> dict[str, object]:
     return {
         "direct_broker_died": death.died,
         "direct_how": death.how,
+        "direct_broker_answers_afterwards": death.answers_afterwards,
         "direct_ids_at_death": death.ids,
         "direct_ids_acknowledged": direct.phase.storm[-1].accepted if direct.phase.storm else 0,
         "direct_seconds": round(death.seconds, 1),

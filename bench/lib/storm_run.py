@@ -11,7 +11,7 @@ from bench.harness.ports import LOOPBACK
 from bench.lib.process import BenchError, cpu_s
 from bench.lib.soak_proxy import Sluice
 from bench.lib.stats import percentile
-from bench.lib.storm_record import Good, Pause, StormAt, last_answer_s
+from bench.lib.storm_record import Good, Pause, StormAt
 from bench.lib.storm_rig import (
     DIRECT,
     DOOR,
@@ -31,7 +31,10 @@ from bench.lib.storm_rig import (
 )
 
 SILENT_S: Final = 15.0
-"""with no answer to anybody for so long the broker counts as dead, if it does not answer afterwards either"""
+"""so long without an answer, while its heap is full, the broker counts as dead"""
+FULL_SHARE: Final = 0.8
+FULL_BY: Final = 3
+"""collections one behind the other"""
 POLL_S: Final = 0.25
 WARM_UP: Final = "warm-up"
 METRICS: Final = (
@@ -48,11 +51,37 @@ METRICS: Final = (
 class Death:
     """How the broker ended, or did not."""
 
-    died: bool
-    how: str
-    seconds: float  # from the storm's begin to the last answer
-    ids: int  # that it took, answered or not
+    exited: bool
+    """its process ended"""
+    silent: bool
+    """the good client heard nothing for SILENT_S"""
+    answers_afterwards: bool
+    """a new client, once the storm has gone"""
+    heap_full: bool
+    """so much lives in it that collecting does not help"""
     out_of_memory_lines: int
+    seconds: float  # from the storm's begin to the last answer to the good client
+    ids: int  # that it had taken then, answered or not
+
+    @property
+    def died(self) -> bool:
+        """Silence alone is none: a machine that is too busy is silent, too."""
+        full = self.heap_full or self.out_of_memory_lines > 0
+        return self.exited or (self.silent and (full or not self.answers_afterwards))
+
+    @property
+    def how(self) -> str:
+        """In words."""
+        if self.exited:
+            end = "its process ended"
+        elif self.silent:
+            end = f"it answered the good client no more, for {SILENT_S:.0f} s"
+            if not self.answers_afterwards:
+                end += f", and nobody for {PROBE_WITHIN_S:.0f} s after the storm"
+        else:
+            end = "it lived"
+        heap = "full" if self.heap_full else "not full"
+        return f"{end}; heap {heap}, {self.out_of_memory_lines} lines of OutOfMemoryError in its log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,38 +140,41 @@ class PhaseRunner:
         return phase
 
     def until_death(self, most_seconds: float) -> tuple[Phase, Death]:
-        """The storm with ids, until the broker answers nobody any more."""
+        """The storm with ids, until the broker answers the good client no more."""
         live_before = self._broker.live_heap()
         stored_before = self._broker.stored_batches()
         used_s = {name: cpu_s(pid) for name, pid in self._pids.items()}
         with self._storm(True) as load:
             phase = Phase(DIRECT, time.monotonic(), live_before=live_before)
-            shown_s = phase.start_s
-            heard_s = phase.start_s
-            while True:
+            shown_s = heard_s = phase.start_s
+            ids = 0
+            gone = False
+            while not gone:
                 time.sleep(POLL_S)
                 now_s = time.monotonic()
-                phase.storm, good = load.so_far(), self._good.so_far()
-                heard_s = max(heard_s, _last_heard_s(phase.storm, good))
+                newly_s = _last_heard_s(self._good.so_far())
+                if newly_s > heard_s:
+                    heard_s, ids = newly_s, self._broker.stored_batches() - stored_before
                 gone = self._broker.is_gone
-                if gone or now_s - heard_s > SILENT_S or now_s - phase.start_s > most_seconds:
+                if now_s - heard_s > SILENT_S or now_s - phase.start_s > most_seconds:
                     break
                 if now_s - shown_s >= PROGRESS_EVERY_S:
                     shown_s += PROGRESS_EVERY_S
-                    self._show(phase, phase.storm, now_s)
+                    self._show(phase, load.so_far(), now_s)
             phase.end_s = time.monotonic()
             self._note_cores(phase, used_s)
             phase.storm = load.end()
-        silent = phase.end_s - heard_s > SILENT_S
         phase.answers_at_end = not gone and self._broker.answers()
-        lines = self._broker.out_of_memory()
-        return phase, Death(
-            died=not phase.answers_at_end or (silent and lines > 0),
-            how=_how(gone, silent, phase.answers_at_end, lines),
+        death = Death(
+            exited=gone,
+            silent=phase.end_s - heard_s > SILENT_S,
+            answers_afterwards=phase.answers_at_end,
+            heap_full=_is_full(self._broker.pauses()),
+            out_of_memory_lines=self._broker.out_of_memory(),
             seconds=heard_s - phase.start_s,
-            ids=self._broker.stored_batches() - stored_before,
-            out_of_memory_lines=lines,
+            ids=ids,
         )
+        return phase, death
 
     # Within ------------------------------------------------------------------------------------------------
 
@@ -196,27 +228,15 @@ class PhaseRunner:
             phase.cpu_cores["storm"] = round(phase.storm[-1].cpu_s / phase.seconds, 3)
 
 
-def _last_heard_s(storm: Sequence[StormAt], good: Good) -> float:
-    """When the broker last answered anybody; 0: it never did."""
-    heard = [x.sent_s + x.latency_s for x in good.records[-1000:] if x.latency_s is not None]
-    storm_s = last_answer_s(storm)
-    if storm_s is not None:
-        heard.append(storm_s)
-    return max(heard, default=0.0)
+def _last_heard_s(good: Good) -> float:
+    """When the broker last answered the good client; 0: it never did."""
+    return max((x.sent_s + x.latency_s for x in good.records[-1000:] if x.latency_s is not None), default=0.0)
 
 
-def _how(gone: bool, silent: bool, answers_at_end: bool, out_of_memory_lines: int) -> str:
-    if gone:
-        end = "its process ended"
-    elif not silent:
-        end = "it lived"
-    else:
-        end = f"it answered nobody for {SILENT_S:.0f} s"
-        if answers_at_end:
-            end += ", but somebody after the storm"
-        else:
-            end += f", nor for {PROBE_WITHIN_S:.0f} s after the storm"
-    return f"{end}; {out_of_memory_lines} lines of OutOfMemoryError in its log"
+def _is_full(pauses: Sequence[Pause]) -> bool:
+    """The last collections left hardly anything free."""
+    last = pauses[-FULL_BY:]
+    return bool(last) and all(x.after_mib >= FULL_SHARE * x.committed_mib for x in last)
 
 
 def run_through(setting: Setting, plan: Sequence[tuple[str, float]], warm_up_s: float) -> Through:

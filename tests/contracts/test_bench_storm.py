@@ -30,7 +30,6 @@ from bench.lib.storm_record import (
     Pause,
     Record,
     StormAt,
-    last_answer_s,
     live_heap,
     read_good,
     read_pauses,
@@ -188,9 +187,18 @@ def storm_at(at_s: float, accepted: int, offered: int = 0) -> StormAt:
     return StormAt(at_s, offered, 0, {0: accepted}, 64, 0, 0, 0, 0.1)
 
 
-def test_the_last_answer_is_when_the_count_last_rose() -> None:
-    assert last_answer_s([storm_at(1, 0), storm_at(2, 5), storm_at(3, 9), storm_at(4, 9)]) == 3
-    assert last_answer_s([storm_at(1, 0), storm_at(2, 0)]) is None
+def a_death(**found: bool) -> Death:
+    fine = {"exited": False, "silent": False, "answers_afterwards": True, "heap_full": False}
+    return Death(**fine | found, out_of_memory_lines=0, seconds=40.0, ids=380_000)
+
+
+def test_a_silent_broker_is_dead_only_if_its_heap_is_full_or_nothing_wakes_it() -> None:
+    assert not a_death().died
+    assert not a_death(silent=True).died
+    assert not a_death(heap_full=True).died
+    assert a_death(silent=True, heap_full=True).died
+    assert a_death(silent=True, answers_afterwards=False).died
+    assert a_death(exited=True, answers_afterwards=False).died
 
 
 def test_a_record_that_failed_has_no_latency(tmp_path: Path) -> None:
@@ -278,7 +286,7 @@ def test_the_summary_holds_the_storm_against_both_controls_and_counts_what_is_lo
         a_phase(DIRECT, 100, 150, [storm_at(140, 380_000, 500_000)]),
         Good(records(100, 0.05), 4_000, 3_000),
         [],
-        Death(True, "its process ended", 40.0, 380_000, 12),
+        a_death(exited=True),
     )
     summary = summary_of(StormRun(SETTING, 240.0, through, direct))
     assert summary["p99_ratio"] == 1.25
