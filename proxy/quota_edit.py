@@ -116,8 +116,8 @@ def _outcome(
                 entry[key] = limit
         if entry and whom not in places:
             added.append({**dict(whom), **entry})
-    for index, entry in enumerate(kept):
-        if entry is not None and not any(key in KIND_BY_KEY for key in entry):
+    for index, left in enumerate(kept):
+        if left is not None and not any(key in KIND_BY_KEY for key in left):
             kept[index] = None
     return kept, added
 

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from sluice.proxy.cli import EXIT_CODES
+from sluice.proxy.cli_options import EXIT_CODES
 from sluice.proxy.config import LIVE_OPTIONS, Config
 from sluice.proxy.config_file import inner_section
 from sluice.proxy.kafka_names import KAFKA_NAMES
