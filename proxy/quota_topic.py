@@ -54,7 +54,7 @@ from sluice.quotas.entity import QuotaEntity
 REQUEST_TIMED_OUT: Final = 7
 """Kafka's error code: the alteration may have been kept, or not"""
 FIRST_PAUSE_S: Final = 0.2
-LONGEST_PAUSE_S: Final = 15.0
+LONGEST_PAUSE_S: Final = 5.0
 _LOOK_S: Final = 3.0
 """how often it is asked whether the topic is still the same, and any broker there"""
 _RECORDS_PER_STEP: Final = 100
@@ -119,22 +119,21 @@ class QuotaTopic:
         """Follow the topic until cancelled, whatever happens to it."""
         pause_s = FIRST_PAUSE_S
         while True:
-            begun_s = monotonic()
             try:
                 await self._follow()
             except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
-                self._lost(f"{type(error).__name__}: {error}".rstrip(": "), pause_s)
+                self._why_not = f"{type(error).__name__}: {error}".rstrip(": ")
             except Exception:
                 _log.exception("quota_topic_failed", topic=self._options.name)
-                self._lost("a fault of the proxy: see the log", pause_s)
-            if monotonic() - begun_s > LONGEST_PAUSE_S:
+                self._why_not = "a fault of the proxy: see the log"
+            if self.is_followed:
+                self._following.clear()
                 pause_s = FIRST_PAUSE_S
+            _log.warning(
+                "quota_topic_lost", topic=self._options.name, reason=self._why_not, again_in_s=pause_s
+            )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-
-    def _lost(self, reason: str, pause_s: float) -> None:
-        self._why_not = reason
-        _log.warning("quota_topic_lost", topic=self._options.name, reason=reason, again_in_s=pause_s)
 
     async def _follow(self) -> None:
         settings = await asyncio.to_thread(self._access.settings)
@@ -166,7 +165,6 @@ class QuotaTopic:
                         raise TopicRefused("the topic has been deleted, or is another one of this name")
         finally:
             self._producer = None
-            self._following.clear()
             # Beside: with no broker there it may take its time, and has been seen not to end.
             spawn(_stop(consumer, producer, client), "quota_topic_stop")
 
@@ -293,7 +291,7 @@ class QuotaTopic:
         with suppress(TimeoutError):  # it may just be being read
             await asyncio.wait_for(self._following.wait(), self._options.request_timeout_s)
         async with self._writing:
-            if not self.is_followed:
+            if not self.is_followed or self._producer is None:
                 raise QuotaApiError(
                     REQUEST_TIMED_OUT,
                     f"The quota topic {self._options.name} cannot be reached: {self._why_not}",

@@ -79,10 +79,16 @@ def sluice(proxies: list[SluiceProcess]) -> SluiceProcess:
 def no_quotas(proxies: list[SluiceProcess]) -> Iterator[None]:
     """None is left by a test, and the next begins when all proxies know that."""
     yield
+    for sluice in proxies:
+        sluice.wait_until(partial(_is_following, sluice), "following the topic", 40.0)
     with QuotaApi(bootstrap(proxies[0])) as api:
         for whom, limits in api.limits().items():
             assert api.alter(dict(whom), dict.fromkeys(limits)) == (0, None)
     await_on(proxies, {})
+
+
+def _is_following(sluice: SluiceProcess) -> bool:
+    return sluice.metric("sluice_quota_topic_followed") == 1.0
 
 
 def limits_at(sluice: SluiceProcess) -> dict[Any, dict[str, float]]:
