@@ -217,8 +217,8 @@ class RequestSide(ProduceSide):
             self._throttling.look_up(now_ms)
             if self._throttling.mutation_sensor is not None and self.mutations is None:
                 self._others.mutations = MutationRequests(
-                    self._topic_defaults, self._pace, identity, self._throttling, self._in_flight, self._local,
-                    self.edits, self._records,
+                    self._topic_defaults, self._pace, identity, self._throttling,
+                    self._in_flight, self._local, self.edits, self._records,
                 )  # fmt: skip
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")

@@ -70,7 +70,10 @@ def sluice(history: History, limit: float) -> float:
     latest = len(history) - 1
     states = [(latest - day, state) for day, state in enumerate(history) if state is not None]
     demands = estimate(state for _, state in states)
-    days = [Day(age, demand, state.windows * WINDOW_S) for (age, state), demand in zip(states, demands, strict=True)]
+    days = [
+        Day(age, demand, state.windows * WINDOW_S)
+        for (age, state), demand in zip(states, demands, strict=True)
+    ]
     return propose(days, limit, _SETTINGS).limit
 
 
