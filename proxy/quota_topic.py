@@ -59,6 +59,8 @@ _LOOK_S: Final = 3.0
 """how often it is asked whether the topic is still the same, and any broker there"""
 _RECORDS_PER_STEP: Final = 100
 """about a millisecond"""
+_AT_ONCE: Final = 100
+"""alterations that are looked at in the event loop; more, in a thread"""
 _MAX_REWRITES: Final = 20
 _STOP_S: Final = 5.0
 _BY: Final = "by"
@@ -296,7 +298,11 @@ class QuotaTopic:
                     REQUEST_TIMED_OUT,
                     f"The quota topic {self._options.name} cannot be reached: {self._why_not}",
                 )
-            outcome = alter({entity: stored.limits for entity, stored in self.entries.items()}, alterations)
+            entries = {entity: stored.limits for entity, stored in self.entries.items()}
+            if len(alterations) <= _AT_ONCE:
+                outcome = alter(entries, alterations)
+            else:
+                outcome = await asyncio.to_thread(alter, entries, alterations)
             if validate_only or not outcome.changes:
                 return outcome.results
             try:

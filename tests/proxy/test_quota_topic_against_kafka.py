@@ -82,6 +82,17 @@ async def test_two_that_follow_one_topic_know_the_same(kafka: KafkaNode) -> None
         assert len(one.topic_id) == 16
 
 
+async def test_many_entities_are_altered_at_once(kafka: KafkaNode) -> None:
+    asked = [Alteration((("user", f"u{number}"),), (("producer_byte_rate", 5.0),)) for number in range(250)]
+    wrong = Alteration((("user", "wrong"),), (("producer_byte_rate", -5.0),))
+    options = options_of(kafka, request_timeout_s=30.0)
+    async with following(options) as one, following(options) as two:
+        results = await one.alter([*asked, wrong], validate_only=False, by="tester")
+        assert [result.code for result in results] == [0] * 250 + [42]
+        assert len(one.entries) == 250
+        await until(lambda: two.entries == one.entries)
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 async def test_it_logs_in(kafka: KafkaNode, tmp_path: Path, mechanism: str) -> None:
     file = tmp_path / "credentials.yaml"
