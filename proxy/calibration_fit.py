@@ -24,8 +24,8 @@ _SETTLED: Final = 1e-12
 _FITS: Final = 25
 _FURTHEST: Final = 100.0
 """A fit that is 0 at first would weigh without end."""
-_BY_REQUEST: Final = frozenset({"OffsetCommit", "ListOffsets"})
-"""whose work their request tells; of the others it is the answer"""
+_SIZES_TO_TELL: Final = 3
+"""From two noisy figures a slope may be anything."""
 
 
 class Kind(NamedTuple):
@@ -111,14 +111,12 @@ def fit_all(measured: Iterable[Measured]) -> dict[Kind, Coefficients]:
 
 
 def fit_api(loads: Sequence[Measured]) -> Coefficients:
-    """Of anything but Produce: by the bytes of request or answer; both would explain the same twice."""
+    """Of anything but Produce: by the answer's bytes, where there are answers of enough sizes to tell."""
     wanted = [load.cost_ms for load in loads]
-    if len({load.name for load in loads}) < 2:
+    if len({load.name for load in loads}) < _SIZES_TO_TELL:
         return Coefficients(fit_columns([(1.0,)] * len(wanted), wanted)[0])
-    by_request = loads[0].kind.api in _BY_REQUEST
-    columns = [(1.0, load.request_bytes if by_request else load.response_bytes) for load in loads]
-    request_ms, byte_ms = fit_columns(columns, wanted)
-    return Coefficients(request_ms, byte_ms) if by_request else Coefficients(request_ms, 0.0, byte_ms)
+    request_ms, byte_ms = fit_columns([(1.0, load.response_bytes) for load in loads], wanted)
+    return Coefficients(request_ms, 0.0, byte_ms)
 
 
 def fit_produce(by_kind: Mapping[Kind, Sequence[Measured]]) -> dict[Kind, Coefficients]:
