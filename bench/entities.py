@@ -160,6 +160,7 @@ def report(
         "repeats": len(costs[1]),
         "load_10000_s": round(slowest.median, 3),
         "load_10000_s_range": slowest.as_range(),
+        "load_10000_cpu_s": round(spread(loads[-1].cpu_s).median, 3),
         "longest_step_ms": round(spread(loads[-1].longest_step_ms).median, 1),
         "bytes_per_entity": round(memories[0].total),
         "bytes_per_entity_of_two_rates": round(memories[-1].total),
