@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka_clients import CONFLUENT, Options
 from kafka_records import assert_exactly, create_topic, number_of, numbered, stored
-from sluice_process import SluiceProcess
+from sluice_process import SluiceProcess, doors_of
 
 from bench.harness.java_tools import run_tool
 from bench.harness.kafka_node import KafkaNode
@@ -35,6 +35,13 @@ class Tools:
         return run_tool(
             self._dist, tool, "--bootstrap-server", self._bootstrap, *arguments, input_text=input_text
         ).stdout
+
+
+@pytest.fixture(scope="module")
+def sluice(kafka: KafkaNode) -> Iterator[SluiceProcess]:
+    """One that leaves the broker's own quotas to the broker."""
+    with SluiceProcess(doors_of(kafka), quota_options={"source": "passthrough"}) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")
