@@ -40,6 +40,7 @@ from bench.lib.soak_verdict import Stored, longest_silence, silences_by_phase, v
 from bench.lib.tls_report import TlsRun
 from bench.lib.tls_report import summary_of as tls_summary_of
 from bench.lib.tls_socket import HOST, LoadSocket, write_certificate
+from bench.producer_id_cost import PRODUCER_ID, id_cases, median_interval
 from sluice.protocol.codec import decode_frame
 
 positive = st.floats(min_value=0.001, max_value=1e9)
@@ -52,6 +53,20 @@ def test_the_median_is_the_middle_or_the_mean_of_the_middle_two() -> None:
 
 def test_a_spread_holds_median_and_range() -> None:
     assert stats.spread([2.0, 9.0, 4.0]) == stats.Spread(median=4.0, low=2.0, high=9.0)
+
+
+def test_the_median_of_a_hundred_lies_between_the_41st_and_the_60th() -> None:
+    assert median_interval(range(100)) == stats.Spread(median=49.5, low=40, high=59)
+    assert median_interval([3.0]) == stats.Spread(3.0, 3.0, 3.0)
+
+
+def test_the_cases_of_the_ids_cost_bring_the_id_in_every_request() -> None:
+    for case in id_cases():
+        body: Any = decode_frame("request", 0, 12, case.work.frame[4:]).body
+        (topic,) = body["topicData"]
+        (partition,) = topic["partitionData"]
+        assert int(partition["records"][86:102], 16) == PRODUCER_ID
+        assert case.work.warmup_requests >= 8 * case.work.connections
 
 
 def test_ratios_pair_repeat_with_repeat() -> None:
