@@ -316,6 +316,28 @@ def test_who_is_no_admin_is_refused(strict: SluiceProcess) -> None:
     assert strict.log_lines("quota_change_refused", user="ANONYMOUS")
 
 
+def test_with_a_quota_file_limits_are_told_and_changes_refused_with_its_name(node: KafkaNode) -> None:
+    port = free_port_range(2)
+    gateway = {
+        "bootstrap_upstreams": [node.bootstrap], "advertised_host": LOOPBACK, "first_broker_port": port + 1,
+        "first_broker_id": 1, "max_brokers": 1,
+    }  # fmt: skip
+    door = Door("GATEWAY", port, None, "PLAINTEXT", {"gateway": gateway})
+    quotas = [
+        {"user": "alice", "producer_byte_rate": 5},
+        {"client-id-prefix": "etl-", "producer_byte_rate": 7},
+    ]
+    with SluiceProcess([door], quotas, mode="gateway", quota_options={"admins": ["ANONYMOUS"]}) as sluice:
+        assert limits_at(sluice) == {ALICE: {"producer_byte_rate": 5.0}}
+        with QuotaApi(bootstrap(sluice)) as api:
+            code, message = api.alter({"user": "alice"}, {"producer_byte_rate": 9.0})
+        assert code == 44
+        assert str(sluice.quota_file) in str(message)
+        sluice.set_quotas({"user": "alice", "producer_byte_rate": 6})
+        changed = {"entity": "user 'alice'", "by": str(sluice.quota_file), "source": "file"}
+        sluice.wait_until(lambda: bool(sluice.log_lines("quota_changed", **changed)), "told in the log")
+
+
 def test_clients_neither_write_nor_read_the_topic(node: KafkaNode, strict: SluiceProcess) -> None:
     failed: list[Any] = []
     producer = Producer({"bootstrap.servers": bootstrap(strict), "message.timeout.ms": 10_000})
