@@ -179,6 +179,28 @@ def test_later_batches_of_a_refused_id_are_refused_at_once_until_it_came_again()
     assert "earlier batch" in refusals[1][2]
 
 
+def test_a_known_id_that_passes_by_its_template_stops_at_its_gate() -> None:
+    """It is refused for another id's sake, and then its next batch must not overtake that one."""
+    (shell,) = shells(1)
+    for sequence in range(5):
+        shell.client_sends(with_id(1, sequence, correlation_id=sequence))
+        shell.broker_sends(produce_answer(correlation_id=sequence))
+    assert len(shell.to_broker) == 5 * len(with_id(1))
+    shell.to_broker.clear()
+    batches = [
+        (partition, record_batch(b"records", producer_id=producer_id, epoch=0, sequence=sequence))
+        for partition, producer_id, sequence in ((0, 1, 5), (1, 2, 0))
+    ]
+    shell.client_sends(produce({"orders": batches}, acks=-1, correlation_id=5) + with_id(1, 6))
+    assert shell.is_delayed
+    shell.advance(BUDGET_MS)
+    assert not shell.to_broker
+    refusals = [event.reason for event in shell.events if event.kind is EventKind.REFUSAL]
+    assert refusals == ["producer_ids_rate", "sequence_gate"]
+    shell.client_sends(with_id(1, 5, correlation_id=7) + with_id(1, 6, correlation_id=8))
+    assert bytes(shell.to_broker) == with_id(1, 5, correlation_id=7) + with_id(1, 6, correlation_id=8)
+
+
 def test_a_turn_that_comes_by_what_others_do_wakes_the_request_that_waits() -> None:
     first, second, third = shells(3, ids_per_hour=1.0)
     first.client_sends(with_id(1))
