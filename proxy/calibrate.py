@@ -117,11 +117,12 @@ class Calibration:
         return results
 
     def _warm_up(self, rig: Rig, wanted: Sequence[Load]) -> None:
+        """A JVM that has just started takes many times as long for each request."""
         say("warming the broker up")
         (client_id,) = rig.client_ids(1)
         with self._target.dial() as link:
             for load in wanted:
-                drive(link, load, client_id, self._load_s / 3)
+                drive(link, load, client_id, self._load_s)
 
     def _measure_together(self, rig: Rig, wanted: Sequence[Load], pause_s: float) -> list[Measured]:
         for _ in range(_TRIES):
