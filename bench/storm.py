@@ -20,20 +20,20 @@ from bench.harness.kafka_node import KafkaNodeError
 from bench.lib.process import BenchError
 from bench.lib.results import results_folder
 from bench.lib.storm_report import StormRun, report
-from bench.lib.storm_rig import COLLECTORS, CONTROL, QUIET, SERIAL, THROUGH, Setting, open_folder
+from bench.lib.storm_rig import COLLECTORS, CONTROL, G1, QUIET, THROUGH, Setting, open_folder
 from bench.lib.storm_run import run_direct, run_through
 
 RATE: Final = 10_000.0
 IDS_PER_REQUEST: Final = 50
 """with one for each request Kafka, Sluice and the storm need more than two cores for the rate"""
-SECONDS: Final = 60.0
+SECONDS: Final = 50.0
 QUICK_SECONDS: Final = 10.0
 WARM_UP_S: Final = 10.0
 DIRECT_WARM_UP_S: Final = 6.0
 QUIET_S: Final = 10.0
 CONTROL_S: Final = 15.0
 """each of two, before and behind the storm: a machine that slows down or speeds up so counts on both sides"""
-DIRECT_MOST_S: Final = 95.0
+DIRECT_MOST_S: Final = 75.0
 
 
 def measure(arguments: argparse.Namespace) -> StormRun:
@@ -61,7 +61,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=IDS_PER_REQUEST,
         help=f"each for a partition of its own ({IDS_PER_REQUEST})",
     )
-    parser.add_argument("--collector", choices=list(COLLECTORS), default=SERIAL, help="of the broker's JVM")
+    parser.add_argument("--collector", choices=list(COLLECTORS), default=G1, help="of the broker's JVM")
     parser.add_argument("--seconds", type=float, help=f"of the storm through Sluice ({SECONDS:.0f})")
     parser.add_argument("--no-direct", action="store_true", help="leave out the run without Sluice")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     full = not (arguments.quick or arguments.no_direct) and arguments.rate == RATE
     full = (
         full
-        and arguments.collector == SERIAL
+        and arguments.collector == G1
         and arguments.seconds >= SECONDS
         and arguments.ids_per_request == IDS_PER_REQUEST
     )

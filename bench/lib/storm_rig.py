@@ -59,7 +59,7 @@ PROBE_WITHIN_S: Final = 15.0
 SERIAL: Final = "serial"
 G1: Final = "g1"
 COLLECTORS: Final = {
-    # As the harness has it: dies at half as many ids, for its old generation is two thirds of the heap.
+    # As the harness has it.
     SERIAL: ("-XX:+UseSerialGC",),
     # Kafka's own, of bin/kafka-run-class.sh. Without ExplicitGCInvokesConcurrent, so that a class histogram
     # counts what lives and nothing else.
@@ -69,6 +69,11 @@ COLLECTORS: Final = {
         "-XX:MaxGCPauseMillis=20",
         "-XX:InitiatingHeapOccupancyPercent=35",
     ),
+}
+BROKER_CONFIG: Final = {
+    "auto.create.topics.enable": "false",
+    # Kafka's default, which a broker of this heap has, too; the harness takes less.
+    "log.cleaner.dedupe.buffer.size": "134217728",
 }
 QUOTA: Final = {"user": "<default>", "producer_ids_rate": IDS_PER_HOUR}
 SLUICE_OPTIONS: Final = {"producer_ids": {"broker_heap_bytes": HEAP_MIB * 2**20}}
@@ -114,7 +119,7 @@ class Broker:
         self.node = KafkaNode(
             advertised={DOOR: (LOOPBACK, free_ports(1)[0])},  # a Sluice's, if there is one
             native=[PAST],
-            config={"auto.create.topics.enable": "false"},
+            config=BROKER_CONFIG,
             heap=f"{HEAP_MIB}m",
             java_options=[
                 f"-Xms{HEAP_MIB}m",

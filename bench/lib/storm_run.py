@@ -65,21 +65,21 @@ class Death:
 
     @property
     def died(self) -> bool:
-        """Silence alone is none: a machine that is too busy is silent, too."""
+        """One sign alone is none: a machine that is too busy makes a broker silent, too."""
         full = self.heap_full or self.out_of_memory_lines > 0
-        return self.exited or (self.silent and (full or not self.answers_afterwards))
+        return self.exited or self.silent + (not self.answers_afterwards) + full >= 2
 
     @property
     def how(self) -> str:
         """In words."""
         if self.exited:
-            end = "its process ended"
-        elif self.silent:
-            end = f"it answered the good client no more, for {SILENT_S:.0f} s"
-            if not self.answers_afterwards:
-                end += f", and nobody for {PROBE_WITHIN_S:.0f} s after the storm"
-        else:
-            end = "it lived"
+            return "its process ended"
+        signs = []
+        if self.silent:
+            signs.append(f"it did not answer the good client for {SILENT_S:.0f} s")
+        if not self.answers_afterwards:
+            signs.append(f"it answered nobody for {PROBE_WITHIN_S:.0f} s after the storm")
+        end = ", and ".join(signs) or "it went on answering"
         heap = "full" if self.heap_full else "not full"
         return f"{end}; heap {heap}, {self.out_of_memory_lines} lines of OutOfMemoryError in its log"
 

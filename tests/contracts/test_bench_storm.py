@@ -192,12 +192,14 @@ def a_death(**found: bool) -> Death:
     return Death(**fine | found, out_of_memory_lines=0, seconds=40.0, ids=380_000)
 
 
-def test_a_silent_broker_is_dead_only_if_its_heap_is_full_or_nothing_wakes_it() -> None:
+def test_a_broker_is_dead_by_two_signs_of_three_or_when_its_process_has_ended() -> None:
     assert not a_death().died
     assert not a_death(silent=True).died
     assert not a_death(heap_full=True).died
     assert a_death(silent=True, heap_full=True).died
     assert a_death(silent=True, answers_afterwards=False).died
+    assert a_death(heap_full=True, answers_afterwards=False).died
+    assert not a_death(answers_afterwards=False).died
     assert a_death(exited=True, answers_afterwards=False).died
 
 
