@@ -71,12 +71,16 @@ def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -
 
 def variable_names() -> list[str]:
     """Every variable that is read, SLUICE_CONFIG apart: one for each option that is not inside a list."""
-    names: list[str] = []
-    for name, field in Config.model_fields.items():
-        names.append(PREFIX + name.upper())
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Options):
-            names.extend(f"{PREFIX}{name}__{inner}".upper() for inner in field.annotation.model_fields)
-    return names
+    return list(_variable_names(Config, PREFIX))
+
+
+def _variable_names(section: type[Options], prefix: str) -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        variable = prefix + name.upper()
+        yield variable
+        inner = inner_section(field.annotation)
+        if inner is not None and inner is not ListenerOptions:
+            yield from _variable_names(inner, f"{variable}__")
 
 
 def read_text(file: Path, what: str) -> str:

@@ -195,7 +195,7 @@ def _configuration() -> str:
             if inner_section(field.annotation) is None
         }
         is_listed = path.startswith("listeners")
-        prefix = "" if is_listed or not path else f"SLUICE_{path.upper()}__"
+        prefix = "" if is_listed or not path else f"SLUICE_{path.upper().replace('.', '__')}__"
         lines.extend(_table(path, prefix, fields, section.__doc__ if path else None))
     lines.append(_QUOTAS_INTRO.rstrip("\n"))
     lines.extend(f"| `{spec.config_key}` | {spec.limit_unit} | {spec.effect} |" for spec in KINDS.values())
