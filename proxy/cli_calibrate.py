@@ -49,7 +49,7 @@ def calibrate_cost(
     rounds: Annotated[int, typer.Option(min=1, max=100, help="How often each load runs.")] = 5,
     note: Annotated[str, typer.Option(metavar="TEXT", help="What was measured, for the file.")] = "",
 ) -> None:
-    """Measure what requests cost a broker's threads, for request_percentage; about ten minutes.
+    """Measure what requests cost a broker's threads, for request_percentage; about twenty minutes.
 
     Drives the broker with Produce, Fetch, Metadata and group requests, reads its own request-time of them
     over JMX, and fits the costs to it. It wants a broker with nothing else to do; it makes topics and native
