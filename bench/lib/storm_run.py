@@ -162,6 +162,7 @@ class PhaseRunner:
                     shown_s += PROGRESS_EVERY_S
                     self._show(phase, load.so_far(), now_s)
             phase.end_s = time.monotonic()
+            phase.storm = load.so_far()
             self._note_cores(phase, used_s)
             phase.storm = load.end()
         phase.answers_at_end = not gone and self._broker.answers()
