@@ -30,10 +30,10 @@ ALICE = QuotaEntity("alice")
 KEY = b'{"user":"alice"}'
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20) | st.just(DEFAULT)
 ENTITIES = st.one_of(
-    st.builds(QuotaEntity, NAMES),
-    st.builds(QuotaEntity, st.none(), NAMES),
-    st.builds(QuotaEntity, NAMES, NAMES),
-    st.builds(QuotaEntity, ip=st.ip_addresses().map(str) | st.just(DEFAULT)),
+    NAMES.map(QuotaEntity),
+    NAMES.map(lambda name: QuotaEntity(None, name)),
+    st.tuples(NAMES, NAMES).map(lambda names: QuotaEntity(*names)),
+    (st.ip_addresses().map(str) | st.just(DEFAULT)).map(lambda address: QuotaEntity(ip=address)),
 )
 
 
