@@ -30,7 +30,7 @@ from typing import Final
 
 from sluice.protocol.produce import BatchHead
 from sluice.proxy.pace import EARLY_MS
-from sluice.proxy.producer_gate_table import Batches, GateKey, GateTable, GateTables
+from sluice.proxy.producer_gate_table import Batches, Gate, GateKey, GateTable, GateTables
 from sluice.quotas.producer_id_principal import PrincipalIds
 from sluice.quotas.producer_id_quota import AdmissionDoor, ProducerIdQuota, Ticket
 
@@ -83,7 +83,7 @@ class ProducerGate:
         self._user = ""
         self._ids_per_hour = inf
         self._enforced = False
-        self._gates: dict[GateKey, tuple[int, int, float]] = {}
+        self._gates: dict[GateKey, Gate] = {}
         self._fresh: set[GateKey] = set()
         self._fresh_until_ms = -inf
         self._acks = -1
@@ -203,7 +203,7 @@ class ProducerGate:
         if ticket is not None:
             self._door.commit(ticket, now_ms)
         principal = self._principal(now_ms)
-        self._tables.table(principal.user, now_ms).forwarded(self._batches)
+        self._tables.table(principal.user, now_ms).forwarded(self._batches, now_ms)
         self._remember_fresh(principal, self._batches)
         self._batches = {}
 

@@ -2,14 +2,18 @@
 
 A broker that does not know a producer id accepts any first sequence, and then refuses the lower one for good.
 So from the first refusal on, what is above the lowest refused sequence is refused too, until that one went.
+What was refused meanwhile for being above it is then the gate: else the client's next batch, on its way
+before that refusal is heard, would overtake it (on the wire: 1 refused, 0 again, 2; the broker misses 1).
 
-    batch of the gate's epoch   at or below the gate: may pass, and lifts it when it is forwarded
+    batch of the gate's epoch   at or below the gate: may pass; when it is forwarded the gate moves up to the
+                                lowest of those refused above it, or goes
                                 above: blocked
     of a lower epoch            blocked: its producer has numbered its records anew
     of a higher epoch           may pass, and lifts the gate when it is forwarded
 
-One gate for (producer id, topic, partition); it ends 120 s after a batch that could have lifted it was
-refused last. (Were it prolonged by those above it too, a client that gave that batch up would wait for ever.)
+One gate for (producer id, topic, partition); it ends 120 s after it came or moved, or after a batch that
+could have lifted it was refused last. (Were it prolonged by those above it too, a client that gave that batch
+up would wait for ever.)
 Each principal has its own table of fixed size. Pure. Source: wire-semantics 3.5, 3.6.
 """
 
@@ -27,8 +31,13 @@ MAX_TOPIC_BYTES: Final = 249
 _SEQUENCES: Final = 0x7FFFFFFF
 _HALF: Final = 0x40000000
 
+_MAX_LATER: Final = 8
+"""refused sequences above a gate that are remembered, the lowest: a producer has 5 batches on their way"""
+
 GateKey: TypeAlias = tuple[int, bytes, int]
 """producer id, topic (name or uuid, as the request has it), partition"""
+Gate: TypeAlias = tuple[int, int, float, tuple[int, ...]]
+"""epoch, lowest refused sequence, since when, those refused above it in their order"""
 Batches: TypeAlias = Mapping[GateKey, tuple[int, int]]
 """Of one request: (epoch, base sequence) of each key's first batch."""
 
@@ -38,14 +47,22 @@ def is_above(sequence: int, gate: int) -> bool:
     return 0 < (sequence - gate) & _SEQUENCES < _HALF
 
 
+def _with(later: tuple[int, ...], sequence: int) -> tuple[int, ...]:
+    """One more, in its order; the highest is forgotten where there are too many."""
+    if sequence in later:
+        return later
+    at = sum(is_above(sequence, other) for other in later)
+    return (*later[:at], sequence, *later[at:])[:_MAX_LATER]
+
+
 class GateTable:
     """The gates of one principal."""
 
     __slots__ = ("_expiry_ms", "_max_gates", "gates", "overflows", "untracked_until_ms", "used_ms")
 
     def __init__(self, max_gates: int = DEFAULT_MAX_GATES, expiry_ms: float = DEFAULT_EXPIRY_MS) -> None:
-        self.gates: dict[GateKey, tuple[int, int, float]] = {}
-        """(epoch, lowest refused sequence, last refused at), in the order of the latter"""
+        self.gates: dict[GateKey, Gate] = {}
+        """in the order of their times"""
         self._max_gates = max_gates
         self._expiry_ms = expiry_ms
         self.untracked_until_ms = 0.0
@@ -70,6 +87,7 @@ class GateTable:
         gates = self.gates
         for key, (epoch, sequence) in batches.items():
             gate = gates.get(key)
+            later: tuple[int, ...] = ()
             if gate is None:
                 if len(key[1]) > MAX_TOPIC_BYTES:
                     continue
@@ -77,14 +95,22 @@ class GateTable:
                     self.overflows += 1
                     self.untracked_until_ms = now_ms + self._expiry_ms
                     continue
-            elif epoch < gate[0] or (epoch == gate[0] and is_above(sequence, gate[1])):
+            elif epoch < gate[0]:
                 continue
+            elif epoch == gate[0]:
+                lowest, later = gate[1], gate[3]
+                if is_above(sequence, lowest):
+                    gates[key] = (epoch, lowest, gate[2], _with(later, sequence))
+                    continue
+                if sequence != lowest:
+                    later = _with(later, lowest)
+                del gates[key]
             else:
                 del gates[key]
-            gates[key] = (epoch, sequence, now_ms)
+            gates[key] = (epoch, sequence, now_ms, later)
 
-    def forwarded(self, batches: Batches) -> None:
-        """A request goes to the broker: what it was waited for is lifted."""
+    def forwarded(self, batches: Batches, now_ms: float) -> None:
+        """A request goes to the broker: what it was waited for is lifted, or waits for the next now."""
         gates = self.gates
         for key, (epoch, sequence) in batches.items():
             gate = gates.get(key)
@@ -92,6 +118,8 @@ class GateTable:
                 epoch > gate[0] or (epoch == gate[0] and not is_above(sequence, gate[1]))
             ):
                 del gates[key]
+                if epoch == gate[0] and gate[3]:
+                    gates[key] = (epoch, gate[3][0], now_ms, gate[3][1:])
 
     def expire(self, now_ms: float) -> None:
         """Drop the gates whose batch was not brought again for the expiry."""

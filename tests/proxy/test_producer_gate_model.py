@@ -219,6 +219,19 @@ def test_a_known_id_refused_for_anothers_sake_is_not_overtaken_by_itself(first_s
     assert_exactly_once_in_order(proxy.broker, [client])
 
 
+def test_a_batch_sent_before_the_refusal_of_the_one_before_it_is_heard_does_not_overtake_it() -> None:
+    """On the wire: 0 (refused), 1 (refused for it), 0 again, which now passes, and 2: the broker misses 1."""
+    machine = Machine()
+    machine.add_and_send(choice=9, client=1, count=1)
+    machine.add_and_send(choice=1, client=0, count=1)
+    machine.add_and_send(choice=1, client=2, count=1)
+    machine.advance(elapsed_ms=31_000.0)
+    machine.add_and_send(choice=1, client=0, count=1)
+    machine.receive(client=0)
+    machine.add_and_send(choice=1, client=0, count=1)
+    machine.teardown()
+
+
 @pytest.mark.parametrize("gated", [False, True])
 def test_without_its_gates_the_model_would_lose_records(gated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oracle is no rubber stamp: KIP-936 as written, where the refused id passes on its retry."""

@@ -34,12 +34,38 @@ def test_what_is_above_the_lowest_refused_sequence_is_blocked_and_nothing_else()
 def test_a_gate_is_lifted_by_its_batch_or_an_earlier_one_and_not_by_a_later() -> None:
     table = GateTable()
     table.refused({KEY: (0, 10), OTHER: (0, 10)}, 0.0)
-    table.forwarded({KEY: (0, 20)})
+    table.forwarded({KEY: (0, 20)}, 0.0)
     assert len(table) == 2
-    table.forwarded({KEY: (0, 10)})
+    table.forwarded({KEY: (0, 10)}, 0.0)
     assert list(table.gates) == [OTHER]
-    table.forwarded({OTHER: (0, 3)})
+    table.forwarded({OTHER: (0, 3)}, 0.0)
     assert len(table) == 0
+
+
+def test_what_was_refused_above_a_gate_is_the_gate_when_that_has_gone() -> None:
+    """On the wire: 10 (refused), 20 (refused for it), 10 again, 30 before the refusal of 20 is heard."""
+    table = GateTable()
+    for sequence in (10, 30, 20, 20):
+        table.refused({KEY: (0, sequence)}, 0.0)
+    table.forwarded({KEY: (0, 10)}, 50_000.0)
+    assert not table.blocks({KEY: (0, 20)}, 169_999.0)
+    assert table.blocks({KEY: (0, 30)}, 169_999.0)
+    table.forwarded({KEY: (0, 20)}, 60_000.0)
+    assert table.blocks({KEY: (0, 40)}, 60_000.0)
+    table.forwarded({KEY: (0, 30)}, 70_000.0)
+    assert len(table) == 0
+
+
+def test_of_the_refused_above_a_gate_the_lowest_are_remembered_also_where_sequences_begin_anew() -> None:
+    table = GateTable()
+    last = 2**31 - 1
+    for sequence in (last, *range(20, -1, -1)):
+        table.refused({KEY: (0, sequence)}, 0.0)
+    assert table.gates[KEY] == (0, last, 0.0, tuple(range(8)))
+    table.refused({KEY: (0, last - 5)}, 1.0)
+    assert table.gates[KEY] == (0, last - 5, 1.0, (last, *range(7)))
+    table.refused({KEY: (1, 0)}, 2.0)
+    assert table.gates[KEY] == (1, 0, 2.0, ())
 
 
 def test_a_higher_epoch_passes_and_lifts_a_lower_one_stays_blocked() -> None:
@@ -49,9 +75,9 @@ def test_a_higher_epoch_passes_and_lifts_a_lower_one_stays_blocked() -> None:
     assert not table.blocks({KEY: (4, 50)}, 0.0)
     table.refused({KEY: (4, 0)}, 0.0)
     assert table.blocks({KEY: (3, 10)}, 0.0)
-    table.forwarded({KEY: (3, 0)})
+    table.forwarded({KEY: (3, 0)}, 0.0)
     assert len(table) == 1
-    table.forwarded({KEY: (5, 0)})
+    table.forwarded({KEY: (5, 0)}, 0.0)
     assert len(table) == 0
 
 
