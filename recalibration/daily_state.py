@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from sluice.quotas.kinds import KINDS, Scope
+from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.buckets import bucket_sql
 from sluice.recalibration.entity_key import key_of_address, key_of_client
@@ -85,9 +85,8 @@ def _entities(spark: SparkSession, usage: DataFrame, limits: QuotaLimits) -> Dat
 def _resolved(
     pairs: Iterable[tuple[str, str, str, str]], limits: QuotaLimits
 ) -> Iterable[tuple[str, str, str, str, str]]:
-    kinds = {kind.value: kind for kind in KINDS}
     for name, user, client_id, address in pairs:
-        kind = kinds[name]
+        kind = QuotaKind(name)
         if KINDS[kind].scope is Scope.IPS:
             key = key_of_address(limits, address)
         else:

@@ -75,11 +75,10 @@ class Demand:
 
 def estimate(days: Iterable[DayState], quantile: float = 0.99) -> list[Demand]:
     """The `quantile` of the demand of each day. Raises ValueError for a day without traffic."""
-    days = list(days)
-    usual = [(day, found) for day in days if (found := _quantile(day, quantile)) is not None]
+    known = [(day, _quantile(day, quantile)) for day in days]
+    usual = [(day, found) for day, found in known if found is not None]
     demands = []
-    for day in days:
-        found = _quantile(day, quantile)
+    for day, found in known:
         if found is not None:
             demands.append(Demand(found, True, found))
             continue

@@ -32,7 +32,6 @@ from sluice.recalibration.state_store import read_states, write_state
 
 PLAN_VERSION: Final = 1
 LATEST: Final = "LATEST"
-_KIND_OF: Final = {kind.value: kind for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +84,9 @@ def make_plan(
     states = read_states(spark, _states(out), day, job.policy.history_days)
     entries = []
     for name, entity, days in states:
-        kind = _KIND_OF.get(name)
-        limit = None if kind is None else limit_of(limits, kind, entity)
-        if kind is not None and limit is not None:
+        kind = QuotaKind(name)
+        limit = limit_of(limits, kind, entity)
+        if limit is not None:
             entries.append(planned(kind, entity, limit, days, job.policy))
     return Plan(day, fitted_plan(_ordered(entries), job.room), files)
 

@@ -75,7 +75,7 @@ def planned(
     for day in sorted(days, key=lambda each: each.age_days):
         by_proxy.setdefault(day.proxy, []).append(day)
     for proxy, its_days in by_proxy.items():
-        estimates = estimate(day.state for day in its_days)
+        estimates = estimate((day.state for day in its_days), settings.quantile)
         if proxy == POOLED:
             pooled = max(found.rate for found in estimates)
             continue

@@ -69,7 +69,7 @@ def sluice(history: History, limit: float) -> float:
     """Ours."""
     latest = len(history) - 1
     states = [(latest - day, state) for day, state in enumerate(history) if state is not None]
-    demands = estimate(state for _, state in states)
+    demands = estimate((state for _, state in states), _SETTINGS.quantile)
     days = [
         Day(age, demand, state.windows * WINDOW_S)
         for (age, state), demand in zip(states, demands, strict=True)

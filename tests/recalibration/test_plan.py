@@ -58,3 +58,13 @@ def test_the_largest_of_a_key_are_cut_to_the_room_and_other_keys_are_not() -> No
         (300, Reason.CAPACITY),
         (other.proposed, other.reason),
     ]
+
+
+def test_the_quantile_is_the_settings() -> None:
+    """Nine tenths of the windows at 1,000, the others at 3,000."""
+    days = [
+        EntityDay("p1", age, DayState({bucket_of(1_000): 7_776, bucket_of(3_000): 864})) for age in range(5)
+    ]
+    median = planned(QuotaKind.PRODUCE, ALICE, 1_200, days, replace(SETTINGS, quantile=0.5))
+    assert median.wanted == pytest.approx(1_150, rel=0.03)
+    assert planned(QuotaKind.PRODUCE, ALICE, 1_200, days, SETTINGS).wanted == pytest.approx(3_450, rel=0.03)
