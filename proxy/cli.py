@@ -23,7 +23,7 @@ from sluice.proxy.cli_options import (
     QuotasOption,
     quota_file_of,
 )
-from sluice.proxy.config_error import ConfigError
+from sluice.quotas.config_error import ConfigError
 
 if TYPE_CHECKING:
     from sluice.quotas.limits import QuotaLimits
@@ -80,9 +80,9 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
 
     Prints OK and a summary, or every problem with its key and line. SLUICE_* variables count as in `run`.
     """
-    from sluice.proxy.config_file import config_of, read_text
-    from sluice.proxy.quota_file import load_quotas, parse_quotas
-    from sluice.proxy.yaml_lines import parse_yaml
+    from sluice.proxy.config_file import config_of
+    from sluice.quotas.quota_file import load_quotas, parse_quotas
+    from sluice.quotas.yaml_lines import parse_yaml, read_text
 
     text = read_text(file, "given")
     document = parse_yaml(text, str(file))
@@ -184,6 +184,6 @@ def _counted(limits: QuotaLimits) -> str:
 
 
 def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:
-    from sluice.proxy.quota_file import load_quotas
+    from sluice.quotas.quota_file import load_quotas
 
     return load_quotas(quota_file_of(quotas, config))

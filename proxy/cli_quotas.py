@@ -266,8 +266,8 @@ def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
 
 
 def _read(file: Path) -> Listing:
-    from sluice.proxy.config_file import read_text
     from sluice.proxy.quota_listing import listing_of
+    from sluice.quotas.yaml_lines import read_text
 
     if str(file) == "-":
         return listing_of(sys.stdin.read(), "standard input")

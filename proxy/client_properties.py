@@ -21,9 +21,9 @@ from urllib.parse import unquote, urlparse
 from pydantic import SecretStr
 
 from sluice.protocol.sasl_client import MECHANISMS
-from sluice.proxy.config_error import ConfigError, Problem
-from sluice.proxy.config_file import read_text
 from sluice.proxy.credential_entries import Credentials, PasswordCredentials, TokenCredentials
+from sluice.quotas.config_error import ConfigError, Problem
+from sluice.quotas.yaml_lines import read_text
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")

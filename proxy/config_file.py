@@ -17,10 +17,10 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from sluice.proxy.config import Config
-from sluice.proxy.config_error import ConfigError, Problem, shown, unknown_key_message
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.options import Options
-from sluice.proxy.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
+from sluice.quotas.config_error import ConfigError, Problem, shown, unknown_key_message
+from sluice.quotas.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml, read_text
 
 PREFIX = "SLUICE_"
 CONFIG_VARIABLE = "SLUICE_CONFIG"
@@ -81,18 +81,6 @@ def _variable_names(section: type[Options], prefix: str) -> Iterator[str]:
         inner = inner_section(field.annotation)
         if inner is not None and inner is not ListenerOptions:
             yield from _variable_names(inner, f"{variable}__")
-
-
-def read_text(file: Path, what: str) -> str:
-    """The file's text. Raises ConfigError when it cannot be read or is not UTF-8."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError([Problem(f"cannot read the {what} file: {reason}", source=str(file))]) from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Problem("not UTF-8", source=str(file), line=line)]) from None
 
 
 def _resolve_files(values: YamlValue, section: type[Options], folder: Path) -> None:

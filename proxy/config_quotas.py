@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sluice.proxy.config_error import ConfigError, Problem
 from sluice.proxy.config_listener import SecurityProtocol, UpstreamTlsOptions
 from sluice.proxy.options import NO_BLANK, NO_BOOL, Address, File, Options, Text
+from sluice.quotas.config_error import ConfigError, Problem
 
 
 class QuotaTopicSaslOptions(Options):

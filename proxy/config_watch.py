@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from sluice.proxy.config import LIVE_OPTIONS, Config
-from sluice.proxy.config_error import ConfigError
-from sluice.proxy.config_file import config_of, read_text
+from sluice.proxy.config_file import config_of
 from sluice.proxy.log import get_logger
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, hash_of, identify
-from sluice.proxy.yaml_lines import parse_yaml
+from sluice.quotas.config_error import ConfigError
+from sluice.quotas.yaml_lines import parse_yaml, read_text
 
 LOOK_INTERVAL_S: Final = 1.0
 

@@ -27,8 +27,8 @@ from sluice.protocol.sasl_client import (
     ScramClient,
     is_extension,
 )
-from sluice.proxy.config_error import ConfigError, Problem, unknown_key_message
-from sluice.proxy.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
+from sluice.quotas.config_error import ConfigError, Problem, unknown_key_message
+from sluice.quotas.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
 MAX_SECRET_BYTES: Final = 65_536
 """Tokens of 10 KiB exist; what is larger is not the file that was meant."""

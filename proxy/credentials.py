@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sluice.proxy.config_error import ConfigError, Problem
-from sluice.proxy.config_file import read_text
 from sluice.proxy.credential_entries import Credentials, CredentialsError, Entries, Entry, parse_credentials
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, identify
+from sluice.quotas.config_error import ConfigError, Problem
+from sluice.quotas.yaml_lines import read_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-ANONYMOUS: Final = "ANONYMOUS"
-"""Kafka's User:ANONYMOUS: who has not authenticated"""
+from sluice.quotas.entity import ANONYMOUS
 
 
 class Identity:

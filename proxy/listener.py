@@ -25,7 +25,6 @@ from sluice.proxy.connection_limits import AcceptRate, Seat
 from sluice.proxy.entrance import Arrival, Entrance, NotLetIn, TooFast
 from sluice.proxy.footprint import Footprint
 from sluice.proxy.held_back import HeldBack
-from sluice.proxy.identity import ANONYMOUS
 from sluice.proxy.log import get_logger
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.relogin import Relogin
@@ -35,6 +34,7 @@ from sluice.proxy.stream import Stream
 from sluice.proxy.tasks import spawn
 from sluice.proxy.upstream import BrokerStream, NotConnected, Upstream
 from sluice.proxy.worker import Worker
+from sluice.quotas.entity import ANONYMOUS
 from sluice.quotas.records import ConnectionRecord
 
 _BROKERS_KNOWN_S: Final = 5.0

@@ -10,8 +10,8 @@ import re
 from typing import Final
 
 from sluice.proxy.certificate_fields import Attribute, subject
-from sluice.proxy.config_error import ConfigError, Problem, shown
 from sluice.proxy.java_regex import JavaRegexError, compile_java
+from sluice.quotas.config_error import ConfigError, Problem, shown
 
 DEFAULT_RULES: Final = "DEFAULT"
 OPTION: Final = "principal_mapping_rules"

@@ -16,9 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from sluice.proxy.config_error import ConfigError, Problem
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.log import get_logger
+from sluice.quotas.config_error import ConfigError, Problem
 from sluice.quotas.producer_id_quota import ProducerIdQuota
 from sluice.quotas.producer_id_snapshot import Part, SnapshotError, restore_snapshot, sealed, snapshot_parts
 

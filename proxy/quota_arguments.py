@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sluice.proxy.config_error import ConfigError, Problem, unknown_key_message
 from sluice.proxy.quota_edit import Whom, canonical
-from sluice.proxy.quota_file import DEFAULT_NAME
-from sluice.proxy.yaml_lines import parse_yaml
+from sluice.quotas.config_error import ConfigError, Problem, unknown_key_message
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits import why_not_for
+from sluice.quotas.quota_file import DEFAULT_NAME
+from sluice.quotas.yaml_lines import parse_yaml
 
 KEY_OF_TYPE: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 """--entity-type → the key in the quota file, which is also the type in Kafka's API"""

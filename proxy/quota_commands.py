@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from sluice.proxy.config_error import Problem, QuotaFileError
-from sluice.proxy.config_file import read_text
 from sluice.proxy.quota_edit import Changes, Whom, edited, with_section
-from sluice.proxy.quota_file import parse_quotas
 from sluice.proxy.quota_listing import Difference, Listing, differences, kafka_line, listing_of
+from sluice.quotas.config_error import Problem, QuotaFileError
+from sluice.quotas.quota_file import parse_quotas
+from sluice.quotas.yaml_lines import read_text
 
 
 class Place(Protocol):

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sluice.proxy.config_error import ConfigError, Problem
 from sluice.proxy.log import get_logger
 from sluice.proxy.quota_topic_records import BadRecord, Stored, copy_of, entries_of
+from sluice.quotas.config_error import ConfigError, Problem
 from sluice.quotas.entity import QuotaEntity
 
 _VERSION: Final = 1

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import yaml
 from yaml.cyaml import CSafeLoader
 
-from sluice.proxy.config_error import ConfigError, Problem, QuotaFileError
-from sluice.proxy.quota_file import DEFAULT_NAME, ENTITY_KEYS
-from sluice.proxy.yaml_lines import parse_yaml
+from sluice.quotas.config_error import ConfigError, Problem, QuotaFileError
 from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.quota_file import DEFAULT_NAME, ENTITY_KEYS
+from sluice.quotas.yaml_lines import parse_yaml
 
 Whom: TypeAlias = tuple[tuple[str, str], ...]
 """(key, name) of each part of an entity, keys and names as in the quota file, in the order of ENTITY_KEYS"""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sluice.proxy.quota_edit import Entry, Whom, block_lines, entries_of, number, whom_of
-from sluice.proxy.quota_file import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY, parse_quotas
-from sluice.proxy.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.quota_file import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY, parse_quotas
+from sluice.quotas.yaml_lines import parse_yaml
 
 SECTIONS: Final = ("tenants", "exempt")
 """what a quota file has beside `quotas:`, in the order of an export"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.proxy.quota_entries import ENTITY_KEYS, SHADOW_KEY, TENANT_KEYS
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
+from sluice.quotas.quota_entries import ENTITY_KEYS, SHADOW_KEY, TENANT_KEYS
 
 
 def quotas_schema() -> dict[str, Any]:

@@ -17,12 +17,12 @@ from sluice.protocol.codec_wire import Struct, Value
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli_options import CommandFailed
 from sluice.proxy.client_properties import ClientSettings
-from sluice.proxy.config_error import ConfigError, Problem
 from sluice.proxy.options import host_and_port
 from sluice.proxy.quota_edit import Changes, Whom
 from sluice.proxy.quota_listing import described
 from sluice.proxy.quota_remote import RemotePlace, names_of, refusal, whom_of_names
 from sluice.proxy.upstream_login import UpstreamLogin
+from sluice.quotas.config_error import ConfigError, Problem
 
 DESCRIBE_CLIENT_QUOTAS: Final = 48
 ALTER_CLIENT_QUOTAS: Final = 49

@@ -13,7 +13,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
-from sluice.proxy.config_error import Problem, QuotaFileError
 from sluice.proxy.config_quotas import QuotaOptions, QuotaTopicOptions
 from sluice.proxy.log import get_logger
 from sluice.proxy.quota_admin import Alteration, Result, parts_of
@@ -25,6 +24,7 @@ from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.tasks import spawn
 from sluice.proxy.topic_guard import OwnTopic
 from sluice.proxy.watched_file import ReloadStatus
+from sluice.quotas.config_error import Problem, QuotaFileError
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaLimits
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from sluice.proxy.config_error import ConfigError, QuotaFileError
-from sluice.proxy.config_file import read_text
 from sluice.proxy.log import get_logger
-from sluice.proxy.quota_file import parse_quotas, parse_quotas_in_steps
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus, Seen, WatchedFiles, hash_of, identify
+from sluice.quotas.config_error import ConfigError, QuotaFileError
 from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.quota_file import parse_quotas, parse_quotas_in_steps
+from sluice.quotas.yaml_lines import read_text
 
 _LOGGED_PROBLEMS: Final = 20
 

@@ -21,11 +21,10 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from sluice.protocol._tables import API_NAMES
-from sluice.proxy.config_error import ConfigError, Problem
-from sluice.proxy.config_file import read_text
 from sluice.proxy.options import NO_BOOL, Options, Text
-from sluice.proxy.yaml_lines import dotted, parse_yaml
+from sluice.quotas.config_error import ConfigError, Problem
 from sluice.quotas.request_cost import Coefficients, CostRow, RequestCosts
+from sluice.quotas.yaml_lines import dotted, parse_yaml, read_text
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """by their number in a batch's attributes"""

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sluice.proxy.certificate_fields import not_after_unix_s
-from sluice.proxy.config_error import ConfigError, Problem
 from sluice.proxy.tls_stream import remember_server_name
 from sluice.proxy.watched_file import (
     SETTLED_S,
@@ -29,6 +28,7 @@ from sluice.proxy.watched_file import (
     hash_of,
     identify,
 )
+from sluice.quotas.config_error import ConfigError, Problem
 
 ClientAuth = Literal["none", "requested", "required"]
 MinVersion = Literal["TLSv1.2", "TLSv1.3"]

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from sluice.proxy.config_error import ConfigError
+from sluice.quotas.config_error import ConfigError
 
 SETTLED_S: Final = 1.0
 """A file written twice within one tick of its clock looks unchanged; one this young is read again."""

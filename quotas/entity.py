@@ -35,6 +35,8 @@ class Overflow(Enum):
 
 DEFAULT: Final = Default.DEFAULT
 OVERFLOW: Final = Overflow.OVERFLOW
+ANONYMOUS: Final = "ANONYMOUS"
+"""Kafka's User:ANONYMOUS: who has not authenticated"""
 
 
 @dataclass(frozen=True, slots=True)

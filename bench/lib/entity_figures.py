@@ -11,10 +11,10 @@ from time import perf_counter, thread_time
 from typing import Final
 
 from bench.lib.stats import Spread, spread
-from sluice.proxy.quota_file import load_quotas, parse_quotas_in_steps
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
+from sluice.quotas.quota_file import load_quotas, parse_quotas_in_steps
 
 COUNTS: Final = (1, 10, 100, 1_000, 10_000)
 KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")

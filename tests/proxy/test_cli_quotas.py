@@ -10,8 +10,8 @@ from typing import Protocol
 import pytest
 
 from sluice.proxy.cli import main
-from sluice.proxy.quota_file import parse_quotas
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.quota_file import parse_quotas
 
 QUOTAS = """\
 quotas:

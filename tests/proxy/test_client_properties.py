@@ -8,7 +8,7 @@ import pytest
 from certificates import PASSWORD, CertificateAuthority, java_ssl_properties
 
 from sluice.proxy.client_properties import load_client_properties, properties_of, settings_of
-from sluice.proxy.config_error import ConfigError
+from sluice.quotas.config_error import ConfigError
 
 JAAS = (
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="it\\"s me";'

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sluice.proxy.config import Config, PacingOptions
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_file import inner_section, load_config, variable_names
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_producer_ids import ProducerIdOptions, producer_ids_of, settings_of
 from sluice.proxy.config_quotas import QuotaOptions
 from sluice.proxy.options import Options
-from sluice.proxy.yaml_lines import EVENTS_PER_STEP, YamlDocument, parse_yaml, parse_yaml_in_steps
+from sluice.quotas.config_error import ConfigError
 from sluice.quotas.producer_id_buckets import BucketShape
 from sluice.quotas.producer_id_principal import ProducerIdSettings
 from sluice.quotas.producer_id_store import StoreKind
+from sluice.quotas.yaml_lines import EVENTS_PER_STEP, YamlDocument, parse_yaml, parse_yaml_in_steps
 
 GOOD = """\
 listeners:

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from sluice.proxy.config import Config
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_file import load_config
+from sluice.quotas.config_error import ConfigError
 
 BROKER: dict[str, Any] = {"upstream_host": "kafka", "upstream_port": 9092}
 TLS: dict[str, Any] = {"certificate_file": "tls.crt", "key_file": "tls.key"}

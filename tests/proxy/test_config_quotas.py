@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sluice.proxy.config import Config
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_file import load_config
+from sluice.quotas.config_error import ConfigError
 
 LISTENER = {"name": "a", "bind_port": 9000, "upstream_host": "kafka", "upstream_port": 9092}
 

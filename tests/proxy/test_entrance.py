@@ -21,7 +21,7 @@ from bench.harness.ports import LOOPBACK
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, SIGNATURE, build_v2
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.config import LimitsOptions
-from sluice.proxy.identity import ANONYMOUS
+from sluice.quotas.entity import ANONYMOUS
 
 pytestmark = pytest.mark.asyncio
 BALANCER = {"proxy_protocol_from": ["127.0.0.0/8"]}

@@ -16,9 +16,9 @@ from sluice_process import Door, SluiceProcess
 from wire import dial
 
 from bench.harness.ports import LOOPBACK, free_port
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.producer_id_file import ProducerIdFile, SnapshotOutcome, scope_of
+from sluice.quotas.config_error import ConfigError
 from sluice.quotas.producer_id_principal import ProducerIdSettings
 from sluice.quotas.producer_id_quota import ProducerIdQuota, Ticket
 from sluice.quotas.producer_id_snapshot import sealed, snapshot_parts

@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 import pytest
 
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.quota_arguments import Asked, asked_of, changes_of
 from sluice.proxy.quota_edit import Whom, whom_of
-from sluice.proxy.quota_file import DEFAULT_NAME
+from sluice.quotas.config_error import ConfigError
+from sluice.quotas.quota_file import DEFAULT_NAME
 
 ALICE = whom_of({"user": "alice"})
 BOTH = whom_of({"user": "alice", "client-id": "app"})

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.proxy.config_error import QuotaFileError
 from sluice.proxy.quota_commands import QuotaFilePlace, lines_of
 from sluice.proxy.quota_edit import Whom, edited, whom_of, with_section
-from sluice.proxy.quota_file import DEFAULT_NAME, parse_quotas
 from sluice.proxy.quota_listing import (
     Listing,
     differences,
@@ -23,7 +21,9 @@ from sluice.proxy.quota_listing import (
     merged,
     yaml_of,
 )
+from sluice.quotas.config_error import QuotaFileError
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.quota_file import DEFAULT_NAME, parse_quotas
 
 FILE = """\
 # Who may do what

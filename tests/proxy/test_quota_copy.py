@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.quota_copy import Copied, QuotaCopy
 from sluice.proxy.quota_topic_records import Stored
+from sluice.quotas.config_error import ConfigError
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 
 COPIED = Copied(

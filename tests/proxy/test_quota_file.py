@@ -13,16 +13,16 @@ import pytest
 import structlog
 
 from sluice.proxy import watched_file
-from sluice.proxy.config_error import QuotaFileError
-from sluice.proxy.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps
 from sluice.proxy.quota_schema import quotas_schema
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.watched_file import ReloadOutcome, hash_of
-from sluice.proxy.yaml_lines import parse_yaml
+from sluice.quotas.config_error import QuotaFileError
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
 from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps
+from sluice.quotas.yaml_lines import parse_yaml
 
 RATE = "producer_byte_rate"
 GOOD = """\

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from sluice.proxy.config_error import QuotaFileError
-from sluice.proxy.quota_file import parse_quotas, parse_quotas_in_steps
 from sluice.proxy.quota_schema import quotas_schema
-from sluice.proxy.yaml_lines import parse_yaml
+from sluice.quotas.config_error import QuotaFileError
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, Tenant
+from sluice.quotas.quota_file import parse_quotas, parse_quotas_in_steps
+from sluice.quotas.yaml_lines import parse_yaml
 
 RATE = "producer_byte_rate"
 GOOD = f"""\

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 
 from sluice.proxy.cli_options import CommandFailed
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.quota_edit import Changes, Whom, whom_of
 from sluice.proxy.quota_listing import Listing, described, differences
 from sluice.proxy.quota_remote import (
@@ -17,6 +16,7 @@ from sluice.proxy.quota_remote import (
     refusal,
     whom_of_names,
 )
+from sluice.quotas.config_error import ConfigError
 
 
 class Kept(RemotePlace):

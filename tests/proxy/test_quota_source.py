@@ -11,20 +11,20 @@ from local_proxy import until
 from structlog.testing import capture_logs
 
 from sluice.proxy.config import Config
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_quotas import QuotaOptions, QuotaTopicOptions
 from sluice.proxy.policy import QuotaApi
 from sluice.proxy.quota_audit import KEPT, QuotaAudit, QuotaChange, differences
 from sluice.proxy.quota_copy import Copied, QuotaCopy
-from sluice.proxy.quota_file import parse_quotas
 from sluice.proxy.quota_source import QuotaSource, merged_in_steps
 from sluice.proxy.quota_topic_records import Stored
 from sluice.proxy.request_cost_file import load_request_costs
 from sluice.proxy.server import policy_of
+from sluice.quotas.config_error import ConfigError
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.quota_file import parse_quotas
 
 ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
 TOPIC = QuotaTopicOptions(bootstrap=("127.0.0.1:1",))

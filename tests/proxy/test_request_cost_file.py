@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.request_cost_file import load_request_costs, parse_request_costs, shipped_request_costs
+from sluice.quotas.config_error import ConfigError
 from sluice.quotas.request_cost import Coefficients
 
 PRODUCE = 0

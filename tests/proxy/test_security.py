@@ -15,10 +15,10 @@ from certificates import PASSWORD, CertificateAuthority
 from local_proxy import until
 from structlog.testing import capture_logs
 
-from sluice.proxy.config_error import ConfigError
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.security import CERTIFICATES, CREDENTIALS, ListenerSecurity, load_security
 from sluice.proxy.watched_file import ReloadOutcome
+from sluice.quotas.config_error import ConfigError
 
 OLD_S = 30.0
 """Files as old as this have settled: nobody is still writing them."""

@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from playbook import Shell, limits_of, shared_of
 
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.identity import ANONYMOUS
 from sluice.proxy.policy import SessionPolicy
 from sluice.proxy.session import Session
+from sluice.quotas.entity import ANONYMOUS
 
 SASL = SessionPolicy(authentication_required=True)
 CERTIFICATE = SessionPolicy(takes_logins=False)

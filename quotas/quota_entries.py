@@ -10,11 +10,11 @@ from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any, Final
 
-from sluice.proxy.config_error import Problem, shown, unknown_key_message
-from sluice.proxy.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted
+from sluice.quotas.config_error import Problem, shown, unknown_key_message
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits import why_not_for
+from sluice.quotas.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted
 
 ENTITY_KEYS: Final = ("user", "tenant", "client-id", "client-id-prefix", "ip")
 SHADOW_KEY: Final = "shadow"

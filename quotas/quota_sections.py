@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from sluice.proxy.config_error import shown, unknown_key_message
-from sluice.proxy.identity import ANONYMOUS
-from sluice.proxy.quota_entries import DEFAULT_NAME, TENANT_KEYS, EntryReader
-from sluice.proxy.yaml_lines import YamlPath, YamlValue
-from sluice.quotas.entity import Default
+from sluice.quotas.config_error import shown, unknown_key_message
+from sluice.quotas.entity import ANONYMOUS, Default
 from sluice.quotas.exempt import ExemptRule, Network, network_of
+from sluice.quotas.quota_entries import DEFAULT_NAME, TENANT_KEYS, EntryReader
+from sluice.quotas.yaml_lines import YamlPath, YamlValue
 
 EXEMPT_KEYS: Final = ("user", "address", "client-id")
 TOP_KEYS: Final = ("quotas", "tenants", "exempt")

@@ -26,13 +26,12 @@ from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sluice.proxy.config_error import ConfigError, Problem, QuotaFileError
-from sluice.proxy.config_file import read_text
-from sluice.proxy.quota_entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
-from sluice.proxy.quota_sections import SectionReader
-from sluice.proxy.yaml_lines import YamlDocument, YamlPath, parse_yaml_in_steps
+from sluice.quotas.config_error import ConfigError, Problem, QuotaFileError
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaError, QuotaLimits
+from sluice.quotas.quota_entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
+from sluice.quotas.quota_sections import SectionReader
+from sluice.quotas.yaml_lines import YamlDocument, YamlPath, parse_yaml_in_steps, read_text
 
 __all__ = [
     "DEFAULT_NAME",
