@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
+from sluice.quotas.entity_key import key_of_address, key_of_client
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.buckets import bucket_sql
-from sluice.recalibration.entity_key import key_of_address, key_of_client
 from sluice.recalibration.measures import MEASURES, Measure
 from sluice.recalibration.plan import POOLED
 

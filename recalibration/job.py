@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from sluice.quotas.entity_key import limit_of
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.daily_state import daily_state
-from sluice.recalibration.entity_key import limit_of
 from sluice.recalibration.log_reader import LogFiles, find_files, read_rollup
 from sluice.recalibration.plan import PlanEntry, fitted_plan, planned
 from sluice.recalibration.settings import PolicySettings
