@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from sluice.proxy.admin_desk import AdminDesk
 from sluice.proxy.admin_socket import AdminSocket
-from sluice.proxy.config import AdminOptions
+from sluice.proxy.config_admin import AdminOptions
 from sluice.proxy.kafka_page import KafkaPage
 from sluice.proxy.metric_text import Page, exposition
 from sluice.proxy.metrics import SluiceCollector

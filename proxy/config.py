@@ -13,12 +13,13 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from sluice.proxy.config_admin import AdminOptions, admin_contradictions
 from sluice.proxy.config_listener import ListenerOptions, contradictions
 from sluice.proxy.config_mutations import MutationOptions
 from sluice.proxy.config_producer_ids import ProducerIdOptions
 from sluice.proxy.config_quotas import QuotaOptions, quota_contradictions
 from sluice.proxy.config_request_time import RequestTimeOptions
-from sluice.proxy.options import MAX_INT32, NO_BOOL, BindPort, File, Options, Text, host_and_port
+from sluice.proxy.options import MAX_INT32, NO_BOOL, Options, Text, host_and_port
 
 
 class LimitsOptions(Options):
@@ -157,21 +158,6 @@ class DrainOptions(Options):
     )
 
 
-class AdminOptions(Options):
-    """The port of /metrics, /top, /livez, /readyz and /startupz, through which nothing can be changed; and a
-    socket for the machine's own administrator."""
-
-    bind_host: Text = Field(
-        default="0.0.0.0", description="Address to listen on; Prometheus scrapes from outside the pod."
-    )
-    bind_port: BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")
-    socket: File | None = Field(
-        default=None,
-        description="Path of a Unix socket (mode 0600) for `sluice top` and `sluice configs`; whoever may "
-        "open it may change quotas that are kept in a topic. One that a process left behind is replaced.",
-    )
-
-
 class LogOptions(Options):
     """Structured logs on standard error."""
 
@@ -303,6 +289,7 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
             yield (*at, *key.split(".")), message
     yield from _port_contradictions(config)
     yield from quota_contradictions(config.quotas)
+    yield from admin_contradictions(config.admin)
     limits, pacing = config.limits, config.pacing
     if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:
         yield (

@@ -16,7 +16,7 @@ import uvloop
 
 from sluice.proxy.admin import AdminServer, Health
 from sluice.proxy.admin_desk import AdminDesk
-from sluice.proxy.config import AdminOptions
+from sluice.proxy.config_admin import AdminOptions
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics import SluiceCollector
