@@ -20,11 +20,12 @@ UV_VERSION := 0.13.9
 
 PY := .venv/bin/python
 READY := .venv/.ready
+DEPLOY_READY := .venv/.deploy-ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo test test-slow test-quick lint types contracts check-generated build-check generate lock
+.PHONY: demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -88,14 +89,24 @@ generate: setup kafka  ## write the protocol tables anew from Kafka's jar
 build-check: setup  ## source distribution, wheel from it, and that wheel in a fresh environment
 	@.ci/build-check
 
+check-deploy: setup kafka $(DEPLOY_READY)  ## what needs Debian's packages, Go or root: image, chart, alerts, pages, audit
+	@$(PY) deploy/check.py $(ARGS)
+
+docs: setup $(DEPLOY_READY)  ## the documentation as a site, into .cache/site; every link inside it checked
+	@$(PY) deploy/checks/docs_site.py
+
 lock: setup  ## pin anew what pyproject.toml and kafka_lock.py ask for (newest of all: ARGS=--upgrade)
 	@[ -x .cache/lock/bin/uv ] || { $(PYTHON) -m venv .cache/lock; .cache/lock/bin/pip install -q uv==$(UV_VERSION); }
-	@for group in run dev; do \
-	  echo "requirements/$$group.txt"; \
+	@pin() { \
+	  echo "requirements/$$1.txt"; \
 	  .cache/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
-	    --no-emit-index-url --no-emit-find-links --system-certs $(ARGS) \
-	    pyproject.toml $$([ $$group = run ] || echo "--group $$group") -o requirements/$$group.txt; \
-	done
+	    --no-emit-index-url --no-emit-find-links --system-certs $(ARGS) "$${@:2}" -o "requirements/$$1.txt"; \
+	}; \
+	pin run pyproject.toml; \
+	pin dev pyproject.toml --group dev; \
+	pin recalibration pyproject.toml --extra recalibration -c requirements/dev.txt; \
+	pin deploy --group deploy -c requirements/dev.txt; \
+	pin build --group build
 	@$(PY) -m bench.harness.kafka_dist --lock
 
 clean:  ## remove all that this Makefile made here (not the shared cache of Kafka's jars)
@@ -129,3 +140,8 @@ $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@$(PY) -m pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo "Python: ready"
+
+$(DEPLOY_READY): $(READY) requirements/deploy.txt
+	@echo "Python: installing what the deployment's checks need"
+	@$(PY) -m pip install -q --progress-bar off --require-hashes -r requirements/deploy.txt
+	@touch $@
