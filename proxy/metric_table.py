@@ -247,6 +247,10 @@ _ROWS: Final = (
         "success, unchanged, invalid, unreadable.",
     ),
     MetricDefinition(
+        "sluice_config_refused", "gauge", ("file",), "",
+        "1: the newest state of the file cannot be used, and what was last found good stays in force.",
+    ),
+    MetricDefinition(
         "sluice_config_last_success_timestamp_seconds", "gauge", ("file",), "Unix time in seconds",
         "When the file was last found good; of several, the one for which that is longest ago.",
     ),
@@ -269,6 +273,11 @@ _ROWS: Final = (
     MetricDefinition(
         "sluice_label_overflow_total", "counter", (), "look-ups",
         "Look-ups counted as `other` because metrics.max_series was reached.",
+    ),
+    MetricDefinition(
+        "sluice_event_loop_lag_seconds", "gauge", (), "seconds",
+        "How late the event loop was at most in the last 30 to 60 s, as a timer of 0.1 s saw it: so long "
+        "what was due had to wait.",
     ),
     MetricDefinition(
         "sluice_build_info", "info", ("version",), "",

@@ -106,6 +106,7 @@ class SluiceCollector(Collector):
         skipped = 0 if topic is None else topic.bad_records
         yield _family("sluice_quota_topic_records_skipped_total", [((), skipped)])
         yield _family("sluice_kept_bytes", [((), self._kept_bytes())])
+        yield _family("sluice_event_loop_lag_seconds", [((), meter.loop_lag.largest_s(time.monotonic()))])
         yield _family("sluice_build_info", [((version(DISTRIBUTION),), 1)])
         for library in _LIBRARY_COLLECTORS:
             yield from library.collect()
@@ -120,6 +121,10 @@ class SluiceCollector(Collector):
                 for file, statuses in files
                 for outcome in ReloadOutcome
             ),
+        )
+        yield _family(
+            "sluice_config_refused",
+            (((file,), any(status.last_error for status in statuses)) for file, statuses in files),
         )
         yield _family(
             "sluice_config_last_success_timestamp_seconds",

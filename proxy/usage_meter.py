@@ -19,6 +19,7 @@ from sluice.protocol.headers import FETCH, PRODUCE, SHARE_FETCH
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.entity_series import EntitySeries, EntityTable
 from sluice.proxy.log import LineBudget, get_logger
+from sluice.proxy.loop_lag import LoopLag
 from sluice.proxy.producer_id_meter import ProducerIdMeter
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.quota_warning import QuotaWarnings
@@ -106,6 +107,8 @@ class UsageMeter:
         """by quota: bytes of connections that an exempt rule covers"""
         self.exempt_request_ms = recorder.exempt_request_ms
         """by reason: time of broker threads that no limit counts"""
+        self.loop_lag = LoopLag()
+        """of the event loop that `run` runs in"""
         self._recorder = recorder
         self._quotas = quotas
         self._named: QuotaLimits | None = None
@@ -122,8 +125,10 @@ class UsageMeter:
         """Drain and fold until cancelled."""
         fold_at_s = time.monotonic()
         while True:
+            due_s = time.monotonic() + DRAIN_INTERVAL_S
             await asyncio.sleep(DRAIN_INTERVAL_S)
             now_s = time.monotonic()
+            self.loop_lag.note(now_s - due_s, now_s)
             self.drain(now_s * 1000.0)
             if now_s >= fold_at_s:
                 fold_at_s = now_s + FOLD_INTERVAL_S

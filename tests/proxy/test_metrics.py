@@ -251,6 +251,17 @@ def test_a_limit_in_shadow_mode_has_its_counters_from_the_start() -> None:
     assert proxy.value("sluice_shadow_throttled_requests_total", **labels) == 0
 
 
+def test_a_file_that_cannot_be_used_is_shown_until_it_can(proxy: Proxy) -> None:
+    assert proxy.value("sluice_config_refused", file="quotas") == 0.0
+    proxy.reloads.last_error = "quotas.yaml:3: unknown key"
+    assert proxy.value("sluice_config_refused", file="quotas") == 1.0
+
+
+def test_a_stall_of_the_event_loop_is_shown(proxy: Proxy) -> None:
+    proxy.meter.loop_lag.note(0.75, monotonic())
+    assert proxy.value("sluice_event_loop_lag_seconds") == 0.75
+
+
 def test_histograms_are_cumulative_in_base_units(proxy: Proxy) -> None:
     def buckets(name: str, **labels: str) -> dict[str, float]:
         samples = proxy.families()[name].samples
