@@ -147,14 +147,23 @@ class Row:
 
 _Key: TypeAlias = tuple[float, float]
 """the order: what is owed, then how near to the limit"""
-_Found: TypeAlias = tuple[_Key, int, Sensor | PrincipalIds, Callable[[], Row]]
+Bucket: TypeAlias = Sensor | PrincipalIds
+"""what a row is found of"""
+_Found: TypeAlias = tuple[_Key, int, Bucket, Callable[[], Row]]
 """key, a number that is its alone, what it was found of, and its row, made only if it is among the first"""
 
 
 class Survey:
     """One look at everything, made by running `steps` to its end."""
 
-    def __init__(self, max_rows: int = MAX_ROWS, max_debt_ms: float = 0.0) -> None:
+    def __init__(
+        self,
+        max_rows: int = MAX_ROWS,
+        max_debt_ms: float = 0.0,
+        wanted: Callable[[Bucket, float], bool] | None = None,
+    ) -> None:
+        """`wanted`: of which buckets there are to be rows, given what they owe in ms (in shadow mode 0); all
+        are counted."""
         self.rows: list[Row] = []
         """the most throttled first"""
         self.sensors = 0
@@ -164,6 +173,9 @@ class Survey:
         """buckets that owe, those in shadow mode not counted"""
         self.connections = 0
         self.throttled_connections = 0
+        self.matching = 0
+        """active buckets that are wanted"""
+        self._wanted = wanted
         self._max_rows = max_rows
         self._active_ms = max(ACTIVE_MS, max_debt_ms)
         self._found: list[_Found] = []
@@ -200,7 +212,10 @@ class Survey:
                 yield
                 now_ms = clock_ms()
         self._found.sort(key=lambda found: found[0], reverse=True)
-        self.rows = [make() for _, _, _, make in self._found]
+        for number, (_, _, _, make) in enumerate(self._found, start=1):
+            self.rows.append(make())
+            if number % SENSORS_PER_STEP == 0:
+                yield
         by_sensor: dict[Sensor, Row] = {}
         by_user: dict[str, Row] = {}
         for (_, _, of, _), row in zip(self._found, self.rows, strict=True):
@@ -214,8 +229,10 @@ class Survey:
             if number % CONNECTIONS_PER_STEP == 0:
                 yield
                 now_ms = clock_ms()
-        for row in self.rows:
+        for number, row in enumerate(self.rows, start=1):
             row.trim()
+            if number % SENSORS_PER_STEP == 0:
+                yield
 
     def _look_at(self, sensor: Sensor, now_ms: float) -> None:
         self.active += 1
@@ -227,7 +244,7 @@ class Survey:
         elif utilisation > 1.0:
             utilisation = 1.0  # a burst in a short life: who owes nothing is not above the limit
         key = (0.0 if sensor.shadow else delay_ms, utilisation)
-        if self._is_among(key):
+        if self._is_among(key, sensor):
             self._keep(key, sensor, partial(_row_of_sensor, sensor, tokens, delay_ms, utilisation))
 
     def _look_at_ids(self, principal: PrincipalIds, limits: QuotaLimits, now_ms: float) -> None:
@@ -239,7 +256,7 @@ class Survey:
         delay_ms = max(0.0, waiting - tokens) / principal.ids_per_hour * MS_PER_HOUR if waiting else 0.0
         self.throttled += delay_ms > 0.0
         key = (delay_ms, max(0.0, 1.0 - tokens / principal.main.capacity))
-        if self._is_among(key):
+        if self._is_among(key, principal):
             self._keep(key, principal, partial(_row_of_ids, principal, limits, tokens, *key))
 
     def _look_at_address(self, sensor: Sensor, limits: QuotaLimits, now_ms: float) -> None:
@@ -254,13 +271,16 @@ class Survey:
         self.throttled += delay_ms > 0.0 and not shadow
         utilisation = min(1.0, sensor.utilisation(now_ms))
         key = (0.0 if shadow else delay_ms, utilisation)
-        if self._is_among(key):
+        if self._is_among(key, sensor):
             self._keep(key, sensor, partial(_row_of_address, sensor, found, tokens, delay_ms, utilisation))
 
-    def _is_among(self, key: _Key) -> bool:
+    def _is_among(self, key: _Key, bucket: Bucket) -> bool:
+        if self._wanted is not None and not self._wanted(bucket, key[0]):
+            return False
+        self.matching += 1
         return len(self._found) < self._max_rows or key > self._found[0][0]
 
-    def _keep(self, key: _Key, of: Sensor | PrincipalIds, make: Callable[[], Row]) -> None:
+    def _keep(self, key: _Key, of: Bucket, make: Callable[[], Row]) -> None:
         found = (key, self.sensors, of, make)
         if len(self._found) < self._max_rows:
             heappush(self._found, found)

@@ -1,4 +1,4 @@
-"""A snapshot of `sluice top` as a table for people. What in names is not printable is escaped."""
+"""A snapshot of `sluice top` as a table for people."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-_SHORT_UNITS: Final = {
-    "percent of one broker thread": "%",
-    "partitions created or deleted per second": "partitions/s",
-    "new producer ids per hour": "ids/h",
-    "new connections per second": "connections/s",
-}
-_SI: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+from sluice.proxy.top_text import amount, duration, printable, who
+
 _SHOWN_CONNECTIONS: Final = 3
 _NEAR: Final = 0.8
 """of the limit: shown in yellow"""
-_MS_PER: Final = ((3_600_000.0, "h"), (60_000.0, "min"), (1_000.0, "s"))
 
 
 def view(snapshot: Mapping[str, Any], *, why: bool = False) -> RenderableType:
@@ -31,37 +25,6 @@ def view(snapshot: Mapping[str, Any], *, why: bool = False) -> RenderableType:
             parts.append(Text(f"\n{who(row['bucket'])}: {row['key']}", style="bold"))
             parts += [Text(f"  {printable(line)}") for line in row.get("why", ())]
     return Group(*parts)
-
-
-def who(bucket: Mapping[str, str]) -> str:
-    """`user alice, client-id app`."""
-    return ", ".join(f"{key} {printable(name)}" for key, name in bucket.items()) or "everybody"
-
-
-def printable(name: str) -> str:
-    """A name that does nothing to a terminal."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in name.encode(errors="replace").decode()
-    )
-
-
-def amount(value: float, unit: str) -> str:
-    """A rate with its unit, as short as can be: `1.05 MB/s`, `50 %`."""
-    if unit == "bytes per second":
-        for factor, name in _SI:
-            if value >= factor:
-                return f"{value / factor:,.2f} {name}"
-        return f"{value:,.0f} B/s"
-    return f"{value:,.4g} {_SHORT_UNITS.get(unit, unit)}"
-
-
-def duration(ms: float) -> str:
-    """`523 ms`, `3.2 s`, `1.5 h`; nothing for none."""
-    for factor, name in _MS_PER:
-        if ms >= factor:
-            return f"{ms / factor:,.1f} {name}"
-    return f"{ms:,.0f} ms" if ms > 0.0 else ""
 
 
 def _head(snapshot: Mapping[str, Any]) -> Text:

@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from sluice.proxy.cli import main
-from sluice.proxy.top_view import amount, duration, printable, view, who
+from sluice.proxy.top_text import amount, duration, printable, who
+from sluice.proxy.top_view import view
 
 ROW: Final[dict[str, Any]] = {
     "quota": "produce",

@@ -1,0 +1,49 @@
+"""Figures and names as people read them, in `sluice top` and on the status page. Pure.
+
+What in names is not printable is escaped: it could steer a terminal, or turn a line's order around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_SHORT_UNITS: Final = {
+    "percent of one broker thread": "%",
+    "partitions created or deleted per second": "partitions/s",
+    "new producer ids per hour": "ids/h",
+    "new connections per second": "connections/s",
+}
+_SI: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+_MS_PER: Final = ((3_600_000.0, "h"), (60_000.0, "min"), (1_000.0, "s"))
+
+
+def who(bucket: Mapping[str, str]) -> str:
+    """`user alice, client-id app`."""
+    return ", ".join(f"{key} {printable(name)}" for key, name in bucket.items()) or "everybody"
+
+
+def printable(name: str) -> str:
+    """A name that does nothing to a terminal."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in name.encode(errors="replace").decode()
+    )
+
+
+def amount(value: float, unit: str) -> str:
+    """A rate with its unit, as short as can be: `1.05 MB/s`, `50 %`."""
+    if unit == "bytes per second":
+        for factor, name in _SI:
+            if value >= factor:
+                return f"{value / factor:,.2f} {name}"
+        return f"{value:,.0f} B/s"
+    return f"{value:,.4g} {_SHORT_UNITS.get(unit, unit)}"
+
+
+def duration(ms: float) -> str:
+    """`523 ms`, `3.2 s`, `1.5 h`; nothing for none."""
+    for factor, name in _MS_PER:
+        if ms >= factor:
+            return f"{ms / factor:,.1f} {name}"
+    return f"{ms:,.0f} ms" if ms > 0.0 else ""
