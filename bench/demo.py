@@ -32,7 +32,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
-from bench.harness.java_runtime import JavaNotFoundError
 from bench.harness.kafka_lock import CURRENT, KafkaDistError
 from bench.harness.kafka_node import KafkaNode, KafkaNodeError
 from bench.harness.ports import LOOPBACK, free_ports
@@ -45,6 +44,7 @@ from bench.lib.even_rig import FETCH_TOPIC, PRODUCE_TOPIC, RECORD_BYTES
 from bench.lib.process import BenchError
 from bench.lib.proxies import sluice
 from bench.lib.quotas_admin import set_native_quotas
+from sluice.recalibration.java_runtime import JavaNotFoundError
 
 MIN_SECONDS: Final = 30.0  # less shows no whole wave
 SECONDS: Final = 70.0  # six or seven waves of the broker's; with what is behind it, 83 s of traffic

@@ -150,8 +150,7 @@ def default_jar() -> Path:
     if named:
         return Path(named)
     try:  # in a checkout only, and it may download
-        from bench.harness.java_runtime import JavaNotFoundError
-        from bench.harness.kafka_dist import ensure_kafka
+        from bench.harness.kafka_dist import JavaNotFoundError, ensure_kafka
         from bench.harness.kafka_lock import KafkaDistError
     except ImportError:
         raise SpecError(f"no kafka-clients jar: give --jar, or set {JAR_VARIABLE}") from None

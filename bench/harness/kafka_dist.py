@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.harness.java_runtime import JavaNotFoundError, find_java
 from bench.harness.kafka_lock import (
     CURRENT,
     DOWNLOAD_TIMEOUT_S,
@@ -38,6 +37,9 @@ from bench.harness.kafka_lock import (
     sha256_of,
     write_lock,
 )
+from sluice.recalibration.java_runtime import JavaNotFoundError, find_java
+
+__all__ = ["JavaNotFoundError", "KafkaDist", "cache_folder", "ensure_kafka", "main", "print_progress"]
 
 DOWNLOADS_AT_ONCE = 6
 DOWNLOAD_TRIES = 3

