@@ -10,7 +10,9 @@ Values in, lines out: knows no clock and no log.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from sluice.protocol.names import api_name
@@ -28,6 +30,9 @@ _MAX_CLIENT_ID: Final = 256
 """characters; a client id may have 32 KiB"""
 MAX_ENTITIES: Final = 1_000
 """followed at once; clients can mint entities through a default: the rest shows in metrics only"""
+
+MAX_ENDED: Final = 500
+"""episodes that are over and still told to who asks; the latest"""
 
 Fields: TypeAlias = dict[str, str | int | float]
 ThrottleLine: TypeAlias = tuple[str, Fields]
@@ -71,6 +76,27 @@ class _Minters:
         return max(counts, key=counts.__getitem__) if counts else self._last
 
 
+@dataclass(frozen=True, slots=True)
+class ThrottleEpisode:
+    """What became of one entity's throttling, so far; times are monotonic."""
+
+    event: ThrottleEvent
+    """the first"""
+    entity: QuotaEntity
+    until_ms: float
+    """the end of its latest delay"""
+    delays: int
+    delayed_ms: float
+    """of all its connections together"""
+    refused: int
+    minter: tuple[str, str]
+    """of producer ids, who brings most of those that wait: (client id, address)"""
+
+    @property
+    def is_shadow(self) -> bool:
+        return self.event.kind is EventKind.SHADOW
+
+
 class _Episode:
     """One entity that is, or was until lately, throttled."""
 
@@ -108,6 +134,16 @@ class _Episode:
         self.refused = 0
         self.minters = _Minters() if event.address else None
 
+    def told(self) -> ThrottleEpisode:
+        """As it is now; names are cut, for many of these are kept."""
+        event = self.event
+        if len(event.client_id) > _MAX_CLIENT_ID:
+            event = event._replace(client_id=event.client_id[:_MAX_CLIENT_ID])
+        minter = ("", "") if self.minters is None else self.minters.top()
+        return ThrottleEpisode(
+            event, _cut(self.entity), self.until_ms, self.events, self.delay_ms, self.refused, minter
+        )
+
     def add(self, event: ThrottleEvent) -> None:
         if event.reason:
             self.refused += 1
@@ -117,6 +153,13 @@ class _Episode:
             self.minters.add(event.client_id, event.address)
         self.delay_ms += event.delay_ms
         self.until_ms = max(self.until_ms, event.begun_ms + event.delay_ms)
+
+
+def _cut(entity: QuotaEntity) -> QuotaEntity:
+    client_id = entity.client_id
+    if isinstance(client_id, str) and len(client_id) > _MAX_CLIENT_ID:
+        return entity._replace(client_id=client_id[:_MAX_CLIENT_ID])
+    return entity
 
 
 def bucket_of(event: ThrottleEvent) -> QuotaEntity:
@@ -155,6 +198,7 @@ class ThrottleLog:
     def __init__(self, budget: LineBudget) -> None:
         self._budget = budget
         self._episodes: dict[tuple[str, QuotaEntity, bool], _Episode] = {}
+        self._ended: deque[ThrottleEpisode] = deque(maxlen=MAX_ENDED)
 
     def note(self, event: ThrottleEvent) -> None:
         """Take in one event."""
@@ -169,6 +213,14 @@ class ThrottleLog:
             episode.begin(event)
         episode.add(event)
 
+    def episodes(self) -> Iterator[ThrottleEpisode]:
+        """Those that go on, and the latest that are over: what the lines tell, and told or not. May be walked
+        in steps."""
+        active = [episode for episode in self._episodes.values() if episode.active]
+        ended = list(self._ended)
+        yield from (episode.told() for episode in active)
+        yield from ended
+
     def due(self, now_ms: float) -> Iterator[ThrottleLine]:
         """The lines to write now; to be called a few times a second."""
         forgotten = []
@@ -182,6 +234,7 @@ class ThrottleLog:
             if ended and not episode.begin_logged:
                 # Over before its line could be written: the end alone would tell nothing.
                 episode.active = False
+                self._ended.append(episode.told())
                 self._budget.suppress()
             elif may_write and (ended or not episode.begin_logged) and self._budget.has_room(now_ms):
                 self._budget.take(now_ms)
@@ -212,6 +265,7 @@ class ThrottleLog:
 
     def _end(self, episode: _Episode) -> ThrottleLine:
         episode.active = False
+        self._ended.append(episode.told())
         fields = {**self._whom(episode), **self._figures(episode)}
         return "would_be_throttled_ended" if episode.is_shadow else "throttling_ended", fields
 

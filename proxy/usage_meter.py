@@ -116,7 +116,7 @@ class UsageMeter:
         self._round = 0
         self._folding = asyncio.Lock()
         self._lines = LineBudget()
-        self._throttle_log = ThrottleLog(self._lines)
+        self.throttle_log = ThrottleLog(self._lines)
         self.warnings = QuotaWarnings(warning_share, self._lines)
         self.warned: dict[tuple[str, str, str], int] = {}
         """(quota, user, client_id) → live sensors behind it of which a warning has begun, at the last fold"""
@@ -148,7 +148,7 @@ class UsageMeter:
         if recorder.connections:
             self._count_connections(recorder.connections, now_ms)
             recorder.connections.clear()
-        for event, fields in self._throttle_log.due(now_ms):
+        for event, fields in self.throttle_log.due(now_ms):
             _log.info(event, **fields)
         lines, self.warnings.lines = self.warnings.lines, []
         for event, fields in lines:
@@ -210,7 +210,7 @@ class UsageMeter:
     def _count_throttles(self, events: list[ThrottleEvent], now_ms: float) -> None:
         for event in events:
             if event.delay_ms > 0.0 or event.reason:
-                self._throttle_log.note(event)
+                self.throttle_log.note(event)
             if event.reason:
                 self.producer_ids.count_refusal(event.user, event.reason, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
