@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from sluice.proxy import cli_plan
 from sluice.proxy.cli_options import (
     EXIT_CODES,
     EXIT_FAILED,
@@ -228,7 +229,14 @@ def diff(
 
 
 def apply(
-    file: FileArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="A quota file, `-` reads standard input; or the nightly job's plan: its folder, plan.json.",
+        ),
+    ],
     quotas: QuotasOption = None,
     config: ConfigOption = None,
     bootstrap_server: BootstrapOption = "",
@@ -236,14 +244,45 @@ def apply(
     admin_socket: AdminSocketOption = None,
     dry_run: DryRunOption = False,
     keep: KeepOption = False,
+    rollback: cli_plan.RollbackOption = False,
+    max_changes: cli_plan.MaxChangesOption = None,
+    include_reviews: cli_plan.IncludeReviewsOption = False,
+    include: cli_plan.IncludeOption = None,
+    skip_changed: cli_plan.SkipChangedOption = False,
+    max_age_days: cli_plan.MaxAgeOption = None,
+    max_cut_share: cli_plan.MaxCutOption = None,
+    max_total_fall: cli_plan.MaxFallOption = None,
+    record: cli_plan.RecordOption = None,
 ) -> None:
     """Make a quota file or a server say what FILE says; asks nothing, prints each change.
 
     Only what differs is changed: `+` is set, `-` is removed, `~` gets another limit. `import` is the same.
+    Of a plan the limits that it proposes are written, but for what needs review; it is refused if it is
+    empty, stale or suspicious.
     """
+    from sluice.proxy.plan_apply import plan_file_of
     from sluice.proxy.quota_listing import differences, merged
 
     place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
+    options = cli_plan.PlanOptions(
+        rollback,
+        max_changes,
+        include_reviews,
+        tuple(include or ()),
+        skip_changed,
+        max_age_days,
+        max_cut_share,
+        max_total_fall,
+        record,
+    )
+    plan = None if str(file) == "-" else plan_file_of(file)
+    if plan is not None:
+        if keep:
+            raise typer.BadParameter("--keep goes with a quota file; a plan removes nothing")
+        cli_plan.run_plan(plan, place, options, dry_run=dry_run)
+        return
+    if given := options.given():
+        raise typer.BadParameter(f"{given[0]} goes with a plan; {file} is none")
     wanted, now = _read(file), place.listing()
     if keep:
         wanted = merged(now, wanted)
@@ -252,8 +291,7 @@ def apply(
         print(difference)
     if found and not dry_run:
         place.become(wanted, found)
-    count = f"{len(found)} {'change' if len(found) == 1 else 'changes'}"
-    print(f"{place.name}: {f'{count} not made (--dry-run)' if dry_run else count}.")
+    print(cli_plan.last_line(place.name, len(found), dry_run=dry_run))
 
 
 def register(app: typer.Typer, quotas_app: typer.Typer) -> None:

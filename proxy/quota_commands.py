@@ -55,11 +55,12 @@ class QuotaFilePlace:
         return self._write(before, edited(before, self.name, changes))
 
     def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
-        """Entries whose shadow mode changes are written anew, without the comments within them."""
+        """Entries whose shadow mode changes are written anew, without the comments within them; so are those
+        in shadow mode that get or lose a limit."""
         before = self._text()
         now = self.listing()
         touched = {difference.whom for difference in found if difference.whom}
-        anew = {whom for whom in touched if now.shadow.get(whom) or wanted.shadow.get(whom)}
+        anew = {whom for whom in touched if _shadow_changes(now, wanted, whom)}
         changes: dict[Whom, dict[str, float | None]] = {}
         for difference in found:
             if difference.whom and difference.whom not in anew:
@@ -97,6 +98,14 @@ def lines_of(listing: Listing, whoms: Sequence[Whom]) -> list[str]:
         shadow = listing.shadow.get(whom)
         lines.append(f"{line} (in shadow mode: {', '.join(sorted(shadow))})" if shadow else line)
     return lines
+
+
+def _shadow_changes(now: Listing, wanted: Listing, whom: Whom) -> bool:
+    """Or may, for `shadow: true` covers whatever limits the entry has."""
+    before, after = now.shadow.get(whom, frozenset()), wanted.shadow.get(whom, frozenset())
+    if before != after:
+        return True
+    return bool(before) and now.limits.get(whom, {}).keys() != wanted.limits.get(whom, {}).keys()
 
 
 def _replace(file: Path, text: str) -> None:

@@ -6,6 +6,7 @@ import json
 
 from sluice.quotas.entity import QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limit_tables import Match
 from sluice.quotas.limits import QuotaLimits
 
 
@@ -28,15 +29,26 @@ def key_of_address(limits: QuotaLimits, address: str) -> str | None:
 
 def limit_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> float | None:
     """The limit in force of a bucket that an earlier night has named; None: it has none any more."""
+    found = in_force(limits, kind, key)
+    return None if found is None else found[0]
+
+
+def in_force(limits: QuotaLimits, kind: QuotaKind, key: str) -> tuple[float, bool] | None:
+    """The same limit, and whether it is in shadow mode."""
     parts: dict[str, str] = json.loads(key)
     if "ip" in parts:
         found = limits.ip_limit(parts["ip"])
-        return None if found is None else found[0]
+        return None if found is None else (found[0], found[2])
+    match = match_of(limits, kind, key)
+    return None if match is None or key_of(match.bucket) != key else (match.limit, match.shadow)
+
+
+def match_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> Match | None:
+    """The limit that applies to a client of this bucket, be it the bucket's own or another's; no address."""
+    parts: dict[str, str] = json.loads(key)
     if "tenant" in parts:
-        match = limits.resolve_for_members(kind, Tenant(parts["tenant"]), parts.get("client-id", ""))
-    else:
-        match = limits.resolve(kind, parts.get("user", ""), parts.get("client-id", _some_client_id(parts)))
-    return None if match is None or key_of(match.bucket) != key else match.limit
+        return limits.resolve_for_members(kind, Tenant(parts["tenant"]), parts.get("client-id", ""))
+    return limits.resolve(kind, parts.get("user", ""), parts.get("client-id", _some_client_id(parts)))
 
 
 def _some_client_id(parts: dict[str, str]) -> str:

@@ -52,12 +52,17 @@ class Plan:
     day: date
     entries: list[PlanEntry]
     files: LogFiles
+    policy: PolicySettings = field(default_factory=PolicySettings)
 
     def as_json(self) -> dict[str, Any]:
         changes = [entry for entry in self.entries if entry.is_change]
         return {
             "version": PLAN_VERSION,
             "date": self.day.isoformat(),
+            "policy": {
+                "max_step_up": self.policy.max_step_up,
+                "max_step_down": self.policy.max_step_down,
+            },
             "entities": len(self.entries),
             "changes": len(changes),
             "reviews": sum(entry.needs_review for entry in self.entries),
@@ -88,7 +93,7 @@ def make_plan(
         limit = limit_of(limits, kind, entity)
         if limit is not None:
             entries.append(planned(kind, entity, limit, days, job.policy))
-    return Plan(day, fitted_plan(_ordered(entries), job.room), files)
+    return Plan(day, fitted_plan(_ordered(entries), job.room), files, job.policy)
 
 
 def write_plan(plan: Plan, out: str) -> Path:
