@@ -1,0 +1,113 @@
+# Two images from one file:
+#
+#   docker build -t sluice .                                            the proxy: Python, Sluice, nothing to build with
+#   docker build -t sluice-recalibration --target recalibration .       the nightly job: the same, PySpark and a Java 17
+#
+# Python packages are wheels pinned with checksums (requirements/); Debian's are what the release has, security fixes
+# included. Without Docker, `make check-deploy ARGS=image` runs these very steps in a clean root file system.
+
+# --- what both run on --------------------------------------------------------------------------------------------
+
+FROM debian:bookworm-slim AS base
+# Python's compiled modules are kept: the root file system is read-only, so they could not be made at run time.
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get upgrade -y \
+ && apt-get install -y --no-install-recommends ca-certificates python3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/* /var/lib/dpkg/*-old \
+ && rm -rf /usr/lib/python3.11/ensurepip /usr/lib/python3.11/lib2to3 /usr/lib/python3.11/pydoc_data \
+           /usr/lib/python3.11/test /usr/lib/python3.11/turtle.py \
+ && groupadd --gid 65532 sluice \
+ && useradd --uid 65532 --gid sluice --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin sluice \
+ && rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid-
+
+# --- the wheel and the proxy's environment -----------------------------------------------------------------------
+
+FROM debian:bookworm-slim AS build
+SHELL ["/bin/bash", "-eu", "-o", "pipefail", "-c"]
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends binutils ca-certificates python3-venv \
+ && rm -rf /var/lib/apt/lists/*
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_COMPILE=1 \
+    PIP_ROOT_USER_ACTION=ignore \
+    SOURCE_DATE_EPOCH=315532800
+WORKDIR /src
+COPY requirements/build.txt requirements/run.txt requirements/
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python3 -m venv /build \
+ && /build/bin/pip install --require-hashes --only-binary :all: -r requirements/build.txt \
+ && python3 -m venv --without-pip /opt/sluice \
+ && /build/bin/pip --python /opt/sluice/bin/python3 install --require-hashes --only-binary :all: -r requirements/run.txt
+COPY pyproject.toml hatch_build.py README.md LICENSE NOTICE ./
+COPY protocol protocol
+COPY proxy proxy
+COPY quotas quotas
+COPY recalibration recalibration
+# Tests and debugging symbols of libraries go. Modules are compiled once, valid whatever their files' times are.
+RUN /build/bin/python -m hatchling build -t wheel -d /dist \
+ && /build/bin/pip --python /opt/sluice/bin/python3 install --no-deps --no-index /dist/*.whl \
+ && find /opt/sluice -type d \( -name tests -o -name include \) -prune -exec rm -rf {} + \
+ && find /opt/sluice \( -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' \) -delete \
+ && find /opt/sluice -name '*.so*' -type f -exec strip --strip-unneeded {} + \
+ && rm -f /opt/sluice/bin/[Aa]ctivate* \
+ && /opt/sluice/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib
+
+# --- the nightly job ---------------------------------------------------------------------------------------------
+
+FROM build AS build-recalibration
+COPY requirements/recalibration.txt requirements/
+# PySpark is published as source alone, which is its Python and its jars packed up; all else are wheels.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    /build/bin/pip wheel --no-deps --no-build-isolation --require-hashes --only-binary :all: --no-binary pyspark \
+      -w /wheels -r requirements/recalibration.txt \
+ && /build/bin/pip --python /opt/sluice/bin/python3 install --no-deps --no-index /wheels/*.whl \
+ && rm -rf /wheels \
+ && find /opt/sluice -type d -name tests -prune -exec rm -rf {} + \
+ && /opt/sluice/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib
+
+FROM base AS recalibration
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
+COPY --from=build-recalibration /opt/sluice /opt/sluice
+LABEL org.opencontainers.image.title="Sluice recalibration" \
+      org.opencontainers.image.description="The nightly job that makes proposals for quotas out of Sluice's access log" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.base.name="docker.io/library/debian:bookworm-slim"
+ENV PATH=/opt/sluice/bin:/usr/bin:/bin \
+    PYTHONUNBUFFERED=1
+# Spark keeps what does not fit into memory below /tmp: mount a volume there.
+USER 65532:65532
+WORKDIR /tmp
+ENTRYPOINT ["/opt/sluice/bin/sluice"]
+CMD ["recalibrate", "--help"]
+
+# --- the proxy: last, so that it is what is built without --target ------------------------------------------------
+
+FROM base AS proxy
+COPY --from=build /opt/sluice /opt/sluice
+ARG VERSION=unreleased
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Sluice" \
+      org.opencontainers.image.description="A proxy that speaks Kafka's protocol and enforces quotas per principal, evenly" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="docker.io/library/debian:bookworm-slim"
+# Without a file (all options in SLUICE_* variables): docker run -e SLUICE_CONFIG= …
+ENV PATH=/opt/sluice/bin:/usr/bin:/bin \
+    PYTHONUNBUFFERED=1 \
+    SLUICE_CONFIG=/etc/sluice/sluice.yaml
+# A number, so that Kubernetes' runAsNonRoot can see that it is not root.
+USER 65532:65532
+WORKDIR /
+EXPOSE 9092 9308
+STOPSIGNAL SIGTERM
+# Kubernetes does not look at this; its probes ask the admin port themselves.
+HEALTHCHECK --interval=15s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["/opt/sluice/bin/python3", "-m", "sluice.proxy.alive"]
+ENTRYPOINT ["/opt/sluice/bin/sluice"]
+CMD ["run"]
