@@ -7,12 +7,13 @@ most; what all proxies saw together is told beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import Any, Final
 
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.recalibration.capacity import water_level
+from sluice.recalibration.confidence import DayUse, confidence
 from sluice.recalibration.demand import DayState, Demand, estimate
 from sluice.recalibration.measures import MEASURES
 from sluice.recalibration.policy import Day, Reason, propose
@@ -49,6 +50,7 @@ class PlanEntry:
     reason: Reason
     needs_review: bool
     confidence: float
+    """confidence.py"""
     proxies: int
     """at how many it was seen"""
     pooled_demand: float
@@ -56,12 +58,17 @@ class PlanEntry:
     throttled_share: float
     """of the windows with traffic of the latest day, at the proxy where it was highest"""
 
+    days: tuple[DayUse, ...] = ()
+    """those with traffic, the latest first"""
+
     @property
     def is_change(self) -> bool:
         return self.proposed != self.current
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"reason": self.reason.value}
+        """Without its days, which are many and in a file of their own."""
+        names = (field.name for field in fields(self) if field.name != "days")
+        return {name: getattr(self, name) for name in names} | {"reason": self.reason.value}
 
 
 def planned(
@@ -82,10 +89,14 @@ def planned(
         for day, found in zip(its_days, estimates, strict=True):
             demands.setdefault(day.age_days, []).append((found, day.state))
     window_s = MEASURES[kind].window_ms / 1000.0
-    worst = [
-        Day(age, max((found for found, _ in each), key=_rate), max(s.windows for _, s in each) * window_s)
-        for age, each in demands.items()
-    ]
+    worst = []
+    uses = []
+    for age, each in sorted(demands.items()):
+        found, state = max(each, key=_rate)
+        traffic_s = max(its.windows for _, its in each) * window_s
+        worst.append(Day(age, found, traffic_s))
+        demand = found.rate * spec.limit_span_s
+        uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
     proposal = propose(worst, spec.rate_per_s(limit), settings)
     latest = demands[min(demands)] if demands else []
     return PlanEntry(
@@ -96,10 +107,11 @@ def planned(
         wanted=proposal.wanted * spec.limit_span_s,
         reason=proposal.reason,
         needs_review=proposal.needs_review,
-        confidence=proposal.confidence,
+        confidence=confidence(uses, settings),
         proxies=len(by_proxy.keys() - {POOLED}),
         pooled_demand=pooled * spec.limit_span_s,
         throttled_share=max((state.throttled_share for _, state in latest), default=0.0),
+        days=tuple(uses),
     )
 
 
@@ -132,5 +144,5 @@ def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
     return float(ceil(limit)) if limit >= _WHOLE_FROM else float(f"{limit:.3g}")
 
 
-def _rate(demand: Demand) -> float:
-    return demand.rate
+def _rate(found: tuple[Demand, DayState]) -> float:
+    return found[0].rate

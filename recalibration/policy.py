@@ -72,15 +72,13 @@ class Proposal:
     reason: Reason
     needs_review: bool
     """`wanted` is more than is granted without a person's word"""
-    confidence: float
-    """0 … 1: the share of the days' weight whose demand is identified"""
 
 
 def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Proposal:
     """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force."""
     days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
     if not days:
-        return Proposal(limit, 0.0, Reason.TOO_LITTLE, needs_review=False, confidence=0.0)
+        return Proposal(limit, 0.0, Reason.TOO_LITTLE, needs_review=False)
     wanted = settings.headroom * _demand(days, settings)
     target, reason, needs_review = wanted, Reason.DEMAND, False
     allowed = _guard(days, settings)
@@ -104,7 +102,7 @@ def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Prop
         target = limit
         if reason is Reason.DEMAND:
             reason = Reason.UNCHANGED
-    return Proposal(target, wanted, reason, needs_review, _confidence(days, settings))
+    return Proposal(target, wanted, reason, needs_review)
 
 
 def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
@@ -131,11 +129,6 @@ def _guard(days: Sequence[Day], settings: PolicySettings) -> float:
     begin, end = settings.past_days
     past = max((day.demand.rate for day in usual if begin <= day.age_days <= end), default=0.0)
     return settings.headroom * max(settings.growth_of_median * median_rate, settings.growth_of_past * past)
-
-
-def _confidence(days: Sequence[Day], settings: PolicySettings) -> float:
-    identified = sum(_weight(day, settings) for day in days if day.demand.identified)
-    return identified / sum(_weight(day, settings) for day in days)
 
 
 def _age(day: Day) -> int:

@@ -90,7 +90,7 @@ def test_a_climb_is_no_launch() -> None:
 
 
 def test_little_traffic_and_few_days_change_little() -> None:
-    assert propose([], 1_000, SETTINGS) == Proposal(1_000, 0.0, Reason.TOO_LITTLE, False, 0.0)
+    assert propose([], 1_000, SETTINGS) == Proposal(1_000, 0.0, Reason.TOO_LITTLE, False)
     little = [replace(day(age, 10), traffic_s=600.0) for age in range(5)]
     unchanged = propose(little, 1_000, SETTINGS)
     assert (unchanged.limit, unchanged.reason) == (1_000, Reason.TOO_LITTLE)
@@ -109,11 +109,6 @@ def test_floor_and_ceiling_have_the_last_word() -> None:
     assert propose(steady(100, 5), 1_000, bounded).limit == 900
     high = propose(steady(5_000, 5), 1_000, bounded)
     assert (high.limit, high.reason, high.needs_review) == (1_500, Reason.CEILING, False)
-
-
-def test_confidence_is_the_share_of_days_that_are_known() -> None:
-    days = [*steady(1_000, 1), censored(7, 1_000, 1_500)]
-    assert propose(days, 1_150, SETTINGS).confidence == pytest.approx(1 / 1.5)
 
 
 days_strategy = st.lists(
@@ -140,4 +135,3 @@ def test_a_step_is_never_wider_than_allowed_and_a_night_twice_is_a_night_once(
     assert limit * 0.7 * (1 - 1e-9) <= proposal.limit <= limit * 2.0 * (1 + 1e-9)
     assert proposal == propose(days, limit, SETTINGS)
     assert proposal == propose(days[::-1], limit, SETTINGS)
-    assert 0.0 <= proposal.confidence <= 1.0
