@@ -93,7 +93,7 @@ check-deploy: setup kafka $(DEPLOY_READY)  ## what needs Debian's packages, Go o
 	@$(PY) deploy/check.py $(ARGS)
 
 docs: setup $(DEPLOY_READY)  ## the documentation as a site, into .cache/site; every link inside it checked
-	@$(PY) deploy/checks/docs_site.py
+	@PYTHONPATH=. $(PY) deploy/checks/docs_site.py
 
 lock: setup  ## pin anew what pyproject.toml and kafka_lock.py ask for (newest of all: ARGS=--upgrade)
 	@[ -x .cache/lock/bin/uv ] || { $(PYTHON) -m venv .cache/lock; .cache/lock/bin/pip install -q uv==$(UV_VERSION); }

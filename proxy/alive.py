@@ -1,9 +1,9 @@
 """Whether the proxy of this container is alive: the image's HEALTHCHECK (`python -m sluice.proxy.alive`).
 
 Asks /livez at the admin port of the configuration; exit code 0 if it answers 200 within 2 s, else 1 and a
-reason. Not a command of `sluice`, and the configuration is not validated: it runs every few seconds, and neither
-pydantic (0.4 s of processor time) nor a mistake that somebody just made in the file shall make a running proxy
-unhealthy.
+reason. Not a command of `sluice`, and the configuration is not validated: it runs every few seconds, and
+neither pydantic (0.4 s of processor time) nor a mistake that somebody just made in the file shall make a
+running proxy unhealthy.
 """
 
 from __future__ import annotations
