@@ -104,9 +104,11 @@ class Pace:
         time before it in which a frame is read on."""
         return self.is_delayed or self._mute_until_ms > now_ms
 
-    def mute(self, until_ms: float, now_ms: float, kind: QuotaKind, *, at_boundary: bool = False) -> None:
+    def mute(
+        self, until_ms: float, now_ms: float, kind: QuotaKind | None, *, at_boundary: bool = False
+    ) -> None:
         """Close the gate until `until_ms`. `at_boundary`: no frame is half read, so the state changes at
-        once."""
+        once. `kind`: None for what no client's quota brings about."""
         if not self._is_stopped(now_ms):
             self._stopped_ms = now_ms
         self._mute_until_ms = max(self._mute_until_ms, until_ms)
