@@ -1,7 +1,7 @@
 """One night: the log of a date → its state; the states of 28 days and the limits in force → a plan.
 
     OUT/state/date=…/          what later nights read
-    OUT/plans/DATE-RUN/        plan.json, renamed into place when it is whole
+    OUT/plans/DATE-RUN/        the plan's files (report.py), renamed into place when it is whole
     OUT/LATEST                 the name of the newest run's folder, replaced last
 
 The same date again gives the same plan: nothing in it depends on the clock, on earlier plans or on the order
@@ -10,7 +10,6 @@ of files.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -27,6 +26,7 @@ from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.daily_state import daily_state
 from sluice.recalibration.log_reader import LogFiles, find_files, read_rollup
 from sluice.recalibration.plan import PlanEntry, fitted_plan, planned
+from sluice.recalibration.report import write_outputs
 from sluice.recalibration.settings import PolicySettings
 from sluice.recalibration.state_store import read_states, write_state
 
@@ -53,6 +53,7 @@ class Plan:
     entries: list[PlanEntry]
     files: LogFiles
     policy: PolicySettings = field(default_factory=PolicySettings)
+    room: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         changes = [entry for entry in self.entries if entry.is_change]
@@ -93,7 +94,7 @@ def make_plan(
         limit = limit_of(limits, kind, entity)
         if limit is not None:
             entries.append(planned(kind, entity, limit, days, job.policy))
-    return Plan(day, fitted_plan(_ordered(entries), job.room), files, job.policy)
+    return Plan(day, fitted_plan(_ordered(entries), job.room), files, job.policy, job.room)
 
 
 def write_plan(plan: Plan, out: str) -> Path:
@@ -105,8 +106,7 @@ def write_plan(plan: Plan, out: str) -> Path:
     beside = plans / f".{folder.name}.new"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
-    text = json.dumps(plan.as_json(), indent=1, ensure_ascii=False) + "\n"
-    (beside / "plan.json").write_text(text, encoding="utf-8")
+    write_outputs(plan, beside)
     beside.rename(folder)
     latest = Path(out, f".{LATEST}.new")
     latest.write_text(folder.name + "\n", encoding="utf-8")

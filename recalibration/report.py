@@ -1,0 +1,24 @@
+"""What a night leaves for people and programs: plan.json, plan.parquet, usage.parquet, report.html.
+
+Nothing in them depends on the clock: the same night again gives the same files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sluice.recalibration.report_page import page
+from sluice.recalibration.report_tables import write_tables
+
+if TYPE_CHECKING:
+    from sluice.recalibration.job import Plan
+
+
+def write_outputs(plan: Plan, folder: Path) -> None:
+    """All files of a plan into a folder that is there; the caller gives it its name when it is whole."""
+    text = json.dumps(plan.as_json(), indent=1, ensure_ascii=False) + "\n"
+    (folder / "plan.json").write_text(text, encoding="utf-8")
+    write_tables(plan, folder)
+    (folder / "report.html").write_text(page(plan), encoding="utf-8")

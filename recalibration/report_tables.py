@@ -1,0 +1,65 @@
+"""A plan as Parquet: `plan.parquet`, a row for each limit, and `usage.parquet`, one for each of its days."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+if TYPE_CHECKING:
+    from sluice.recalibration.job import Plan
+
+PLAN_COLUMNS: Final = pa.schema(
+    [
+        ("date", pa.date32()),
+        ("key", pa.string()),
+        ("entity", pa.string()),
+        ("current", pa.float64()),
+        ("proposed", pa.float64()),
+        ("wanted", pa.float64()),
+        ("reason", pa.string()),
+        ("needs_review", pa.bool_()),
+        ("confidence", pa.float64()),
+        ("proxies", pa.int32()),
+        ("pooled_demand", pa.float64()),
+        ("throttled_share", pa.float64()),
+    ]
+)
+USAGE_COLUMNS: Final = pa.schema(
+    [
+        ("key", pa.string()),
+        ("entity", pa.string()),
+        ("date", pa.date32()),
+        ("demand", pa.float64()),
+        ("identified", pa.bool_()),
+        ("throttled_share", pa.float64()),
+        ("traffic_s", pa.float64()),
+    ]
+)
+
+
+def write_tables(plan: Plan, folder: Path) -> None:
+    """Both files."""
+    rows = [{"date": plan.day, **entry.as_json()} for entry in plan.entries]
+    _write(rows, PLAN_COLUMNS, folder / "plan.parquet")
+    days: list[dict[str, Any]] = [
+        {
+            "key": entry.key,
+            "entity": entry.entity,
+            "date": plan.day - timedelta(days=use.age_days),
+            "demand": use.demand,
+            "identified": use.identified,
+            "throttled_share": use.throttled_share,
+            "traffic_s": use.traffic_s,
+        }
+        for entry in plan.entries
+        for use in entry.days
+    ]
+    _write(days, USAGE_COLUMNS, folder / "usage.parquet")
+
+
+def _write(rows: list[dict[str, Any]], columns: pa.Schema, file: Path) -> None:
+    parquet.write_table(pa.Table.from_pylist(rows, columns), file, compression="zstd")
