@@ -1,6 +1,6 @@
 """The Dockerfile's steps, run as they stand in a clean root file system: `docker build` without Docker.
 
-Needs root. The stages' roots lie below .cache/deploy/image; the base is made anew by each build.
+Needs root. The stages' roots lie below .cache/deploy/image-TARGET; the base is made anew by each build.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from clean_root import Bind, CleanRootError, copy_root, entered, make_debian, re
 from dockerfile_steps import ImageConfig, Stage, Step, UnknownStep, expanded, let_in, needed, read_stages
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-WORK: Final = REPOSITORY / ".cache" / "deploy" / "image"
 CACHE: Final = Path(os.environ.get("SLUICE_CACHE", Path.home() / ".cache" / "sluice")) / "image"
 _CA_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _CA_INSIDE: Final = "/run/machine-ca.crt"
 _STEP_WITHIN_S: Final = 900.0
+
+
+def work_folder(target: str) -> Path:
+    """Where the roots of a build of this target lie."""
+    return REPOSITORY / ".cache" / "deploy" / f"image-{target}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +50,21 @@ def build(target: str) -> Image:
     stages = read_stages(REPOSITORY / "Dockerfile")
     if all(stage.name != target for stage in stages):
         raise UnknownStep(f"no stage is named {target}")
-    if WORK.exists():
-        remove_root(WORK)
-    WORK.mkdir(parents=True)
-    context = WORK / "context"
-    _fill_context(context)
+    work = work_folder(target)
+    if work.exists():
+        remove_root(work)
+    work.mkdir(parents=True)
+    _fill_context(work / "context")
     images: dict[str, Image] = {}
     for stage in needed(stages, target):
-        images[stage.name] = _built(stage, images, context)
+        images[stage.name] = _built(stage, images, work)
     return images[target]
 
 
-def _built(stage: Stage, images: dict[str, Image], context: Path) -> Image:
-    base = images.get(stage.base) or _debian(stage.base, images)
+def _built(stage: Stage, images: dict[str, Image], work: Path) -> Image:
+    base = images.get(stage.base) or _debian(stage.base, images, work)
     print(f"--- FROM {stage.base} AS {stage.name}", flush=True)
-    root = WORK / stage.name
+    root = work / stage.name
     copy_root(base.root, root)
     config = base.config.from_here()
     for step in stage.steps:
@@ -69,7 +73,7 @@ def _built(stage: Stage, images: dict[str, Image], context: Path) -> Image:
             _run(step, root, config)
         elif step.name == "COPY":
             source = step.flags.get("from")
-            _copy(step, images[source].root if source else context, root, config)
+            _copy(step, images[source].root if source else work / "context", root, config)
         elif step.name == "WORKDIR":
             config.apply(step)
             (root / config.workdir.lstrip("/")).mkdir(parents=True, exist_ok=True)
@@ -81,12 +85,12 @@ def _built(stage: Stage, images: dict[str, Image], context: Path) -> Image:
     return Image(root, config)
 
 
-def _debian(image: str, images: dict[str, Image]) -> Image:
+def _debian(image: str, images: dict[str, Image], work: Path) -> Image:
     release = image.removeprefix("debian:").removesuffix("-slim")
     if image != f"debian:{release}-slim":
         raise UnknownStep(f"FROM {image}: only debian:<release>-slim can be made here")
     since = time.monotonic()
-    root = WORK / f"debian-{release}-slim"
+    root = work / f"debian-{release}-slim"
     make_debian(release, root, CACHE / "debian")
     print(f"--- {image}, made by debootstrap in {time.monotonic() - since:.0f} s", flush=True)
     images[image] = Image(root, ImageConfig())

@@ -17,7 +17,7 @@ EXPECTED: Final = {"DL3006", "DL3004", "DL3025"}
 
 def lint(path: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """hadolint over a file, or over a text if `path` is `-`."""
-    command = [HADOLINT, "--no-color", "--failure-threshold", "style", path]
+    command: list[str | Path] = [HADOLINT, "--no-color", "--failure-threshold", "style", path]
     return subprocess.run(command, cwd=ROOT, input=text, check=False, capture_output=True, text=True)
 
 
