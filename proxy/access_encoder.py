@@ -1,0 +1,256 @@
+"""Rows of the access log → finished files, in a thread beside the event loop's.
+
+A few rows are taken at a time, with a pause after them, so that the loop never waits long for the
+interpreter's lock. A file is for one table and one hour, and is closed after `rotate_s`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+from sluice.proxy.access_journal import AccessJournal
+from sluice.proxy.access_losses import AccessLosses, tell_abandoned
+from sluice.proxy.access_sender import FinishedFile
+from sluice.proxy.access_sink import LogFile
+from sluice.proxy.log import get_logger
+from sluice.quotas.access_record import TABLES, WINDOW_MS, Value
+
+if TYPE_CHECKING:
+    from sluice.proxy.access_columns import FilePart
+
+_HOUR_MS: Final = 3_600_000
+_PIECE_ROWS: Final = 128
+"""taken at once: some 0.3 ms of the interpreter's lock"""
+_PAUSE_S: Final = 0.0005
+"""after each piece; long enough for the loop's thread to take the lock"""
+_TICK_S: Final = 0.5
+
+_log = get_logger()
+
+
+@dataclass(slots=True)
+class _Part:
+    """A file that is being filled."""
+
+    table: str
+    hour: int
+    """since 1970"""
+    number: int
+    cells: FilePart
+    close_at_s: float
+    first_ms: int
+    last_ms: int
+
+
+class AccessEncoder:
+    """`take` and `close` are for one other thread."""
+
+    def __init__(
+        self,
+        send: Callable[[FinishedFile], None],
+        journal: AccessJournal | None,
+        losses: AccessLosses,
+        *,
+        writer_name: str,
+        rotate_s: float,
+        max_part_bytes: int,
+        max_file_bytes: int,
+    ) -> None:
+        """`writer_name`: of this process alone. A file is closed early at `max_part_bytes` of memory, and cut
+        if it is larger than `max_file_bytes` at last."""
+        self._send = send
+        self._journal = journal
+        self._losses = losses
+        self._writer_name = writer_name
+        self._rotate_s = rotate_s
+        self._max_part_bytes = max_part_bytes
+        self._max_file_bytes = max_file_bytes
+        self._queue: SimpleQueue[tuple[str, Sequence[tuple[Value, ...]]] | None] = SimpleQueue()
+        self._parts: dict[tuple[str, int], _Part] = {}
+        self._part_numbers = count(1)
+        self._file_numbers = count(1)
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="access-log-encoder", daemon=True)
+        self.ready = threading.Event()
+        self.settled_rows = 0
+        """of those that were taken: in a finished file, or dropped and counted"""
+        self.building_bytes = 0
+        """of memory, in files that are being filled"""
+        self.lost_rows = 0
+        """that an earlier process of this instance had taken and did not put away"""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def take(self, table: str, rows: Sequence[tuple[Value, ...]]) -> None:
+        """Never blocks."""
+        self._queue.put((table, rows))
+
+    def close(self, give_up_s: float) -> None:
+        """Finish all files; blocks until `give_up_s` (monotonic) at most."""
+        self._is_closing = True
+        self._queue.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, give_up_s - time.monotonic()))
+
+    def _run(self) -> None:
+        try:
+            try:
+                from sluice.proxy.access_columns import warm_up
+
+                warm_up()
+            finally:
+                self.ready.set()
+            self._begin_journal()
+            self._encode_until_closed()
+        except Exception as error:
+            # Rows stay pending, so that there is soon no room for more, and their loss is counted.
+            self._losses.failed(error)
+            _log.exception("access_log_stopped")
+
+    def _begin_journal(self) -> None:
+        if self._journal is None:
+            return
+        try:
+            self._journal.begin()
+            self.lost_rows = tell_abandoned(self._journal)
+        except OSError as error:
+            self._losses.failed(error)
+
+    def _encode_until_closed(self) -> None:
+        while True:
+            try:
+                offered = self._queue.get(timeout=_TICK_S)
+            except Empty:
+                pass
+            else:
+                if offered is None:
+                    break
+                self._take(*offered)
+            now_s = time.monotonic()
+            for part in list(self._parts.values()):
+                if now_s >= part.close_at_s:
+                    self._finish(part)
+            self._losses.tell()
+        for part in list(self._parts.values()):
+            self._finish(part)
+
+    def _take(self, table: str, rows: Sequence[tuple[Value, ...]]) -> None:
+        grown: dict[int, _Part] = {}
+        for begin in range(0, len(rows), _PIECE_ROWS):
+            piece = rows[begin : begin + _PIECE_ROWS]
+            for part in self._add(table, piece):
+                grown[part.number] = part
+            self.building_bytes = sum(part.cells.size_bytes for part in self._parts.values())
+            if not self._is_closing:
+                time.sleep(_PAUSE_S)
+        for part in grown.values():
+            self._note(part)
+            if part.cells.size_bytes >= self._max_part_bytes:
+                self._finish(part)
+
+    def _add(self, table: str, piece: Sequence[tuple[Value, ...]]) -> list[_Part]:
+        """The parts that have grown. Rows that are not of the table are dropped, and those beside them."""
+        from sluice.proxy.access_columns import BadRows
+
+        grown = []
+        done = 0
+        try:
+            for hour, rows in _by_hour(piece).items():
+                part = self._part(table, hour)
+                part.cells.add(rows)
+                done += len(rows)
+                times = [row[0] for row in rows if isinstance(row[0], int)]
+                part.first_ms = min(part.first_ms, *times)
+                part.last_ms = max(part.last_ms, *times)
+                grown.append(part)
+        except BadRows as error:
+            self._losses.failed(error)
+            self._losses.dropped(len(piece) - done, f"not rows of {table}: {error}")
+            self.settled_rows += len(piece) - done
+        return grown
+
+    def _part(self, table: str, hour: int) -> _Part:
+        from sluice.proxy.access_columns import BadRows, FilePart
+
+        part = self._parts.get((table, hour))
+        if part is None:
+            if table not in TABLES:
+                raise BadRows("there is no such table")
+            part = self._parts[table, hour] = _Part(
+                table=table,
+                hour=hour,
+                number=next(self._part_numbers),
+                cells=FilePart(table),
+                close_at_s=time.monotonic() + self._rotate_s,
+                first_ms=(hour + 1) * _HOUR_MS - 1,
+                last_ms=hour * _HOUR_MS,
+            )
+        return part
+
+    def _note(self, part: _Part) -> None:
+        if self._journal is not None:
+            try:
+                self._journal.took(part.number, part.table, part.cells.rows, part.first_ms, part.last_ms)
+            except OSError as error:
+                self._losses.failed(error)
+
+    def _settle(self, part: _Part) -> None:
+        if self._journal is not None:
+            try:
+                self._journal.settle(part.number)
+            except OSError as error:
+                self._losses.failed(error)
+
+    def _finish(self, part: _Part) -> None:
+        from sluice.proxy.access_columns import encoded_within
+
+        del self._parts[part.table, part.hour]
+        rows = part.cells.rows
+        folder = f"{part.table}/{_partition(part.hour)}"
+        begin_ms = part.first_ms // WINDOW_MS * WINDOW_MS
+        files = []
+        try:
+            if rows:
+                files = encoded_within(part.table, part.cells.finish(), self._max_file_bytes)
+        except Exception as error:  # the next file may do better
+            self._losses.failed(error)
+            self._losses.dropped(rows, f"a file could not be encoded: {error}")
+            self._settle(part)
+        for index, (file_rows, data) in enumerate(files):
+            file = LogFile(part.table, folder, self._name(), begin_ms, file_rows, data)
+            self._send(FinishedFile(file, part.number if index == len(files) - 1 else None))
+        self.settled_rows += rows
+        self.building_bytes = sum(other.cells.size_bytes for other in self._parts.values())
+
+    def _name(self) -> str:
+        closed = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        return f"{self._writer_name}-{closed}-{next(self._file_numbers):06d}.parquet"
+
+
+def _by_hour(piece: Sequence[tuple[Value, ...]]) -> dict[int, Sequence[tuple[Value, ...]]]:
+    """By the row's window; nearly always one. Raises BadRows for a row without a time."""
+    from sluice.proxy.access_columns import BadRows
+
+    try:
+        hours = {int(row[0]) // _HOUR_MS for row in piece}  # type: ignore[arg-type]
+        for hour in hours:
+            _partition(hour)
+        if len(hours) == 1:
+            return {hours.pop(): piece}
+        return {hour: [row for row in piece if int(row[0]) // _HOUR_MS == hour] for hour in sorted(hours)}  # type: ignore[arg-type]
+    except (TypeError, ValueError, IndexError, OverflowError, OSError) as error:
+        raise BadRows(f"no time in the first column: {error}") from None
+
+
+def _partition(hour: int) -> str:
+    """date=YYYY-MM-DD/hour=HH of hours since 1970, UTC."""
+    return datetime.fromtimestamp(hour * 3600, UTC).strftime("date=%Y-%m-%d/hour=%H")

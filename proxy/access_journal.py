@@ -1,0 +1,112 @@
+"""What the access log has taken and not yet put away, noted on disk: a killed proxy's loss can so be told.
+
+A file for each process, `INSTANCE-TOKEN.journal`, locked as long as the process lives. Its lines say what
+goes into each file of the log, again and again while it grows, and that it is settled. At the next start the
+unlocked ones of the same instance are read: what was not settled is lost. Of the last window, which had not
+been handed over yet, no note can tell.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+SUFFIX: Final = ".journal"
+_MODE: Final = 0o640
+
+
+@dataclass(frozen=True, slots=True)
+class LostPart:
+    """Rows that an earlier process had taken and never put away."""
+
+    table: str
+    rows: int
+    first_ms: int
+    """begin of the first row's window; Unix time"""
+    last_ms: int
+
+
+class AccessJournal:
+    """Of one process. Its methods may be called by several threads; each writes at most a line."""
+
+    def __init__(self, folder: Path, instance: str, token: str) -> None:
+        """`instance`: without a slash; `token`: of this process alone, without a hyphen."""
+        self.folder = folder
+        self.instance = instance
+        self._path = folder / f"{instance}-{token}{SUFFIX}"
+        self._lock = threading.Lock()
+        self._handle: int | None = None
+        self._open_parts: set[int] = set()
+
+    def begin(self) -> None:
+        """Make the file. Raises OSError."""
+        self.folder.mkdir(mode=0o750, exist_ok=True)
+        handle = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, _MODE)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._handle = handle
+
+    def took(self, part: int, table: str, rows: int, first_ms: int, last_ms: int) -> None:
+        """`part` holds so much by now. Raises OSError."""
+        with self._lock:
+            self._open_parts.add(part)
+            self._line({"part": part, "table": table, "rows": rows, "from": first_ms, "to": last_ms})
+
+    def settle(self, part: int) -> None:
+        """`part` has been written, or dropped and told. Raises OSError."""
+        with self._lock:
+            self._open_parts.discard(part)
+            if self._open_parts or self._handle is None:
+                self._line({"part": part, "settled": True})
+            else:
+                os.ftruncate(self._handle, 0)
+
+    def end(self) -> None:
+        """Remove the file if nothing is left open; else the next start will tell."""
+        with self._lock:
+            if self._handle is None:
+                return
+            if not self._open_parts:
+                with suppress(OSError):
+                    self._path.unlink()
+            os.close(self._handle)
+            self._handle = None
+
+    def abandoned(self) -> Iterator[tuple[str, list[LostPart]]]:
+        """(token, what was lost) of each dead process of this instance. Its file is removed when the next is
+        asked for. Raises OSError."""
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            instance, _, token = path.name.removesuffix(SUFFIX).rpartition("-")
+            if instance != self.instance or path == self._path:
+                continue
+            with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield token, _unsettled(file.read())
+                path.unlink()
+
+    def _line(self, entry: dict[str, Any]) -> None:
+        if self._handle is not None:
+            os.write(self._handle, json.dumps(entry).encode() + b"\n")
+
+
+def _unsettled(text: bytes) -> list[LostPart]:
+    """What a journal says; a line that was cut off, or is none, says nothing."""
+    parts: dict[int, LostPart] = {}
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            if entry.get("settled"):
+                parts.pop(entry["part"], None)
+            else:
+                parts[int(entry["part"])] = LostPart(
+                    str(entry["table"]), int(entry["rows"]), int(entry["from"]), int(entry["to"])
+                )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return list(parts.values())
