@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from sluice.quotas.kinds import KIND_BY_KEY, KINDS
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.recalibration.confidence import LOW, word
 from sluice.recalibration.plan import PlanEntry
 from sluice.recalibration.report_style import STYLE
@@ -26,6 +26,8 @@ MAX_CARDS: Final = 300
 MAX_ROWS: Final = 300
 _BIGGEST: Final = 15
 _NAMES: Final = 3
+_IDS: Final = KINDS[QuotaKind.PRODUCER_IDS].config_key
+"""refused, not throttled"""
 _THROTTLED: Final = 0.01
 """of the time: what is more is told on a tile"""
 
@@ -100,6 +102,10 @@ def _tiles(entries: list[PlanEntry]) -> str:
     reviews = sum(entry.needs_review for entry in entries)
     throttled = sum(entry.throttled_share > _THROTTLED for entry in entries)
     low = sum(entry.confidence < LOW for entry in changes)
+    seconds = [
+        sum(getattr(entry.expected, name) for entry in entries if entry.key != _IDS)
+        for name in ("day_now", "day_proposed")
+    ]
     tiles = (
         (f"{len(entries):,}", "limits looked at", ""),
         (f"{up:,}", "raised", ""),
@@ -107,11 +113,19 @@ def _tiles(entries: list[PlanEntry]) -> str:
         (f"{reviews:,}", "wait for review", "warn" if reviews else ""),
         (f"{throttled:,}", "throttled more than 1 % of the latest day", "warn" if throttled else ""),
         (f"{low:,}", "changes of low confidence", ""),
+        *_replayed(seconds),
     )
     shown = "".join(
         f'<div class="tile {kind}"><b>{value}</b><span>{what}</span></div>' for value, what, kind in tiles
     )
     return f'<div class="tiles">{shown}</div>'
+
+
+def _replayed(seconds: list[float]) -> Iterator[tuple[str, str, str]]:
+    """Of the latest day: throttled by the limits now, and by those proposed."""
+    if any(seconds):
+        now, then = (f"{value:,.0f}" for value in seconds)
+        yield f"{now} → {then} s", "throttled on the latest day, replayed: now → as proposed", ""
 
 
 def _kinds(plan: Plan) -> str:

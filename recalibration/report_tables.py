@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from sluice.recalibration.plan import Expected
+
 if TYPE_CHECKING:
     from sluice.recalibration.job import Plan
 
+EXPECTED: Final = tuple(field.name for field in fields(Expected))
 PLAN_COLUMNS: Final = pa.schema(
     [
         ("date", pa.date32()),
@@ -26,6 +30,7 @@ PLAN_COLUMNS: Final = pa.schema(
         ("proxies", pa.int32()),
         ("pooled_demand", pa.float64()),
         ("throttled_share", pa.float64()),
+        *((f"expected_{name}", pa.float64()) for name in EXPECTED),
     ]
 )
 USAGE_COLUMNS: Final = pa.schema(
@@ -43,7 +48,11 @@ USAGE_COLUMNS: Final = pa.schema(
 
 def write_tables(plan: Plan, folder: Path) -> None:
     """Both files."""
-    rows = [{"date": plan.day, **entry.as_json()} for entry in plan.entries]
+    rows = [
+        {"date": plan.day, **entry.as_json()}
+        | {f"expected_{name}": getattr(entry.expected, name) for name in EXPECTED}
+        for entry in plan.entries
+    ]
     _write(rows, PLAN_COLUMNS, folder / "plan.parquet")
     days: list[dict[str, Any]] = [
         {

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from sluice.quotas.kinds import KIND_BY_KEY, KINDS
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.recalibration.confidence import word
-from sluice.recalibration.plan import PlanEntry
+from sluice.recalibration.plan import Expected, PlanEntry
 from sluice.recalibration.policy import Reason
 from sluice.recalibration.settings import PolicySettings
 
@@ -21,6 +21,9 @@ _UNITS: Final = {
     "new connections per second": "connections/s",
 }
 _HOUR_S: Final = 3_600.0
+_NOTHING: Final = Expected()
+_WAITED: Final = "{} s throttled"
+_REFUSED: Final = "{} ids refused"
 
 
 def entity_words(entity: str) -> str:
@@ -76,6 +79,8 @@ def sentences(entry: PlanEntry, policy: PolicySettings) -> Iterator[str]:
     if entry.throttled_share > 0.0:
         share = f"{entry.throttled_share:.1%}".replace("%", " %")
         yield f"On the latest day it was throttled in {share} of its time with traffic."
+    if entry.expected != _NOTHING:
+        yield _expected(entry)
     days = f"{len(entry.days)} day{'' if len(entry.days) == 1 else 's'}"
     percent = f"{entry.confidence:.0%}".replace("%", " %")
     yield f"Confidence is {word(entry.confidence)} ({percent}), from {days} with traffic."
@@ -102,6 +107,20 @@ _REASONS: Final = {
         "{proposed}. The demand asks for {wanted}."
     ),
 }
+
+
+def _expected(entry: PlanEntry) -> str:
+    """What the replay found."""
+    expected = entry.expected
+    what = _REFUSED if KIND_BY_KEY[entry.key] is QuotaKind.PRODUCER_IDS else _WAITED
+    day, week = (
+        f"{what.format(_three(now))} as it is, {what.format(_three(then))} as proposed"
+        for now, then in (
+            (expected.day_now, expected.day_proposed),
+            (expected.week_now, expected.week_proposed),
+        )
+    )
+    return f"Replayed on the latest day: {day}; on the last week: {week}."
 
 
 def _three(value: float) -> str:

@@ -18,7 +18,7 @@ from pyarrow import parquet
 from sluice.recalibration.confidence import DayUse
 from sluice.recalibration.job import Plan
 from sluice.recalibration.log_reader import LogFiles
-from sluice.recalibration.plan import PlanEntry
+from sluice.recalibration.plan import Expected, PlanEntry
 from sluice.recalibration.policy import Reason
 from sluice.recalibration.report import write_outputs
 from sluice.recalibration.report_page import MAX_CARDS, page
@@ -93,7 +93,10 @@ def test_all_files_are_written_and_say_the_same(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} == names
     document = json.loads((tmp_path / "plan.json").read_text())
     rows = parquet.read_table(tmp_path / "plan.parquet").to_pylist()
-    assert [{**row, "date": None} for row in rows] == [{**row, "date": None} for row in document["entries"]]
+    for row, entry in zip(rows, document["entries"], strict=True):
+        assert row.pop("date") == DAY
+        expected = {f"expected_{name}": value for name, value in entry.pop("expected").items()}
+        assert row == entry | expected
     assert (document["changes"], document["reviews"], document["policy"]["max_step_up"]) == (2, 1, 2.0)
     usage = parquet.read_table(tmp_path / "usage.parquet").to_pylist()
     assert len(usage) == 20
@@ -197,6 +200,17 @@ def test_the_words_of_a_review_and_of_guesses() -> None:
 )
 def test_amounts_have_three_digits_and_a_unit(key: str, value: float, shown: str) -> None:
     assert amount(key, value) == shown
+
+
+def test_what_the_replay_found_is_told() -> None:
+    expected = Expected(day_now=3_200.0, day_proposed=12.5, week_now=9_000.0, week_proposed=0.0)
+    told = " ".join(sentences(replace(ALICE, expected=expected), SETTINGS))
+    assert "latest day: 3,200 s throttled as it is, 12.5 s throttled as proposed; on the last week" in told
+    ids = replace(ALICE, key="producer_ids_rate", expected=expected)
+    assert "12.5 ids refused as proposed" in " ".join(sentences(ids, SETTINGS))
+    found = Page(page(plan_of(replace(ALICE, expected=expected), replace(ids, entity=BOB.entity))))
+    assert "3,200 → 12 s" in found.text
+    assert "replayed" not in Page(page(plan_of(ALICE))).text
 
 
 def test_entities_in_words() -> None:
