@@ -119,6 +119,21 @@ class AnswerSide:
         """No answer is half read."""
         return not self._skip
 
+    @property
+    def passing_bytes(self) -> int:
+        """As of RequestSide: none while the rest of the answer is looked at, or changed."""
+        addresses, mutations = self._addresses, self._mutations
+        if (addresses is not None and addresses.left_bytes) or (
+            mutations is not None and mutations.left_bytes
+        ):
+            return 0
+        return self._skip
+
+    def passed(self, count: int) -> None:
+        """As of RequestSide."""
+        self._skip -= count
+        self.bytes_read += count
+
     def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
         """As RequestSide.data, for the broker's bytes: returns the offset up to which they go to the client
         now.

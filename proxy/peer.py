@@ -20,7 +20,7 @@ class Peer:
     """`on_readable`: bytes or an end have come. `on_drained`: all that was kept is sent, or the peer is
     gone."""
 
-    __slots__ = ("_loop", "_on_drained", "gone", "on_readable", "out", "reading", "sock")
+    __slots__ = ("_loop", "_on_drained", "gone", "on_readable", "out", "passing", "reading", "sock", "view")
 
     def __init__(
         self,
@@ -28,11 +28,16 @@ class Peer:
         sock: Stream,
         on_readable: Callable[[], None],
         on_drained: Callable[[], None],
+        view: memoryview,
     ) -> None:
+        """`view`: of the shared buffer, what is read into."""
         self._loop = loop
         self.sock = sock
         self.on_readable = on_readable
         self._on_drained = on_drained
+        self.view = view
+        self.passing = False
+        """in the middle of a large frame, which is moved and not read (passage.py)"""
         self.reading = False
         self.gone = False
         """nothing can be written to it any more"""

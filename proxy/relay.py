@@ -18,10 +18,12 @@ from sluice.proxy.buffer_budget import WINDOW_BYTES, BufferShare
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.delay_timer import DelayTimer
 from sluice.proxy.pace import State
+from sluice.proxy.passage import can_pass, expect, move
 from sluice.proxy.peer import Peer
-from sluice.proxy.session import Session
+from sluice.proxy.receive import receive_behind, receive_large
+from sluice.proxy.session import Passing, Session
 from sluice.proxy.stream import Stream
-from sluice.proxy.worker import Worker
+from sluice.proxy.worker import HEAD_BYTES, Worker
 
 _ENDING_DEADLINE_S: Final = 10.0
 """How long a connection that begins no more requests waits for the answers still due, or for a client to take
@@ -33,8 +35,6 @@ _IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MO
 """the proxy ends the connection, and the client did nothing to bring it about"""
 _EARLY_MS: Final = 0.5
 """the loop's clock ticks in ms, so that a timer may come this much early"""
-
-
 _LARGE_BYTES: Final = WINDOW_BYTES // 2
 """beyond it what is kept of a client's requests is read on in a buffer of its own"""
 
@@ -48,11 +48,11 @@ class Relay(ABC):
         "_buf",
         "_client",
         "_client_kept",
-        "_client_view",
         "_closed",
         "_drops",
         "_edits",
         "_eof",
+        "_moves",
         "_pace",
         "_share",
         "_timer",
@@ -69,9 +69,9 @@ class Relay(ABC):
         self._worker = worker
         self._buf = worker.buf
         self._view = worker.view
-        self._client_view = worker.view
-        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained)
-        self._broker = Peer(worker.loop, broker, self._broker_readable, self._broker_drained)
+        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained, worker.view)
+        self._broker = Peer(worker.loop, broker, self._broker_readable, self._broker_drained, worker.view)
+        self._moves = can_pass(client, broker)
         self.session = session
         self._pace = session.pace
         self._edits = session.edits
@@ -117,17 +117,25 @@ class Relay(ABC):
     def _client_readable(self) -> None:
         try:
             kept = self._client_kept
+            client = self._client
             try:
                 if kept is None and self._share.window_bytes == WINDOW_BYTES:
-                    end = got = self._client.sock.recv_into(self._client_view)
+                    if client.passing and self._move(client, self._broker, self.session.client_frames):
+                        return
+                    end = got = client.sock.recv_into(client.view)
                 elif isinstance(kept, bytearray):
-                    end, got = self._receive_large(kept)
+                    end, got = receive_large(client.sock, kept, self._share.window_bytes)
                 else:
-                    got, end = self._receive(self._client, self._client_view, kept)
+                    end, got = receive_behind(
+                        client.sock,
+                        client.view if kept is None else self._view,
+                        kept,
+                        self._share.window_bytes,
+                    )
             except BlockingIOError:
                 return
             except OSError:
-                self._client.gone = True
+                client.gone = True
                 self._client_ended(DisconnectCause.CLIENT_RESET)
                 return
             if not got:
@@ -136,6 +144,8 @@ class Relay(ABC):
                 self._take_large(kept)
             else:
                 self._take_from_client(self._buf, self._view, end, monotonic() * 1000.0)
+                if end >= HEAD_BYTES and self._moves:
+                    expect(client, self.session.client_frames, self._worker)
         except Exception:
             self._crashed()
 
@@ -191,18 +201,6 @@ class Relay(ABC):
         elif start:
             self._client_kept = bytes(view[start:end])
 
-    def _receive_large(self, kept: bytearray) -> tuple[int, int]:
-        """As `_receive`, behind the bytes in `kept` itself."""
-        start = len(kept)
-        kept.extend(bytes(self._share.window_bytes))
-        got = 0
-        try:
-            with memoryview(kept) as whole, whole[start:] as room:
-                got = self._client.sock.recv_into(room)
-        finally:
-            del kept[start + got :]
-        return start + got, got
-
     def _take_large(self, kept: bytearray) -> None:
         with memoryview(kept) as view:
             self._take_from_client(kept, view, len(kept), monotonic() * 1000.0)
@@ -239,11 +237,14 @@ class Relay(ABC):
     def _broker_readable(self) -> None:
         try:
             kept = self._broker_kept
+            broker = self._broker
             try:
                 if kept is None and self._share.window_bytes == WINDOW_BYTES:
-                    end = got = self._broker.sock.recv_into(self._view)
+                    if broker.passing and self._move(broker, self._client, self.session.broker_frames):
+                        return
+                    end = got = broker.sock.recv_into(broker.view)
                 else:
-                    got, end = self._receive(self._broker, self._view, kept)
+                    end, got = receive_behind(broker.sock, self._view, kept, self._share.window_bytes)
             except BlockingIOError:
                 return
             except OSError:
@@ -275,10 +276,12 @@ class Relay(ABC):
                 except OSError:
                     pass  # the client is busy or gone: `send` finds out
                 if sent < len(answers) and not client.send(answers[sent:]):
-                    self._broker.read(False)
+                    broker.read(False)
                     keeps = True
             if keeps:
                 self._tell_kept()
+            if end >= HEAD_BYTES and self._moves:
+                expect(broker, session.broker_frames, self._worker)
             if self._pace.state or not client.reading:
                 self._after_answer()
         except Exception:
@@ -318,16 +321,16 @@ class Relay(ABC):
         self._broker.close()
         self._finish()
 
-    def _receive(self, peer: Peer, view: memoryview, kept: bytes | None) -> tuple[int, int]:
-        """Read behind what is kept, within the window. Returns how much came, and where it ends."""
-        window = self._share.window_bytes
-        if kept is None:
-            got = peer.sock.recv_into(view[:window])
-            return got, got
-        start = len(kept)
-        self._buf[:start] = kept
-        got = peer.sock.recv_into(self._view[start : start + window])
-        return got, start + got
+    def _move(self, source: Peer, target: Peer, frames: Passing) -> bool:
+        """Let the rest of a large frame go on through the kernel. False: read."""
+        moved = move(source, target, frames, self._worker)
+        if target.out is not None:
+            source.read(False)
+            self._tell_kept()
+        elif target.gone and target is self._broker:
+            self._broker_ended(DisconnectCause.BROKER_RESET)
+            return True
+        return moved
 
     # Delays -----------------------------------------------------------------------------------------------
 
@@ -338,7 +341,7 @@ class Relay(ABC):
         pace = self._pace
         self._client.read(False)
         if pace.is_delayed:
-            self._client_view = self._worker.small_view
+            self._client.view = self._worker.small_view
             self._timer.delay_until(pace.wake_ms, pace.throttled_by, self._wake)
         elif pace.state is State.ENDING:
             self._timer.end()
@@ -378,7 +381,7 @@ class Relay(ABC):
         self._timer.end()
         kept = self._client_kept
         if kept is None:
-            self._client_view = self._view
+            self._client.view = self._view
         elif isinstance(kept, bytearray):
             self._take_large(kept)
         else:

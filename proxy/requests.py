@@ -103,6 +103,16 @@ class RequestSide(ProduceSide):
         """No frame is half read."""
         return not self._skip
 
+    @property
+    def passing_bytes(self) -> int:
+        """Bytes still to come of a frame that goes on as it is."""
+        return 0 if self._dropping else self._skip
+
+    def passed(self, count: int) -> None:
+        """So many of them went on without having been given to `data`; one at least is left for it."""
+        self._skip -= count
+        self.bytes_read += count
+
     def lift_frame_limit(self) -> None:
         """The broker said yes."""
         self._frame_limit = self._policy.max_frame_bytes

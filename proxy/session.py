@@ -10,7 +10,7 @@ docs/wire.md.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 from sluice.protocol.names import api_name
 from sluice.proxy.answers import AnswerSide
@@ -32,6 +32,17 @@ _LOOK_AGAIN_MS: Final = 5.0
 """for the end of a suspension, while a request is held"""
 
 
+class Passing(Protocol):
+    """A side of the session, as far as bytes may go on that it does not look at."""
+
+    @property
+    def passing_bytes(self) -> int:
+        """Bytes still to come of a frame that goes on as it is."""
+
+    def passed(self, count: int) -> None:
+        """So many of them went on without having been given to `…_data`; one at least is left for it."""
+
+
 class Session:
     """The state machine of one client connection. The shell looks at `pace.state` after every call."""
 
@@ -44,7 +55,9 @@ class Session:
         "_requests",
         "_throttling",
         "broker_data",
+        "broker_frames",
         "client_data",
+        "client_frames",
         "drops",
         "edits",
         "identity",
@@ -86,6 +99,8 @@ class Session:
         # The sides' own methods, not wrapped: they are called for every wake-up.
         self.client_data = self._requests.data
         self.broker_data = self._answers.data
+        self.client_frames: Passing = self._requests
+        self.broker_frames: Passing = self._answers
 
     def __repr__(self) -> str:
         who = f"{self.user}/{self.client_id}"

@@ -10,6 +10,7 @@ from sluice.proxy.connection_limits import ConnectionLimits
 from sluice.proxy.connection_rate import ConnectionRates
 from sluice.proxy.connection_watch import SweepClock
 from sluice.proxy.gauges import Gauges
+from sluice.proxy.kernel_pipe import KernelPipe
 from sluice.quotas.records import Recorder
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
 """A throttled connection's unread requests belong in the kernel's buffers, not in copies of ours."""
+HEAD_BYTES: Final = 16 * 1024
+"""Enough to judge nearly every large frame by; what is behind it need not be copied (kernel_pipe.py)."""
 
 
 class Worker:
@@ -28,8 +31,10 @@ class Worker:
         "buf",
         "clock",
         "gauges",
+        "head_view",
         "limits",
         "loop",
+        "pipe",
         "quota_desk",
         "rates",
         "recorder",
@@ -60,3 +65,5 @@ class Worker:
         self.buf = bytearray(WINDOW_BYTES)
         self.view = memoryview(self.buf)
         self.small_view = self.view[:THROTTLED_RECEIVE_BYTES]
+        self.head_view = self.view[:HEAD_BYTES]
+        self.pipe = KernelPipe()

@@ -65,7 +65,7 @@ class LocalProxy:
         )
 
     async def __aenter__(self) -> Self:
-        worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
+        worker = self._worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
         worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits, self.gauges)
         if self._admins is not None:
             store = self._store or FileStore(Path("quotas.yaml"))
@@ -89,6 +89,7 @@ class LocalProxy:
         for connection in tuple(self.listener.connections):
             connection.abort(DisconnectCause.DRAIN_DEADLINE)
         await asyncio.sleep(0)
+        self._worker.pipe.close()
         if failed is None:
             assert not self.listener.connections
             assert self.gauges.connections == 0
