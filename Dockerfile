@@ -1,7 +1,7 @@
 # Two images from one file:
 #
-#   docker build -t sluice .                                            the proxy: Python, Sluice, nothing to build with
-#   docker build -t sluice-recalibration --target recalibration .       the nightly job: the same, PySpark and a Java 17
+#   docker build -t sluice .                                            the proxy: Python, Sluice, no shell, nothing else
+#   docker build -t sluice-recalibration --target recalibration .       the nightly job: Debian, Java 17, PySpark, Sluice
 #
 # Python packages are wheels pinned with checksums (requirements/); Debian's are what the release has, security fixes
 # included. Without Docker, `make check-deploy ARGS=image` runs these very steps in a clean root file system.
@@ -10,13 +10,16 @@
 
 FROM debian:bookworm-slim AS base
 # Python's compiled modules are kept: the root file system is read-only, so they could not be made at run time.
+# Extension modules that nothing here imports would bring libraries of their own.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get upgrade -y \
- && apt-get install -y --no-install-recommends ca-certificates python3 \
+ && apt-get install -y --no-install-recommends ca-certificates netbase python3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/* /var/lib/dpkg/*-old \
  && rm -rf /usr/lib/python3.11/ensurepip /usr/lib/python3.11/lib2to3 /usr/lib/python3.11/pydoc_data \
-           /usr/lib/python3.11/test /usr/lib/python3.11/turtle.py \
+           /usr/lib/python3.11/test /usr/lib/python3.11/turtle.py /usr/lib/python3.11/__pycache__/turtle.* \
+           /usr/lib/python3.11/lib-dynload/_curses* /usr/lib/python3.11/lib-dynload/_dbm* \
+           /usr/lib/python3.11/lib-dynload/nis* /usr/lib/python3.11/lib-dynload/readline* \
  && groupadd --gid 65532 sluice \
  && useradd --uid 65532 --gid sluice --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin sluice \
  && rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid-
@@ -45,7 +48,7 @@ COPY protocol protocol
 COPY proxy proxy
 COPY quotas quotas
 COPY recalibration recalibration
-# Tests and debugging symbols of libraries go. Modules are compiled once, valid whatever their files' times are.
+# Libraries' tests, headers and debugging symbols go. Modules are compiled once, valid whatever their files' times are.
 RUN /build/bin/python -m hatchling build -t wheel -d /dist \
  && /build/bin/pip --python /opt/sluice/bin/python3 install --no-deps --no-index /dist/*.whl \
  && find /opt/sluice -type d \( -name tests -o -name include \) -prune -exec rm -rf {} + \
@@ -85,9 +88,28 @@ WORKDIR /tmp
 ENTRYPOINT ["/opt/sluice/bin/sluice"]
 CMD ["recalibrate", "--help"]
 
+# --- the proxy's root: Python and the libraries that it loads, file by file out of Debian's packages ---------------
+
+FROM base AS files
+SHELL ["/bin/bash", "-eu", "-o", "pipefail", "-c"]
+# dpkg's list of these packages comes with them, so that scanners know what they look at.
+RUN packages=(base-files libbz2-1.0 libc6 libcrypt1 libexpat1 libffi8 libgcc-s1 liblzma5 libpython3.11-minimal \
+      libpython3.11-stdlib libsqlite3-0 libssl3 libstdc++6 libuuid1 media-types netbase python3-minimal \
+      python3.11-minimal tzdata zlib1g) \
+ && mkdir -p /image/etc /image/usr/bin /image/usr/lib /image/usr/lib64 /image/usr/sbin /image/var/lib/dpkg \
+ && { dpkg-query --listfiles "${packages[@]}" \
+   && find /usr/lib/python3.11 /usr/lib/python3 /etc/ssl /usr/lib/ssl /usr/share/ca-certificates \
+   && ls -d /lib* /bin /sbin /etc/group /etc/nsswitch.conf /etc/passwd /usr/share/doc/ca-certificates/copyright; } \
+  | sort -u \
+  | while read -r path; do if [ -e "$path" ] || [ -L "$path" ]; then printf '%s\n' "$path"; fi; done > /files \
+ && tar --create --no-recursion --files-from=/files | tar --extract --directory=/image \
+ && rm -rf /image/etc/update-motd.d /image/usr/share/lintian /image/usr/share/base-files \
+ && dpkg-query --status "${packages[@]}" ca-certificates > /image/var/lib/dpkg/status
+
 # --- the proxy: last, so that it is what is built without --target ------------------------------------------------
 
-FROM base AS proxy
+FROM scratch AS proxy
+COPY --from=files /image /
 COPY --from=build /opt/sluice /opt/sluice
 ARG VERSION=unreleased
 ARG REVISION=unknown
@@ -98,7 +120,7 @@ LABEL org.opencontainers.image.title="Sluice" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.base.name="docker.io/library/debian:bookworm-slim"
 # Without a file (all options in SLUICE_* variables): docker run -e SLUICE_CONFIG= …
-ENV PATH=/opt/sluice/bin:/usr/bin:/bin \
+ENV PATH=/opt/sluice/bin:/usr/bin \
     PYTHONUNBUFFERED=1 \
     SLUICE_CONFIG=/etc/sluice/sluice.yaml
 # A number, so that Kubernetes' runAsNonRoot can see that it is not root.

@@ -24,8 +24,9 @@ _DPKG_RULES: Final = "".join(f"path-exclude=/usr/share/{name}/*\n" for name in _
 )
 _ENTER: Final = """
 set -eu
-root=$1 mode=$2 binds=$3 user=$4 workdir=$5
-shift 5
+root=$1 mode=$2 binds=$3
+shift 3
+mkdir -p "$root/proc" "$root/dev"
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
@@ -42,8 +43,7 @@ printf '%s\\n' "$binds" | while IFS='|' read -r outside inside how; do
   [ "$how" != ro ] || mount -o remount,ro,bind "$root$inside"
 done
 [ "$mode" = rw ] || mount -o remount,ro,bind "$root"
-cd "$root$workdir"
-exec setpriv --no-new-privs -- chroot --userspec="$user" --groups= "$root" /usr/bin/env -i "$@"
+exec env -i "$@"
 """
 
 
@@ -130,10 +130,15 @@ def entered(
     """
     listed = "\n".join(f"{b.outside}|{b.inside}|{'ro' if b.read_only else 'rw'}" for b in binds)
     variables = [f"{name}={value}" for name, value in env.items()]
+    # By their paths, since what follows env sees the image's PATH.
+    setpriv, unshare = (shutil.which(name) or name for name in ("setpriv", "unshare"))
+    uid, _, gid = user.partition(":")
+    enter = [setpriv, "--no-new-privs", "--", unshare, f"--root={root}", f"--wd={workdir}"]
+    enter += [f"--setgid={gid or uid}", f"--setuid={uid}", "--"]
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     mode = "ro" if read_only else "rw"
-    inner = [str(root), mode, listed, user, workdir]
-    return [*namespaces, "/bin/sh", "-c", _ENTER, "sh", *inner, *variables, *argv]
+    inner = [str(root), mode, listed]
+    return [*namespaces, "/bin/sh", "-c", _ENTER, "sh", *inner, *variables, *enter, *argv]
 
 
 def gzip_bytes(root: Path) -> int:

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""The proxy's image: the Dockerfile's steps run, its proxy works read-only without a shell, its size.
+"""The proxy's image: the Dockerfile's steps run, its proxy works in it read-only, its size.
 
-In the image's root, as its user, with the root read-only and every shell taken away: `sluice version`, then
+In the image's root, which has no shell, as its user, with the root read-only: `sluice version`, then
 `sluice run` in front of a real Kafka; records go through it and back; the HEALTHCHECK says no before it runs
-and yes while it does; SIGTERM ends it with code 0.
+and yes while it does; SIGTERM ends it with code 0. What the image's files are linked with is there.
 """
 
-# debian: debootstrap debian-archive-keyring
+# debian: binutils debootstrap debian-archive-keyring
 # limit: 600 s
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,8 +35,8 @@ WORK: Final = work_folder("proxy")
 LARGEST_BYTES: Final = 120_000_000
 """of the root as one gzip layer, Debian's base included"""
 LABELS: Final = {"title", "description", "licenses", "version", "revision", "base.name"}
-SHELLS: Final = ("bin/sh", "usr/bin/dash", "usr/bin/bash", "usr/bin/perl")
-"""taken away while it runs: /dev/null is put over them"""
+SHELLS: Final = ("sh", "dash", "bash", "busybox", "perl", "apt-get", "dpkg", "pip", "pip3", "gcc", "strip")
+"""none of these programs may be in the image"""
 RECORDS: Final = 500
 WITHIN_S: Final = 30.0
 
@@ -76,19 +77,9 @@ def check_config(image: Image) -> None:
 
 def check_files(root: Path) -> None:
     """Nothing of the build stayed, and the proxy's user can change nothing of its program."""
-    left = [
-        name
-        for name in (
-            "opt/sluice/bin/pip",
-            "usr/bin/pip3",
-            "usr/bin/gcc",
-            "usr/bin/strip",
-            "src",
-            "build",
-            "dist",
-        )
-        if (root / name).exists()
-    ]
+    left = [name for name in SHELLS for folder in ("bin", "usr/bin") if (root / folder / name).exists()]
+    left += [str(path) for path in root.glob("opt/sluice/bin/pip*")]
+    left += [name for name in ("src", "build", "dist") if (root / name).exists()]
     left += [str(path) for path in (root / "var/lib/apt/lists").glob("*_*")]
     if left:
         sys.exit(f"left over from the build: {', '.join(left)}")
@@ -96,18 +87,38 @@ def check_files(root: Path) -> None:
         status = path.lstat()
         if status.st_uid or status.st_gid or (not path.is_symlink() and status.st_mode & 0o022):
             sys.exit(f"{path.relative_to(root)} is not root's alone to change")
+    missing = missing_libraries(root)
+    if missing:
+        sys.exit(f"libraries that are linked with and not there: {', '.join(missing)}")
+
+
+def missing_libraries(root: Path) -> list[str]:
+    """What programs and libraries in the root are linked with, and no file there is called."""
+    present = {path.name for path in root.rglob("*.so*")}
+    linked = [path for path in root.rglob("*") if is_elf(path)]
+    shown = subprocess.run(
+        ["readelf", "--dynamic", "--wide", *linked], check=True, capture_output=True, text=True
+    ).stdout
+    return sorted(set(re.findall(r"\(NEEDED\).*\[(.+)\]", shown)) - present)
+
+
+def is_elf(path: Path) -> bool:
+    """A program or a library."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as opened:
+        return opened.read(4) == b"\x7fELF"
 
 
 def command(image: Image, argv: Sequence[str], binds: Sequence[Bind] = ()) -> list[str]:
-    """`argv` in the image as a container's engine starts it: read-only, its user; and without shells."""
-    hidden = [Bind(Path("/dev/null"), f"/{name}") for name in SHELLS if (image.root / name).exists()]
+    """`argv` in the image as a container's engine starts it: read-only, as its user."""
     return entered(
         image.root,
         argv,
         env=image.config.env,
         user=image.config.user,
         workdir=image.config.workdir,
-        binds=[*hidden, *binds],
+        binds=binds,
         read_only=True,
     )
 

@@ -62,7 +62,7 @@ def build(target: str) -> Image:
 
 
 def _built(stage: Stage, images: dict[str, Image], work: Path) -> Image:
-    base = images.get(stage.base) or _debian(stage.base, images, work)
+    base = images.get(stage.base) or _base(stage.base, images, work)
     print(f"--- FROM {stage.base} AS {stage.name}", flush=True)
     root = work / stage.name
     copy_root(base.root, root)
@@ -85,7 +85,10 @@ def _built(stage: Stage, images: dict[str, Image], work: Path) -> Image:
     return Image(root, config)
 
 
-def _debian(image: str, images: dict[str, Image], work: Path) -> Image:
+def _base(image: str, images: dict[str, Image], work: Path) -> Image:
+    if image == "scratch":
+        (work / image).mkdir(exist_ok=True)
+        return Image(work / image, ImageConfig())
     release = image.removeprefix("debian:").removesuffix("-slim")
     if image != f"debian:{release}-slim":
         raise UnknownStep(f"FROM {image}: only debian:<release>-slim can be made here")
@@ -118,7 +121,7 @@ def _run(step: Step, root: Path, config: ImageConfig) -> None:
                 root,
                 argv,
                 env={**variables, "HOME": "/root", **config.args, **config.env},
-                user=config.user if ":" in config.user else f"{config.user}:{config.user}",
+                user=config.user,
                 workdir=config.workdir,
                 binds=[*binds, *network],
             ),

@@ -2,8 +2,8 @@
 """What the proxy's image is made of, as a CycloneDX bill of materials that its schema accepts.
 
 Read off the root that the check `image` left: Debian's packages from dpkg's list, Python's by their metadata.
-Written to .cache/deploy/sluice.cdx.json. Every pin of requirements/run.txt for this platform must be in it, in
-its version.
+Written to .cache/deploy/sluice.cdx.json. Every pin of requirements/run.txt for this platform must be in it,
+in its version.
 """
 
 from __future__ import annotations
