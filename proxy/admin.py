@@ -1,7 +1,8 @@
-"""The admin port: /metrics, /top, /livez, /readyz, /startupz. Nothing can be changed through it.
+"""The admin port: /metrics, /top, /status, /livez, /readyz, /startupz. Nothing can be changed through it.
 
     /metrics/kafka   404 unless metrics.kafka_page is set
     /top        who is throttled, as JSON (top.py); ?rows=20&why=true
+    /status     the status page, and its API under /api/v1; for who may see them (status_access.py)
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
     /readyz     503, with the reasons, before that and while draining
@@ -32,6 +33,9 @@ from sluice.proxy.config_admin import AdminOptions
 from sluice.proxy.kafka_page import KafkaPage
 from sluice.proxy.metric_text import Page, exposition
 from sluice.proxy.metrics import SluiceCollector
+from sluice.proxy.status_desk import StatusDesk
+from sluice.proxy.status_routes import StatusRoutes
+from sluice.proxy.status_token import token_file
 from sluice.proxy.tasks import spawn
 from sluice.proxy.top_rows import MAX_ROWS
 
@@ -71,8 +75,18 @@ class AdminServer:
         kafka_page: KafkaPage | None = None,
         desk: AdminDesk | None = None,
     ) -> None:
-        """`kafka_page`, `desk` (for /top and the socket): if there is to be one."""
+        """`kafka_page`, `desk` (for /top, the status page and the socket): if there is to be one.
+
+        Raises ConfigError if the status page's token cannot be used.
+        """
         self._desk = desk
+        self._status: StatusDesk | None = None
+        self._status_routes: list[Route] = []
+        if desk is not None and options.status.enabled:
+            self._status = StatusDesk(options.status, desk.sources, health.not_ready)
+            token = token_file(options.status)
+            self._status_routes = StatusRoutes(options.status, self._status, token).routes()
+        self._following: asyncio.Task[None] | None = None
         self._socket = None
         if desk is not None and options.socket is not None:
             self._socket = AdminSocket(options.socket, desk.answer)
@@ -94,9 +108,13 @@ class AdminServer:
         server = self._server = _Server(self._app())
         self._serving = spawn(server.serve(sockets=[listening]), "admin")
         await server.is_up.wait()
+        if self._status is not None:
+            self._following = spawn(self._status.run(), "status")
 
     async def stop(self) -> None:
         """Answer what has been asked, close, and return when it is done; fine if not started."""
+        if self._following is not None:
+            self._following.cancel()
         if self._socket is not None:
             await self._socket.stop()
         if self._server is not None and self._serving is not None:
@@ -115,7 +133,7 @@ class AdminServer:
             routes.append(Route("/metrics/kafka", partial(_shown, self._kafka_page)))
         if self._desk is not None:
             routes.append(Route("/top", self._top))
-        return Starlette(routes=routes)
+        return Starlette(routes=routes + self._status_routes)
 
     async def _top(self, request: Request) -> Response:
         assert self._desk is not None
@@ -148,6 +166,7 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 limit_concurrency=_MAX_CONNECTIONS,
                 timeout_graceful_shutdown=1,
             )

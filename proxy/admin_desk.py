@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.admin_socket import BadRequest
 from sluice.proxy.connection_rate import ConnectionRates
+from sluice.proxy.log import LineBudget
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.quota_admin import Alteration, Parts, QuotaApiError
 from sluice.proxy.quota_desk import QuotaDesk
+from sluice.proxy.status_desk import Sources
+from sluice.proxy.throttle_log import ThrottleLog
 from sluice.proxy.top import Top
 from sluice.proxy.top_rows import MAX_ROWS
 from sluice.quotas.manager import QuotaManager
@@ -40,10 +43,15 @@ class AdminDesk:
         connections: Callable[[], list[Connection]],
         desk: QuotaDesk | None,
         rates: ConnectionRates | None = None,
+        throttle_log: ThrottleLog | None = None,
     ) -> None:
         """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
-        no limits for addresses."""
-        self.top = Top(quotas, producer_ids, connections, tuple if rates is None else rates.sensors)
+        no limits for addresses. `throttle_log`: of which the status page tells episodes."""
+        addresses = tuple if rates is None else rates.sensors
+        self.top = Top(quotas, producer_ids, connections, addresses)
+        log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
+        self.sources = Sources(quotas, producer_ids, connections, addresses, log)
+        """what the status page is made from"""
         self._quotas = desk
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:

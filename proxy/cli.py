@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -27,6 +28,9 @@ from sluice.quotas.config_error import ConfigError
 
 if TYPE_CHECKING:
     from sluice.quotas.limits import QuotaLimits
+
+COMMANDS: Final = "sluice.commands"
+"""the group of entry points of commands that lie outside of this package: the proxy imports no Spark job"""
 
 app = typer.Typer(
     name="sluice",
@@ -92,12 +96,14 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
     from sluice.proxy.request_cost_file import load_request_costs
     from sluice.proxy.security import load_security
     from sluice.proxy.server import producer_id_file
+    from sluice.proxy.status_token import token_file
 
     config = config_of(document, str(file), os.environ)
     limits = None if config.quotas.file is None else load_quotas(config.quotas.file)
     for listener in config.listeners:
         load_security(listener)
     producer_id_file(config)
+    token_file(config.admin.status)
     load_request_costs(config.request_time.cost_file)
     print(f"OK: {file}")
     for listener in config.listeners:
@@ -131,6 +137,10 @@ def explain(
 cli_quotas.register(app, quotas_app)
 app.command(epilog=EXIT_CODES)(cli_top.top)
 cli_calibrate.register(app)
+
+
+for command in entry_points(group=COMMANDS):
+    app.command(command.name)(command.load())
 
 
 @app.command()

@@ -172,7 +172,8 @@ class Server:
         )
         kafka_page = self._kafka_page(meter)
         ids, desk_of_quotas = self._shared.producer_ids, self._quota_source.desk
-        desk = AdminDesk(self._quotas, ids, self._connections, desk_of_quotas, self._rates)
+        log = meter.throttle_log
+        desk = AdminDesk(self._quotas, ids, self._connections, desk_of_quotas, self._rates, log)
         admin = AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
         if self._id_file is not None:
             self._id_file.restore(self._shared.producer_ids.quota)

@@ -52,7 +52,8 @@ class Access:
         self._token_on_loopback = token_on_loopback
 
     def refusal(self, peer: str, headers: Mapping[str, str]) -> Refusal | None:
-        """None: it may pass. `peer`: the connection's address; `headers`: by names in lower case."""
+        """None: it may pass. `peer`: the connection's address; `headers`: looked up by names in
+        lower case."""
         given = _token_of(headers.get("authorization", ""))
         if self.digest is not None and given is not None and compare_digest(digest_of(given), self.digest):
             return None

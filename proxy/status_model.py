@@ -24,6 +24,11 @@ DEFAULT_LIMIT: Final = 50
 MAX_SEARCH: Final = 200
 
 
+def clean(name: str) -> str:
+    """A name that can be told: not too long, and UTF-8 can write it."""
+    return name[:MAX_NAME].encode(errors="replace").decode()
+
+
 class Model(BaseModel):
     """Of an answer."""
 
@@ -79,6 +84,14 @@ class PrincipalsQuery(Query):
     sort: Annotated[Order, Field(description="By what the listed ones are sorted.")] = Order.THROTTLE
     order: Annotated[Direction, Field(description="Of the sort.")] = Direction.DESC
     history: Annotated[bool, Field(description="With the points of the curves.")] = False
+
+
+class PageQuery(PrincipalsQuery):
+    """Of the page."""
+
+    connections_offset: Annotated[int, Field(ge=0, le=MAX_LISTED)] = 0
+    bucket: Annotated[str, Field(pattern="^([0-9a-f]{16})?$")] = ""
+    """whose reasons are shown"""
 
 
 class Nothing(BaseModel):
@@ -167,8 +180,6 @@ class ConnectionInfo(Model):
     for_ms: float = Field(description="How much longer.")
     in_flight: int = Field(description="Requests that the broker has not answered.")
     requests: int = Field(description="So far.")
-    bytes_from_client: int
-    bytes_to_client: int
 
 
 class PrincipalDetail(Principal):

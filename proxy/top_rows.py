@@ -312,7 +312,7 @@ class Survey:
                     peer=connection.peer,
                     user=session.user,
                     client_id=session.client_id,
-                    state=_state_of(session, throttled_by),
+                    state=state_of(session, throttled_by),
                     throttled_by=throttled_by if is_its else "",
                     for_ms=for_ms if is_its else 0.0,
                     in_flight=session.in_flight,
@@ -386,7 +386,7 @@ def throttle_of(session: Session, now_ms: float) -> tuple[str, float]:
     return pace.throttled_by.value, until_ms - now_ms
 
 
-def _state_of(session: Session, throttled_by: str) -> str:
+def state_of(session: Session, throttled_by: str) -> str:
     """A mute becomes the state at the next frame; it is one from its begin."""
     state = session.pace.state
     return (State.MUTED if throttled_by and state is State.READING else state).name.lower()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_SHORT_UNITS: Final = {
+SHORT_UNITS: Final = {
     "percent of one broker thread": "%",
     "partitions created or deleted per second": "partitions/s",
     "new producer ids per hour": "ids/h",
@@ -38,7 +38,7 @@ def amount(value: float, unit: str) -> str:
             if value >= factor:
                 return f"{value / factor:,.2f} {name}"
         return f"{value:,.0f} B/s"
-    return f"{value:,.4g} {_SHORT_UNITS.get(unit, unit)}"
+    return f"{value:,.4g} {SHORT_UNITS.get(unit, unit)}"
 
 
 def duration(ms: float) -> str:
