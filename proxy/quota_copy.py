@@ -1,20 +1,19 @@
 """The copy on disk of the limits in the quota topic, from which a proxy starts when the topic cannot be read.
 
-Written beside and put in its place, so that a reader sees all of one state; one that is damaged or of another
-topic is told and moved aside (`.refused`). Holds the topic's id too, by which clients may ask for it.
+One that is damaged or of another topic is told and moved aside (`.refused`). Holds the topic's id too, by
+which clients may ask for it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from sluice.proxy.log import get_logger
+from sluice.proxy.private_file import PrivateFile, unusable
 from sluice.proxy.quota_topic_records import BadRecord, Stored, copy_of, entries_of
 from sluice.quotas.config_error import ConfigError, Problem
 from sluice.quotas.entity import QuotaEntity
@@ -40,14 +39,11 @@ class QuotaCopy:
     def __init__(self, path: Path, topic: str) -> None:
         """Raises ConfigError if no file could ever be written there."""
         self._path = path
+        self._file = PrivateFile(path)
         self._topic = topic
-        self._beside = path.with_name(f".{path.name}.new")
-        self._lock = threading.Lock()
-        self._taken = 0
-        self._written = 0
-        folder = path.parent
-        if not folder.is_dir() or path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-            raise ConfigError([Problem(f"{path} cannot be written; name a file in a folder", path=_KEY)])
+        problem = unusable(path)
+        if problem:
+            raise ConfigError([Problem(problem, path=_KEY)])
 
     def read(self) -> Copied | None:
         """What the file holds; None: there is none, or none of use. Blocks."""
@@ -61,34 +57,19 @@ class QuotaCopy:
         try:
             return self._parsed(text)
         except (ValueError, KeyError, TypeError, BadRecord, RecursionError) as error:
-            aside = self._path.with_name(f"{self._path.name}.refused")
-            try:
-                os.replace(self._path, aside)
-                kept_as = str(aside)
-            except OSError as problem:
-                kept_as = f"not kept: {problem}"
+            kept_as = self._file.move_aside()
             _log.error("quota_copy_refused", file=str(self._path), reason=str(error), kept_as=kept_as)
             return None
 
     def write(self, copied: Copied) -> None:
         """Put it in the file's place. Blocks; for a thread. Raises OSError."""
-        with self._lock:
-            self._taken += 1
-            number = self._taken
+        number = self._file.take_number()
         body = json.dumps(
             {"topic": self._topic, "topic_id": copied.topic_id.hex(), "entries": copy_of(copied.entries)}
         )
         digest = hashlib.sha256(body.encode()).hexdigest()
         text = json.dumps({"version": _VERSION, "sha256": digest, "body": body})
-        with self._lock:
-            if number < self._written:
-                return
-            with open(self._beside, "w", encoding="utf-8", opener=_private) as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(self._beside, self._path)
-            self._written = number
+        self._file.replace(text.encode(), number)
 
     def _parsed(self, text: bytes) -> Copied:
         outer: dict[str, Any] = json.loads(text)
@@ -101,8 +82,3 @@ class QuotaCopy:
         if inner["topic"] != self._topic:
             raise ValueError(f"it is of the topic {inner['topic']!r}")
         return Copied(entries_of(inner["entries"]), bytes.fromhex(inner["topic_id"]))
-
-
-def _private(path: str, flags: int) -> int:
-    """Names of users stand in it."""
-    return os.open(path, flags, 0o600)
