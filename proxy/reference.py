@@ -1,5 +1,6 @@
-"""Options, variables, metrics and quota kinds → docs/configuration.md, docs/metrics.md and the JSON Schemas; the
-status API → docs/status-api.json.
+"""Options, variables, metrics and quota kinds → docs/configuration.md, docs/metrics.md and the JSON Schemas.
+
+Of the status API its OpenAPI document, docs/status-api.json.
 
     python -m sluice.proxy.reference [--check]
 
