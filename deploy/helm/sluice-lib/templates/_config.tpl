@@ -1,0 +1,69 @@
+{{/*
+The configuration as the proxy reads it. `advertisedHost` (of the dict): what clients of a gateway are told where
+its listener names neither advertised_host nor sni_domain.
+*/}}
+{{- define "sluice.config" -}}
+{{- $config := deepCopy .sluice.config -}}
+{{- $host := .advertisedHost -}}
+{{- range $config.listeners -}}
+{{- if and $host .gateway -}}
+{{- if not (or .gateway.advertised_host .gateway.sni_domain) -}}
+{{- $_ := set .gateway "advertised_host" $host -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* Changes with every option that the running proxy cannot take. */}}
+{{- define "sluice.restartHash" -}}
+{{- $config := include "sluice.config" . | fromYaml -}}
+{{- range splitList " " (include "sluice.liveOptions" .) -}}
+{{- $path := splitList "." . -}}
+{{- if eq (len $path) 1 -}}
+{{- $_ := unset $config (first $path) -}}
+{{- else -}}
+{{- with get $config (first $path) -}}
+{{- $_ := unset . (last $path) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $config | sha256sum -}}
+{{- end -}}
+
+{{- define "sluice.adminPort" -}}
+{{- $admin := default dict .sluice.config.admin -}}
+{{- if kindIs "invalid" $admin.bind_port -}}9308{{- else -}}{{- int $admin.bind_port -}}{{- end -}}
+{{- end -}}
+
+{{/* For the pod's annotations: a change that needs a restart makes one. */}}
+{{- define "sluice.podAnnotations" -}}
+checksum/sluice-restart: {{ include "sluice.restartHash" . }}
+{{- end -}}
+
+{{- define "sluice.configMaps" -}}
+{{- include "sluice.check" . -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "sluice.fullname" . }}-config
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "sluice.labels" . | nindent 4 }}
+data:
+  sluice.yaml: |
+    {{- include "sluice.config" . | nindent 4 }}
+{{- if and .sluice.config.quotas.file (not .sluice.existingQuotasConfigMap) }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "sluice.fullname" . }}-quotas
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "sluice.labels" . | nindent 4 }}
+data:
+  quotas.yaml: |
+    {{- toYaml .sluice.quotaFile | nindent 4 }}
+{{- end }}
+{{- end -}}
