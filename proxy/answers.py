@@ -18,6 +18,7 @@ from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.groups import session_timeout_accepted
 from sluice.protocol.headers import (
     API_VERSIONS,
+    METADATA,
     PRODUCE,
     RESPONSE_HEAD,
     RESPONSE_HEAD_BYTES,
@@ -28,6 +29,7 @@ from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, thro
 from sluice.proxy.address_work import AddressWork
 from sluice.proxy.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.errors import BrokerError, BrokerMalformed
+from sluice.proxy.flows import FIRST_WITH_IDS, learn_names
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import (
     ADDRESSES,
@@ -38,6 +40,7 @@ from sluice.proxy.in_flight import (
     JOIN,
     LOCAL,
     MUTATION,
+    NAMES,
     NONE,
     QUORUM,
     RAW_TOKEN,
@@ -53,6 +56,7 @@ from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.request_time import RequestTime
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
+from sluice.quotas.access_flow import AccessFlow
 from sluice.quotas.sensor import Sensor
 
 _HEAD_BYTES: Final = 1024
@@ -68,20 +72,9 @@ class AnswerSide:
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
-        "_addresses",
-        "_authentication",
-        "_identity",
-        "_in_flight",
-        "_local",
-        "_mutations",
-        "_pace",
-        "_records",
-        "_requests",
-        "_skip",
-        "_throttling",
-        "bytes_read",
-        "edits",
-    )
+        "_addresses", "_authentication", "_identity", "_in_flight", "_local", "_mutations", "_names", "_pace",
+        "_records", "_requests", "_skip", "_throttling", "bytes_read", "edits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -96,6 +89,7 @@ class AnswerSide:
         local: LocalAnswers,
     ) -> None:
         self._local = local
+        self._names = shared.topic_names
         self._records = shared.recorder.requests
         self._pace = pace
         self._identity = identity
@@ -173,7 +167,7 @@ class AnswerSide:
                 if not in_flight:
                     raise BrokerError("an answer that no request asked for")
                 (
-                    asked_id, api_key, version, client_id, request_bytes,
+                    asked_id, api_key, version, flow, request_bytes,
                     forwarded_ms, held_ms, paid_ms, sensor, work,
                 ) = in_flight[0]  # fmt: skip
                 if work is RAW_TOKEN:
@@ -212,18 +206,9 @@ class AnswerSide:
                             break
                         if work is not NONE:
                             throttle_ms = self._work_on_answer(
-                                buf,
-                                pos,
-                                end,
-                                frame_end,
-                                api_key,
-                                version,
-                                forwarded_ms,
-                                paid_ms,
-                                sensor,
-                                work,
-                                now_ms,
-                            )
+                                buf, pos, end, frame_end, api_key, version,
+                                forwarded_ms, paid_ms, sensor, work, now_ms,
+                            )  # fmt: skip
                         if request_time is not None or work is CLUSTER_ACTION:
                             throttling.charge_request_time(
                                 buf, pos, end, frame_end, in_flight[0], now_ms, self._requests.at_boundary
@@ -236,7 +221,7 @@ class AnswerSide:
                         raise _malformed(error, pos, api_key, version) from None
                 in_flight.popleft()
                 self._records.append((
-                    api_key, version, identity.user, client_id, request_bytes, size + SIZE_BYTES,
+                    api_key, version, identity.user, flow, request_bytes, size + SIZE_BYTES,
                     now_ms, now_ms - forwarded_ms, held_ms, held_ms + throttle_ms, sensor,
                 ))  # fmt: skip
                 if frame_end > end:
@@ -300,7 +285,7 @@ class AnswerSide:
         """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
         if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
             return False
-        if work is NONE:
+        if work is NONE or work is NAMES:
             return True
         if work in _BY_HEAD:
             return end - pos >= _HEAD_BYTES
@@ -335,7 +320,9 @@ class AnswerSide:
                 written_ms = self._throttling.written_fetch_throttle_ms(throttle_ms)
                 _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
             return throttle_ms
-        if work in _FOR_GATEWAY or work is CLUSTER_ACTION:
+        if work in _FOR_GATEWAY or work is NAMES or work is CLUSTER_ACTION:
+            if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
+                learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
             return 0.0
         if work is MUTATION:
             return paid_ms - forwarded_ms
@@ -375,6 +362,10 @@ class AnswerSide:
         self._requests.raw_tokens = self._authentication.raw_tokens
         self._pace.broker_answered()
         if user is not None:
+            flow = self._in_flight[0][3]
+            if isinstance(flow, AccessFlow):
+                flow.origin.user = user
+                flow.ask_anew()
             self._identity.user = user
             self._identity.authenticated = True
             self._requests.lift_frame_limit()

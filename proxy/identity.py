@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from sluice.quotas.entity import ANONYMOUS
+from sluice.quotas.records import Flow
 
 
 class Identity:
     """Mutable: the two sides of a session share it."""
 
-    __slots__ = ("authenticated", "client_id", "user")
+    __slots__ = ("authenticated", "client_id", "flow", "user")
 
     def __init__(self, *, authentication_required: bool, user: str | None = None) -> None:
         """`user`: known before the first request, by a certificate."""
@@ -16,5 +17,7 @@ class Identity:
         """the principal's name, of which only the broker's yes makes another"""
         self.client_id = ""
         """of the last request"""
+        self.flow = Flow()
+        """likewise"""
         self.authenticated = not authentication_required
         """requests other than those of authentication may pass"""

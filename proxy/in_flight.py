@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
+from sluice.quotas.records import Flow
 from sluice.quotas.sensor import Sensor
 
 MAX_IN_FLIGHT: Final = 2_000
@@ -47,6 +48,10 @@ class AnswerWork(IntEnum):
     """CreateTopics, DeleteTopics, CreatePartitions under a quota: what became of each topic"""
     TOPIC_SIZES = 14
     """the proxy's own Metadata before one of these: nothing of its answer goes on"""
+    REPLICA = 20
+    """a follower's Fetch: looked through for what passes (replica_requests.py)"""
+    NAMES = 15
+    """Metadata, for the access log: topics' names by their ids"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -63,13 +68,15 @@ LOCAL: Final = AnswerWork.LOCAL
 CLUSTER_ACTION: Final = AnswerWork.CLUSTER_ACTION
 MUTATION: Final = AnswerWork.MUTATION
 TOPIC_SIZES: Final = AnswerWork.TOPIC_SIZES
+REPLICA: Final = AnswerWork.REPLICA
+NAMES: Final = AnswerWork.NAMES
 
 
-InFlight: TypeAlias = tuple[int, int, int, str, int, float, float, float, "Sensor | None", AnswerWork]
-"""correlation_id, api_key, api_version, client_id, request_bytes, forwarded_ms, held_ms, paid_ms, sensor,
+InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]
+"""correlation_id, api_key, api_version, flow, request_bytes, forwarded_ms, held_ms, paid_ms, sensor,
 work.
 
-`client_id`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is
+`flow`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is
 paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for. A
 tuple, because one is made for every request: 60 ns."""
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from sluice.protocol.proxy_protocol import Endpoint
 from sluice.proxy.accept_port import AcceptPort
+from sluice.proxy.broker_map import in_text
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Address
 from sluice.proxy.config_listener import ListenerOptions
@@ -147,9 +148,13 @@ class Listener:
         opened_ms = monotonic() * 1000.0
         arrival: Arrival | None = None
         cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, _NOT_BEGUN
+        if not self._entrance.is_trusted(source):
+            self._shared.recorder.arrivals.append((source.host, opened_ms))
         try:
             async with asyncio.timeout(self.authentication_timeout_s):
                 arrival = await self._entrance.let_in(client, source, self._check_rate)
+            if self._entrance.is_trusted(source):
+                self._shared.recorder.arrivals.append((arrival.source.host, opened_ms))
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
             if refused is None:
                 if node_id is None and arrival.server_name is not None:
@@ -222,7 +227,8 @@ class Listener:
     def _relay(
         self, arrival: Arrival, node_id: int | None, broker: BrokerStream, footprint: Footprint[Connection]
     ) -> None:
-        session = Session(self._shared, self.policy, arrival.source.host, arrival.user)
+        leads_to = in_text(broker.address) if node_id is None else str(node_id)
+        session = Session(self._shared, self.policy, arrival.source.host, arrival.user, leads_to)
         connection = Connection(
             self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended
         )

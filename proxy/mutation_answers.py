@@ -123,12 +123,15 @@ class MutationAnswers:
         sensor = outcome.sensor
         if charged is None:
             if not result.error_code and outcome.unknown & {result.name, result.topic_id}:
+                self._requests.note(outcome, 1, now_ms)
                 sensor.charge(1, now_ms)  # it came into being after the question: one partition at least
         elif result.error_code:
             if result.error_code != _REQUEST_TIMED_OUT:
+                self._requests.note(outcome, -charged, now_ms)
                 sensor.refund(charged, now_ms)
         elif result.partitions is not None and key in outcome.by_default:
             self._requests.defaults.partitions = result.partitions
+            self._requests.note(outcome, result.partitions - charged, now_ms)
             if result.partitions > charged:
                 sensor.charge(result.partitions - charged, now_ms)
             else:

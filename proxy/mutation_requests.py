@@ -38,7 +38,8 @@ from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import Pace
 from sluice.proxy.throttling import Throttling
 from sluice.proxy.topic_defaults import TopicDefaults
-from sluice.quotas.records import RequestRecord
+from sluice.quotas.access_flow import AccessFlow
+from sluice.quotas.records import Amount, Flow, RequestRecord
 from sluice.quotas.sensor import Sensor
 
 REFUSAL_TEXT: Final = None
@@ -65,6 +66,8 @@ class Outcome:
     refused: bytes = b""
     """topics for the answer"""
     refused_count: int = 0
+    flow: Flow = field(default_factory=Flow)
+    """of a request that went on"""
     paid_ms: float = 0.0
     """what the answer's throttle_time_ms lasts until"""
 
@@ -73,6 +76,7 @@ class MutationRequests:
     """Of one connection."""
 
     __slots__ = (
+        "_amounts",
         "_edits",
         "_identity",
         "_in_flight",
@@ -98,8 +102,11 @@ class MutationRequests:
         local: LocalAnswers,
         edits: list[Edit],
         records: list[RequestRecord],
+        amounts: list[Amount],
     ) -> None:
-        """`edits`, `records`: the session's, for requests that go on changed and for those answered."""
+        """`edits`, `records`, `amounts`: the session's, for requests that go on changed, for those answered,
+        and for what is changed."""
+        self._amounts = amounts
         self.defaults = defaults
         """what is known of topics"""
         self._pace = pace
@@ -197,11 +204,16 @@ class MutationRequests:
         self._edits.append((pos, pos, question))
         self.added_bytes += len(question)
         self._in_flight.append((
-            correlation_id, METADATA, QUESTION_VERSION, client_id, len(question),
+            correlation_id, METADATA, QUESTION_VERSION, self._identity.flow, len(question),
             now_ms, 0.0, 0.0, None, TOPIC_SIZES,
         ))  # fmt: skip
         self._pace.await_broker()
         self._pace.meet_gate()
+
+    def note(self, outcome: Outcome, partitions: float, now_ms: float) -> None:
+        """For the access log: so many more were created or deleted; negative: what was noted has failed."""
+        if partitions and isinstance(outcome.flow, AccessFlow):
+            self._amounts.append(Amount(outcome.flow, "mutations", partitions, now_ms))
 
     def learn(self, sizes: list[TopicSize]) -> None:
         """The broker answered a question."""
@@ -281,6 +293,8 @@ class MutationRequests:
             going = request.without(refused)
             self._edits.append((pos, frame_end, going))
             self.added_bytes += len(going) - len(request.frame)
+        outcome.flow = self._identity.flow
+        self.note(outcome, sum(outcome.charged.values()), now_ms)
         self._remember(correlation_id, request, now_ms, until_ms, sensor)
         self.outcomes.append(outcome)
 
@@ -300,7 +314,7 @@ class MutationRequests:
         sensor: Sensor | None,
     ) -> None:
         self._in_flight.append((
-            correlation_id, request.api_key, request.version, self._identity.client_id, len(request.frame),
+            correlation_id, request.api_key, request.version, self._identity.flow, len(request.frame),
             now_ms, 0.0, paid_ms, sensor, NONE if sensor is None else MUTATION,
         ))  # fmt: skip
 
@@ -322,11 +336,11 @@ class MutationRequests:
         )
         request_bytes = frame_end - pos
         self._local.add(answer, self._in_flight, (
-            correlation_id, api_key, version, identity.client_id, request_bytes,
+            correlation_id, api_key, version, identity.flow, request_bytes,
             now_ms, 0.0, 0.0, None, LOCAL,
         ))  # fmt: skip
         self._records.append((
-            api_key, version, identity.user, identity.client_id, request_bytes, len(answer),
+            api_key, version, identity.user, identity.flow, request_bytes, len(answer),
             now_ms, 0.0, 0.0, until_ms - now_ms, outcome.sensor,
         ))  # fmt: skip
         self._edits.append((pos, frame_end, b""))

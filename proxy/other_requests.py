@@ -15,6 +15,7 @@ from sluice.protocol.groups import GROUP_APIS, session_timeout_ms
 from sluice.protocol.headers import (
     API_VERSIONS,
     JOIN_GROUP,
+    METADATA,
     SASL_AUTHENTICATE,
     SIZE_BYTES,
     refuse_size,
@@ -23,8 +24,18 @@ from sluice.protocol.headers import (
 from sluice.proxy.address_work import work_in_gateway
 from sluice.proxy.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.errors import LoginNotTaken, UnknownApi
+from sluice.proxy.flows import Flows
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import CAP_VERSIONS, CLUSTER_ACTION, JOIN, NONE, RAW_TOKEN, AnswerWork, InFlight
+from sluice.proxy.in_flight import (
+    CAP_VERSIONS,
+    CLUSTER_ACTION,
+    JOIN,
+    NAMES,
+    NONE,
+    RAW_TOKEN,
+    AnswerWork,
+    InFlight,
+)
 from sluice.proxy.mutation_requests import MutationRequests
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy
@@ -40,6 +51,7 @@ class OtherRequests:
 
     __slots__ = (
         "_authentication",
+        "_flows",
         "_identity",
         "_in_flight",
         "_pace",
@@ -57,7 +69,9 @@ class OtherRequests:
         authentication: Authentication,
         throttling: Throttling,
         in_flight: deque[InFlight],
+        flows: Flows | None,
     ) -> None:
+        self._flows = flows
         self._policy = policy
         self._pace = pace
         self._identity = identity
@@ -86,12 +100,18 @@ class OtherRequests:
         Raises ProtocolError for one that may not pass.
         """
         work: AnswerWork = NONE
+        flows = self._flows
+        if flows is not None:
+            self._identity.flow = flows.other(api_key)
+            if api_key == METADATA:
+                work = NAMES
         timeout_ms = 0
         if self._policy.broker_map is not None:
             found = work_in_gateway(buf, pos, client_id_end, end, frame_end, api_key, version)
             if found is None:
                 return False
-            work = found
+            if found is not NONE:
+                work = found
         if api_key == API_VERSIONS:
             work = CAP_VERSIONS
         elif api_key in AUTHENTICATION_APIS:
@@ -120,7 +140,7 @@ class OtherRequests:
         elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
         self._in_flight.append((
-            correlation_id, api_key, version, self._identity.client_id, frame_end - pos,
+            correlation_id, api_key, version, self._identity.flow, frame_end - pos,
             now_ms, 0.0, timeout_ms, None, work,
         ))  # fmt: skip
         return True
@@ -135,8 +155,8 @@ class OtherRequests:
         if frame_end <= end:
             self._authentication.raw_token(buf, pos + SIZE_BYTES, frame_end)
             self._pace.await_broker()
-            client_id = self._identity.client_id
+            flow = self._identity.flow if self._flows is None else self._flows.other(SASL_AUTHENTICATE)
             self._in_flight.append(
-                (0, SASL_AUTHENTICATE, 0, client_id, frame_end - pos, now_ms, 0.0, 0.0, None, RAW_TOKEN)
+                (0, SASL_AUTHENTICATE, 0, flow, frame_end - pos, now_ms, 0.0, 0.0, None, RAW_TOKEN)
             )
         return frame_end

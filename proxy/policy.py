@@ -9,6 +9,7 @@ from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.topic_defaults import TopicDefaults
 from sluice.proxy.topic_guard import OwnTopic
+from sluice.quotas.access_flow import TopicNames
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
@@ -62,3 +63,5 @@ class SharedState:
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
     own_topic: OwnTopic | None = None
     """which no client but its admins may read or write"""
+    topic_names: TopicNames | None = None
+    """of the access log; None: there is none, and no session tells topics"""

@@ -10,6 +10,7 @@ from sluice.protocol.produce import ProduceUsage
 from sluice.proxy.known_produce import KnownProduce
 from sluice.proxy.producer_gate import ProducerGate, Verdict
 from sluice.proxy.producer_ids import ProducerIds, Wake
+from sluice.quotas.records import Amount, Flow
 
 
 class ProduceIds:
@@ -99,6 +100,23 @@ class ProduceIds:
             return False
         self._woken = verdict
         return True
+
+    def forwarded(self, flow: Flow, now_ms: float) -> list[Amount]:
+        """The request that was admitted goes. Returns what it brought, as the roll-up's columns have it."""
+        ticket = self.gate.ticket
+        if ticket is None:  # all were known; they were looked at for others' gates
+            self.gate.forwarded(now_ms)
+            return []
+        principal = ticket.principal
+        before = (principal.admitted, principal.resumed_admitted, principal.forced_admitted)
+        self.gate.forwarded(now_ms)
+        after = (principal.admitted, principal.resumed_admitted, principal.forced_admitted)
+        columns = ("producer_ids_new", "producer_ids_resumed", "producer_ids_forced")
+        return [
+            Amount(flow, column, now - then, now_ms)
+            for column, then, now in zip(columns, before, after, strict=True)
+            if now > then
+        ]
 
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""

@@ -15,13 +15,16 @@ from sluice.protocol.headers import PRODUCE, request_body
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.flows import Flows
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
 from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.produce_ids import ProduceIds
 from sluice.proxy.producer_gate import Verdict
 from sluice.proxy.throttling import Throttling
+from sluice.quotas.access_flow import AccessFlow
 from sluice.quotas.sensor import Sensor
 
 HEAD_ENOUGH_BYTES: Final = 128 * 1024
@@ -35,7 +38,9 @@ class ProduceSide:
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
+        "_amounts",
         "_dropping",
+        "_flows",
         "_identity",
         "_in_flight",
         "_local",
@@ -59,7 +64,11 @@ class ProduceSide:
         throttling: Throttling,
         in_flight: deque[InFlight],
         local: LocalAnswers,
+        flows: Flows | None,
     ) -> None:
+        """`flows`: None without an access log."""
+        self._flows = flows
+        self._amounts = shared.recorder.amounts
         self._records = shared.recorder.requests
         self._pace = pace
         self._identity = identity
@@ -95,6 +104,12 @@ class ProduceSide:
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
         identity = self._identity
+        flows = self._flows
+        if flows is not None:
+            if version == flows.produce_version and buf.startswith(flows.produce_head, client_id_end, end):
+                identity.flow = flows.produce
+            elif not self._find_topic(flows, buf, pos, end, frame_end, client_id_end, version):
+                return False
         ids = self._throttling.ids
         if ids is not None and ids.known.fits(buf, client_id_end, end, frame_end, version, now_ms):
             acks = ids.known.acks
@@ -124,10 +139,13 @@ class ProduceSide:
             verdict = ids.judge(buf, client_id_end, body, end, frame_end, version, acks, now_ms, deadline_ms)
             if verdict is not _PASS:
                 if verdict is not _ADMIT:
+                    if verdict is not None and verdict is not Verdict.HOLD:
+                        self._mark("refused")
                     return self._stop(
                         buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict
                     )
                 brings_ids = True
+                self._mark("producer_id")
             held_ms = ids.take_held_ms(now_ms)
         request_time = self._throttling.request_time
         if request_time is not None and acks:
@@ -147,16 +165,40 @@ class ProduceSide:
                     )
                     return False
         if brings_ids and ids is not None:
-            ids.gate.forwarded(now_ms)
+            self._bring_ids(ids, now_ms)
         if acks == 0:
             self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
         else:
             work = THROTTLE if paid_ms > now_ms else self._paid_work
             self._in_flight.append((
-                correlation_id, PRODUCE, version, identity.client_id, request_bytes,
+                correlation_id, PRODUCE, version, identity.flow, request_bytes,
                 now_ms, held_ms, paid_ms, sensor, work,
             ))  # fmt: skip
         return True
+
+    def _find_topic(
+        self, flows: Flows, buf: bytearray, pos: int, end: int, frame_end: int, start: int, version: int
+    ) -> bool:
+        """The access log's: of which topic is a Produce that begins otherwise than the last? False: what
+        tells it has not arrived."""
+        flow = flows.read_produce(buf, start, min(end, frame_end), version)
+        if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
+            return False
+        self._identity.flow = flow or flows.other(PRODUCE)
+        return True
+
+    def _mark(self, why: str) -> None:
+        """The request at hand gets a row of its own in the access log."""
+        flow = self._identity.flow
+        if isinstance(flow, AccessFlow):
+            self._identity.flow = flow.marked(why)
+
+    def _bring_ids(self, ids: ProduceIds, now_ms: float) -> None:
+        """The request goes whose producer ids were admitted."""
+        if self._flows is None:
+            ids.gate.forwarded(now_ms)
+        else:
+            self._amounts += ids.forwarded(self._identity.flow, now_ms)
 
     def _stop(
         self,
@@ -195,13 +237,13 @@ class ProduceSide:
         if self._in_flight or local.mid_answer:
             local.due.append(answer)
             self._in_flight.append((
-                correlation_id, PRODUCE, version, identity.client_id, request_bytes,
+                correlation_id, PRODUCE, version, identity.flow, request_bytes,
                 now_ms, held_ms, 0.0, None, LOCAL,
             ))  # fmt: skip
         else:
             local.at_once.append(answer)
         self._records.append((
-            PRODUCE, version, identity.user, identity.client_id, request_bytes, len(answer),
+            PRODUCE, version, identity.user, identity.flow, request_bytes, len(answer),
             now_ms, 0.0, held_ms, held_ms, None,
         ))  # fmt: skip
         self._drop_frame(pos, min(frame_end, limit), frame_end)
@@ -242,7 +284,7 @@ class ProduceSide:
         self._skip = held.request_bytes
         self.count += 1
         if held.brings_ids and self._throttling.ids is not None:
-            self._throttling.ids.gate.forwarded(now_ms)
+            self._bring_ids(self._throttling.ids, now_ms)
         paid_ms = held.paid_ms
         held_ms = now_ms - held.begun_ms
         version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor
@@ -251,7 +293,7 @@ class ProduceSide:
         else:
             work = THROTTLE if paid_ms > now_ms else self._paid_work
             self._in_flight.append((
-                held.correlation_id, PRODUCE, version, self._identity.client_id, request_bytes,
+                held.correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
                 now_ms, held_ms, paid_ms, sensor, work,
             ))  # fmt: skip
 
@@ -267,7 +309,7 @@ class ProduceSide:
         identity = self._identity
         throttle_ms = held_ms + max(paid_ms - now_ms, 0.0)
         self._records.append((
-            PRODUCE, version, identity.user, identity.client_id, request_bytes, 0,
+            PRODUCE, version, identity.user, identity.flow, request_bytes, 0,
             now_ms, 0.0, held_ms, throttle_ms, sensor,
         ))  # fmt: skip
 

@@ -21,7 +21,7 @@ from sluice.proxy.in_flight import LOCAL, InFlight
 from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import QuotaApi
-from sluice.quotas.records import RequestRecord
+from sluice.quotas.records import Flow, RequestRecord
 
 QUOTA_APIS: Final = frozenset({48, 49})
 _OF_ANYBODY_BYTES: Final = 65_536
@@ -66,7 +66,7 @@ class QuotaRequests:
         self._in_flight = in_flight
         self._local = local
         self._records = records
-        self._asked: tuple[int, int, str, str, int] = (0, 0, "", "", 0)
+        self._asked: tuple[int, int, str, Flow, int] = (0, 0, "", identity.flow, 0)
 
     def ask(
         self,
@@ -91,12 +91,12 @@ class QuotaRequests:
             raise UnsupportedVersion("this version cannot be answered")
         if frame_end > end:
             return False
-        client_id = self._identity.client_id
+        client_id, flow = self._identity.client_id, self._identity.flow
         frame = bytes(buf[pos + SIZE_BYTES : frame_end])
         self._local.question = QuotaQuestion(api_key, version, correlation_id, user, client_id, frame)
-        self._asked = (api_key, version, user, client_id, frame_end - pos)
+        self._asked = (api_key, version, user, flow, frame_end - pos)
         self._in_flight.append(
-            (correlation_id, api_key, version, client_id, frame_end - pos, now_ms, 0.0, 0.0, None, LOCAL)
+            (correlation_id, api_key, version, flow, frame_end - pos, now_ms, 0.0, 0.0, None, LOCAL)
         )
         self._drop(pos, frame_end)
         self._pace.await_broker()
@@ -110,9 +110,9 @@ class QuotaRequests:
             local.at_once.append(answer)
         else:
             local.due.append(answer)
-        api_key, version, user, client_id, request_bytes = self._asked
+        api_key, version, user, flow, request_bytes = self._asked
         self._records.append((
-            api_key, version, user, client_id, request_bytes, len(answer),
+            api_key, version, user, flow, request_bytes, len(answer),
             now_ms, 0.0, 0.0, 0.0, None,
         ))  # fmt: skip
         self._pace.broker_answered()

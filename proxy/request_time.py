@@ -32,7 +32,7 @@ from sluice.proxy.in_flight import MAX_IN_FLIGHT, InFlight
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.records import EventKind, Recorder, ThrottleEvent
+from sluice.quotas.records import EventKind, Flow, Recorder, ThrottleEvent
 from sluice.quotas.request_cost import RequestCosts, request_cost_ms
 from sluice.quotas.sensor import Sensor
 
@@ -149,7 +149,7 @@ class RequestTime:
         `delay_limit_ms`: by API key, the longest that the connection may be delayed in all. Raises
         MalformedFrame for an answer without room for what it must have.
         """
-        correlation_id, api_key, version, client_id, request_bytes, forwarded_ms, _, _, _, _ = entry
+        correlation_id, api_key, version, flow, request_bytes, forwarded_ms, _, _, _, _ = entry
         batches = records = codec = 0
         acks_all = False
         if api_key == PRODUCE:
@@ -160,6 +160,7 @@ class RequestTime:
         upstream_ms = now_ms - forwarded_ms
         cost_ms = request_cost_ms(coefficients, request_bytes, frame_end - pos, upstream_ms, batches, records)
         sensor: Sensor | None = self.sensor
+        client_id = flow.client_id
         if client_id != self._identity.client_id:
             sensor = self._shared.quotas.sensor(
                 QuotaKind.REQUEST, self._identity.user, client_id, now_ms, self._address
@@ -179,7 +180,7 @@ class RequestTime:
         if sensor.shadow:
             sensor.waive(now_ms)
             delay_ms = min(paid_ms - now_ms, window_ms)
-            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, cost_ms, client_id, now_ms)
+            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, cost_ms, flow, now_ms)
             return
         self._set_in_flight(in_debt=True)
         pace = self._pace
@@ -187,7 +188,7 @@ class RequestTime:
         if until_ms <= now_ms:
             return
         if until_ms > pace.muted_until_ms:  # else another quota's delay is the larger one, and it counts
-            self._event(EventKind.MUTE, sensor, api_key, until_ms - now_ms, cost_ms, client_id, now_ms)
+            self._event(EventKind.MUTE, sensor, api_key, until_ms - now_ms, cost_ms, flow, now_ms)
             pace.mute(until_ms, now_ms, QuotaKind.REQUEST, at_boundary=at_boundary)
         told_ms = until_ms - now_ms
         if api_key in _FETCHES:
@@ -214,7 +215,7 @@ class RequestTime:
         api_key: int,
         delay_ms: float,
         cost_ms: float,
-        client_id: str,
+        flow: Flow,
         now_ms: float,
     ) -> None:
         self._shared.recorder.throttles.append(
@@ -225,13 +226,14 @@ class RequestTime:
                 quota=sensor.kind.value,
                 rule=sensor.level.value,
                 user=self._identity.user,
-                client_id=client_id,
+                client_id=flow.client_id,
                 api_key=api_key,
                 charged_bytes=0,
                 over_quota_bytes=0,
                 limit=sensor.limit,
                 charged=cost_ms,
                 bucket=sensor.entity,
+                flow=flow,
             )
         )
 

@@ -27,6 +27,7 @@ from sluice.protocol.headers import (
 from sluice.proxy.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.errors import NotAuthenticated
+from sluice.proxy.flows import TOPICS_AT, Flows
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import CHARGE, InFlight
 from sluice.proxy.local_answers import LocalAnswers
@@ -38,6 +39,7 @@ from sluice.proxy.produce_requests import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.quota_requests import QuotaRequests
 from sluice.proxy.throttling import Throttling
 from sluice.proxy.topic_guard import TopicGuard
+from sluice.quotas.records import Flow
 
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
@@ -70,11 +72,12 @@ class RequestSide(ProduceSide):
         throttling: Throttling,
         in_flight: deque[InFlight],
         local: LocalAnswers,
+        flows: Flows | None,
     ) -> None:
-        super().__init__(shared, policy, pace, identity, throttling, in_flight, local)
+        super().__init__(shared, policy, pace, identity, throttling, in_flight, local, flows)
         self._quotas = shared.quotas
         self._policy = policy
-        self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight)
+        self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight, flows)
         self.quota_requests = None
         if policy.quota_api is not None:
             self.quota_requests = QuotaRequests(
@@ -172,6 +175,8 @@ class RequestSide(ProduceSide):
                 else:
                     judge = self._others.judge
                 if guard is not None:
+                    if self._flows is not None:
+                        self._identity.flow = self._flows.other(api_key)
                     guard.then, judge = judge, guard.judge
                 try:
                     if (
@@ -223,12 +228,17 @@ class RequestSide(ProduceSide):
             raise MalformedFrame(f"client id is not UTF-8 ({error.reason})", offset=offset) from None
         self._client_id_length = id_length
         self._client_id_raw = raw
+        flows = self._flows
+        identity.flow = (
+            Flow(identity.client_id) if flows is None else flows.of_client(identity.user, identity.client_id)
+        )
         if identity.authenticated:
             self._throttling.look_up(now_ms)
             if self._throttling.mutation_sensor is not None and self.mutations is None:
                 self._others.mutations = MutationRequests(
                     self._topic_defaults, self._pace, identity, self._throttling,
                     self._in_flight, self._local, self.edits, self._records,
+                    self._amounts,
                 )  # fmt: skip
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
@@ -253,12 +263,21 @@ class RequestSide(ProduceSide):
         limit = end if end < frame_end else frame_end
         body = request_body(buf, client_id_end, limit, api_key, version)
         offset = max_bytes_offset(buf, body, limit, api_key, version)
+        flows = self._flows
+        if flows is not None:
+            if version == flows.fetch_version and buf.startswith(flows.fetch_head, offset + TOPICS_AT, limit):
+                identity.flow = flows.fetch
+            else:
+                flow = flows.read_fetch(buf, offset, limit, version) if api_key == FETCH else None
+                if flow is None and api_key == FETCH and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
+                    return False
+                identity.flow = flow or flows.other(api_key)
         sensor = self._throttling.fetch_sensor
         if sensor is not None and not sensor.shadow:
             max_bytes = lower_max_bytes(buf, offset, self._throttling.fetch_share(sensor, now_ms))
             sensor.promise(max_bytes, now_ms)
         self._in_flight.append((
-            correlation_id, api_key, version, identity.client_id, frame_end - pos,
+            correlation_id, api_key, version, identity.flow, frame_end - pos,
             now_ms, 0.0, 0.0, sensor, CHARGE,
         ))  # fmt: skip
         return True

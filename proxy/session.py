@@ -16,8 +16,9 @@ from sluice.protocol.names import api_name
 from sluice.proxy.answers import AnswerSide
 from sluice.proxy.authentication import Authentication
 from sluice.proxy.causes import DisconnectCause
+from sluice.proxy.flows import Flows
 from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import InFlight
+from sluice.proxy.in_flight import LOCAL, InFlight
 from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import EARLY_MS, Pace, State
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -25,7 +26,8 @@ from sluice.proxy.producer_ids import Wake
 from sluice.proxy.quota_requests import QuotaQuestion
 from sluice.proxy.requests import RequestSide
 from sluice.proxy.throttling import Throttling
-from sluice.quotas.records import ConnectionRecord
+from sluice.quotas.access_flow import Origin
+from sluice.quotas.records import ConnectionRecord, Unanswered
 from sluice.quotas.sensor import Sensor
 
 _LOOK_AGAIN_MS: Final = 5.0
@@ -54,6 +56,7 @@ class Session:
         "_local",
         "_requests",
         "_throttling",
+        "_unanswered",
         "broker_data",
         "broker_frames",
         "client_data",
@@ -66,18 +69,30 @@ class Session:
     )
 
     def __init__(
-        self, shared: SharedState, policy: SessionPolicy, address: str, user: str | None = None
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        address: str,
+        user: str | None = None,
+        broker: str = "",
     ) -> None:
-        """`address`: the client's, without its port. `user`: the principal of its certificate."""
+        """`address`: the client's, without its port. `user`: the principal of its certificate. `broker`: the
+        one behind, as the access log calls it."""
         self.pace = Pace()
         self.identity = Identity(authentication_required=policy.authentication_required, user=user)
         self._in_flight: deque[InFlight] = deque()
         self._authentication = authentication = Authentication(policy.oauthbearer_principal_claim)
-        self._throttling = Throttling(shared, policy, self.pace, self.identity, address)
+        self._throttling = Throttling(shared, policy, self.pace, self.identity, address, self._in_flight)
         self._local = local = LocalAnswers()
+        flows = None
+        if shared.topic_names is not None:
+            costs = policy.request_costs
+            flows = Flows(Origin(self.identity.user, address, broker, costs, shared.topic_names))
+        self._unanswered = None if flows is None else shared.recorder.unanswered
         self._requests = RequestSide(
-            shared, policy, self.pace, self.identity, authentication, self._throttling, self._in_flight, local
-        )
+            shared, policy, self.pace, self.identity, authentication, self._throttling,
+            self._in_flight, local, flows,
+        )  # fmt: skip
         self._answers = AnswerSide(
             shared,
             policy,
@@ -245,6 +260,12 @@ class Session:
 
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of what all share."""
+        if self._unanswered is not None:
+            self._unanswered += [
+                Unanswered(entry[3], entry[1], entry[2], entry[4], entry[5], entry[6], now_ms)
+                for entry in self._in_flight
+                if entry[9] is not LOCAL
+            ]
         self._requests.drop_held(now_ms)
         self._throttling.closed(now_ms)
 

@@ -7,6 +7,7 @@ id), bounds every delay by what the connection has carried (delays.py), and writ
 
 from __future__ import annotations
 
+from collections import deque
 from math import ceil
 from typing import Final
 
@@ -30,14 +31,8 @@ class Throttling:
     """One connection's."""
 
     __slots__ = (
-        "_address",
-        "_delays",
-        "_fetch_window",
-        "_identity",
-        "_left_behind_bytes",
-        "_pace",
-        "_policy",
-        "_shared",
+        "_address", "_delays", "_fetch_window", "_identity", "_in_flight", "_left_behind_bytes", "_pace",
+        "_policy", "_shared",
         "fetch_sensor",
         "generation",
         "held",
@@ -47,11 +42,18 @@ class Throttling:
         "produce_sensor",
         "request_time",
         "wake",
-    )
+    )  # fmt: skip
 
     def __init__(
-        self, shared: SharedState, policy: SessionPolicy, pace: Pace, identity: Identity, address: str
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        address: str,
+        in_flight: deque[InFlight],
     ) -> None:
+        self._in_flight = in_flight
         self._shared = shared
         self._policy = policy
         self._delays = policy.delays
@@ -349,6 +351,7 @@ class Throttling:
                 reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",
                 limit=ids.limit,
                 charged=ids.gate.asked_ids,
+                flow=self._identity.flow,
             )
         )
 
@@ -378,6 +381,8 @@ class Throttling:
                 limit=sensor.limit,
                 charged=charged,
                 bucket=sensor.entity,
+                # A Fetch is charged when its answer comes: the connection may have sent others since.
+                flow=self._in_flight[0][3] if sensor.kind is QuotaKind.FETCH else self._identity.flow,
             )
         )
 

@@ -142,12 +142,12 @@ class TopicGuard:
             answer,
             self._in_flight,
             (
-                correlation_id, api_key, version, identity.client_id, request_bytes,
+                correlation_id, api_key, version, identity.flow, request_bytes,
                 now_ms, 0.0, 0.0, None, LOCAL,
             ),
         )  # fmt: skip
         self._records.append((
-            api_key, version, identity.user, identity.client_id, request_bytes, len(answer),
+            api_key, version, identity.user, identity.flow, request_bytes, len(answer),
             now_ms, 0.0, 0.0, 0.0, None,
         ))  # fmt: skip
         self._drop(pos, min(end, frame_end), frame_end)

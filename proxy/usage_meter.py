@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final
 
@@ -109,6 +109,8 @@ class UsageMeter:
         """by reason: time of broker threads that no limit counts"""
         self.loop_lag = LoopLag()
         """of the event loop that `run` runs in"""
+        self.access_log: Callable[[Recorder, float], None] | None = None
+        """shown what is removed, with the time (monotonic, in ms)"""
         self._recorder = recorder
         self._quotas = quotas
         self._named: QuotaLimits | None = None
@@ -138,16 +140,15 @@ class UsageMeter:
         """Count and remove everything in the recorder; write the log lines that are due."""
         self._follow_names()
         recorder = self._recorder
-        # Emptied in place: sessions hold on to the lists.
         if recorder.requests:
             self._count_requests(recorder.requests, now_ms)
-            recorder.requests.clear()
         if recorder.throttles:
             self._count_throttles(recorder.throttles, now_ms)
-            recorder.throttles.clear()
         if recorder.connections:
             self._count_connections(recorder.connections, now_ms)
-            recorder.connections.clear()
+        if self.access_log is not None:
+            self.access_log(recorder, now_ms)
+        recorder.clear()
         for event, fields in self.throttle_log.due(now_ms):
             _log.info(event, **fields)
         lines, self.warnings.lines = self.warnings.lines, []
@@ -168,7 +169,7 @@ class UsageMeter:
         throttled: defaultdict[Sensor, list[float]] = defaultdict(list)
         # fmt: off
         for (
-            api_key, _, user, client_id, request_bytes, response_bytes, _, upstream_ms, _, throttle_ms, sensor
+            api_key, _, user, flow, request_bytes, response_bytes, _, upstream_ms, _, throttle_ms, sensor
         ) in records:
             # fmt: on
             try:
@@ -184,7 +185,7 @@ class UsageMeter:
             if sensor is None or sensor.exempt:
                 if api_key in _UNLIMITED:
                     used = request_bytes if api_key == PRODUCE else response_bytes
-                    unlimited[api_key, user, client_id] += used
+                    unlimited[api_key, user, flow.client_id] += used
                     if sensor is not None:
                         self.exempt[sensor.kind.value] += used
             elif throttle_ms > 0.0:

@@ -56,15 +56,21 @@ _WHO: Final = (
     Column("user", _T, "the principal's name, without its type"),
     Column("client_id", _T, 'as the client sent it; "" for a null one'),
 )
+LIMIT_KEYS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "producer_ids_rate",
+)
 _LIMITS: Final = tuple(
-    Column(key, _D, f"{key} in force for user and client id at the end of the window; null: unlimited")
-    for key in (
-        "producer_byte_rate",
-        "consumer_byte_rate",
-        "request_percentage",
-        "controller_mutation_rate",
-        "producer_ids_rate",
+    Column(
+        key,
+        _D,
+        f"{key} in force for user and client id at the end of the window, in the quota file's unit; null: "
+        "unlimited, or in shadow mode",
     )
+    for key in LIMIT_KEYS
 )
 
 ROLLUP_COLUMNS: Final = (

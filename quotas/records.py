@@ -1,6 +1,6 @@
 """What happened, as values: one record per finished request, and one per hold, mute and refusal.
 
-The single source of the metrics now and of the access log later (units in names, schema in this one place).
+The single source of the metrics and of the access log (units in names, schema in this one place).
 A request record is a plain tuple because it is written once per request on the hot path (about 90 ns; a
 NamedTuple costs 250 ns, a frozen dataclass 900 ns); the rarer ones are NamedTuples.
 """
@@ -8,16 +8,36 @@ NamedTuple costs 250 ns, a frozen dataclass 900 ns); the rarer ones are NamedTup
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.sensor import Sensor
+
+NO_CELL: Final[list[Any]] = []
+"""what a flow has while nothing is added up for it"""
+
+
+class Flow:
+    """What requests of one connection have in common, so that it is looked up once for all of them.
+
+    Without an access log that is their client id; with one, an AccessFlow (access_flow.py) also has their
+    topic and where they are added up.
+    """
+
+    __slots__ = ("cell", "client_id")
+
+    def __init__(self, client_id: str = "") -> None:
+        self.client_id: Final = client_id
+        """"" for a null one"""
+        self.cell: list[Any] = NO_CELL
+        """the row that grows; only an access log asks for it"""
+
 
 RequestRecord: TypeAlias = tuple[
     int,  # api_key
     int,  # api_version
     str,  # user: the principal's name, without its type ("alice" of User:alice)
-    str,  # client_id ("" for a null one)
+    Flow,  # of its client id; with an access log, of its topic too
     int,  # request_bytes, on the wire, size prefix included
     int,  # response_bytes, likewise; 0 for acks=0
     float,  # finished_ms, monotonic
@@ -69,6 +89,32 @@ class ThrottleEvent(NamedTuple):
     charged_bytes"""
     bucket: QuotaEntity | None = None
     """whose connections share the limit; None: the user and client id, as far as the rule has them"""
+    flow: Flow | None = None
+    """of the request"""
+
+
+class Amount(NamedTuple):
+    """Something rare that only the access log adds up."""
+
+    flow: Flow
+    column: str
+    """of its roll-up"""
+    amount: float
+    at_ms: float
+    """monotonic"""
+
+
+class Unanswered(NamedTuple):
+    """A request that was forwarded, and whose connection ended before an answer came."""
+
+    flow: Flow
+    api_key: int
+    api_version: int
+    request_bytes: int
+    forwarded_ms: float
+    """monotonic"""
+    held_ms: float
+    ended_ms: float
 
 
 class ConnectionRecord(NamedTuple):
@@ -91,7 +137,9 @@ class ConnectionRecord(NamedTuple):
 class Recorder:
     """Where sessions leave their records; the usage meter takes them out in batches (`take_*`)."""
 
-    __slots__ = ("connections", "exempt_request_ms", "requests", "throttles")
+    __slots__ = (
+        "amounts", "arrivals", "connections", "exempt_request_ms", "requests", "throttles", "unanswered",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.exempt_request_ms = {"cluster_action": 0.0, "rule": 0.0}
@@ -99,3 +147,14 @@ class Recorder:
         self.requests: list[RequestRecord] = []
         self.throttles: list[ThrottleEvent] = []
         self.connections: list[ConnectionRecord] = []
+        self.amounts: list[Amount] = []
+        self.unanswered: list[Unanswered] = []
+        self.arrivals: list[tuple[str, float]] = []
+        """(the client's address, when, monotonic in ms) of each connection that was accepted"""
+
+    def clear(self) -> None:
+        """All has been counted. Emptied in place, for sessions hold on to the lists."""
+        for one in (
+            self.requests, self.throttles, self.connections, self.amounts, self.unanswered, self.arrivals,
+        ):  # fmt: skip
+            one.clear()

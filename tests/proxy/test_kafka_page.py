@@ -25,7 +25,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_id_quota import Ticket
-from sluice.quotas.records import Recorder
+from sluice.quotas.records import Flow, Recorder
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 ODD = "CN=a b*c~ü,O=x"
@@ -65,7 +65,7 @@ class Proxy:
         sensor.charge(amount, self.now_ms)
         for throttle_ms in throttles_ms:
             self.recorder.requests.append(
-                (0, 9, user, "app", 300, 60, self.now_ms, 3.0, 5.0, throttle_ms, sensor)
+                (0, 9, user, Flow("app"), 300, 60, self.now_ms, 3.0, 5.0, throttle_ms, sensor)
             )
 
     def families(self, accept: str = "") -> dict[str, Metric]:

@@ -35,7 +35,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_id_quota import Ticket
-from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, ThrottleEvent
+from sluice.quotas.records import ConnectionRecord, EventKind, Flow, Recorder, ThrottleEvent
 
 SERVER = CertificateAuthority().server()
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -93,13 +93,13 @@ class Proxy:
             sensor = self.quotas.sensor(QuotaKind.PRODUCE, user, "app", now_ms)
             assert sensor is not None
             sensor.charge(amount, now_ms)
-            self.recorder.requests.append((0, 9, user, "app", 300, 60, now_ms, 3.0, 5.0, 40.0, sensor))
+            self.recorder.requests.append((0, 9, user, Flow("app"), 300, 60, now_ms, 3.0, 5.0, 40.0, sensor))
         for kind, used in ((QuotaKind.REQUEST, 1500.0), (QuotaKind.CONTROLLER_MUTATION, 7.0)):
             sensor = self.quotas.sensor(kind, "dave", "app", now_ms)
             assert sensor is not None
             sensor.charge(used, now_ms)
-        self.recorder.requests.append((1, 12, "bob", "app", 90, 5000, now_ms, 0.1, 0.0, 0.0, None))
-        self.recorder.requests.append((999, 0, "bob", "app", 90, 50, now_ms, 1.0, 0.0, 0.0, None))
+        self.recorder.requests.append((1, 12, "bob", Flow("app"), 90, 5000, now_ms, 0.1, 0.0, 0.0, None))
+        self.recorder.requests.append((999, 0, "bob", Flow("app"), 90, 50, now_ms, 1.0, 0.0, 0.0, None))
         self.recorder.throttles.append(
             ThrottleEvent(EventKind.MUTE, now_ms, 40.0, "produce", "user", "alice", "app", 0, 300, 25)
         )
@@ -286,8 +286,8 @@ def test_histograms_are_cumulative_in_base_units(proxy: Proxy) -> None:
 
 def test_a_size_on_a_bound_is_within_it() -> None:
     proxy = Proxy()
-    proxy.recorder.requests.append((3, 9, "a", "b", 64, 60, 1.0, 1.0, 0.0, 0.0, None))
-    proxy.recorder.requests.append((3, 9, "a", "b", 2**27, 60, 1.0, 1.0, 0.0, 0.0, None))
+    proxy.recorder.requests.append((3, 9, "a", Flow("b"), 64, 60, 1.0, 1.0, 0.0, 0.0, None))
+    proxy.recorder.requests.append((3, 9, "a", Flow("b"), 2**27, 60, 1.0, 1.0, 0.0, 0.0, None))
     assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="64.0") == 1
     assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="67108864.0") == 1
     assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="+Inf") == 2

@@ -256,7 +256,10 @@ def test_each_client_id_on_a_connection_has_its_own_bucket_and_its_own_records()
     shell.broker_sends(produce_answer(correlation_id=1) + produce_answer(correlation_id=2))
     charged = {sensor.entity.client_id: sensor.charged for sensor in shared.quotas.sensors()}
     assert charged == {"a": 300, "b": 400}
-    assert [(record[3], record[4]) for record in shared.recorder.requests] == [("a", 300), ("b", 400)]
+    assert [(record[3].client_id, record[4]) for record in shared.recorder.requests] == [
+        ("a", 300),
+        ("b", 400),
+    ]
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff", b"\x00\x00", b"\xff\xfe", b"\x80\x00"])

@@ -80,7 +80,7 @@ def exchanged(
         bytes(shell.to_broker),
         bytes(shell.to_client),
         [record[:-1] for record in shell.records],
-        [tuple(event) for event in shell.events],
+        [tuple(event._replace(flow=None)) for event in shell.events],
         shell.state,
         session.pace.wake_ms if shell.is_delayed else 0.0,
         (session.requests, session.bytes_from_client, session.bytes_to_client),

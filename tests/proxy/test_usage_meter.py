@@ -25,7 +25,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.records import ConnectionRecord, EventKind, Recorder, ThrottleEvent
+from sluice.quotas.records import ConnectionRecord, EventKind, Flow, Recorder, ThrottleEvent
 from sluice.quotas.sensor import Sensor
 
 PRODUCE, FETCH, METADATA, SHARE_FETCH = 0, 1, 3, 78
@@ -71,7 +71,7 @@ class Bench:
         throttle_ms: float = 0.0,
         sensor: Sensor | None = None,
     ) -> None:
-        before = (api_key, 9, user, client_id, request_bytes, response_bytes)
+        before = (api_key, 9, user, Flow(client_id), request_bytes, response_bytes)
         self.recorder.requests.append((*before, NOW_MS, upstream_ms, 0.0, throttle_ms, sensor))
 
     def drain(self, now_ms: float = NOW_MS) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from frames import produce_of
 
@@ -32,7 +32,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.records import Recorder, RequestRecord, ThrottleEvent
+from sluice.quotas.records import Recorder, ThrottleEvent
 from sluice.quotas.sensor import Sensor
 
 START_MS: Final = 10_000.0
@@ -124,9 +124,9 @@ class Shell:
         return self.session.pace.close_detail
 
     @property
-    def records(self) -> list[RequestRecord]:
-        """Of all sessions of the process."""
-        return self.shared.recorder.requests
+    def records(self) -> list[tuple[Any, ...]]:
+        """Of all sessions of the process; the client id in its flow's place."""
+        return [(*one[:3], one[3].client_id, *one[4:]) for one in self.shared.recorder.requests]
 
     @property
     def events(self) -> list[ThrottleEvent]:

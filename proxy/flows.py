@@ -1,0 +1,207 @@
+"""The flows of one connection: of which topic a Produce or Fetch is, told in one comparison of bytes. Pure.
+
+Nearly all Produce requests of a connection begin alike up to the end of their topic's name (or id), and so do
+its Fetches from their topics on. What differs is read. A Fetch belongs to the topic of its fetch session: an
+incremental one names only what has changed, and its answer may bring any topic of the session (KIP-227).
+Only with an access log; without one no connection has this. Source: ProduceRequest.json, FetchRequest.json.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from sluice.protocol.codec_wire import uuid_text
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.headers import PRODUCE, request_body
+from sluice.protocol.primitives import (
+    UUID_BYTES,
+    compact_string,
+    int32,
+    skip,
+    skip_compact_nullable,
+    skip_nullable_string,
+    string,
+    uvarint,
+)
+from sluice.protocol.produce import FIRST_FLEXIBLE, FIRST_TOPIC_ID
+from sluice.protocol.topic_sizes import SizeReader
+from sluice.quotas.access_flow import FETCH_CLASS, PRODUCE_CLASS, AccessFlow, Origin, TopicNames
+
+_OTHER_CLASS: Final = "other"
+_APIS: Final = {
+    PRODUCE_CLASS: (0,),
+    FETCH_CLASS: (1, 78),
+    "group": (8, 9, 10, 11, 12, 13, 14, 28, 68, 76, 79, 88),
+    "metadata": (2, 3, 18, 23, 60, 75),
+    "admin": (
+        15, 16, 19, 20, 21, *range(29, 36), *range(37, 52), 55, 57, 61, 64, 65, 66, 69, 74, 77,
+        80, 81, 82, 89, 90, 91, 92,
+    ),
+    "login": (17, 36),
+}  # fmt: skip
+_CLASSES: Final = {api_key: api_class for api_class, keys in _APIS.items() for api_key in keys}
+FIRST_WITH_IDS: Final = 10
+"""of Metadata: its answers have names and ids, laid out up to the last topic as SizeReader reads them"""
+_UNKNOWN: Final = -1
+_MAX_FLOWS: Final = 64
+"""of a connection; with more topics it is counted among `connections` more than once in a window"""
+_MAX_TOPIC: Final = 249
+_FETCH_FIRST_SESSION: Final = 7
+_FETCH_FIRST_FLEXIBLE: Final = 12
+_FETCH_FIRST_TOPIC_ID: Final = 13
+TOPICS_AT: Final = 13
+"""of a Fetch with a session, behind max_bytes: itself, isolation level, session id, epoch"""
+_EPOCH_AT: Final = 9
+_TOPICS_AT_WITHOUT_SESSION: Final = 5
+
+
+def learn_names(names: TopicNames, answer: bytes) -> None:
+    """An answer to Metadata from version FIRST_WITH_IDS on, or its beginning, behind its correlation id,
+    tells topics' names."""
+    if names.is_new(answer):
+        reader = SizeReader()
+        with suppress(MalformedFrame):  # it is the broker's, and passes as it is
+            reader.feed(answer)
+        for topic in reader.sizes:
+            if topic.name is not None:
+                names.learn(topic.topic_id, topic.name)
+
+
+class Flows:
+    """Of one connection. `produce_…` and `fetch_…` are looked at where requests are judged."""
+
+    __slots__ = (
+        "_client_id", "_flows", "_others", "_session", "_session_is_several", "_session_topic", "fetch",
+        "fetch_head", "fetch_version", "origin", "produce", "produce_head", "produce_version",
+    )  # fmt: skip
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self._flows: dict[tuple[str, str, str], AccessFlow] = {}  # by client id, API class, topic
+        self._client_id = ""
+        self._others: dict[int, AccessFlow] = {}
+        self.produce_version = _UNKNOWN
+        """of the last Produce of one topic"""
+        self.produce_head = b""
+        """what stands there behind the client id, to the end of the topic"""
+        self.produce = self._of(PRODUCE_CLASS)
+        """the flow of a Produce with the same"""
+        self._session_topic = ""
+        self._session_is_several = False
+        self.fetch_version = _UNKNOWN
+        """of the last Fetch, while its session has one topic"""
+        self.fetch_head = b""
+        """what stands there, TOPICS_AT behind max_bytes, to the end of the topic"""
+        self.fetch = self._of(FETCH_CLASS)
+
+    def of_client(self, user: str, client_id: str) -> AccessFlow:
+        """Requests are this client's from now on. Returns a flow until the next is judged."""
+        if user != self.origin.user:
+            self.user_is(user)
+        if client_id != self._client_id:
+            self._client_id = client_id
+            self._others.clear()
+            self.produce_version = self.fetch_version = _UNKNOWN
+            if self._session_is_several:
+                self.fetch = self._of(FETCH_CLASS)
+        return self.other(_UNKNOWN)
+
+    def user_is(self, user: str) -> None:
+        """The broker said yes to a login. What it is asked from the same on is the user's, too."""
+        self.origin.user = user
+        for flow in self._flows.values():
+            flow.ask_anew()
+
+    def other(self, api_key: int) -> AccessFlow:
+        """Of a request that is neither Produce nor Fetch, or of which no topic can be told."""
+        found = self._others.get(api_key)
+        if found is None:
+            api_class = _CLASSES.get(api_key)
+            if api_class is None and api_key != _UNKNOWN:
+                return self.other(_UNKNOWN)
+            found = self._others[api_key] = self._of(api_class or _OTHER_CLASS)
+        return found
+
+    def read_produce(self, buf: bytearray, start: int, limit: int, version: int) -> AccessFlow | None:
+        """Of the Produce whose client id ends at `start`; None: its topic has not arrived before `limit`."""
+        try:
+            pos = request_body(buf, start, limit, PRODUCE, version)
+            is_flexible = version >= FIRST_FLEXIBLE
+            pos = (skip_compact_nullable if is_flexible else skip_nullable_string)(buf, pos, limit)
+            count, topic, topic_id, pos = _first_topic(
+                buf, skip(pos, 6, limit), limit, is_flexible=is_flexible, has_ids=version >= FIRST_TOPIC_ID
+            )
+        except MalformedFrame:
+            return None
+        if count != 1:
+            return self._of(PRODUCE_CLASS)
+        flow = self._of(PRODUCE_CLASS, topic, topic_id)
+        self.produce_version = version
+        self.produce_head = bytes(buf[start:pos])
+        self.produce = flow
+        return flow
+
+    def read_fetch(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:
+        """Of the Fetch whose max_bytes stands at `offset`; None as for a Produce."""
+        at = offset + _TOPICS_AT_WITHOUT_SESSION
+        epoch = 0
+        try:
+            if version >= _FETCH_FIRST_SESSION:
+                at = offset + TOPICS_AT
+                epoch, _ = int32(buf, offset + _EPOCH_AT, limit)
+            is_new = epoch <= 0  # −1: the last of a session, or of none; it names all it wants
+            if self._session_is_several and not is_new:
+                return self.fetch
+            count, topic, topic_id, pos = _first_topic(
+                buf,
+                at,
+                limit,
+                is_flexible=version >= _FETCH_FIRST_FLEXIBLE,
+                has_ids=version >= _FETCH_FIRST_TOPIC_ID,
+            )
+        except MalformedFrame:
+            return None
+        known = "" if is_new else self._session_topic
+        if count == 0:
+            topic, topic_id = known, b""
+        self._session_is_several = count > 1 or bool(known and topic != known)
+        if self._session_is_several:
+            topic, topic_id = "", b""
+        self._session_topic = topic
+        self.fetch = flow = self._of(FETCH_CLASS, topic, topic_id)
+        self.fetch_version = _UNKNOWN
+        if count == 1 and not self._session_is_several and version >= _FETCH_FIRST_SESSION:
+            self.fetch_version = version
+            self.fetch_head = bytes(buf[at:pos])
+        return flow
+
+    def _of(self, api_class: str, topic: str = "", topic_id: bytes = b"") -> AccessFlow:
+        key = (self._client_id, api_class, topic)
+        flow = self._flows.get(key)
+        if flow is None:
+            if len(self._flows) >= _MAX_FLOWS:
+                self._flows.clear()
+                self._others.clear()
+            flow = self._flows[key] = AccessFlow(self.origin, self._client_id, api_class, topic, topic_id)
+        return flow
+
+
+def _first_topic(
+    buf: bytearray, pos: int, limit: int, *, is_flexible: bool, has_ids: bool
+) -> tuple[int, str, bytes, int]:
+    """(how many topics, the first one's name or id in text form, its id, where that ends); no name unless
+    there is one topic. Raises MalformedFrame for what is cut off, too."""
+    if is_flexible:
+        count, pos = uvarint(buf, pos, limit)
+        count -= 1
+    else:
+        count, pos = int32(buf, pos, limit)
+    if count != 1:
+        return max(count, 0), "", b"", pos
+    if has_ids:
+        topic_id, pos = bytes(buf[pos : pos + UUID_BYTES]), skip(pos, UUID_BYTES, limit)
+        return 1, uuid_text(topic_id), topic_id, pos
+    topic, pos = (compact_string if is_flexible else string)(buf, pos, limit)
+    # A longer one is none (Topic.MAX_NAME_LENGTH), and would only be kept.
+    return (1 if len(topic) <= _MAX_TOPIC else 2), topic[:_MAX_TOPIC], b"", pos

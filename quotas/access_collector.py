@@ -1,0 +1,128 @@
+"""The recorder's lists → rows of the access log: what belongs to which window, in the order of time.
+
+Asked often (UsageMeter.drain), so that nearly always all of it is of the window that grows. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter, itemgetter
+from typing import Any, Final, TypeAlias, TypeVar
+
+from sluice.quotas.access_record import REQUESTS, ROLLUP
+from sluice.quotas.access_requests import RequestRows
+from sluice.quotas.access_rollup import Rollup
+from sluice.quotas.records import Recorder, RequestRecord
+
+Rows: TypeAlias = tuple[str, list[tuple[Any, ...]]]
+"""table, rows"""
+ROWS_PER_STEP: Final = 250
+"""about 0.3 ms of work between which connections are served"""
+_T = TypeVar("_T")
+
+
+class AccessCollector:
+    """Of one process."""
+
+    def __init__(self, rollup: Rollup, requests: RequestRows) -> None:
+        self.rollup: Final = rollup
+        self.requests: Final = requests
+        self._ready: deque[Rows] = deque()
+
+    def take(self, recorder: Recorder, now_ms: float, unix_ms: float) -> None:
+        """Add up what is in the lists, all of it finished by now; they stay as they are.
+
+        `now_ms` (monotonic) and `unix_ms` are the same moment.
+        """
+        rollup = self.rollup
+        if now_ms < rollup.ends_ms:
+            self._add(
+                recorder.requests, recorder.throttles, recorder.amounts, recorder.arrivals,
+                recorder.connections, unix_ms - now_ms,
+            )  # fmt: skip
+        else:
+            self._take_in_parts(recorder, now_ms, unix_ms)
+        if recorder.unanswered:
+            rows = self.requests.unanswered(recorder.unanswered, unix_ms - now_ms)
+            self._hand_over(REQUESTS, rows)
+
+    def close(self, now_ms: float, unix_ms: float) -> None:
+        """What is gathered is all there will be of this window: the end of the process."""
+        self.rollup.close(unix_ms - now_ms)
+
+    def steps(self) -> Iterator[Rows]:
+        """What is to be written; each step takes little time. More may be added meanwhile."""
+        while self._ready or self.rollup.over:
+            while self._ready:
+                yield self._ready.popleft()
+            if self.rollup.over:
+                cells = self.rollup.over.popleft()
+                for begin in range(0, len(cells), ROWS_PER_STEP):
+                    yield ROLLUP, self.rollup.rows(cells[begin : begin + ROWS_PER_STEP])
+
+    def _take_in_parts(self, recorder: Recorder, now_ms: float, unix_ms: float) -> None:
+        requests, throttles, amounts, arrivals, ends = (
+            list(recorder.requests), list(recorder.throttles), list(recorder.amounts),
+            list(recorder.arrivals), list(recorder.connections),
+        )  # fmt: skip
+        offset_ms = unix_ms - now_ms
+        while True:
+            until_ms = self.rollup.ends_ms
+            is_last = now_ms < until_ms
+            if is_last:
+                self._add(requests, throttles, amounts, arrivals, ends, offset_ms)
+                return
+            first_requests, requests = _parted(requests, _FINISHED, until_ms)
+            first_throttles, throttles = _parted(throttles, _BEGUN, until_ms)
+            first_amounts, amounts = _parted(amounts, _AT, until_ms)
+            first_arrivals, arrivals = _parted(arrivals, _ARRIVED, until_ms)
+            first_ends, ends = _parted(ends, _CLOSED, until_ms)
+            self._add(first_requests, first_throttles, first_amounts, first_arrivals, first_ends, offset_ms)
+            self.rollup.close(offset_ms)
+            self.requests.begin()
+
+    def _add(
+        self,
+        requests: list[RequestRecord],
+        throttles: list[Any],
+        amounts: list[Any],
+        arrivals: list[Any],
+        ends: list[Any],
+        offset_ms: float,
+    ) -> None:
+        rollup = self.rollup
+        if requests:
+            marked: list[RequestRecord] = []
+            rollup.add_requests(requests, marked, self.requests.slow_ms)
+            self._hand_over(REQUESTS, self.requests.rows(requests, marked, offset_ms))
+        if throttles:
+            rollup.add_events(throttles)
+        if amounts:
+            rollup.add_amounts(amounts)
+        if arrivals:
+            rollup.add_arrivals(arrivals)
+        if ends:
+            rollup.add_ends(ends)
+
+    def _hand_over(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            self._ready.append((table, rows))
+
+
+_FINISHED: Final[Callable[[Any], float]] = itemgetter(6)
+_BEGUN: Final[Callable[[Any], float]] = attrgetter("begun_ms")
+_AT: Final[Callable[[Any], float]] = attrgetter("at_ms")
+_ARRIVED: Final[Callable[[Any], float]] = itemgetter(1)
+_CLOSED: Final[Callable[[Any], float]] = attrgetter("closed_ms")
+
+
+def _parted(
+    items: Iterable[_T], when_ms: Callable[[Any], float], until_ms: float
+) -> tuple[list[_T], list[_T]]:
+    """Those before a time, and those from it on."""
+    before: list[_T] = []
+    after: list[_T] = []
+    for item in items:
+        (before if when_ms(item) < until_ms else after).append(item)
+    return before, after

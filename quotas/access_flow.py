@@ -1,0 +1,151 @@
+"""What the requests of a connection have in common for the access log: whose, of what, through which broker.
+
+A flow stands in each request's record, so that the roll-up finds the row that grows (the flow's cell) without
+a look-up. A cell is a row of the roll-up as a list, in the order of its columns, and behind them what is
+needed while it grows. Knows no frames and no clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sluice.quotas.access_record import ROLLUP_COLUMNS
+from sluice.quotas.records import Flow
+from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
+
+COLUMN: Final = {column.name: index for index, column in enumerate(ROLLUP_COLUMNS)}
+"""where each stands in a row"""
+SECOND: Final = len(ROLLUP_COLUMNS)
+"""the last second in which the cell was added to, by the roll-up's own numbers"""
+BEFORE: Final = SECOND + 1
+"""its bytes, requests and answers, before that second"""
+COSTS: Final = SECOND + 2
+"""what its requests cost the broker: Coefficients, or None if their cost is added up one by one"""
+NEVER: Final = -1
+"""no window has this number, nor any second in one"""
+STALE: Final[list[Any]] = [*[None] * len(ROLLUP_COLUMNS), NEVER, 0, None]
+"""of a flow that must ask the roll-up for its cell; nothing is ever added to it"""
+PRODUCE_CLASS: Final = "produce"
+FETCH_CLASS: Final = "fetch"
+MAX_CLIENT_ID: Final = 256
+"""characters of a client id that are written; clients may send 32,767"""
+_MAX_READ: Final = 1_000
+"""answers that are told apart"""
+MAX_TOPICS: Final = 100_000
+"""whose names are kept by their ids"""
+
+
+class TopicNames:
+    """Topics' names by their ids, as answers to Metadata told them; all connections of a process share it."""
+
+    __slots__ = ("_names", "_read")
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+        self._read: set[int] = set()
+
+    def is_new(self, answer: bytes) -> bool:
+        """Has none like it been read lately? Clients ask for the same topics again and again."""
+        mark = hash(answer)
+        if mark in self._read:
+            return False
+        if len(self._read) >= _MAX_READ:
+            self._read.clear()
+        self._read.add(mark)
+        return True
+
+    def learn(self, topic_id: bytes, name: str) -> None:
+        """It is called so. Of more than MAX_TOPICS the one told first is forgotten."""
+        names = self._names
+        if topic_id not in names and len(names) >= MAX_TOPICS:
+            del names[next(iter(names))]
+        names[topic_id] = name
+
+    def name(self, topic_id: bytes) -> str | None:
+        """None: no answer has told it."""
+        return self._names.get(topic_id)
+
+
+class Origin:
+    """Of one connection: what all its flows have in common."""
+
+    __slots__ = ("address", "broker", "costs", "names", "user")
+
+    def __init__(
+        self,
+        user: str,
+        address: str = "",
+        broker: str = "",
+        costs: RequestCosts = FLAT_COSTS,
+        names: TopicNames | None = None,
+    ) -> None:
+        """`costs`: what requests cost the broker behind."""
+        self.user = user
+        """the principal's name; a login may make it another"""
+        self.address: Final = address
+        self.broker: Final = broker
+        self.costs: Final = costs
+        self.names: Final = names
+
+
+class AccessFlow(Flow):
+    """Requests of one connection, client id, API class and topic."""
+
+    __slots__ = ("api_class", "counted", "key", "origin", "parent", "topic", "topic_id", "why", "window")
+
+    def __init__(
+        self,
+        origin: Origin,
+        client_id: str,
+        api_class: str,
+        topic: str = "",
+        topic_id: bytes = b"",
+        *,
+        why: str = "",
+        parent: AccessFlow | None = None,
+    ) -> None:
+        """`topic_id`: of a topic whose name was not known. `why`: a single request that gets a row of its
+        own for this reason; `parent`: what it would belong to otherwise."""
+        super().__init__(client_id)
+        self.cell = STALE
+        self.origin: Final = origin
+        self.api_class: Final = api_class
+        self.topic = topic
+        self.topic_id = topic_id
+        self.why: Final = why
+        self.parent: Final = parent
+        self.counted = NEVER
+        """the window in which its connection was last counted"""
+        self.window = NEVER
+        """of its key"""
+        self.key: tuple[str, str, str, str, str] = ("", "", "", "", "")
+        """broker, user, client id, API class, topic, as of that window"""
+
+    def __repr__(self) -> str:
+        return f"<AccessFlow {self.origin.user}/{self.client_id} {self.api_class} {self.topic!r}>"
+
+    @property
+    def is_mixed(self) -> bool:
+        """Its requests are of several APIs: their cost does not follow from their sums."""
+        return self.api_class not in {PRODUCE_CLASS, FETCH_CLASS}
+
+    def marked(self, why: str) -> AccessFlow:
+        """For one request that gets a row of its own."""
+        return AccessFlow(
+            self.origin, self.client_id, self.api_class, self.topic, self.topic_id, why=why, parent=self
+        )
+
+    def ask_anew(self) -> None:
+        """Who it belongs to is another now."""
+        self.cell = STALE
+        self.counted = self.window = NEVER
+
+    def named_key(self) -> tuple[str, str, str, str, str]:
+        """Its key now: a topic's name may have become known."""
+        origin = self.origin
+        if self.topic_id and origin.names is not None:
+            name = origin.names.name(self.topic_id)
+            if name is not None:
+                self.topic = name
+                self.topic_id = b""
+        return (origin.broker, origin.user, self.client_id[:MAX_CLIENT_ID], self.api_class, self.topic)
