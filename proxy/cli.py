@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from sluice.proxy import cli_calibrate, cli_quotas, cli_top
 from sluice.proxy.cli_options import (
@@ -27,12 +27,41 @@ from sluice.proxy.cli_options import (
 from sluice.quotas.config_error import ConfigError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+    from typer._click.core import Command, Context
+
     from sluice.quotas.limits import QuotaLimits
 
 COMMANDS: Final = "sluice.commands"
 """the group of entry points of commands that lie outside of this package: the proxy imports no Spark job"""
 
+
+class _Commands(TyperGroup):
+    """Ours, and those of COMMANDS, which are looked for only where a name is not ours: it takes 50 ms."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [*super().list_commands(ctx), *(command.name for command in _other_commands())]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        for command in _other_commands().select(name=cmd_name):
+            alone = typer.Typer(rich_markup_mode="markdown")
+            alone.command(command.name)(command.load())
+            return typer.main.get_command(alone)
+        return None
+
+
+def _other_commands() -> EntryPoints:
+    from importlib.metadata import distribution
+
+    return distribution("kafka-sluice").entry_points.select(group=COMMANDS)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="sluice",
     help="A proxy that speaks Kafka's protocol and enforces quotas per principal, evenly.",
     epilog=EXIT_CODES,
@@ -137,10 +166,6 @@ def explain(
 cli_quotas.register(app, quotas_app)
 app.command(epilog=EXIT_CODES)(cli_top.top)
 cli_calibrate.register(app)
-
-
-for command in entry_points(group=COMMANDS):
-    app.command(command.name)(command.load())
 
 
 @app.command()

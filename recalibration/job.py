@@ -1,8 +1,7 @@
 """One night: the log of a date → its state; the states of 28 days and the limits in force → a plan.
 
-    OUT/state/date=…/          what later nights read
-    OUT/plans/DATE-RUN/        the plan's files (report.py), renamed into place when it is whole
-    OUT/LATEST                 the name of the newest run's folder, replaced last
+    OUT/state/date=…/, OUT/windows/date=…/      what later nights read (state_store.py)
+    OUT/plans/DATE-RUN/, OUT/LATEST             the plan (publish.py)
 
 The same date again gives the same plan: nothing in it depends on the clock, on earlier plans or on the order
 of files.
@@ -10,39 +9,30 @@ of files.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from sluice.quotas.entity_key import limit_of
-from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits import QuotaLimits
+from sluice.recalibration.buckets import upper_edge
 from sluice.recalibration.daily_state import daily_state
-from sluice.recalibration.log_reader import LogFiles, find_files, read_rollup
+from sluice.recalibration.log_reader import LogFiles, read_log, unreadable_file
 from sluice.recalibration.plan import PlanEntry, fitted_plan, planned
-from sluice.recalibration.report import write_outputs
-from sluice.recalibration.settings import PolicySettings
-from sluice.recalibration.state_store import read_states, write_state
+from sluice.recalibration.replay import Replayed, replay
+from sluice.recalibration.settings import JobSettings, PolicySettings
+from sluice.recalibration.state_store import STATE, WINDOWS, EntityHistory, StateStore
+from sluice.recalibration.windows import windows_of
 
 PLAN_VERSION: Final = 1
-LATEST: Final = "LATEST"
 
 
-@dataclass(frozen=True, slots=True)
-class JobSettings:
-    """What a night is told."""
-
-    skip_damaged: bool = True
-    """leave damaged files out and name them in the plan; else refuse the night"""
-    policy: PolicySettings = field(default_factory=PolicySettings)
-    room: Mapping[str, float] = field(default_factory=dict)
-    """key → what its limits may come to at one proxy; a key without an entry has no bound"""
+class NothingToPlanError(Exception):
+    """No client in the log has a limit, so there is none to recalibrate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +44,8 @@ class Plan:
     files: LogFiles
     policy: PolicySettings = field(default_factory=PolicySettings)
     room: Mapping[str, float] = field(default_factory=dict)
+    replayed_days: int = 0
+    """how many dates were replayed: fewer than asked for where the log is younger"""
 
     def as_json(self) -> dict[str, Any]:
         changes = [entry for entry in self.entries if entry.is_change]
@@ -68,54 +60,89 @@ class Plan:
             "changes": len(changes),
             "reviews": sum(entry.needs_review for entry in self.entries),
             "log_files": len(self.files.good),
-            "damaged_files": self.files.damaged,
+            "unreadable_files": self.files.damaged,
+            "replayed_days": self.replayed_days,
             "entries": [entry.as_json() for entry in self.entries],
         }
 
 
 def take_day(
-    spark: SparkSession, logs: str, out: str, day: date, limits: QuotaLimits, job: JobSettings
+    spark: SparkSession, logs: str, store: StateStore, day: date, limits: QuotaLimits, job: JobSettings
 ) -> LogFiles:
-    """The log of `day` → its state. Raises LogError when there is none that can be used."""
-    files = find_files(logs, day)
-    rollup = read_rollup(spark, files, skip_damaged=job.skip_damaged)
-    write_state(daily_state(rollup, limits), _states(out), day)
+    """The log of `day` → its windows and their state.
+
+    Raises LogError when there is no log that can be used, NothingToPlanError when no row of it counts against
+    a limit.
+    """
+    rows, files = read_log(spark, logs, day, skip_damaged=job.skip_damaged)
+    while True:
+        try:
+            store.write(WINDOWS, windows_of(rows, limits), day)
+            break
+        except Exception as error:  # Spark's own and its bridge's have no base in common
+            # What a file's end does not show: a page in its middle is damaged.
+            path = unreadable_file(error)
+            if path is None:
+                raise
+            rows, files = read_log(
+                spark, logs, day, skip_damaged=job.skip_damaged, unreadable=files.damaged | path
+            )
+    windows = store.read(spark, WINDOWS, day, 1)
+    if windows is None or windows.isEmpty():
+        raise NothingToPlanError(
+            f"no client in the log of {day} has a limit: there is nothing to recalibrate"
+        )
+    store.write(STATE, daily_state(windows), day)
     return files
 
 
 def make_plan(
-    spark: SparkSession, out: str, day: date, limits: QuotaLimits, job: JobSettings, files: LogFiles
+    spark: SparkSession, store: StateStore, day: date, limits: QuotaLimits, job: JobSettings, files: LogFiles
 ) -> Plan:
     """All entities that did something within the history and have a limit now."""
-    states = read_states(spark, _states(out), day, job.policy.history_days)
+    policies = {kind: job.policy_of(kind) for kind in QuotaKind}
     entries = []
-    for name, entity, days in states:
-        kind = QuotaKind(name)
-        limit = limit_of(limits, kind, entity)
+    tops: dict[tuple[str, str], float] = {}
+    for history in store.histories(spark, day, job.policy.history_days, job.policy.quantile):
+        kind = QuotaKind(history.kind)
+        limit = limit_of(limits, kind, history.entity)
         if limit is not None:
-            entries.append(planned(kind, entity, limit, days, job.policy))
-    return Plan(day, fitted_plan(_ordered(entries), job.room), files, job.policy, job.room)
+            entries.append(planned(kind, history.entity, limit, history.days, policies[kind]))
+            tops[KINDS[kind].config_key, history.entity] = _top_rate(history, job.replay_days)
+    fitted = fitted_plan(_ordered(entries), job.room)
+    plan = Plan(day, fitted, files, job.policy, job.room)
+    return _with_expectations(spark, store, plan, tops, job)
 
 
-def write_plan(plan: Plan, out: str) -> Path:
-    """Its folder. What is half-written is never seen: the folder gets its name when it is whole."""
-    plans = Path(out, "plans")
-    plans.mkdir(parents=True, exist_ok=True)
-    run = sum(1 for _ in plans.glob(f"{plan.day.isoformat()}-*"))
-    folder = plans / f"{plan.day.isoformat()}-{run + 1}"
-    beside = plans / f".{folder.name}.new"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
-    write_outputs(plan, beside)
-    beside.rename(folder)
-    latest = Path(out, f".{LATEST}.new")
-    latest.write_text(folder.name + "\n", encoding="utf-8")
-    os.replace(latest, Path(out, LATEST))
-    return folder
+def _with_expectations(
+    spark: SparkSession,
+    store: StateStore,
+    plan: Plan,
+    tops: Mapping[tuple[str, str], float],
+    job: JobSettings,
+) -> Plan:
+    """Only who was ever faster than one of its two limits can be throttled by it."""
+    windows = store.read(spark, WINDOWS, plan.day, job.replay_days)
+    if windows is None:
+        return plan
+    asked = []
+    for entry in plan.entries:
+        kind = KIND_BY_KEY[entry.key]
+        lower = KINDS[kind].rate_per_s(min(entry.current, entry.proposed))
+        if tops[entry.key, entry.entity] > lower:
+            asked.append(Replayed(kind, entry.entity, entry.current, entry.proposed))
+    found = replay(windows, asked, plan.day, burst_s=job.burst_s, burst_h=job.burst_h)
+    entries = [
+        replace(entry, expected=found.get((KIND_BY_KEY[entry.key], entry.entity), entry.expected))
+        for entry in plan.entries
+    ]
+    days = windows.select("date").distinct().count()
+    return replace(plan, entries=entries, replayed_days=days)
 
 
-def _states(out: str) -> str:
-    return f"{out.rstrip('/')}/state"
+def _top_rate(history: EntityHistory, days: int) -> float:
+    """No window of the last `days` dates, throttle-inflated or not, had a higher rate."""
+    return max((upper_edge(top) for age, top in history.top_buckets.items() if age < days), default=0.0)
 
 
 def _ordered(entries: Iterable[PlanEntry]) -> list[PlanEntry]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sluice.quotas.kinds import KINDS, QuotaKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +48,36 @@ class PolicySettings:
     floor: float = 0.0
     ceiling: float = float("inf")
     """units per second, whatever the log says"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What a night is told; settings_file.py reads them from a file."""
+
+    skip_damaged: bool = True
+    """leave damaged files out and name them in the plan; else refuse the night"""
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    floors: Mapping[str, float] = field(default_factory=dict)
+    """key → the lowest limit that is ever proposed"""
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    """key → the highest"""
+    room: Mapping[str, float] = field(default_factory=dict)
+    """key → what its limits may come to at one proxy; a key without an entry has no bound"""
+    replay_days: int = 7
+    """the dates that are replayed against the plan, this one the last"""
+    burst_s: float = 1.0
+    """the proxies' pacing.burst_s"""
+    burst_h: float = 1.0
+    """the proxies' producer_ids.burst_s, in hours"""
+    compact: bool = True
+    """make one file an hour of the date's small ones when the plan is there"""
+
+    def policy_of(self, kind: QuotaKind) -> PolicySettings:
+        """The policy with the kind's floor and ceiling, in units per second."""
+        spec = KINDS[kind]
+        floor, ceiling = self.floors.get(spec.config_key), self.ceilings.get(spec.config_key)
+        return replace(
+            self.policy,
+            floor=self.policy.floor if floor is None else spec.rate_per_s(floor),
+            ceiling=self.policy.ceiling if ceiling is None else spec.rate_per_s(ceiling),
+        )

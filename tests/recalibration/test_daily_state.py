@@ -14,8 +14,9 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.buckets import bucket_of, bucket_sql
 from sluice.recalibration.daily_state import daily_state
-from sluice.recalibration.log_reader import LogError, find_files, read_rollup
+from sluice.recalibration.log_reader import LogError, find_files, read_log
 from sluice.recalibration.plan import POOLED
+from sluice.recalibration.windows import windows_of
 
 ALICE, BOB = '{"user": "alice"}', '{"user": "bob"}'
 LIMITS = QuotaLimits(
@@ -29,11 +30,11 @@ LIMITS = QuotaLimits(
 
 def state_of(spark: SparkSession, folder: Path) -> Mapping[tuple[str, str, str], dict[int, tuple[int, ...]]]:
     """(kind, entity, proxy) → bucket → (free, throttled, inflated)."""
-    rollup = read_rollup(spark, find_files(str(folder), DAY), skip_damaged=False)
-    found: dict[tuple[str, str, str], dict[int, tuple[int, ...]]] = {}
-    for kind, entity, proxy, bucket, *counts in daily_state(rollup, LIMITS).collect():
-        found.setdefault((kind, entity, proxy), {})[bucket] = tuple(counts)
-    return found
+    rows, _ = read_log(spark, str(folder), DAY, skip_damaged=False)
+    return {
+        (kind, entity, proxy): {bucket: tuple(counts) for bucket, *counts in buckets}
+        for kind, entity, proxy, buckets in daily_state(windows_of(rows, LIMITS)).collect()
+    }
 
 
 def test_windows_are_counted_by_entity_and_proxy_and_pooled(spark: SparkSession, tmp_path: Path) -> None:
@@ -88,18 +89,19 @@ def test_a_damaged_file_is_named_and_skipped_or_refused(spark: SparkSession, tmp
     files = find_files(str(tmp_path), DAY)
     assert (files.good, list(files.damaged)) == ([str(good)], [str(cut)])
     with pytest.raises(LogError, match=r"1 damaged file\(s\), the first .*b\.parquet"):
-        read_rollup(spark, files, skip_damaged=False)
-    assert read_rollup(spark, files, skip_damaged=True).count() == 1
+        read_log(spark, str(tmp_path), DAY, skip_damaged=False)
+    rows, read = read_log(spark, str(tmp_path), DAY, skip_damaged=True)
+    assert (rows.count(), read) == (1, files)
 
 
 def test_a_day_without_a_log_is_told(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LogError, match="no log of this date"):
-        read_rollup(spark, find_files(str(tmp_path), DAY), skip_damaged=True)
+        read_log(spark, str(tmp_path), DAY, skip_damaged=True)
 
 
 def test_a_log_of_an_older_version_gets_the_defaults(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, [row(0, request_bytes=5_000)], without="request_cost_ms")
-    rows = read_rollup(spark, find_files(str(tmp_path), DAY), skip_damaged=False).collect()
+    rows = read_log(spark, str(tmp_path), DAY, skip_damaged=False)[0].collect()
     assert (rows[0].request_cost_ms, rows[0].request_bytes) == (0.0, 5_000)
 
 
@@ -108,6 +110,8 @@ def test_members_of_a_tenant_are_one_entity(spark: SparkSession, tmp_path: Path)
     limits = QuotaLimits(
         [(QuotaEntity(Tenant("team")), {"producer_byte_rate": 1_000})], tenants={"team": ["carol", "dave"]}
     )
-    rollup = read_rollup(spark, find_files(str(tmp_path), DAY), skip_damaged=False)
-    found = {(each.entity, each.bucket) for each in daily_state(rollup, limits).collect()}
-    assert found == {('{"tenant": "team"}', bucket_of(1_000))}
+    rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
+    found = daily_state(windows_of(rows, limits)).where("proxy = 'p1'").collect()
+    assert [(row.entity, row.buckets) for row in found] == [
+        ('{"tenant": "team"}', [(bucket_of(1_000), 1, 0, 0)])
+    ]

@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits import QuotaLimits
-from sluice.recalibration.job import LATEST, JobSettings, Plan, make_plan, take_day, write_plan
+from sluice.recalibration.job import Plan, make_plan, take_day
 from sluice.recalibration.log_reader import LogError
-from sluice.recalibration.settings import PolicySettings
+from sluice.recalibration.publish import LATEST, write_plan
+from sluice.recalibration.settings import JobSettings, PolicySettings
+from sluice.recalibration.state_store import StateStore
 
 LIMITS = QuotaLimits(
     [
@@ -35,8 +37,9 @@ def log_of(folder: Path, day: date) -> None:
 
 
 def night(spark: SparkSession, logs: Path, out: Path, day: date) -> Plan:
-    files = take_day(spark, str(logs), str(out), day, LIMITS, JOB)
-    return make_plan(spark, str(out), day, LIMITS, JOB, files)
+    store = StateStore(str(out))
+    files = take_day(spark, str(logs), store, day, LIMITS, JOB)
+    return make_plan(spark, store, day, LIMITS, JOB, files)
 
 
 def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
@@ -56,7 +59,7 @@ def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
     assert night(spark, logs, out, days[0]).entries != plan.entries, (
         "later days do not count for an earlier one"
     )
-    assert make_plan(spark, str(out), days[-1], LIMITS, JOB, plan.files) == plan
+    assert make_plan(spark, StateStore(str(out)), days[-1], LIMITS, JOB, plan.files) == plan
 
 
 def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -72,7 +75,7 @@ def test_a_plan_is_there_whole_or_not_at_all(spark: SparkSession, tmp_path: Path
     logs, out = tmp_path / "logs", tmp_path / "out"
     log_of(logs, DAY)
     plan = night(spark, logs, out, DAY)
-    first, second = write_plan(plan, str(out)), write_plan(plan, str(out))
+    first, second = Path(write_plan(plan, str(out))), Path(write_plan(plan, str(out)))
     assert (first.name, second.name) == (f"{DAY}-1", f"{DAY}-2")
     assert (out / LATEST).read_text() == f"{DAY}-2\n"
     written = json.loads((second / "plan.json").read_text())

@@ -1,0 +1,146 @@
+"""The command `sluice recalibrate`, and the same for spark-submit (`__main__.py`).
+
+`sluice` finds it by the entry point `sluice.commands`, and so need not know this package; Spark is imported
+when a night begins, so that `sluice --help` stays quick, and says so where Spark is not installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+
+import typer
+
+from sluice.quotas.config_error import ConfigError
+from sluice.quotas.quota_file import load_quotas
+from sluice.recalibration.settings import JobSettings
+from sluice.recalibration.settings_file import load_settings
+
+if TYPE_CHECKING:
+    from sluice.recalibration.job import Plan
+
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 2
+EXIT_NO_LOG: Final = 3
+SHOWN_CHANGES: Final = 20
+
+
+def recalibrate(
+    logs: Annotated[
+        str, typer.Option(metavar="PATH", help="The access log: a folder, or s3://bucket/folder.")
+    ],
+    quotas: Annotated[Path, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file in force.")],
+    out: Annotated[str, typer.Option(metavar="PATH", help="Where states and plans go: a folder or s3://….")],
+    day: Annotated[
+        str, typer.Option("--date", metavar="YYYY-MM-DD", help="Whose log (UTC); else yesterday's.")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the changes; write and compact nothing. Local Spark only.")
+    ] = False,
+    settings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The job's settings, as YAML; else their defaults.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master, such as k8s://…; else local[*].")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
+    ] = None,
+) -> None:
+    """Propose new quotas from a day's access log and the four weeks before it.
+
+    The same date again gives the same plan; run it again when files of that date came late. The plan is put
+    in force by `sluice quotas apply`.
+
+    Exit codes: 0 a plan was made; 1 Spark, Java or a write failed; 2 bad quota file, settings or arguments;
+    3 the log of the date cannot be used: missing, damaged where that is refused, or nobody in it has a limit.
+    """
+    night_of = _date(day)
+    job = JobSettings() if settings is None else load_settings(settings)
+    limits = load_quotas(quotas)
+    try:
+        from sluice.recalibration.night import Night, run_night
+        from sluice.recalibration.spark import spark_session
+    except ImportError as error:
+        _fail(
+            f"it needs Spark ({error.name} is missing): pip install 'kafka-sluice[recalibration]'",
+            EXIT_FAILED,
+        )
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from sluice.recalibration.java_runtime import JavaNotFoundError
+    from sluice.recalibration.job import NothingToPlanError
+    from sluice.recalibration.log_reader import LogError
+
+    night = Night(logs, out, night_of, dry_run)
+    try:
+        with spark_session(f"sluice recalibrate {night_of}", master, _spark_settings(conf or [])) as spark:
+            spark.sparkContext.setLogLevel("ERROR")
+            outcome = run_night(spark, night, limits, job, _tell)
+    except (LogError, NothingToPlanError) as error:
+        _fail(f"{night_of}: {error}", EXIT_NO_LOG)
+    except (JavaNotFoundError, OSError) as error:
+        _fail(str(error), EXIT_FAILED)
+    except (PySparkException, Py4JError) as error:
+        _fail(f"Spark: {str(error).splitlines()[0]}", EXIT_FAILED)
+    if outcome.folder is None:
+        _show(outcome.plan)
+    else:
+        print(outcome.folder)
+
+
+def main() -> NoReturn:
+    """The entry point of spark-submit and `python -m sluice.recalibration`."""
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    app.command()(recalibrate)
+    try:
+        app()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_CONFIG)
+    sys.exit(0)
+
+
+def _date(text: str) -> date:
+    if not text:
+        return datetime.now(UTC).date() - timedelta(days=1)
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no date such as 2026-11-20", param_hint="--date") from None
+
+
+def _spark_settings(given: list[str]) -> dict[str, str]:
+    found = {}
+    for setting in given:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--conf")
+        found[key] = value
+    return found
+
+
+def _show(plan: Plan) -> None:
+    """The largest changes first."""
+    changes = sorted(
+        (entry for entry in plan.entries if entry.is_change),
+        key=lambda entry: -abs(entry.proposed / entry.current - 1.0),
+    )
+    for entry in changes[:SHOWN_CHANGES]:
+        review = ", to be reviewed" if entry.needs_review else ""
+        print(f"{entry.entity} {entry.key}: {entry.current:g} -> {entry.proposed:g} ({entry.reason}{review})")
+    if len(changes) > SHOWN_CHANGES:
+        print(f"and {len(changes) - SHOWN_CHANGES} more")
+    print(f"{len(plan.entries)} limits, {len(changes)} to change; a dry run: nothing was written")
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"sluice recalibrate: {message}", file=sys.stderr)
+    raise typer.Exit(code)

@@ -1,0 +1,72 @@
+"""A whole night, step by step, with what is told about each: log → state → plan → files → tidying up."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from pyspark.sql import SparkSession
+
+from sluice.quotas.limits import QuotaLimits
+from sluice.recalibration.compaction import compact
+from sluice.recalibration.job import Plan, make_plan, take_day
+from sluice.recalibration.publish import forget_windows, write_plan
+from sluice.recalibration.settings import JobSettings
+from sluice.recalibration.state_store import StateStore
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What a night is about. `logs` and `out` are paths or URIs."""
+
+    logs: str
+    out: str
+    day: date
+    is_dry_run: bool = False
+    """nothing is written but in a temporary folder, and nothing is compacted"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A plan, and where it is; None: a dry run."""
+
+    plan: Plan
+    folder: str | None
+
+
+def run_night(
+    spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSettings, tell: Progress
+) -> Outcome:
+    """Raises LogError, NothingToPlanError; OSError where nothing can be written."""
+    begun = time.monotonic()
+
+    def say(what: str) -> None:
+        tell(f"{time.monotonic() - begun:6.1f} s  {what}")
+
+    with tempfile.TemporaryDirectory(prefix="sluice-dry-run-") as scratch:
+        store = StateStore(night.out, scratch if night.is_dry_run else None)
+        say(f"reading the log of {night.day} in {night.logs}")
+        files = take_day(spark, night.logs, store, night.day, limits, job)
+        for path, reason in files.damaged.items():
+            say(f"skipped, damaged: {path}: {reason}")
+        say(f"state of {night.day}: from {len(files.good)} file(s) of the {files.table}")
+        plan = make_plan(spark, store, night.day, limits, job, files)
+        say(
+            f"plan: {len(plan.entries)} limits, {sum(entry.is_change for entry in plan.entries)} to change,"
+            f" {sum(entry.needs_review for entry in plan.entries)} to review;"
+            f" replayed against {plan.replayed_days} day(s)"
+        )
+        if night.is_dry_run:
+            return Outcome(plan, None)
+    folder = write_plan(plan, night.out)
+    say(f"written: {folder}")
+    forget_windows(plan, night.out, job.policy.history_days)
+    if job.compact and night.day < datetime.now(UTC).date():  # else a proxy may still write there
+        done = compact(night.logs, night.day)
+        say(f"compacted: {done.files_before} file(s) of {night.day} are {done.files_after} now")
+    return Outcome(plan, folder)

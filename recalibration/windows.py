@@ -1,0 +1,129 @@
+"""The rows of one date → what each entity used in each window, per kind and proxy.
+
+    rows → (joined) which entities each row counts against → one row per kind, entity, proxy and window
+
+Only DataFrame and SQL functions; the rules by which an entity is found are the proxy's own (QuotaLimits),
+asked once for each pair of user and client id that occurs, and joined as numbers. A row counts for up to six
+kinds; `UNPIVOT` looks at them in one pass, without a copy of the row for those that it does not count for.
+Hence the cost of a row does not depend on how many clients or entities there are, and a hot one is folded
+where it is read, before anything is sent to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from sluice.quotas.entity_key import key_of_address, key_of_client
+from sluice.quotas.kinds import KINDS, QuotaKind, Scope
+from sluice.quotas.limits import QuotaLimits
+from sluice.recalibration.measures import MEASURES, Measure
+
+INFLATION_MAX: Final = 10.0
+"""a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
+SCHEMA: Final = (
+    "kind STRING, entity STRING, proxy STRING, window BIGINT,"
+    " amount DOUBLE, throttled BOOLEAN, offered DOUBLE"
+)
+_CLIENT: Final = ("user", "client_id", "address")
+_Client = tuple[str, str, str]
+
+
+def windows_of(rows: DataFrame, limits: QuotaLimits) -> DataFrame:
+    """The columns of SCHEMA; `rows` has those of the roll-up.
+
+    `window`: the window's begin ÷ the kind's span (measures.py). `amount`: what passed in it, > 0, in the
+    kind's units. `offered`: of a throttled window the throttle-inflated amount, else null.
+    """
+    spark = rows.sparkSession
+    clients = [tuple(row) for row in rows.select(*_CLIENT).distinct().collect()]
+    numbers: dict[tuple[str, str], int] = {}
+    keys = spark.createDataFrame(
+        list(_numbered(clients, limits, numbers)),
+        ", ".join(
+            [f"{name} STRING" for name in _CLIENT] + [f"{_key(kind)} INT" for kind in MEASURES],
+        ),
+    )
+    names = spark.createDataFrame(
+        [(number, *named) for named, number in numbers.items()], "number INT, kind STRING, entity STRING"
+    )
+    charged = rows.join(f.broadcast(keys), list(_CLIENT))
+    used = (
+        _by_kind(charged)
+        .groupBy("number", "proxy", "window")
+        .agg(
+            f.sum("amount").alias("amount"),
+            f.max("throttled").alias("throttled"),
+            f.sum("throttle_ms").alias("throttle_ms"),
+            f.sum("connections").alias("connections"),
+        )
+        .where("amount > 0")
+    )
+    return used.join(f.broadcast(names), "number").selectExpr(
+        "kind",
+        "entity",
+        "proxy",
+        "window",
+        "amount",
+        "throttled",
+        f"IF(throttled, {_offered()}, NULL) AS offered",
+    )
+
+
+def _numbered(
+    clients: Iterable[_Client], limits: QuotaLimits, numbers: dict[tuple[str, str], int]
+) -> Iterator[tuple[str | int | None, ...]]:
+    """(user, client id, address, the number of its entity of each kind, None: no limit); fills `numbers`."""
+    for user, client_id, address in clients:
+        found: list[int | None] = []
+        for kind in MEASURES:
+            entity = _entity_of(limits, kind, user, client_id, address)
+            number = None if entity is None else numbers.setdefault((kind.value, entity), len(numbers))
+            found.append(number)
+        if any(number is not None for number in found):
+            yield (user, client_id, address, *found)
+
+
+def _entity_of(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: str, address: str) -> str | None:
+    if KINDS[kind].scope is Scope.IPS:
+        return key_of_address(limits, address) if address else None
+    return None if address else key_of_client(limits, kind, user, client_id)
+
+
+def _key(kind: QuotaKind) -> str:
+    return f"key_{kind.value}"
+
+
+def _by_kind(charged: DataFrame) -> DataFrame:
+    """(number, proxy, window, amount, throttled, throttle_ms, connections) per row and kind it counts for."""
+    columns = ["proxy", "throttle_ms", "connections"]
+    groups = []
+    for kind, measure in MEASURES.items():
+        expressions = {
+            "number": f"IF({measure.rows}, {_key(kind)}, NULL)",
+            "window": f"window_start_ms DIV {measure.window_ms}",
+            "amount": f"CAST({measure.amount} AS DOUBLE)",
+            "throttled": f"CAST({measure.throttled} AS BOOLEAN)",
+        }
+        columns += [f"{text} AS {name}_{kind.value}" for name, text in expressions.items()]
+        groups.append(f"({', '.join(f'{name}_{kind.value}' for name in expressions)}) AS `{kind.value}`")
+    unpivot = (
+        "SELECT * EXCEPT (kind) FROM {wide}"
+        " UNPIVOT INCLUDE NULLS ((number, window, amount, throttled) FOR kind IN (%s))"
+    )
+    by_kind = charged.sparkSession.sql(unpivot % ", ".join(groups), wide=charged.selectExpr(*columns))
+    return by_kind.where("number IS NOT NULL AND (amount > 0 OR throttled)")
+
+
+def _offered() -> str:
+    """What passed ÷ the share of the time in which it might pass."""
+    spans = " ".join(f"WHEN '{kind.value}' THEN {_span(each)}" for kind, each in MEASURES.items())
+    share = f"throttle_ms / (GREATEST(connections, 1) * CASE kind {spans} END)"
+    return f"amount / GREATEST(1D - {share}, {1.0 / INFLATION_MAX!r}D)"
+
+
+def _span(measure: Measure) -> str:
+    return f"{measure.window_ms}D"
