@@ -1,0 +1,479 @@
+"""Followers' sessions, mirrored: any order of events, against Kafka's own rules for them (replica_model)."""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from replica_model import CAP, Log, ModelBroker, ModelFollower, key_of
+
+from sluice.protocol.addresses import Edit
+from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES
+from sluice.protocol.replica_fetch import PartitionKey
+from sluice.proxy.identity import Identity
+from sluice.proxy.in_flight import LOCAL, InFlight
+from sluice.proxy.local_answers import LocalAnswers
+from sluice.proxy.pace import Pace, State
+from sluice.proxy.replica_requests import INVALID_FETCH_SESSION_EPOCH, ReplicaRequests
+from sluice.proxy.replication import Replication
+from sluice.quotas.records import RequestRecord
+from sluice.quotas.replication_limits import ReplicationLimits, ThrottledReplicas
+from sluice.quotas.replication_throttle import MAX_DEBT_MS, QUANTUM_MS
+
+LEADER = 1
+NAMES = {key_of(topic, 0)[0]: f"t{topic}" for topic in range(4)}
+ALL_REPLICAS = {name: ThrottledReplicas(all=True) for name in NAMES.values()}
+
+
+class Door:
+    """One connection: a request goes in and comes out changed, held or answered."""
+
+    def __init__(self, replication: Replication) -> None:
+        self.replication = replication
+        self.pace = Pace()
+        self._in_flight: deque[InFlight] = deque()
+        self._local = LocalAnswers()
+        self._edits: list[Edit] = []
+        records: list[RequestRecord] = []
+        identity = Identity(authentication_required=False)
+        self.requests = ReplicaRequests(
+            replication, self.pace, identity, self._in_flight, self._local, self._edits, records
+        )
+
+    def ask(self, frame: bytes, now_ms: float) -> tuple[str, bytes]:
+        """("sent", frame) to the broker; ("held", nothing) until pace.wake_ms; ("answered", frame)."""
+        _, api_key, version, correlation_id, length = REQUEST_HEAD.unpack_from(frame)
+        stale = b"\xff" * 9
+        buf = bytearray(stale + frame + stale)
+        end = 9 + len(frame)
+        self.pace.wake(now_ms)
+        id_end = 9 + REQUEST_HEAD_BYTES + length
+        judged = self.requests.judge(buf, 9, end, end, api_key, version, correlation_id, id_end, now_ms)
+        assert judged is not None
+        if not judged:
+            assert self.pace.state is State.MUTED
+            return "held", b""
+        edits, self._edits[:] = list(self._edits), []
+        if self._local.at_once:
+            assert edits == [(9, end, b"")]
+            (answer,) = self._local.at_once
+            self._local.at_once.clear()
+            return "answered", answer
+        assert self._in_flight[-1][9] is not LOCAL
+        if edits:
+            ((start, stop, new),) = edits
+            assert (start, stop) == (9, end)
+            return "sent", new
+        return "sent", frame
+
+    def pass_on(self, answer: bytes, now_ms: float, cut: int) -> None:
+        """The answer comes in two pieces."""
+        self._in_flight.popleft()
+        cut = min(max(cut, 8), len(answer))
+        buf = bytearray(answer)
+        self.requests.begin(buf, 0, cut, len(answer), now_ms)
+        if cut < len(answer):
+            assert self.requests.is_walking
+            self.requests.go_on(buf, cut, len(answer), now_ms)
+        assert not self.requests.is_walking
+
+
+class World:
+    """A leader, the proxy before it, followers; time passes only as it is told."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000.0
+        self.broker = ModelBroker()
+        self.limits = ReplicationLimits()
+        self.replication = Replication(LEADER)
+        self.doors: dict[ModelFollower, Door] = {}
+        self.expected_errors = 0
+
+    def limit(self, limits: ReplicationLimits) -> None:
+        self.limits = limits
+        self.replication.apply(limits, NAMES, self.now_ms)
+
+    def restart_proxy(self) -> None:
+        self.replication = Replication(LEADER)
+        self.replication.apply(self.limits, NAMES, self.now_ms)
+        for follower in self.doors:
+            follower.lost()
+        self.doors.clear()
+
+    def door(self, follower: ModelFollower) -> Door:
+        return self.doors.setdefault(follower, Door(self.replication))
+
+    def disconnect(self, follower: ModelFollower) -> None:
+        door = self.doors.pop(follower, None)
+        if door is not None:
+            door.requests.closed(self.now_ms)
+
+    def to_broker(self, follower: ModelFollower) -> bytes | None:
+        """The follower's next fetch as it goes on, after what holds it; None: it was answered here."""
+        frame = follower.ask()
+        door = self.door(follower)
+        held_ms = 0.0
+        while True:
+            what, out = door.ask(frame, self.now_ms)
+            if what == "sent":
+                return out
+            if what == "answered":
+                follower.handle(out, self.broker.logs)
+                assert follower.errors[-1] == INVALID_FETCH_SESSION_EPOCH
+                return None
+            held_ms += door.pace.wake_ms - self.now_ms
+            assert held_ms <= MAX_DEBT_MS + 2_000.0, "held for too long"
+            self.now_ms = door.pace.wake_ms
+
+    def fetch(self, follower: ModelFollower, cut: int = 10_000) -> None:
+        """A whole round: asked, served, answered."""
+        in_sync = {
+            key
+            for key in follower.wanted
+            if follower.replica_id in self.broker.logs[key].in_sync
+            and follower.wanted[key] >= self.broker.logs[key].high_watermark
+        }
+        request = self.to_broker(follower)
+        if request is None:
+            return
+        answer = self.broker.serve(request)
+        self.check(follower, in_sync)
+        self.door(follower).pass_on(answer, self.now_ms, cut)
+        follower.handle(answer, self.broker.logs)
+
+    def check(self, follower: ModelFollower, in_sync: set[PartitionKey]) -> None:
+        """Between request and answer: the broker's session is what the mirror says."""
+        session = self.broker.sessions.get(follower.session_id)
+        mirrors = [m for m in self.replication.sessions if m.session_id == follower.session_id]
+        if session is None or not mirrors or follower.epoch <= 0:
+            return
+        (mirror,) = mirrors
+        assert mirror.partitions.keys() == follower.session.keys()
+        inside = {key: p for key, p in mirror.partitions.items() if p.inside}
+        assert session.partitions.keys() == inside.keys()
+        for key, (_, cap, _) in session.partitions.items():
+            partition = inside[key]
+            assert cap == partition.sent_cap
+            assert partition.offset == follower.session[key]
+            if key not in mirror.waiting:
+                assert cap == CAP
+        for key in follower.session:
+            partition = mirror.partitions[key]
+            if key not in mirror.waiting or (key in in_sync and partition.high_watermark >= 0):
+                assert partition.inside, "a partition that is in sync, or not throttled, is left out"
+                assert session.partitions[key][0] == follower.session[key]
+
+
+def a_world(
+    rate: float | None, partitions: int, records: int, record_bytes: int, followers: int = 1
+) -> tuple[World, list[ModelFollower]]:
+    """Followers that are behind on all partitions, all throttled."""
+    world = World()
+    if rate is not None:
+        world.limit(ReplicationLimits({LEADER: rate}, {}, ALL_REPLICAS))
+    found = []
+    for number in range(followers):
+        follower = ModelFollower(2 + number)
+        for index in range(partitions):
+            log = world.broker.logs.setdefault(key_of(index % 3, index), Log(record_bytes, records))
+            assert not log.in_sync
+            follower.wanted[key_of(index % 3, index)] = 0
+        found.append(follower)
+    return world, found
+
+
+def is_done(world: World, follower: ModelFollower) -> bool:
+    return all(at == world.broker.logs[key].end for key, at in follower.wanted.items())
+
+
+def run(world: World, followers: list[ModelFollower], latency_ms: float, until_ms: float) -> None:
+    """All followers at once, each with its thread: asks, is held, waits at the broker, reads, asks again.
+
+    Until they are all done; raises AssertionError if they are not by `until_ms`.
+    """
+    due = [(world.now_ms, number) for number in range(len(followers))]
+    asked: dict[int, bytes] = {}
+    answers: dict[int, bytes] = {}
+    while not all(is_done(world, follower) for follower in followers):
+        world.now_ms, number = heappop(due)
+        assert world.now_ms < until_ms, "somebody starves"
+        follower = followers[number]
+        door = world.door(follower)
+        if number in answers:
+            answer = answers.pop(number)
+            door.pass_on(answer, world.now_ms, 60)
+            follower.handle(answer, world.broker.logs)
+        frame = asked.pop(number, b"") or follower.ask()
+        what, out = door.ask(frame, world.now_ms)
+        if what == "held":
+            asked[number] = frame
+            heappush(due, (door.pace.wake_ms, number))
+            continue
+        assert what == "sent"
+        before = len(answers)
+        answers[number] = world.broker.serve(out)
+        assert len(answers) == before + 1
+        waits_ms = 0.0 if world.broker.last_bytes else world.broker.last_max_wait_ms
+        heappush(due, (world.now_ms + latency_ms + waits_ms, number))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rate=st.sampled_from([500.0, 20_000.0]),
+    partitions=st.integers(1, 8),
+    record_bytes=st.sampled_from([90, 900, 2_500]),
+    followers=st.integers(1, 3),
+    latency_ms=st.sampled_from([1.0, 40.0]),
+)
+def test_all_get_there_at_the_rate_whatever_a_batch_weighs(
+    rate: float, partitions: int, record_bytes: int, followers: int, latency_ms: float
+) -> None:
+    """Also a batch of 2,500 bytes where the cap is 1,000 and a second's quota 500."""
+    records = max(2, int(rate) // record_bytes)
+    world, all_followers = a_world(rate, partitions, records, record_bytes, followers)
+    begun_ms = world.now_ms
+    total_bytes = records * record_bytes * partitions * followers
+    least_ms = 1000.0 * total_bytes / rate
+    run(world, all_followers, latency_ms, begun_ms + 1.3 * least_ms + 15_000.0)
+    last_batches = record_bytes * followers + int(2 * rate * QUANTUM_MS / 1000)
+    took_ms = world.now_ms - begun_ms
+    assert total_bytes <= rate * took_ms / 1000.0 + last_batches * (1 + partitions)
+    assert all(not follower.errors for follower in all_followers)
+
+
+def test_a_move_is_even_and_at_its_rate() -> None:
+    """50 kB/s for 40 s, one partition: no second further than a quantum from the rate."""
+    world, (follower,) = a_world(50_000.0, 1, 40_000, 100)
+    begun_ms = world.now_ms
+    seconds = [0] * 40
+    while world.now_ms - begun_ms < 39_000.0:
+        before = sum(follower.came_bytes.values())
+        world.fetch(follower)
+        came = sum(follower.came_bytes.values()) - before
+        seconds[int((world.now_ms - begun_ms) // 1000.0)] += came
+        world.now_ms += 3.0 if came else world.broker.last_max_wait_ms
+    assert all(45_000 <= second <= 55_000 for second in seconds[1:38])
+    assert abs(sum(seconds[1:38]) / 37 - 50_000) < 500
+
+
+def test_followers_of_one_leader_share_its_rate_evenly() -> None:
+    world, followers = a_world(20_000.0, 3, 20_000, 100, followers=3)
+    for _ in range(300):
+        for follower in followers:
+            world.fetch(follower)
+            world.now_ms += 2.0
+    came = [sum(follower.came_bytes.values()) for follower in followers]
+    assert max(came) < 1.1 * min(came)
+
+
+def test_a_batch_larger_than_its_cap_gets_through_behind_a_busy_partition() -> None:
+    """2,500 bytes at a cap of 1,000: nothing comes, for `busy` is first each time; so the cap grows."""
+    world, (follower,) = a_world(20_000.0, 1, 4, 2_500)
+    busy = key_of(3, 0)
+    world.broker.logs = {busy: Log(10), **world.broker.logs}
+    follower.wanted = {busy: 0, **follower.wanted}
+    for _ in range(200):
+        world.broker.logs[busy].end += 1
+        world.fetch(follower)
+        world.now_ms += 20.0
+    world.broker.logs[busy].end = follower.wanted[busy]
+    assert is_done(world, follower)
+
+
+def test_an_in_sync_replica_is_never_left_out_while_others_catch_up() -> None:
+    """`hot` is in sync and written to all the time; its followers see every record at once."""
+    world, (follower,) = a_world(500.0, 4, 100, 100)
+    hot = key_of(3, 0)
+    world.broker.logs[hot] = Log(10)
+    follower.wanted[hot] = 0
+    world.limit(ReplicationLimits({LEADER: 500.0}, {}, ALL_REPLICAS))
+    world.fetch(follower)
+    for _ in range(200):
+        world.broker.logs[hot].end += 1
+        world.fetch(follower)
+        world.now_ms += 5.0
+        assert follower.wanted[hot] == world.broker.logs[hot].end
+    assert any(at < 100 for key, at in follower.wanted.items() if key != hot)
+
+
+def test_bytes_of_those_in_sync_count_where_they_are_throttled() -> None:
+    """KAFKA-4313: they pass, and those that are behind wait the longer for it."""
+    world, (follower,) = a_world(1_000.0, 1, 3, 10)
+    while not is_done(world, follower):
+        world.fetch(follower)
+        world.now_ms += 100.0
+    world.fetch(follower)
+    bucket = world.replication.leader_bucket
+    assert bucket is not None
+    before = bucket.passed_bytes
+    (log,) = world.broker.logs.values()
+    log.end += 50
+    world.fetch(follower)
+    assert is_done(world, follower)
+    assert bucket.passed_bytes == before + 500
+    assert bucket.tokens_bytes(world.now_ms) < 0.0
+
+
+def test_an_unknown_session_is_refused_once() -> None:
+    world, (follower,) = a_world(1_000.0, 2, 5, 10)
+    for _ in range(3):
+        world.fetch(follower)
+    world.replication = Replication(LEADER)  # the follower has not noticed
+    world.doors.clear()
+    for _ in range(5):
+        world.fetch(follower)
+    assert follower.errors == [INVALID_FETCH_SESSION_EPOCH]
+    assert world.replication.unknown_sessions == 1
+
+
+def test_caps_are_restored_when_the_throttle_ends() -> None:
+    world, (follower,) = a_world(500.0, 5, 100, 100)
+    for _ in range(4):
+        world.fetch(follower)
+        world.now_ms += 50.0
+    world.limit(ReplicationLimits())
+    world.fetch(follower)
+    session = world.broker.sessions[follower.session_id]
+    assert session.partitions.keys() == follower.wanted.keys()
+    assert {cap for _, cap, _ in session.partitions.values()} == {CAP}
+
+
+def test_without_a_throttle_a_request_goes_as_it_is() -> None:
+    world, (follower,) = a_world(None, 5, 100, 100)
+    for _ in range(12):
+        frame = follower.ask()
+        what, out = world.door(follower).ask(frame, world.now_ms)
+        assert (what, out) == ("sent", frame)
+        answer = world.broker.serve(out)
+        world.door(follower).pass_on(answer, world.now_ms, 50)
+        follower.handle(answer, world.broker.logs)
+
+
+def test_a_follower_without_a_session_is_slowed_down_too() -> None:
+    """The broker gives none: every fetch is full, and brings one batch at least."""
+    world, (follower,) = a_world(1_000.0, 3, 100, 100)
+    world.broker.gives_sessions = False
+    begun_ms = world.now_ms
+    for _ in range(40):
+        world.fetch(follower)
+        world.now_ms += 1.0
+    came = sum(follower.came_bytes.values())
+    assert 0 < came <= 1_000 * (world.now_ms - begun_ms) / 1000.0 * 1.2 + 300
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Every event of a session's life, in any order, of two followers."""
+
+    @initialize(version=st.sampled_from([13, 15, 18]))
+    def begin(self, version: int) -> None:
+        self.world = World()
+        self.followers = [ModelFollower(2, version), ModelFollower(3, version)]
+        self.errors_due = [0, 0]
+        for topic in range(3):
+            for partition in range(2):
+                self.world.broker.logs[key_of(topic, partition)] = Log(10 + 500 * topic, 3)
+        self.world.broker.logs[key_of(3, 0)] = Log(10)
+
+    keys = st.builds(key_of, st.integers(0, 2), st.integers(0, 1)) | st.just(key_of(3, 0))
+    who = st.integers(0, 1)
+
+    @rule(who=who, cut=st.integers(0, 300), times=st.integers(1, 4))
+    def fetch(self, who: int, cut: int, times: int) -> None:
+        follower = self.followers[who]
+        for _ in range(times):
+            if follower.wanted or follower.session:
+                self.world.fetch(follower, cut)
+        assert len(follower.errors) <= self.errors_due[who]
+
+    @rule(who=who, key=keys)
+    def begin_to_follow(self, who: int, key: PartitionKey) -> None:
+        self.followers[who].wanted.setdefault(key, 0)
+
+    @rule(who=who, key=keys)
+    def stop_to_follow(self, who: int, key: PartitionKey) -> None:
+        if self.followers[who].wanted.pop(key, None) is not None:
+            log = self.world.broker.logs[key]
+            log.in_sync.discard(self.followers[who].replica_id)
+
+    @rule(who=who, key=keys, to=st.integers(0, 5))
+    def truncate(self, who: int, key: PartitionKey, to: int) -> None:
+        """As after an epoch that diverged."""
+        follower = self.followers[who]
+        if key in follower.wanted and follower.wanted[key] > to:
+            follower.wanted[key] = to
+            self.world.broker.logs[key].in_sync.discard(follower.replica_id)
+
+    @rule(key=keys, records=st.integers(1, 20))
+    def produce(self, key: PartitionKey, records: int) -> None:
+        self.world.broker.logs[key].end += records
+
+    @rule(ms=st.sampled_from([1.0, 30.0, 200.0, 3_000.0]))
+    def wait(self, ms: float) -> None:
+        self.world.now_ms += ms
+
+    @rule(
+        rates=st.dictionaries(st.just(LEADER), st.sampled_from([50.0, 1_000.0, 1e6])),
+        followers=st.dictionaries(st.sampled_from([2, 3]), st.sampled_from([50.0, 1_000.0])),
+        topics=st.sets(st.sampled_from(list(NAMES.values()))),
+        pairs=st.none() | st.frozensets(st.tuples(st.integers(0, 1), st.sampled_from([1, 2, 3]))),
+    )
+    def limit(
+        self,
+        rates: dict[int, float],
+        followers: dict[int, float],
+        topics: set[str],
+        pairs: frozenset[tuple[int, int]] | None,
+    ) -> None:
+        replicas = ThrottledReplicas(all=True) if pairs is None else ThrottledReplicas(pairs)
+        listed = dict.fromkeys(topics, replicas)
+        self.world.limit(ReplicationLimits(rates, followers, listed, listed))
+
+    @rule(who=who, reached=st.booleans())
+    def lose_the_connection(self, who: int, reached: bool) -> None:
+        """With a request on its way, which may have reached the broker."""
+        follower = self.followers[who]
+        if follower.wanted:
+            request = self.world.to_broker(follower)
+            if request is not None and reached:
+                self.world.broker.serve(request)
+            assert len(follower.errors) <= self.errors_due[who]
+        self.world.disconnect(follower)
+        follower.lost()
+
+    @rule(who=who)
+    def another_connection(self, who: int) -> None:
+        """Of the same session: it belongs to no connection."""
+        self.world.disconnect(self.followers[who])
+
+    @rule()
+    def restart_the_proxy(self) -> None:
+        self.world.restart_proxy()
+
+    @rule()
+    def restart_the_proxy_unseen(self) -> None:
+        """A follower that had nothing on its way goes on with its session, which is not known here."""
+        self.world.replication = Replication(LEADER)
+        self.world.limit(self.world.limits)
+        self.world.doors.clear()
+        self.errors_due = [len(follower.errors) + 1 for follower in self.followers]
+
+    @rule(who=who)
+    def the_broker_forgets_a_session(self, who: int) -> None:
+        if self.world.broker.sessions.pop(self.followers[who].session_id, None) is not None:
+            self.errors_due[who] = len(self.followers[who].errors) + 1
+
+    @rule(gives=st.booleans())
+    def the_broker_gives_sessions(self, gives: bool) -> None:
+        self.world.broker.gives_sessions = gives
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
