@@ -1,0 +1,93 @@
+"""docs/ and the papers beside it (README.md, CHANGELOG.md, …) → a site.
+
+Each is written for whoever reads it in the repository. So links between them are turned to each other's
+pages, links to other files of the repository to copies of these. A link to what is not there fails the build.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAPERS: Final = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
+}
+"""papers of the repository's root → their pages"""
+COPIES: Final = "files"
+"""the site's folder of files that are in the repository and not in docs/"""
+_LINK: Final = re.compile(r"(?<=\]\()(?!https?://|mailto:|#)([^)\s]+)(?=\))")
+_log: Final = getLogger("mkdocs.plugins.sluice")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put a folder's pages in the place of `folder/*` in the navigation."""
+    config.nav = _expanded(config.nav)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the papers as pages."""
+    for paper, page in PAPERS.items():
+        text = (ROOT / paper).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=_LINK.sub(_in_site("", page, files, config), text)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn a page's links: those that leave docs/ lead to a paper's page or to a copy."""
+    source = page.file.src_uri
+    if source in PAPERS.values():
+        return markdown
+    return _LINK.sub(_in_site("docs", source, files, config), markdown)
+
+
+def _in_site(folder: str, page: str, files: Files, config: MkDocsConfig) -> Any:
+    """How to turn links of the page `page`, which lies in this folder of the repository."""
+    here = posixpath.dirname(posixpath.join(folder, page) if folder else "")
+
+    def turned(found: re.Match[str]) -> str:
+        target, _, anchor = found[0].partition("#")
+        path = posixpath.normpath(posixpath.join(here, target))
+        if path.startswith("docs/") and not (ROOT / path).is_dir():
+            there = path.removeprefix("docs/")
+        elif path in PAPERS:
+            there = PAPERS[path]
+        elif (ROOT / path).is_file():
+            there = _copied(path, files, config)
+        else:
+            _log.warning("%s: link to %s, which is not a file of the repository", page, target)
+            return found[0]
+        return posixpath.relpath(there, posixpath.dirname(page) or ".") + (f"#{anchor}" if anchor else "")
+
+    return turned
+
+
+def _copied(path: str, files: Files, config: MkDocsConfig) -> str:
+    """Have a file of the repository in the site; returns where."""
+    there = f"{COPIES}/{path}"
+    if files.get_file_from_path(there) is None:
+        files.append(File.generated(config, there, abs_src_path=str(ROOT / path)))
+    return there
+
+
+def _expanded(entries: Any) -> Any:
+    if isinstance(entries, dict):
+        return {title: _expanded(entry) for title, entry in entries.items()}
+    if isinstance(entries, list):
+        return [_expanded(entry) for entry in entries]
+    if isinstance(entries, str) and entries.endswith("/*"):
+        folder = entries.removesuffix("*")
+        names = sorted(path.name for path in (ROOT / "docs" / folder).glob("*.md"))
+        return [folder + name for name in sorted(names, key=lambda name: name != "index.md")]
+    return entries

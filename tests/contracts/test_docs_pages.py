@@ -1,0 +1,94 @@
+"""What pages show can be used as it stands: configurations load, commands exist, figures hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.proxy.config_file import config_of
+from sluice.quotas.quota_file import parse_quotas
+from sluice.quotas.yaml_lines import parse_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/quick-start.md")
+SLUICE = Path(sys.executable).with_name("sluice")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_configuration_that_a_page_shows_loads(page: str) -> None:
+    shown = [block for block in blocks(page, "yaml") if "listeners:" in block]
+    assert shown
+    for block in shown:
+        config_of(parse_yaml(block, page), page, {})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_quota_file_that_a_page_shows_loads(page: str) -> None:
+    shown = [block for block in blocks(page, "yaml") if "listeners:" not in block]
+    assert shown
+    for block in shown:
+        assert parse_quotas(block, page).entries
+
+
+@pytest.mark.parametrize("page", ["docs/quick-start.md", "docs/faq.md", "docs/sizing.md"])
+def test_every_sluice_command_that_a_page_shows_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^|`|/)sluice ((?:quotas )?[a-z-]+)(?= |`)", text, re.M))
+    for command in named:
+        asked = subprocess.run([SLUICE, *command.split(), "--help"], check=False, capture_output=True)
+        assert asked.returncode == 0, command
+
+
+def figure(row: str) -> float:
+    """The first number of the planning table's row that begins so."""
+    page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
+    found = re.search(rf"^\| {re.escape(row)}[^|]*\| \+? ?([\d.]+)", page, re.M)
+    assert found, row
+    return float(found[1])
+
+
+def measured() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "bench/results/cost.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("row", "cases"),
+    [
+        ("a request and its answer", ["request_50"]),
+        ("… with five in flight", ["request_50x5"]),
+        ("a GiB in either direction", ["gib_produce_1mib", "gib_fetch_1mib", "gib_fetch_10mib"]),
+    ],
+)
+def test_what_a_request_or_a_byte_is_planned_with_is_not_less_than_was_measured(
+    row: str, cases: list[str]
+) -> None:
+    for placement in measured()["placements"].values():
+        for case in cases:
+            assert figure(row) >= statistics.median(placement["cases"][case]["cost"]["sluice"])
+
+
+def test_the_memory_that_is_planned_with_is_not_less_than_was_measured() -> None:
+    summary = measured()["summary"]
+    assert figure("the process, at work") >= summary["rss_end_mib"]
+    assert figure("an open connection") >= summary["idle_kib_per_connection"]
+
+
+def test_the_examples_of_the_sizing_page_add_up() -> None:
+    page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
+    assert round(6_000 * 35e-6 + (150 + 300) / 1024 * 0.9, 2) == 0.61
+    assert "0.61 cores" in page
+    mib = [80, 5_000 * 24 / 1024, 200 * 2 / 1024, 10_000 * 1 / 1024, 220_000 * 0.1 / 1024]
+    assert 228 <= sum(mib) <= 230
+    assert "229 MiB" in page
