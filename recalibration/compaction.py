@@ -42,12 +42,11 @@ class Compacted:
     files_after: int
 
 
-def compact(logs: str, day: date) -> Compacted:
-    """All tables of one date. Raises LogError for a URI that nobody knows, OSError if it cannot be written.
+def compact(folder: LogFolder, day: date) -> Compacted:
+    """All tables of one date. Raises OSError if it cannot be written.
 
     Only for a date that is over: a proxy may still write into a folder that is not.
     """
-    folder = LogFolder.of(logs)
     before = after = 0
     for table in TABLES:
         paths = folder.files(day, table)

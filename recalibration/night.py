@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.compaction import compact
 from sluice.recalibration.job import Plan, make_plan, take_day
+from sluice.recalibration.log_reader import LogFolder
 from sluice.recalibration.publish import forget_windows, write_plan
 from sluice.recalibration.settings import JobSettings
 from sluice.recalibration.state_store import StateStore
@@ -67,6 +68,6 @@ def run_night(
     say(f"written: {folder}")
     forget_windows(plan, night.out, job.policy.history_days)
     if job.compact and night.day < datetime.now(UTC).date():  # else a proxy may still write there
-        done = compact(night.logs, night.day)
+        done = compact(LogFolder.of(night.logs), night.day)
         say(f"compacted: {done.files_before} file(s) of {night.day} are {done.files_after} now")
     return Outcome(plan, folder)
