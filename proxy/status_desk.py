@@ -97,7 +97,7 @@ class StatusDesk:
         self._sources = sources
         self._not_ready = not_ready
         self._histories = Histories(options.interval_s)
-        self._new_ids = NewIds()
+        self._new_ids = NewIds(_now_ms())
         self._lock = asyncio.Lock()
         self._waiting = 0
         self._kept: OrderedDict[Hashable, _Made] = OrderedDict()

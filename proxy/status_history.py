@@ -95,8 +95,10 @@ class Histories:
 class NewIds:
     """How many producer ids each principal has had admitted within an hour, from counts once a minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun_ms: float) -> None:
+        """`begun_ms`: since when there are principals; each begins to count at 0."""
         self._counts: dict[PrincipalIds, deque[tuple[float, int]]] = {}
+        self._begun_ms = begun_ms
         self._last_ms = float("-inf")
 
     def note_in_steps(self, principals: Iterable[PrincipalIds], now_ms: float) -> Iterator[None]:
@@ -104,11 +106,15 @@ class NewIds:
         if now_ms - self._last_ms < COUNT_INTERVAL_MS:
             return
         self._last_ms = now_ms
+        since_ms, self._begun_ms = self._begun_ms, now_ms
+        was_full = len(self._counts) >= MAX_COUNTED
         here: dict[PrincipalIds, deque[tuple[float, int]]] = {}
         for number, principal in enumerate(principals, start=1):
             counts = self._counts.get(principal)
             if counts is None and len(here) < MAX_COUNTED:
-                counts = deque(maxlen=_COUNTS)
+                # It was not there the last time, so it has counted since; unless there was no room for it.
+                first = (now_ms, principal.admitted) if was_full else (since_ms, 0)
+                counts = deque([first], maxlen=_COUNTS)
             if counts is not None:
                 counts.append((now_ms, principal.admitted))
                 here[principal] = counts

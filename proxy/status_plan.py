@@ -127,7 +127,9 @@ class PlanReader:
                 return
             at = _after(text, at, ",")
 
-    def _take(self, entry: dict[str, Any]) -> None:
+    def _take(self, entry: Any) -> None:
+        if not isinstance(entry, dict):
+            raise ValueError("an entry is no object")
         self._entries += 1
         needs_review = bool(entry.get("needs_review", False))
         self._reviews += needs_review
