@@ -27,8 +27,9 @@ _COUNTS: Final = ("free", "throttled", "inflated")
 
 
 def daily_state(windows: DataFrame) -> DataFrame:
-    """The columns of SCHEMA; `windows` has those of windows.py. `proxy` is POOLED for all together.
+    """The columns of SCHEMA; `windows` has those of windows.py.
 
+    `proxy` is POOLED for all together, where an entity was seen at several: else it would be the same again.
     `free`, `throttled`, `inflated` are numbers of windows with traffic: not throttled, by the bucket of their
     rate; throttled, likewise; and those again by the bucket of their throttle-inflated rate.
     """
@@ -44,7 +45,14 @@ def daily_state(windows: DataFrame) -> DataFrame:
         f"amount / CASE kind {spans} END AS rate",
         f"COALESCE(offered, amount) / CASE kind {spans} END AS offered_rate",
     )
-    pooled = rates.groupBy("kind", "entity", f.lit(POOLED).alias("proxy"), "window").agg(
+    several = (
+        windows.groupBy("kind", "entity")
+        .agg(f.min("proxy").alias("first"), f.max("proxy").alias("last"))
+        .where("first <> last")
+        .select("kind", "entity")
+    )
+    of_several = rates.join(f.broadcast(several), ["kind", "entity"], "left_semi")
+    pooled = of_several.groupBy("kind", "entity", f.lit(POOLED).alias("proxy"), "window").agg(
         f.max("throttled").alias("throttled"),
         f.sum("rate").alias("rate"),
         f.sum("offered_rate").alias("offered_rate"),

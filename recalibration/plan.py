@@ -110,14 +110,14 @@ def planned(
     """Of one entity whose limit is `limit` now. Days in any order; those without traffic are left out."""
     spec = KINDS[kind]
     demands: dict[int, list[tuple[Demand, DayState | DayTotals]]] = {}
-    pooled = 0.0
+    pooled: dict[int, float] = {}
     by_proxy: dict[str, list[EntityDay]] = {}
     for day in sorted(days, key=lambda each: each.age_days):
         by_proxy.setdefault(day.proxy, []).append(day)
     for proxy, its_days in by_proxy.items():
         estimates = _estimates(its_days, settings.quantile)
         if proxy == POOLED:
-            pooled = max(found.rate for found in estimates)
+            pooled = {day.age_days: each.rate for day, each in zip(its_days, estimates, strict=True)}
             continue
         for day, found in zip(its_days, estimates, strict=True):
             demands.setdefault(day.age_days, []).append((found, day.state))
@@ -130,6 +130,8 @@ def planned(
         worst.append(Day(age, found, traffic_s))
         demand = found.rate * spec.limit_span_s
         uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
+    # A day without a pooled state was seen at one proxy only.
+    together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
     proposal = propose(worst, spec.rate_per_s(limit), settings)
     latest = demands[min(demands)] if demands else []
     return PlanEntry(
@@ -142,7 +144,7 @@ def planned(
         needs_review=proposal.needs_review,
         confidence=confidence(uses, settings),
         proxies=len(by_proxy.keys() - {POOLED}),
-        pooled_demand=pooled * spec.limit_span_s,
+        pooled_demand=max(together, default=0.0) * spec.limit_span_s,
         throttled_share=max((state.throttled_share for _, state in latest), default=0.0),
         days=tuple(uses),
     )

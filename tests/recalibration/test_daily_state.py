@@ -72,7 +72,8 @@ def test_ids_are_counted_by_the_hour_and_connections_by_address(spark: SparkSess
     hours = state["producer_ids", ALICE, "p1"]
     assert hours[bucket_of(7 / 3600)] == (1, 0, 0)
     assert hours[bucket_of(5 / 3600)][:2] == (0, 1)
-    assert state["connection_creation", '{"ip": "10.0.0.1"}', POOLED] == {bucket_of(2): (1, 0, 0)}
+    assert state["connection_creation", '{"ip": "10.0.0.1"}', "p1"] == {bucket_of(2): (1, 0, 0)}
+    assert not any(proxy == POOLED for _, _, proxy in state), "there is one proxy only"
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-7, 1e-6, 0.003, 1.0, 999.9, 1_000.0, 1e9, 1e12])
