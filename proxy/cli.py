@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
@@ -153,14 +154,19 @@ def explain(
     address: Annotated[str, typer.Option(help="The client's IP address, for exempt rules.")] = "",
     quotas: QuotasOption = None,
     config: ConfigOption = None,
+    at: Annotated[
+        str, typer.Option(metavar="TIME", help="For schedules: `2026-12-05T01:30+01:00`; now if not given.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
     """Which limits apply to a client, and why: all levels of each quota that are looked at, in order."""
     from sluice.proxy.explain import print_json, print_tables
+    from sluice.quotas.scheduled_limits import limits_at
 
-    limits = _limits(quotas, config)
+    now_unix_s = _instant(at)
+    limits = limits_at(_limits(quotas, config), now_unix_s).limits
     name = user.removeprefix("User:")
-    (print_json if as_json else print_tables)(limits, name, client_id, address)
+    (print_json if as_json else print_tables)(limits, name, client_id, address, now_unix_s=now_unix_s)
 
 
 cli_quotas.register(app, quotas_app)
@@ -214,8 +220,24 @@ def schema_quotas() -> None:
 def _counted(limits: QuotaLimits) -> str:
     count = len(limits.entries)
     text = f"limits for {count} {'entity' if count == 1 else 'entities'}"
-    further = (("tenant", len(limits.tenants)), ("exempt rule", len(limits.exempt.rules)))
+    further = (
+        ("tenant", len(limits.tenants)),
+        ("schedule", len(limits.schedules)),
+        ("exempt rule", len(limits.exempt.rules)),
+    )
     return ", ".join([text, *(f"{count} {what}{'s' * (count != 1)}" for what, count in further if count)])
+
+
+def _instant(text: str) -> float:
+    """Unix seconds of an ISO time, of this machine's zone where it names none. Raises typer.BadParameter."""
+    from datetime import datetime
+
+    if not text:
+        return time()
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError as error:
+        raise typer.BadParameter(f"--at: {error}; give a time such as 2026-12-05T01:30+01:00") from None
 
 
 def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:

@@ -7,14 +7,20 @@ from typing import Any
 
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import CLIENT_KINDS, KindSpec
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits import LevelExplanation, QuotaLimits
+from sluice.quotas.scheduled_limits import told
 
 _PIPE_WIDTH = 180
 """columns where no terminal gives a width"""
 
 
-def print_json(limits: QuotaLimits, user: str, client_id: str, address: str = "") -> None:
-    """One object: the client, its tenant, whether it is exempt, and for each quota what the levels say."""
+def print_json(
+    limits: QuotaLimits, user: str, client_id: str, address: str = "", *, now_unix_s: float
+) -> None:
+    """One object: the client, its tenant, whether it is exempt, and for each quota what the levels say.
+
+    `limits`: those of the instant `now_unix_s`.
+    """
     rule = limits.exempt.find(user, client_id, address)
     tenant = limits.tenant_of(user)
     answer = {
@@ -23,13 +29,18 @@ def print_json(limits: QuotaLimits, user: str, client_id: str, address: str = ""
         "address": address,
         "tenant": tenant.name if tenant is not None else None,
         "exempt_by": rule.parts if rule is not None else None,
-        "quotas": [_explained(spec, limits, user, client_id) for spec in CLIENT_KINDS],
+        "quotas": [_explained(spec, limits, user, client_id, now_unix_s) for spec in CLIENT_KINDS],
     }
     print(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
-def print_tables(limits: QuotaLimits, user: str, client_id: str, address: str = "") -> None:
-    """Whether the client is exempt, then one table a quota, the level that applies marked."""
+def print_tables(
+    limits: QuotaLimits, user: str, client_id: str, address: str = "", *, now_unix_s: float
+) -> None:
+    """Whether the client is exempt, then one table a quota, the level that applies marked.
+
+    `limits`: those of the instant `now_unix_s`.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -70,14 +81,21 @@ def print_tables(limits: QuotaLimits, user: str, client_id: str, address: str = 
                 level.level.value,
                 "" if level.limit is None else f"{level.limit:,.15g}{' (shadow)' if level.shadow else ''}",
                 escape(str(level.entity)),
-                escape(level.why),
+                escape(f"{level.why} {_scheduled(limits, level, spec, now_unix_s)}".rstrip()),
                 style="bold" if level.chosen else None,
             )
         console.print(table)
         console.print()
 
 
-def _explained(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -> dict[str, Any]:
+def _scheduled(limits: QuotaLimits, level: LevelExplanation, spec: KindSpec, now_unix_s: float) -> str:
+    """What the calendar of the entity whose limit applies says of it."""
+    return told(limits, level.entity, spec.config_key, now_unix_s) if level.chosen else ""
+
+
+def _explained(
+    spec: KindSpec, limits: QuotaLimits, user: str, client_id: str, now_unix_s: float
+) -> dict[str, Any]:
     match = limits.resolve(spec.kind, user, client_id)
     return {
         "quota": spec.kind.value,
@@ -96,6 +114,7 @@ def _explained(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -
                 "shadow": level.shadow,
                 "applies": level.chosen,
                 "why": level.why,
+                "schedule": _scheduled(limits, level, spec, now_unix_s) or None,
             }
             for level in limits.explain(spec.kind, user, client_id)
         ],

@@ -33,7 +33,7 @@ class QuotaChange(NamedTuple):
     by: str
     """the principal who asked for it; or the file in which it was found"""
     source: str
-    """file, topic"""
+    """file, topic; schedule: a window of the file's calendar began or ended"""
     entity: str
     old: Mapping[str, Any]
     """limits by their keys, and the keys that were in shadow mode; empty: there was no entry"""

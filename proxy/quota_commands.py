@@ -55,12 +55,12 @@ class QuotaFilePlace:
         return self._write(before, edited(before, self.name, changes))
 
     def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
-        """Entries whose shadow mode changes are written anew, without the comments within them; so are those
-        in shadow mode that get or lose a limit."""
+        """Entries whose shadow mode or calendar changes are written anew, without the comments within them;
+        so are those in shadow mode that get or lose a limit."""
         before = self._text()
         now = self.listing()
         touched = {difference.whom for difference in found if difference.whom}
-        anew = {whom for whom in touched if _shadow_changes(now, wanted, whom)}
+        anew = {whom for whom in touched if _is_written_anew(now, wanted, whom)}
         changes: dict[Whom, dict[str, float | None]] = {}
         for difference in found:
             if difference.whom and difference.whom not in anew:
@@ -96,14 +96,15 @@ def lines_of(listing: Listing, whoms: Sequence[Whom]) -> list[str]:
     for whom in whoms:
         line = kafka_line(whom, listing.limits[whom])
         shadow = listing.shadow.get(whom)
-        lines.append(f"{line} (in shadow mode: {', '.join(sorted(shadow))})" if shadow else line)
+        line += f" (in shadow mode: {', '.join(sorted(shadow))})" if shadow else ""
+        lines.append(f"{line} (with a schedule)" if whom in listing.schedules else line)
     return lines
 
 
-def _shadow_changes(now: Listing, wanted: Listing, whom: Whom) -> bool:
-    """Or may, for `shadow: true` covers whatever limits the entry has."""
+def _is_written_anew(now: Listing, wanted: Listing, whom: Whom) -> bool:
+    """Its shadow mode or calendar changes; or may, for `shadow: true` covers whatever limits it has."""
     before, after = now.shadow.get(whom, frozenset()), wanted.shadow.get(whom, frozenset())
-    if before != after:
+    if before != after or now.schedules.get(whom) != wanted.schedules.get(whom):
         return True
     return bool(before) and now.limits.get(whom, {}).keys() != wanted.limits.get(whom, {}).keys()
 

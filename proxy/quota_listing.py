@@ -1,7 +1,7 @@
 """Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
 
-A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; shadow mode, tenants
-and exempt rules are the quota file's own. Pure.
+A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; shadow mode,
+calendars, tenants and exempt rules are the quota file's own. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sluice.proxy.quota_edit import Entry, Whom, block_lines, entries_of, number, whom_of
 from sluice.quotas.kinds import KIND_BY_KEY
-from sluice.quotas.quota_file import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY, parse_quotas
+from sluice.quotas.quota_file import DEFAULT_NAME, ENTITY_KEYS, SCHEDULE_KEY, SHADOW_KEY, parse_quotas
 from sluice.quotas.yaml_lines import parse_yaml
 
 SECTIONS: Final = ("tenants", "exempt")
@@ -32,6 +32,8 @@ class Listing:
     """which of them are in shadow mode"""
     sections: Mapping[str, tuple[Entry, ...]] | None = None
     """SECTIONS with their items as in the quota file; None: the source has no place for them"""
+    schedules: Mapping[Whom, tuple[Entry, ...]] = field(default_factory=dict)
+    """the windows of entities that have a calendar, as in the quota file"""
 
     def limits_of(self, whom: Whom) -> dict[str, tuple[float, bool]]:
         """By config key: the limit, and whether it is in shadow mode."""
@@ -46,6 +48,8 @@ class Listing:
         shadow = self.shadow.get(whom)
         if shadow:
             entry[SHADOW_KEY] = True if len(shadow) == len(limits) else sorted(shadow)
+        if whom in self.schedules:
+            entry[SCHEDULE_KEY] = list(self.schedules[whom])
         return entry
 
 
@@ -74,6 +78,7 @@ def listing_of(text: str, source: str) -> Listing:
     parse_quotas(text, source)
     limits: dict[Whom, dict[str, float]] = {}
     shadow: dict[Whom, frozenset[str]] = {}
+    schedules: dict[Whom, tuple[Entry, ...]] = {}
     for entry in entries_of(text):
         whom = whom_of(entry)
         limits[whom] = {key: value for key, value in entry.items() if key in KIND_BY_KEY}
@@ -81,8 +86,11 @@ def listing_of(text: str, source: str) -> Listing:
         keys = frozenset(limits[whom] if told is True else told or ())
         if keys:
             shadow[whom] = keys
+        if SCHEDULE_KEY in entry:
+            schedules[whom] = tuple(entry[SCHEDULE_KEY])
     document: Any = parse_yaml(text, source).value
-    return Listing(limits, shadow, {name: tuple(document.get(name, ())) for name in SECTIONS})
+    sections = {name: tuple(document.get(name, ())) for name in SECTIONS}
+    return Listing(limits, shadow, sections, schedules)
 
 
 def yaml_of(listing: Listing) -> str:
@@ -109,6 +117,9 @@ def differences(left: Listing, right: Listing) -> Iterator[Difference]:
         for key in [*ours, *(key for key in theirs if key not in ours)]:
             if ours.get(key) != theirs.get(key):
                 yield Difference(whom, key, _limit(ours.get(key)), _limit(theirs.get(key)))
+        windows = left.schedules.get(whom), right.schedules.get(whom)
+        if windows[0] != windows[1]:
+            yield Difference(whom, SCHEDULE_KEY, _windows(windows[0]), _windows(windows[1]))
     if left.sections is not None and right.sections is not None:
         for name in SECTIONS:
             left_items, right_items = (
@@ -135,7 +146,7 @@ def merged(base: Listing, over: Listing) -> Listing:
     sections = base.sections
     if sections is not None and over.sections is not None:
         sections = {name: _joined(sections.get(name, ()), over.sections.get(name, ())) for name in SECTIONS}
-    return Listing(limits, shadow, sections)
+    return Listing(limits, shadow, sections, {**base.schedules, **over.schedules})
 
 
 def described(whom: Whom) -> str:
@@ -184,6 +195,10 @@ def _limit(limit: tuple[float, bool] | None) -> str | None:
     if limit is None:
         return None
     return f"{number(limit[0])}{' (shadow)' if limit[1] else ''}"
+
+
+def _windows(windows: tuple[Entry, ...] | None) -> str | None:
+    return None if windows is None else json.dumps(windows, ensure_ascii=False)
 
 
 def _item(item: Entry) -> str:

@@ -1,7 +1,7 @@
 """Quotas that a running process keeps, as a place of commands: a server, or a proxy through its admin socket.
 
-It knows entities and limits; what only a quota file has (shadow mode, tenants, prefixes, exempt rules) cannot
-be put there, and is refused by name rather than left out.
+It knows entities and limits; what only a quota file has (shadow mode, calendars, tenants, prefixes, exempt
+rules) cannot be put there, and is refused by name rather than left out.
 """
 
 from __future__ import annotations
@@ -142,3 +142,5 @@ def _beyond_kafka(wanted: Listing, whom: Whom) -> Iterator[str]:
         yield "is an entity that only Sluice has"
     for key in sorted(wanted.shadow.get(whom, ())):
         yield f"{key} is in shadow mode"
+    if whom in wanted.schedules:
+        yield "has a schedule"

@@ -6,6 +6,42 @@ from typing import Any
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.quota_entries import ENTITY_KEYS, SHADOW_KEY, TENANT_KEYS
+from sluice.quotas.schedule import DAY_NAMES
+from sluice.quotas.schedule_entries import DATE_PATTERN, MAX_WINDOWS, SCHEDULE_KEY, TIME_PATTERN, WINDOW_KEYS
+
+
+def _window() -> dict[str, Any]:
+    """An item of `schedule:`."""
+    time = {"type": "string", "pattern": f"^({TIME_PATTERN})$"}
+    date = {"type": "string", "pattern": f"^{DATE_PATTERN}$"}
+    days = {"type": "array", "items": {"enum": list(DAY_NAMES)}, "minItems": 1}
+    keys: dict[str, Any] = {
+        "days": {**days, "description": "Weekdays on which it begins."},
+        "date": {**date, "description": "In place of days: one date, or the first of several."},
+        "last_date": {**date, "description": "The last of several."},
+        "from": {**time, "description": "Of the local day; 00:00 if not given."},
+        "to": {**time, "description": "On the next day if not behind `from`; 24:00 if not given."},
+        "timezone": {
+            "type": "string",
+            "minLength": 1,
+            "description": "Such as Europe/Berlin; UTC if not given.",
+        },
+    }
+    assert tuple(keys) == WINDOW_KEYS
+    for spec in KINDS.values():
+        keys[spec.config_key] = {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": f"In {spec.limit_unit}; the entry must have one for the normal time, too.",
+        }
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": keys,
+        "oneOf": [{"required": ["days"]}, {"required": ["date"]}],
+        "anyOf": [{"required": [spec.config_key]} for spec in KINDS.values()],
+        "dependentRequired": {"last_date": ["date"]},
+    }
 
 
 def quotas_schema() -> dict[str, Any]:
@@ -40,6 +76,13 @@ def quotas_schema() -> dict[str, Any]:
             {"type": "boolean"},
             {"type": "array", "items": {"enum": list(KIND_BY_KEY)}, "minItems": 1},
         ],
+    }
+    keys[SCHEDULE_KEY] = {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MAX_WINDOWS,
+        "items": _window(),
+        "description": "Other limits at times; of two windows at the same time the first has the word.",
     }
     entry = {
         "type": "object",

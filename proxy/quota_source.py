@@ -30,6 +30,7 @@ from sluice.quotas.limits import QuotaLimits
 
 Apply = Callable[[QuotaLimits], None]
 FILE: Final = "file"
+SCHEDULE: Final = "schedule"
 _NOTHING: Final = QuotaLimits()
 _COPY_S: Final = 1.0
 """between two writings of the copy"""
@@ -48,6 +49,7 @@ class QuotaSource:
         self._file = None if options.file is None else QuotaFile(options.file)
         self.limits = _NOTHING if self._file is None else self._file.load()
         """in force, at the start and later"""
+        self._base = None if self._file is None else self._file.base
         self._apply: Apply = _nowhere
         self.topic: TopicLimits | None = None
         """where source is topic"""
@@ -107,7 +109,10 @@ class QuotaSource:
                 _log.error("quotas_not_applied", file=file, problems=[problem])
                 return
             before = self.topic.add_file(limits)
-        record = self.audit.reloaded(before, limits, by=file, source=FILE, at_unix_s=time.time())
+        # By a calendar the limits become others, while the file, and what was read of it, stay the same.
+        base = None if self._file is None else self._file.base
+        source, self._base = (SCHEDULE if base is self._base else FILE), base
+        record = self.audit.reloaded(before, limits, by=file, source=source, at_unix_s=time.time())
         spawn(record, "quota_audit")
 
 
@@ -237,6 +242,8 @@ def merged_in_steps(
         shadow={**shadow, **base.shadow},
         exempt=base.exempt.rules,
         tenants=base.tenants,
+        schedules=base.schedules,
+        scheduled=base.scheduled,
     )
 
 

@@ -1,24 +1,29 @@
 """Notices that the quota file has changed, reads it, swaps the limits; on an error the last good ones stay.
 
-When the file has changed, and what became of each state of it, is decided in watched_file.py.
+When the file has changed, and what became of each state of it, is decided in watched_file.py. Limits with a
+calendar are swapped here, too, when a window begins or ends: by the same way, so that nobody's connection or
+debt is lost by it (quotas/scheduled_limits.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sluice.proxy.log import get_logger
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus, Seen, WatchedFiles, hash_of, identify
 from sluice.quotas.config_error import ConfigError, QuotaFileError
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.quota_file import parse_quotas, parse_quotas_in_steps
+from sluice.quotas.scheduled_limits import LimitsAt, limits_at, limits_at_in_steps
 from sluice.quotas.yaml_lines import read_text
 
 _LOGGED_PROBLEMS: Final = 20
+_Found = TypeVar("_Found", QuotaLimits, LimitsAt)
 
 _log = get_logger()
 
@@ -26,9 +31,15 @@ _log = get_logger()
 class QuotaFile:
     """One quota file, followed. Start-up calls `load`, then a task runs `watch`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: Unix seconds, for calendars."""
         self._path = path
+        self._clock = clock
         self._watched = WatchedFiles()
+        self.base = QuotaLimits()
+        """the limits of the file, as they are without calendars"""
+        self._evaluated_unix_s = 0.0
+        self._until_unix_s = inf
 
     @property
     def status(self) -> ReloadStatus:
@@ -44,7 +55,9 @@ class QuotaFile:
         self._watched.take(seen, hash_of(text), now_unix_s)
         limits = parse_quotas(text, str(self._path))
         self._watched.accept(hash_of(text), now_unix_s)
-        return limits
+        self.base = limits
+        now_unix_s = self._clock()
+        return self._evaluated(limits_at(limits, now_unix_s), now_unix_s)
 
     async def watch(self, interval_s: float, apply: Callable[[QuotaLimits], None]) -> None:
         """Look every `interval_s` until cancelled; `apply` puts new limits in force, in the event loop."""
@@ -57,6 +70,29 @@ class QuotaFile:
 
         Returns what became of a new state of the file, None if there is none. Never raises ConfigError.
         """
+        outcome = await self._check_file(apply)
+        if outcome is not ReloadOutcome.SUCCESS and self._is_due(self._clock()):
+            limits = await self._limits_now()
+            apply(limits)
+            _log.info("quotas_scheduled", file=str(self._path), entities=len(limits.scheduled))
+        return outcome
+
+    def _is_due(self, now_unix_s: float) -> bool:
+        """A window has begun or ended since the limits were evaluated; or the clock was put back."""
+        if now_unix_s < self._evaluated_unix_s:
+            return bool(self.base.schedules)
+        return now_unix_s >= self._until_unix_s
+
+    async def _limits_now(self) -> QuotaLimits:
+        now_unix_s = self._clock()
+        return self._evaluated(await _finished(limits_at_in_steps(self.base, now_unix_s)), now_unix_s)
+
+    def _evaluated(self, found: LimitsAt, now_unix_s: float) -> QuotaLimits:
+        self._evaluated_unix_s = now_unix_s
+        self._until_unix_s = found.until_unix_s
+        return found.limits
+
+    async def _check_file(self, apply: Callable[[QuotaLimits], None]) -> ReloadOutcome | None:
         seen, text = await asyncio.to_thread(self._look)
         if text is None:
             return None
@@ -67,18 +103,13 @@ class QuotaFile:
             self._log_kept(outcome)
         if outcome is not ReloadOutcome.SUCCESS or isinstance(text, ConfigError):
             return outcome
-        steps = parse_quotas_in_steps(text, str(self._path))
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                limits: QuotaLimits = done.value
-                break
-            except QuotaFileError as error:
-                self._watched.refuse(hash_of(text), error)
-                self._log_kept(ReloadOutcome.INVALID)
-                return ReloadOutcome.INVALID
-            await asyncio.sleep(0)
+        try:
+            self.base = await _finished(parse_quotas_in_steps(text, str(self._path)))
+        except QuotaFileError as error:
+            self._watched.refuse(hash_of(text), error)
+            self._log_kept(ReloadOutcome.INVALID)
+            return ReloadOutcome.INVALID
+        limits = await self._limits_now()
         apply(limits)
         self._watched.accept(hash_of(text), time.time())
         _log.info("quotas_applied", file=str(self._path), hash=self.status.hash, entities=len(limits.entries))
@@ -104,3 +135,14 @@ class QuotaFile:
             problems=problems[:_LOGGED_PROBLEMS],
             problems_not_shown=max(0, len(problems) - _LOGGED_PROBLEMS),
         )
+
+
+async def _finished(steps: Generator[None, None, _Found]) -> _Found:
+    """What the steps come to; connections are served between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: _Found = done.value
+            return found
+        await asyncio.sleep(0)

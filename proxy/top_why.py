@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.scheduled_limits import told_now
 
 if TYPE_CHECKING:
     from sluice.proxy.top_rows import Row
@@ -56,7 +57,8 @@ def _levels(row: Row, limits: QuotaLimits) -> Iterator[str]:
     for level in limits.explain(row.kind, user, client_id):
         if level.chosen or level.limit is not None:
             number = "" if level.limit is None else f" {level.limit:,.15g} {spec.limit_unit}."
-            yield f"{level.level.value} ({level.entity}):{number} {level.why}"
+            scheduled = told_now(limits, level.entity, spec.config_key)
+            yield f"{level.level.value} ({level.entity}):{number} {level.why} {scheduled}".rstrip()
 
 
 def _somebody(row: Row, limits: QuotaLimits) -> tuple[str, str]:

@@ -20,11 +20,14 @@ from sluice.quotas.entity import DEFAULT, Part, Prefix, QuotaEntity, QuotaLevel,
 from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
 from sluice.quotas.limit_tables import LimitsOfEntity, LimitTable, Match
+from sluice.quotas.schedule import Schedule, Scheduled
 
 _DEFAULT_IP: Final = QuotaEntity(ip=DEFAULT)
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 _NO_SHADOW: Final[Mapping[QuotaEntity, Collection[str]]] = MappingProxyType({})
 _NO_TENANTS: Final[Mapping[str, Iterable[str]]] = MappingProxyType({})
+_NO_SCHEDULES: Final[Mapping[QuotaEntity, Schedule]] = MappingProxyType({})
+_NOT_SCHEDULED: Final[Mapping[QuotaEntity, Mapping[str, Scheduled]]] = MappingProxyType({})
 _EMPTY_PREFIX: Final = Prefix("")
 _ENTRIES_PER_STEP: Final = 100
 
@@ -58,7 +61,17 @@ class LevelExplanation:
 class QuotaLimits:
     """An immutable snapshot of all configured limits."""
 
-    __slots__ = ("_entries", "_longest_prefix", "_shadow", "_tables", "_tenant_of", "_tenants", "exempt")
+    __slots__ = (
+        "_entries",
+        "_longest_prefix",
+        "_shadow",
+        "_tables",
+        "_tenant_of",
+        "_tenants",
+        "exempt",
+        "scheduled",
+        "schedules",
+    )
 
     def __init__(
         self,
@@ -67,16 +80,18 @@ class QuotaLimits:
         shadow: Mapping[QuotaEntity, Collection[str]] = _NO_SHADOW,
         exempt: Iterable[ExemptRule] = (),
         tenants: Mapping[str, Iterable[str]] = _NO_TENANTS,
+        schedules: Mapping[QuotaEntity, Schedule] = _NO_SCHEDULES,
     ) -> None:
         """Check and index (entity, {config_key: number}) pairs.
 
         `shadow`: of which entities which keys are in shadow mode. `exempt`: whom no limit delays. `tenants`:
-        the users that are members of each. An entity without keys is allowed, as in Kafka. Raises QuotaError
-        for an empty or duplicate entity, an empty name, an unknown key, a value that its kind refuses, for a
-        key in `shadow` that the entity does not have, for a tenant that is not in `tenants`, and for a user
-        in two of them.
+        the users that are members of each. `schedules`: calendars of entities, which change nothing here:
+        scheduled_limits.py makes limits of them. An entity without keys is allowed, as in Kafka. Raises
+        QuotaError for an empty or duplicate entity, an empty name, an unknown key, a value that its kind
+        refuses, for a key in `shadow` that the entity does not have, for a tenant that is not in `tenants`,
+        and for a user in two of them.
         """
-        for _ in self._fill(entries, shadow, exempt, tenants):
+        for _ in self._fill(entries, shadow, exempt, tenants, schedules, _NOT_SCHEDULED):
             pass
 
     @classmethod
@@ -87,10 +102,15 @@ class QuotaLimits:
         shadow: Mapping[QuotaEntity, Collection[str]] = _NO_SHADOW,
         exempt: Iterable[ExemptRule] = (),
         tenants: Mapping[str, Iterable[str]] = _NO_TENANTS,
+        schedules: Mapping[QuotaEntity, Schedule] = _NO_SCHEDULES,
+        scheduled: Mapping[QuotaEntity, Mapping[str, Scheduled]] = _NOT_SCHEDULED,
     ) -> Generator[None, None, QuotaLimits]:
-        """The same, pausing every millisecond or so; the limits are the generator's return value."""
+        """The same, pausing every millisecond or so; the limits are the generator's return value.
+
+        `scheduled`: which of the limits stand for others, by a calendar.
+        """
         limits = cls.__new__(cls)
-        yield from limits._fill(entries, shadow, exempt, tenants)
+        yield from limits._fill(entries, shadow, exempt, tenants, schedules, scheduled)
         return limits
 
     def _fill(
@@ -99,6 +119,8 @@ class QuotaLimits:
         shadow: Mapping[QuotaEntity, Collection[str]],
         exempt: Iterable[ExemptRule],
         tenants: Mapping[str, Iterable[str]],
+        schedules: Mapping[QuotaEntity, Schedule],
+        scheduled: Mapping[QuotaEntity, Mapping[str, Scheduled]],
     ) -> Generator[None, None, None]:
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
         tables: dict[QuotaKind, LimitTable] = {}
@@ -134,6 +156,10 @@ class QuotaLimits:
         self._shadow = MappingProxyType({entity: frozenset(some) for entity, some in shadow.items() if some})
         self.exempt = ExemptRules(exempt)
         """whom no limit delays; `resolve` and `explain` do not look at it"""
+        self.schedules = MappingProxyType(dict(schedules))
+        """the calendars of entities; read-only"""
+        self.scheduled = MappingProxyType(dict(scheduled))
+        """which limits stand here for the normal ones, by a calendar, by config key; read-only"""
 
     @property
     def entries(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
@@ -162,6 +188,12 @@ class QuotaLimits:
             return found
         level, limit, configured, shadow = found
         return Match(level, limit, level.bucket(user, client_id, configured), shadow)
+
+    def configured_for(self, kind: QuotaKind, user: str, client_id: str) -> QuotaEntity | None:
+        """The entity whose limit `resolve` finds, as it is configured: a default is the default."""
+        table = self._tables.get(kind)
+        found = table.find(user, client_id) if table is not None else None
+        return None if found is None else found.bucket
 
     def resolve_for_members(self, kind: QuotaKind, tenant: Tenant, client_id: str) -> Match | None:
         """The limit that members of a tenant share with this client id; None: it has none, or each of them

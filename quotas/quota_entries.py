@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sluice.quotas.config_error import Problem, shown, unknown_key_message
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits import why_not_for
+from sluice.quotas.schedule import Schedule
+from sluice.quotas.schedule_entries import SCHEDULE_KEY, ScheduleReader
 from sluice.quotas.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted
 
 ENTITY_KEYS: Final = ("user", "tenant", "client-id", "client-id-prefix", "ip")
@@ -21,7 +23,17 @@ SHADOW_KEY: Final = "shadow"
 TENANT_KEYS: Final = ("name", "members")
 DEFAULT_NAME: Final = "<default>"
 _WITH_DEFAULT: Final = ("user", "client-id", "ip")
-_NO_LIMITS: Final = frozenset([*ENTITY_KEYS, SHADOW_KEY])
+_NO_LIMITS: Final = frozenset([*ENTITY_KEYS, SHADOW_KEY, SCHEDULE_KEY])
+
+
+class ReadEntry(NamedTuple):
+    """What an entry says."""
+
+    entity: QuotaEntity
+    limits: dict[str, Any]
+    shadow: Collection[str]
+    """keys in shadow mode"""
+    schedule: Schedule
 
 
 class EntryReader:
@@ -33,15 +45,14 @@ class EntryReader:
         """the members of each tenant, of those that are right; to be read before the entries"""
         self._document = document
         self._source = source
+        self._schedules = ScheduleReader(self.problem)
 
     def problem(self, path: YamlPath, message: str) -> None:
         line = self._document.line_of(path)
         self.problems.append(Problem(message, path=dotted(path), source=self._source, line=line))
 
-    def entry(
-        self, index: int, item: YamlValue
-    ) -> tuple[QuotaEntity, dict[str, Any], Collection[str]] | None:
-        """(entity, limits, keys in shadow mode) of one entry, or None after telling what is wrong with it."""
+    def entry(self, index: int, item: YamlValue) -> ReadEntry | None:
+        """One entry, or None after telling what is wrong with it."""
         at: YamlPath = ("quotas", index)
         before = len(self.problems)
         if not isinstance(item, dict):
@@ -61,7 +72,10 @@ class EntryReader:
         for key, value in limits.items():
             self._check_limit((*at, key), key, value, entity)
         shadow = self._shadow((*at, SHADOW_KEY), item.get(SHADOW_KEY, False), limits)
-        return (entity, limits, shadow) if len(self.problems) == before else None
+        schedule: Schedule = ()
+        if SCHEDULE_KEY in item:
+            schedule = self._schedules.read((*at, SCHEDULE_KEY), item[SCHEDULE_KEY], limits)
+        return ReadEntry(entity, limits, shadow, schedule) if len(self.problems) == before else None
 
     def _user(self, at: YamlPath, item: dict[str, YamlValue]) -> str | Default | Tenant | None:
         if "tenant" not in item:
@@ -139,7 +153,7 @@ class EntryReader:
     def _check_limit(self, at: YamlPath, key: str, value: YamlValue, entity: QuotaEntity) -> None:
         kind = KIND_BY_KEY.get(key)
         if kind is None:
-            self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY, SHADOW_KEY]))
+            self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY, SHADOW_KEY, SCHEDULE_KEY]))
         elif value is None:
             self.problem(at, "must not be blank; leave the key out for no limit")
         else:

@@ -8,6 +8,8 @@
       - tenant: team-a               # in a user's place: its members share one bucket
         client-id-prefix: etl-       # in a client id's place: all that begin so share one
         producer_byte_rate: 1048576
+        schedule:                    # other limits at times (schedule_entries.py)
+          - {days: [sat], from: "01:00", to: "05:00", timezone: Europe/Berlin, producer_byte_rate: 50000000}
 
     tenants:
       - name: team-a
@@ -31,11 +33,14 @@ from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaError, QuotaLimits
 from sluice.quotas.quota_entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
 from sluice.quotas.quota_sections import SectionReader
+from sluice.quotas.schedule import Schedule
+from sluice.quotas.schedule_entries import SCHEDULE_KEY
 from sluice.quotas.yaml_lines import YamlDocument, YamlPath, parse_yaml_in_steps, read_text
 
 __all__ = [
     "DEFAULT_NAME",
     "ENTITY_KEYS",
+    "SCHEDULE_KEY",
     "SHADOW_KEY",
     "limits_in_steps",
     "load_quotas",
@@ -81,6 +86,7 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
     reader = SectionReader(document, source)
     entries: list[_Entry] = []
     shadow: dict[QuotaEntity, Collection[str]] = {}
+    schedules: dict[QuotaEntity, Schedule] = {}
     seen: dict[QuotaEntity, int] = {}
     yield from reader.read_tenants()
     items = reader.items()
@@ -91,7 +97,7 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
         entry = reader.entry(index, item)
         if entry is None:
             continue
-        entity, limits, in_shadow = entry
+        entity, limits, in_shadow, schedule = entry
         earlier = seen.setdefault(entity, index)
         if earlier != index:
             line = document.line_of(("quotas", earlier))
@@ -100,6 +106,8 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
             )
         if in_shadow:
             shadow[entity] = in_shadow
+        if schedule:
+            schedules[entity] = schedule
         entries.append((entity, limits))
     exempt = reader.exempt()
     if not reader.problems:
@@ -109,7 +117,11 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
     try:
         return (
             yield from QuotaLimits.in_steps(
-                _taken_from(entries), shadow=shadow, exempt=exempt, tenants=reader.tenants
+                _taken_from(entries),
+                shadow=shadow,
+                exempt=exempt,
+                tenants=reader.tenants,
+                schedules=schedules,
             )
         )
     except QuotaError as error:  # a rule that is checked nowhere above
