@@ -42,11 +42,11 @@ HOSTILE: Final = (
 """what clients may call themselves"""
 LIMITS: Final = QuotaLimits(
     [
-        (QuotaEntity(DEFAULT), {"producer_byte_rate": 1_000_000, "consumer_byte_rate": 2_000_000}),
-        (QuotaEntity("alice"), {"producer_byte_rate": 500_000, "producer_ids_rate": 20}),
-        (QuotaEntity("carol"), {"producer_byte_rate": 250_000}),
+        (QuotaEntity(DEFAULT), {"producer_byte_rate": 100_000, "consumer_byte_rate": 200_000}),
+        (QuotaEntity("alice"), {"producer_byte_rate": 50_000, "producer_ids_rate": 20}),
+        (QuotaEntity("carol"), {"producer_byte_rate": 25_000}),
         (QuotaEntity("rogue"), {"producer_ids_rate": 2, "request_percentage": 50}),
-        (QuotaEntity(None, "etl-1"), {"producer_byte_rate": 5_000_000, "controller_mutation_rate": 5}),
+        (QuotaEntity(None, "etl-1"), {"producer_byte_rate": 500_000, "controller_mutation_rate": 5}),
     ],
     shadow={QuotaEntity("carol"): ["producer_byte_rate"]},
 )
@@ -108,17 +108,17 @@ class Feed:
 
     def fill(self) -> None:
         """Something of everything: throttled, near, calm, in shadow, waiting for ids, hostile."""
-        self.produces("alice", 3_000_000, "orders")
-        self.produces("alice", 20_000, "orders")
-        self.produces("carol", 900_000, "reports")
-        self.produces("bob", 400_000, "web")
+        self.produces("alice", 300_000, "orders")
+        self.produces("alice", 2_000, "orders")
+        self.produces("carol", 90_000, "reports")
+        self.produces("bob", 40_000, "web")
         for producer_id in range(100, 106):
             self.produces("rogue", 2_000, f"worker-{producer_id}", producer_id)
         self.produces("alice", 500, "ids", 7)
-        self.uses("dave", "etl-1", 4_500_000)
+        self.uses("dave", "etl-1", 450_000)
         self.uses("dave", "etl-1", 3, QuotaKind.CONTROLLER_MUTATION)
         for number, name in enumerate(HOSTILE):
-            self.produces(name, 1_100_000 + 200_000 * number, name)
+            self.produces(name, 110_000 + 20_000 * number, name)
         self.drain()
 
 
