@@ -9,16 +9,18 @@ from typing import Any
 from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.circuit import Circuits, Rotation
 from sluice.proxy.cluster_watch import ClusterWatch
-from sluice.proxy.config import LimitsOptions, PacingOptions, UpstreamOptions
+from sluice.proxy.config import Config, LimitsOptions, PacingOptions, UpstreamOptions
 from sluice.proxy.config_listener import GatewayOptions, ListenerOptions
 from sluice.proxy.connection_limits import AcceptRate, ConnectionLimits
 from sluice.proxy.connection_rate import ConnectionRates
 from sluice.proxy.connection_watch import WatchRules, WatchTimeouts
+from sluice.proxy.delays import DelayLimits
 from sluice.proxy.entrance import Entrance
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.listener import Listener
 from sluice.proxy.options import host_and_port
-from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.policy import QuotaApi, SessionPolicy, SharedState
+from sluice.proxy.request_cost_file import CostTables
 from sluice.proxy.route import BrokerRoute, GatewayRoute, Route
 from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.upstream import Upstream
@@ -85,6 +87,32 @@ def assemble(
         listener.brokers_known = watch.answered
         assembled.beside.append(watch.run())
     return assembled
+
+
+def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> SessionPolicy:
+    """What the sessions of a listener are told. `costs`: of requests to its broker."""
+    pacing = config.pacing
+    window_s = pacing.window_size_s if pacing.mode == "kafka" else 1
+    return SessionPolicy(
+        delays=DelayLimits(
+            answer_budget_ms=pacing.answer_budget_s * 1000.0,
+            group_max_ms=pacing.group_delay_max_s * 1000.0,
+            fetch_default_ms=pacing.fetch_delay_default_s * 1000.0,
+            share_fetch_max_ms=pacing.share_fetch_delay_max_s * 1000.0,
+            request_max_ms=window_s * 1000.0,
+            written_fetch_throttle_max_ms=pacing.written_fetch_throttle_max_s * 1000.0,
+        ),
+        max_frame_bytes=config.limits.max_frame_bytes,
+        max_frame_bytes_before_authentication=config.limits.max_frame_bytes_before_authentication,
+        authentication_required=options.has_sasl,
+        takes_logins=options.takes_logins,
+        pass_unknown_apis=config.unknown_apis == "pass",
+        oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
+        quota_api=QuotaApi(frozenset(config.quotas.admins))
+        if config.quotas.source != "passthrough"
+        else None,
+        request_costs=costs.tls if options.upstream_has_tls else costs.plain,
+    )
 
 
 def watch_rules(limits: LimitsOptions) -> WatchRules:

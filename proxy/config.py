@@ -13,11 +13,13 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from sluice.proxy.config_access_log import AccessLogOptions, access_log_contradictions
 from sluice.proxy.config_admin import AdminOptions, admin_contradictions
 from sluice.proxy.config_listener import ListenerOptions, contradictions
 from sluice.proxy.config_mutations import MutationOptions
 from sluice.proxy.config_producer_ids import ProducerIdOptions
 from sluice.proxy.config_quotas import QuotaOptions, quota_contradictions
+from sluice.proxy.config_replication import ReplicationOptions, replication_contradictions
 from sluice.proxy.config_request_time import RequestTimeOptions
 from sluice.proxy.options import MAX_INT32, NO_BOOL, Options, Text, host_and_port
 
@@ -236,6 +238,13 @@ class Config(Options):
     metrics: MetricsOptions = Field(
         default=MetricsOptions(), description="What /metrics tells, and its bounds."
     )
+    access_log: AccessLogOptions | None = Field(
+        default=None, description="The access log; if left out there is none."
+    )
+
+    replication: ReplicationOptions | None = Field(
+        default=None, description="Replication throttles; if left out followers are clients like others."
+    )
 
     @model_validator(mode="after")
     def _check_across_options(self) -> Config:
@@ -290,6 +299,8 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
     yield from _port_contradictions(config)
     yield from quota_contradictions(config.quotas)
     yield from admin_contradictions(config.admin)
+    yield from replication_contradictions(config)
+    yield from access_log_contradictions(config.access_log)
     limits, pacing = config.limits, config.pacing
     if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:
         yield (

@@ -271,6 +271,43 @@ _ROWS: Final = (
         "Records of the quota topic that are no good; the log names them.",
     ),
     MetricDefinition(
+        "sluice_access_log_rows_written_total", "counter", (), "rows",
+        "Rows of the access log that are in its sink.",
+    ),
+    MetricDefinition(
+        "sluice_access_log_rows_dropped_total", "counter", ("reason",), "rows",
+        "Rows that were lost: by the writer, whose sink was slow or failed (writer), or of single requests "
+        "for want of room in their window (window_full).",
+    ),
+    MetricDefinition(
+        "sluice_access_log_rows_lost_by_kill_total", "counter", (), "rows",
+        "Rows that an earlier process of this instance had taken and did not write before it was killed.",
+    ),
+    MetricDefinition(
+        "sluice_access_log_rows_pending", "gauge", (), "rows",
+        "Rows taken and not yet encoded.",
+    ),
+    MetricDefinition(
+        "sluice_access_log_keys_folded_total", "counter", (), "keys",
+        "Times that a client, API class and topic had no row of its own in a window: access_log.max_keys.",
+    ),
+    MetricDefinition(
+        "sluice_access_log_files_written_total", "counter", (), "files",
+        "Files of the access log that are in its sink.",
+    ),
+    MetricDefinition(
+        "sluice_access_log_written_bytes_total", "counter", (), "bytes",
+        "Their size.",
+    ),
+    MetricDefinition(
+        "sluice_access_log_pending_bytes", "gauge", (), "bytes",
+        "Size of the files that wait for the sink, and of those that grow.",
+    ),
+    MetricDefinition(
+        "sluice_access_log_failures_total", "counter", (), "failures",
+        "Attempts to write that failed; they are made again.",
+    ),
+    MetricDefinition(
         "sluice_label_overflow_total", "counter", (), "look-ups",
         "Look-ups counted as `other` because metrics.max_series was reached.",
     ),

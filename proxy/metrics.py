@@ -16,6 +16,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from sluice.protocol.names import api_name
+from sluice.proxy.access_log import NOTHING_WRITTEN, AccessLog
 from sluice.proxy.broker_map import in_text
 from sluice.proxy.circuit import Circuits
 from sluice.proxy.entity_series import OTHER, EntitySeries
@@ -60,10 +61,11 @@ class SluiceCollector(Collector):
         circuits: Circuits | None = None,
         securities: Sequence[ListenerSecurity] = (),
         quota_source: QuotaSource | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
         ids. `circuits`: of the brokers. `securities`: of the listeners. `quota_source`: where limits come
-        from."""
+        from. `access_log`: None if there is none."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
@@ -73,6 +75,7 @@ class SluiceCollector(Collector):
         self._circuits = Circuits() if circuits is None else circuits
         self._securities = securities
         self._quota_source = quota_source
+        self._access_log = access_log
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -87,6 +90,7 @@ class SluiceCollector(Collector):
         yield from self._of_files()
         yield from self._of_brokers()
         yield from self._of_producer_ids()
+        yield from self._of_access_log()
         meter, gauges = self._meter, self._gauges
         yield _family("sluice_delay_queue_size", (((quota,), n) for quota, n in gauges.delayed.items()))
         yield _family("sluice_connections", [((), gauges.connections)])
@@ -149,6 +153,23 @@ class SluiceCollector(Collector):
                 for side, end_unix_s in security.certificates()
             ),
         )
+
+    def _of_access_log(self) -> Iterator[Metric]:
+        """All 0 where there is none."""
+        log, name = self._access_log, "sluice_access_log_"
+        counters = NOTHING_WRITTEN if log is None else log.writer.counters
+        crowded = 0 if log is None else log.collector.requests.rows_dropped
+        folded = 0 if log is None else log.collector.rollup.keys_folded
+        yield _family(f"{name}rows_written_total", [((), counters.rows_written)])
+        dropped = [(("writer",), counters.rows_dropped), (("window_full",), crowded)]
+        yield _family(f"{name}rows_dropped_total", dropped)
+        yield _family(f"{name}rows_lost_by_kill_total", [((), counters.rows_lost_by_kill)])
+        yield _family(f"{name}rows_pending", [((), counters.rows_pending)])
+        yield _family(f"{name}keys_folded_total", [((), folded)])
+        yield _family(f"{name}files_written_total", [((), counters.files_written)])
+        yield _family(f"{name}written_bytes_total", [((), counters.bytes_written)])
+        yield _family(f"{name}pending_bytes", [((), counters.bytes_pending)])
+        yield _family(f"{name}failures_total", [((), counters.failures)])
 
     def _of_entities(self) -> Iterator[Metric]:
         meter = self._meter

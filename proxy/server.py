@@ -18,29 +18,29 @@ from typing import Any, Final
 
 import uvloop
 
+from sluice.proxy.access_log import access_log_of
 from sluice.proxy.admin import AdminServer, Health
 from sluice.proxy.admin_desk import AdminDesk
-from sluice.proxy.assembly import assemble, connection_rates, watch_rules
+from sluice.proxy.assembly import assemble, connection_rates, policy_of, watch_rules
 from sluice.proxy.buffer_budget import BufferBudget
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.circuit import Circuits
 from sluice.proxy.config import Config
-from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_producer_ids import producer_ids_of
 from sluice.proxy.config_watch import ConfigWatch
 from sluice.proxy.connection import Connection
 from sluice.proxy.connection_limits import ConnectionLimits
 from sluice.proxy.connection_watch import SWEEP_INTERVAL_MS
-from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
+from sluice.proxy.delays import LeftBehind, SessionTimeouts
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.listener import Listener
 from sluice.proxy.log import configure_logging, get_logger
 from sluice.proxy.metrics import SluiceCollector
-from sluice.proxy.policy import QuotaApi, SessionPolicy, SharedState
+from sluice.proxy.policy import SharedState
 from sluice.proxy.producer_id_file import ProducerIdFile, scope_of
 from sluice.proxy.quota_source import QuotaSource
-from sluice.proxy.request_cost_file import CostTables, load_request_costs
+from sluice.proxy.request_cost_file import load_request_costs
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
 from sluice.proxy.topic_defaults import TopicDefaults
@@ -114,6 +114,7 @@ class Server:
             max_sensors=config.limits.max_sensors,
         )
         self._recorder = Recorder()
+        self._access_log = access_log_of(config.access_log, self._quotas, monotonic() * 1000.0)
         self._gauges = Gauges()
         self._health = Health()
         self._shared = SharedState(
@@ -124,6 +125,7 @@ class Server:
             producer_ids_of(config.producer_ids),
             TopicDefaults(config.controller_mutations.default_partitions),
             own_topic=quota_source.own_topic,
+            topic_names=None if self._access_log is None else self._access_log.topic_names,
         )
         limits = config.limits
         self._limits = ConnectionLimits(
@@ -144,6 +146,8 @@ class Server:
             max_series=config.metrics.max_series,
             warning_share=config.quotas.warning_share,
         )
+        if self._access_log is not None:
+            self._meter.access_log = self._access_log.take
         self._circuits = Circuits()
         self._securities = securities
         self._listeners: list[Listener] = []
@@ -169,6 +173,7 @@ class Server:
             self._circuits,
             self._securities,
             self._quota_source,
+            self._access_log,
         )
         kafka_page = self._kafka_page(meter)
         ids, desk_of_quotas = self._shared.producer_ids, self._quota_source.desk
@@ -197,6 +202,8 @@ class Server:
             tasks.append(spawn(kafka_page.run(), "kafka_page"))
         if self._config_watch is not None:
             tasks.append(spawn(self._config_watch.watch(self._reconfigure), "configuration"))
+        if self._access_log is not None:
+            tasks.append(spawn(self._access_log.run(), "access_log"))
         if self._id_file is not None:
             interval_s = self._config.producer_ids.snapshot_interval_s
             tasks.append(spawn(self._id_file.run(self._shared.producer_ids.quota, interval_s), "snapshot"))
@@ -210,6 +217,8 @@ class Server:
         for task in tasks:
             task.cancel()
         meter.drain(monotonic() * 1000.0)
+        if self._access_log is not None:
+            await self._access_log.close(monotonic() * 1000.0)
         if self._id_file is not None:
             await self._id_file.write(self._shared.producer_ids.quota)
         await self._quota_source.close()
@@ -357,32 +366,6 @@ class Server:
 async def _finish(steps: Iterator[None]) -> None:
     for _ in steps:
         await asyncio.sleep(0)
-
-
-def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> SessionPolicy:
-    """What the sessions of a listener are told. `costs`: of requests to its broker."""
-    pacing = config.pacing
-    window_s = pacing.window_size_s if pacing.mode == "kafka" else 1
-    return SessionPolicy(
-        delays=DelayLimits(
-            answer_budget_ms=pacing.answer_budget_s * 1000.0,
-            group_max_ms=pacing.group_delay_max_s * 1000.0,
-            fetch_default_ms=pacing.fetch_delay_default_s * 1000.0,
-            share_fetch_max_ms=pacing.share_fetch_delay_max_s * 1000.0,
-            request_max_ms=window_s * 1000.0,
-            written_fetch_throttle_max_ms=pacing.written_fetch_throttle_max_s * 1000.0,
-        ),
-        max_frame_bytes=config.limits.max_frame_bytes,
-        max_frame_bytes_before_authentication=config.limits.max_frame_bytes_before_authentication,
-        authentication_required=options.has_sasl,
-        takes_logins=options.takes_logins,
-        pass_unknown_apis=config.unknown_apis == "pass",
-        oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
-        quota_api=QuotaApi(frozenset(config.quotas.admins))
-        if config.quotas.source != "passthrough"
-        else None,
-        request_costs=costs.tls if options.upstream_has_tls else costs.plain,
-    )
 
 
 def _tune_garbage_collection() -> None:

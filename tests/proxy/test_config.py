@@ -443,10 +443,22 @@ def sections(model: type[Options]) -> list[type[Options]]:
 
 
 def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> None:
-    units = ("_s", "_bytes", "_port", "_series", "_sensors", "_connections", "_brokers", "_num")
+    units = (
+        "_s",
+        "_bytes",
+        "_port",
+        "_series",
+        "_sensors",
+        "_connections",
+        "_brokers",
+        "_num",
+        "_rows",
+        "_keys",
+    )
     shares_and_ids = ("_share", "_ids", "_partitions")
     counts = {
         "max_users",
+        "partitions",
         "max_gates",
         "max_client_ids_per_user",
         "max_connections_per_ip",

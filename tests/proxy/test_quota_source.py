@@ -10,6 +10,7 @@ import pytest
 from local_proxy import until
 from structlog.testing import capture_logs
 
+from sluice.proxy.assembly import policy_of
 from sluice.proxy.config import Config
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_quotas import QuotaOptions, QuotaTopicOptions
@@ -19,7 +20,6 @@ from sluice.proxy.quota_copy import Copied, QuotaCopy
 from sluice.proxy.quota_source import QuotaSource, merged_in_steps
 from sluice.proxy.quota_topic_records import Stored
 from sluice.proxy.request_cost_file import load_request_costs
-from sluice.proxy.server import policy_of
 from sluice.quotas.config_error import ConfigError
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind

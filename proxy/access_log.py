@@ -1,0 +1,159 @@
+"""The access log of one process: fed by the usage meter, written by a writer that never delays it.
+
+    sessions → Recorder → UsageMeter.drain, every 0.1 s → AccessCollector → rows → AccessWriter.offer
+
+Nothing of it lies on the way of a request but the flow that the request's record carries (flows.py). Rows are
+made in small steps between which connections are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final, Protocol
+
+from sluice.proxy.access_sink import BucketSettings, DirectorySettings, SinkSettings, TopicSettings
+from sluice.proxy.access_writer import AccessWriter, AccessWriterCounters, AccessWriterSettings
+from sluice.proxy.config_access_log import AccessLogOptions, instance_name
+from sluice.quotas.access_collector import AccessCollector
+from sluice.quotas.access_flow import TopicNames
+from sluice.quotas.access_record import LIMIT_KEYS
+from sluice.quotas.access_requests import RequestRows
+from sluice.quotas.access_rollup import Limits, Rollup
+from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import Recorder
+
+_STEP_INTERVAL_S: Final = 0.2
+_MAX_LIMITS: Final = 100_000
+"""clients whose limits are remembered"""
+_KINDS: Final = tuple(KIND_BY_KEY[key] for key in LIMIT_KEYS)
+NOTHING_WRITTEN: Final = AccessWriterCounters(0, 0, 0, 0, 0, 0, "", 0, 0)
+_UNLIMITED: Final[Limits] = (None,) * len(_KINDS)
+
+
+class RowWriter(Protocol):
+    """What the log needs of its writer (AccessWriter)."""
+
+    def start(self) -> None: ...
+
+    def offer(self, table: str, rows: list[tuple[Any, ...]]) -> bool: ...
+
+    def close(self, deadline_s: float) -> None: ...
+
+    @property
+    def counters(self) -> AccessWriterCounters: ...
+
+
+class LimitsInForce:
+    """Of a user and client id, as the roll-up has them; asked once for each while the limits stay."""
+
+    def __init__(self, quotas: QuotaManager) -> None:
+        self._quotas = quotas
+        self._limits: QuotaLimits | None = None
+        self._found: dict[tuple[str, str], Limits] = {}
+
+    def __call__(self, user: str, client_id: str) -> Limits:
+        """In the units of the quota file; None: unlimited, or in shadow mode."""
+        limits = self._quotas.limits
+        if limits is not self._limits:
+            self._limits = limits
+            self._found.clear()
+        if not limits.entries:
+            return _UNLIMITED
+        found = self._found.get((user, client_id))
+        if found is None:
+            if len(self._found) >= _MAX_LIMITS:
+                self._found.clear()
+            matches = [limits.resolve(kind, user, client_id) for kind in _KINDS]
+            found = tuple(None if match is None or match.shadow else float(match.limit) for match in matches)
+            self._found[user, client_id] = found
+        return found
+
+
+class AccessLog:
+    """`take` is for the usage meter; `run` hands over what it made of it."""
+
+    def __init__(
+        self, options: AccessLogOptions, quotas: QuotaManager, writer: RowWriter, now_ms: float
+    ) -> None:
+        proxy = instance_name(options)
+        self._close_deadline_s = options.close_deadline_s
+        self.topic_names = TopicNames()
+        """for the sessions"""
+        self.writer: Final = writer
+        self.collector: Final = AccessCollector(
+            Rollup(
+                proxy,
+                LimitsInForce(quotas),
+                now_ms=now_ms,
+                unix_ms=_unix_ms(),
+                max_keys=options.max_keys,
+            ),
+            RequestRows(
+                proxy,
+                share=options.sample_share,
+                slow_ms=options.slow_s * 1000.0,
+                max_rows=options.max_request_rows,
+            ),
+        )
+
+    def take(self, recorder: Recorder, now_ms: float) -> None:
+        """Add up what the sessions recorded; it stays in the lists."""
+        self.collector.take(recorder, now_ms, _unix_ms())
+
+    async def run(self) -> None:
+        """Hand over what is finished, until cancelled."""
+        self.writer.start()
+        while True:
+            await asyncio.sleep(_STEP_INTERVAL_S)
+            for table, rows in self.collector.steps():
+                self.writer.offer(table, rows)
+                await asyncio.sleep(0)
+
+    async def close(self, now_ms: float) -> None:
+        """After the last `take`, with `run` cancelled: write all there is, and let go of the sink."""
+        self.collector.close(now_ms, _unix_ms())
+        for table, rows in self.collector.steps():
+            self.writer.offer(table, rows)
+        await asyncio.to_thread(self.writer.close, self._close_deadline_s)
+
+
+def _unix_ms() -> float:
+    return time.time() * 1000.0
+
+
+def writer_settings(options: AccessLogOptions) -> AccessWriterSettings:
+    """The same as the writer takes it. There is one sink, as `access_log_contradictions` sees to."""
+    return AccessWriterSettings(
+        sink=_sink(options),
+        instance=instance_name(options),
+        rotate_s=options.rotate_s,
+        max_pending_rows=options.max_pending_rows,
+        max_pending_bytes=options.max_pending_bytes,
+    )
+
+
+def _sink(options: AccessLogOptions) -> SinkSettings:
+    if options.directory is not None:
+        return DirectorySettings(options.directory.path)
+    if options.bucket is not None:
+        bucket = options.bucket
+        return BucketSettings(
+            bucket.bucket,
+            bucket.prefix,
+            bucket.endpoint,
+            bucket.region,
+            bucket.credentials_file,
+            bucket.profile,
+        )
+    assert options.topic is not None
+    return TopicSettings(options.topic, options.topic.partitions, options.topic.retention_s)
+
+
+def access_log_of(options: AccessLogOptions | None, quotas: QuotaManager, now_ms: float) -> AccessLog | None:
+    """The one that is configured. Raises ConfigError if its sink cannot be used."""
+    if options is None:
+        return None
+    return AccessLog(options, quotas, AccessWriter(writer_settings(options)), now_ms)
