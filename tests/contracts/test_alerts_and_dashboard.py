@@ -77,7 +77,8 @@ def problems(expr: str, shown: str) -> list[str]:
         found += [f"{name} has no label {label}" for label in sorted(used - labels_of(name))]
     known = set().union(*(labels_of(name) for name in names))
     asked = {label.strip() for labels in LISTS.findall(expr) for label in labels.split(",") if label.strip()}
-    asked |= set(re.findall(r"\{\{\s*(?!end\b)(\w+)\s*\}\}", shown)) | set(re.findall(r"\$labels\.(\w+)", shown))
+    asked |= set(re.findall(r"\{\{\s*(?!end\b)(\w+)\s*\}\}", shown))
+    asked |= set(re.findall(r"\$labels\.(\w+)", shown))
     return found + [f"nothing in it has a label {label}" for label in sorted(asked - known)]
 
 
