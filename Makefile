@@ -74,7 +74,7 @@ lint: setup  ## ruff: rules and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: setup  ## mypy --strict over everything, tests too
+types: setup $(DEPLOY_READY)  ## mypy --strict over everything, tests too
 	@$(PY) -m mypy
 
 contracts: setup  ## which package may import which
