@@ -44,6 +44,7 @@ from sluice.proxy.in_flight import (
     NONE,
     QUORUM,
     RAW_TOKEN,
+    REPLICA,
     THROTTLE,
     TOPIC_SIZES,
     AnswerWork,
@@ -102,9 +103,8 @@ class AnswerSide:
         self.bytes_read = 0
         """as the broker sent them: charges, records and sums know nothing of what a gateway rewrites"""
         self.edits: list[Edit] = []
-        """Of a gateway, or for answers of our own: (start, stop, replacement), sorted, without overlap,
-        all before the offset that it returned (or the error's `good_end`). To be applied to what goes on,
-        then cleared. Patches in place stand in `buf` beside them."""
+        """(start, stop, replacement), sorted, without overlap, all before the offset that `data` returned (or
+        the error's `good_end`): to be applied to what goes on, then cleared, beside patches in place."""
         brokers = policy.broker_map
         self._addresses = None if brokers is None else AddressWork(brokers, self.edits)
 
@@ -116,7 +116,9 @@ class AnswerSide:
     @property
     def passing_bytes(self) -> int:
         """As of RequestSide: none while the rest of the answer is looked at, or changed."""
-        addresses, mutations = self._addresses, self._mutations
+        addresses, mutations, replicas = self._addresses, self._mutations, self._requests.replicas
+        if replicas is not None and replicas.is_walking:
+            return 0
         if (addresses is not None and addresses.left_bytes) or (
             mutations is not None and mutations.left_bytes
         ):
@@ -137,7 +139,10 @@ class AnswerSide:
         """
         pos = start
         skip = self._skip
+        replicas = self._requests.replicas
         if skip:
+            if replicas is not None and replicas.is_walking:
+                replicas.go_on(buf, start, min(start + skip, end), now_ms)
             if self._addresses is not None and self._addresses.left_bytes:
                 skip = self._look_through(buf, start, end)
                 if self._skip:
@@ -209,7 +214,9 @@ class AnswerSide:
                                 buf, pos, end, frame_end, api_key, version,
                                 forwarded_ms, paid_ms, sensor, work, now_ms,
                             )  # fmt: skip
-                        if request_time is not None or work is CLUSTER_ACTION:
+                        if work is REPLICA and replicas is not None:
+                            replicas.begin(buf, pos, end, frame_end, now_ms)
+                        elif request_time is not None or work is CLUSTER_ACTION:
                             throttling.charge_request_time(
                                 buf, pos, end, frame_end, in_flight[0], now_ms, self._requests.at_boundary
                             )
@@ -285,7 +292,7 @@ class AnswerSide:
         """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
         if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
             return False
-        if work is NONE or work is NAMES:
+        if work is NONE or work is NAMES or work is REPLICA:
             return True
         if work in _BY_HEAD:
             return end - pos >= _HEAD_BYTES
@@ -320,7 +327,7 @@ class AnswerSide:
                 written_ms = self._throttling.written_fetch_throttle_ms(throttle_ms)
                 _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
             return throttle_ms
-        if work in _FOR_GATEWAY or work is NAMES or work is CLUSTER_ACTION:
+        if work in _FOR_GATEWAY or work is NAMES or work is CLUSTER_ACTION or work is REPLICA:
             if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
                 learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
             return 0.0

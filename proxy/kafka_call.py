@@ -15,13 +15,16 @@ from sluice.protocol.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec_wire import Struct
 
 
-async def call(client: AIOKafkaClient, api_key: int, body: Struct, *, max_version: int) -> Any:
-    """The body of a broker's answer, as the codec shows it.
+async def call(
+    client: AIOKafkaClient, api_key: int, body: Struct, *, max_version: int, node_id: int | None = None
+) -> Any:
+    """The body of a broker's answer, as the codec shows it. `node_id`: which one; None: any.
 
     The version: the newest that the broker, the codec and `max_version` share. Raises KafkaError, OSError,
     TimeoutError, ProtocolError.
     """
-    return await client.send(client.get_random_node(), _Call(api_key, body, max_version))
+    node = client.get_random_node() if node_id is None else node_id
+    return await client.send(node, _Call(api_key, body, max_version))
 
 
 class _Call:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sluice.proxy.broker_map import BrokerMap
 from sluice.proxy.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.replication import Replication
 from sluice.proxy.topic_defaults import TopicDefaults
 from sluice.proxy.topic_guard import OwnTopic
 from sluice.quotas.access_flow import TopicNames
@@ -43,6 +44,8 @@ class SessionPolicy:
     broker_map: BrokerMap | None = None
     """of a gateway: addresses of brokers are rewritten. It alone changes: sessions learn from answers"""
 
+    replication: Replication | None = None
+    """of an inter-broker listener: its followers are mirrored, and throttled where they are to be"""
     quota_api: QuotaApi | None = None
     """None: what asks for quotas, or changes them, passes to the broker"""
 

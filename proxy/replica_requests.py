@@ -12,7 +12,8 @@ from struct import Struct
 from typing import Final
 
 from sluice.protocol.addresses import Edit
-from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.headers import FETCH, RESPONSE_HEAD_BYTES, request_body
 from sluice.protocol.primitives import INT32
 from sluice.protocol.replica_answer import ReplicaAnswer
 from sluice.protocol.replica_fetch import (
@@ -22,6 +23,7 @@ from sluice.protocol.replica_fetch import (
     ReplicaFetch,
     read_replica_fetch,
 )
+from sluice.proxy.errors import BrokerMalformed
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import LOCAL, REPLICA, InFlight
 from sluice.proxy.local_answers import LocalAnswers
@@ -178,17 +180,22 @@ class ReplicaRequests:
     def begin(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> None:
         """The answer to the oldest fetch that is out begins at `pos`; it has arrived up to `end`.
 
-        Raises MalformedFrame.
+        Raises BrokerMalformed.
         """
         start = pos + RESPONSE_HEAD_BYTES
         self._walk = ReplicaAnswer(frame_end - start)
         self.go_on(buf, start, min(end, frame_end), now_ms)
 
     def go_on(self, buf: bytearray, start: int, end: int, now_ms: float) -> None:
-        """It goes on, and does not reach beyond its end. Raises MalformedFrame."""
+        """It goes on, and does not reach beyond its end. Raises BrokerMalformed."""
         walk = self._walk
         assert walk is not None
-        walk.feed(buf, start, end)
+        try:
+            walk.feed(buf, start, end)
+        except MalformedFrame as error:
+            malformed = BrokerMalformed(error.reason, api_key=FETCH)
+            malformed.good_end = start
+            raise malformed from None
         if not walk.left_bytes:
             self._walk = None
             self._answered(walk, now_ms)

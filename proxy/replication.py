@@ -17,7 +17,7 @@ from sluice.quotas.replication_limits import (
     NONE_THROTTLED,
     ReplicationLimits,
 )
-from sluice.quotas.replication_throttle import ReplicationBucket
+from sluice.quotas.replication_throttle import MAX_DEBT_MS, ReplicationBucket
 
 MAX_SESSIONS: Final = 1_000
 """Kafka's own number (max.incremental.fetch.session.cache.slots)"""
@@ -27,16 +27,24 @@ class Replication:
     """Of one leader. It is the `Rules` of its sessions' mirrors."""
 
     def __init__(
-        self, leader_id: int, *, rate_share: float = 1.0, users: frozenset[str] | None = None
+        self,
+        leader_id: int,
+        *,
+        rate_share: float = 1.0,
+        users: frozenset[str] | None = None,
+        max_debt_ms: float = MAX_DEBT_MS,
     ) -> None:
         """`leader_id`: the broker behind the listener. `rate_share`: of a limit that is used, below 1 where
-        the broker throttles too. `users`: principals that are brokers; None: whoever may come."""
+        the broker throttles too. `users`: principals that are brokers; None: whoever may come.
+        `max_debt_ms`: how long what passed beyond a limit counts, at most MAX_DEBT_MS, for so long a fetch
+        may be held."""
         self.leader_id = leader_id
         self.users = users
         self.generation = 0
         self.limits = NO_REPLICATION_LIMITS
         self.topic_names: Mapping[bytes, str] = {}
         self._rate_share = rate_share
+        self._max_debt_ms = min(max_debt_ms, MAX_DEBT_MS)
         self._sessions: dict[int, SessionMirror] = {}  # the longest unused comes first
         self.leader_bucket: ReplicationBucket | None = None
         self.follower_buckets: dict[int, ReplicationBucket] = {}
@@ -71,7 +79,7 @@ class Replication:
             return None
         paced = rate_bytes_per_s * self._rate_share
         if bucket is None:
-            return ReplicationBucket(paced, now_ms)
+            return ReplicationBucket(paced, now_ms, max_debt_ms=self._max_debt_ms)
         if bucket.rate_bytes_per_s != paced:
             bucket.update(paced, now_ms)
         return bucket

@@ -37,6 +37,7 @@ from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.produce_requests import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.quota_requests import QuotaRequests
+from sluice.proxy.replica_requests import ReplicaRequests
 from sluice.proxy.throttling import Throttling
 from sluice.proxy.topic_guard import TopicGuard
 from sluice.quotas.records import Flow
@@ -60,6 +61,7 @@ class RequestSide(ProduceSide):
         "_topic_defaults",
         "quota_requests",
         "raw_tokens",
+        "replicas",
     )
 
     def __init__(
@@ -89,6 +91,12 @@ class RequestSide(ProduceSide):
         if shared.own_topic is not None:
             self._guard = TopicGuard(
                 shared.own_topic, identity, in_flight, local, self._records, self._drop_frame
+            )
+        self.replicas: ReplicaRequests | None = None
+        """of an inter-broker listener: where followers' fetches are judged"""
+        if policy.replication is not None:
+            self.replicas = ReplicaRequests(
+                policy.replication, pace, identity, in_flight, local, self.edits, self._records
             )
         self._client_id_length = _UNKNOWN_LENGTH
         self._client_id_raw = b""
@@ -259,6 +267,12 @@ class RequestSide(ProduceSide):
         first, last = VERSIONS[api_key]
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go unmetered")
+        if self.replicas is not None and api_key == FETCH:
+            judged = self.replicas.judge(
+                buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
+            )
+            if judged is not None:
+                return judged
         identity = self._identity
         limit = end if end < frame_end else frame_end
         body = request_body(buf, client_id_end, limit, api_key, version)

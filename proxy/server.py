@@ -40,6 +40,7 @@ from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.policy import SharedState
 from sluice.proxy.producer_id_file import ProducerIdFile, scope_of
 from sluice.proxy.quota_source import QuotaSource
+from sluice.proxy.replication_setup import ReplicationSetup
 from sluice.proxy.request_cost_file import load_request_costs
 from sluice.proxy.security import ListenerSecurity, load_security
 from sluice.proxy.tasks import spawn
@@ -115,6 +116,7 @@ class Server:
         )
         self._recorder = Recorder()
         self._access_log = access_log_of(config.access_log, self._quotas, monotonic() * 1000.0)
+        self._replication = ReplicationSetup(config.replication)
         self._gauges = Gauges()
         self._health = Health()
         self._shared = SharedState(
@@ -263,7 +265,7 @@ class Server:
         config = self._config
         beside: list[Coroutine[Any, Any, None]] = []
         for options, security in zip(config.listeners, self._securities, strict=True):
-            policy = policy_of(config, options, self._costs)
+            policy = self._replication.told(policy_of(config, options, self._costs), options)
             assembled = assemble(
                 worker,
                 options,
@@ -276,7 +278,7 @@ class Server:
             )
             self._listeners.append(assembled.listener)
             beside += assembled.beside
-        return beside
+        return beside + self._replication.work()
 
     def _apply(self, limits: QuotaLimits) -> None:
         """From now on these are in force; sensors that nobody asks for follow in steps."""
@@ -328,7 +330,7 @@ class Server:
         self._meter.warnings.share = config.quotas.warning_share
         self._shared.left_behind.cap_bytes = limits.unfinished_bytes_per_user
         for listener, options in zip(self._listeners, config.listeners, strict=True):
-            policy = policy_of(config, options, self._costs)
+            policy = self._replication.told(policy_of(config, options, self._costs), options)
             listener.policy = replace(policy, broker_map=listener.policy.broker_map)
             listener.authentication_timeout_s = limits.authentication_timeout_s
         configure_logging(config.log)

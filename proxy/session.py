@@ -267,6 +267,8 @@ class Session:
                 if entry[9] is not LOCAL
             ]
         self._requests.drop_held(now_ms)
+        if self._requests.replicas is not None:
+            self._requests.replicas.closed(now_ms)
         self._throttling.closed(now_ms)
 
     def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:
