@@ -2,169 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heappop, heappush
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from replica_model import CAP, Log, ModelBroker, ModelFollower, key_of
+from replica_model import CAP, Log, ModelFollower, key_of
+from replica_world import ALL_REPLICAS, LEADER, NAMES, World
 
-from sluice.protocol.addresses import Edit
-from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES
 from sluice.protocol.replica_fetch import PartitionKey
-from sluice.proxy.identity import Identity
-from sluice.proxy.in_flight import LOCAL, InFlight
-from sluice.proxy.local_answers import LocalAnswers
-from sluice.proxy.pace import Pace, State
-from sluice.proxy.replica_requests import INVALID_FETCH_SESSION_EPOCH, ReplicaRequests
+from sluice.proxy.replica_requests import INVALID_FETCH_SESSION_EPOCH
 from sluice.proxy.replication import Replication
-from sluice.quotas.records import RequestRecord
 from sluice.quotas.replication_limits import ReplicationLimits, ThrottledReplicas
-from sluice.quotas.replication_throttle import MAX_DEBT_MS, QUANTUM_MS
-
-LEADER = 1
-NAMES = {key_of(topic, 0)[0]: f"t{topic}" for topic in range(4)}
-ALL_REPLICAS = {name: ThrottledReplicas(all=True) for name in NAMES.values()}
-
-
-class Door:
-    """One connection: a request goes in and comes out changed, held or answered."""
-
-    def __init__(self, replication: Replication) -> None:
-        self.replication = replication
-        self.pace = Pace()
-        self._in_flight: deque[InFlight] = deque()
-        self._local = LocalAnswers()
-        self._edits: list[Edit] = []
-        records: list[RequestRecord] = []
-        identity = Identity(authentication_required=False)
-        self.requests = ReplicaRequests(
-            replication, self.pace, identity, self._in_flight, self._local, self._edits, records
-        )
-
-    def ask(self, frame: bytes, now_ms: float) -> tuple[str, bytes]:
-        """("sent", frame) to the broker; ("held", nothing) until pace.wake_ms; ("answered", frame)."""
-        _, api_key, version, correlation_id, length = REQUEST_HEAD.unpack_from(frame)
-        stale = b"\xff" * 9
-        buf = bytearray(stale + frame + stale)
-        end = 9 + len(frame)
-        self.pace.wake(now_ms)
-        id_end = 9 + REQUEST_HEAD_BYTES + length
-        judged = self.requests.judge(buf, 9, end, end, api_key, version, correlation_id, id_end, now_ms)
-        assert judged is not None
-        if not judged:
-            assert self.pace.state is State.MUTED
-            return "held", b""
-        edits, self._edits[:] = list(self._edits), []
-        if self._local.at_once:
-            assert edits == [(9, end, b"")]
-            (answer,) = self._local.at_once
-            self._local.at_once.clear()
-            return "answered", answer
-        assert self._in_flight[-1][9] is not LOCAL
-        if edits:
-            ((start, stop, new),) = edits
-            assert (start, stop) == (9, end)
-            return "sent", new
-        return "sent", frame
-
-    def pass_on(self, answer: bytes, now_ms: float, cut: int) -> None:
-        """The answer comes in two pieces."""
-        self._in_flight.popleft()
-        cut = min(max(cut, 8), len(answer))
-        buf = bytearray(answer)
-        self.requests.begin(buf, 0, cut, len(answer), now_ms)
-        if cut < len(answer):
-            assert self.requests.is_walking
-            self.requests.go_on(buf, cut, len(answer), now_ms)
-        assert not self.requests.is_walking
-
-
-class World:
-    """A leader, the proxy before it, followers; time passes only as it is told."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000.0
-        self.broker = ModelBroker()
-        self.limits = ReplicationLimits()
-        self.replication = Replication(LEADER)
-        self.doors: dict[ModelFollower, Door] = {}
-        self.expected_errors = 0
-
-    def limit(self, limits: ReplicationLimits) -> None:
-        self.limits = limits
-        self.replication.apply(limits, NAMES, self.now_ms)
-
-    def restart_proxy(self) -> None:
-        self.replication = Replication(LEADER)
-        self.replication.apply(self.limits, NAMES, self.now_ms)
-        for follower in self.doors:
-            follower.lost()
-        self.doors.clear()
-
-    def door(self, follower: ModelFollower) -> Door:
-        return self.doors.setdefault(follower, Door(self.replication))
-
-    def disconnect(self, follower: ModelFollower) -> None:
-        door = self.doors.pop(follower, None)
-        if door is not None:
-            door.requests.closed(self.now_ms)
-
-    def to_broker(self, follower: ModelFollower) -> bytes | None:
-        """The follower's next fetch as it goes on, after what holds it; None: it was answered here."""
-        frame = follower.ask()
-        door = self.door(follower)
-        held_ms = 0.0
-        while True:
-            what, out = door.ask(frame, self.now_ms)
-            if what == "sent":
-                return out
-            if what == "answered":
-                follower.handle(out, self.broker.logs)
-                assert follower.errors[-1] == INVALID_FETCH_SESSION_EPOCH
-                return None
-            held_ms += door.pace.wake_ms - self.now_ms
-            assert held_ms <= MAX_DEBT_MS + 2_000.0, "held for too long"
-            self.now_ms = door.pace.wake_ms
-
-    def fetch(self, follower: ModelFollower, cut: int = 10_000) -> None:
-        """A whole round: asked, served, answered."""
-        in_sync = {
-            key
-            for key in follower.wanted
-            if follower.replica_id in self.broker.logs[key].in_sync
-            and follower.wanted[key] >= self.broker.logs[key].high_watermark
-        }
-        request = self.to_broker(follower)
-        if request is None:
-            return
-        answer = self.broker.serve(request)
-        self.check(follower, in_sync)
-        self.door(follower).pass_on(answer, self.now_ms, cut)
-        follower.handle(answer, self.broker.logs)
-
-    def check(self, follower: ModelFollower, in_sync: set[PartitionKey]) -> None:
-        """Between request and answer: the broker's session is what the mirror says."""
-        session = self.broker.sessions.get(follower.session_id)
-        mirrors = [m for m in self.replication.sessions if m.session_id == follower.session_id]
-        if session is None or not mirrors or follower.epoch <= 0:
-            return
-        (mirror,) = mirrors
-        assert mirror.partitions.keys() == follower.session.keys()
-        inside = {key: p for key, p in mirror.partitions.items() if p.inside}
-        assert session.partitions.keys() == inside.keys()
-        for key, (_, cap, _) in session.partitions.items():
-            partition = inside[key]
-            assert cap == partition.sent_cap
-            assert partition.offset == follower.session[key]
-            if key not in mirror.waiting:
-                assert cap == CAP
-        for key in follower.session:
-            partition = mirror.partitions[key]
-            if key not in mirror.waiting or (key in in_sync and partition.high_watermark >= 0):
-                assert partition.inside, "a partition that is in sync, or not throttled, is left out"
-                assert session.partitions[key][0] == follower.session[key]
+from sluice.quotas.replication_throttle import QUANTUM_MS
 
 
 def a_world(
