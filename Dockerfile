@@ -37,12 +37,12 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore \
     SOURCE_DATE_EPOCH=315532800
 WORKDIR /src
-COPY requirements/build.txt requirements/run.txt requirements/
+COPY requirements/build.txt requirements/image.txt requirements/
 RUN --mount=type=cache,target=/root/.cache/pip \
     python3 -m venv /build \
  && /build/bin/pip install --require-hashes --only-binary :all: -r requirements/build.txt \
  && python3 -m venv --without-pip /opt/sluice \
- && /build/bin/pip --python /opt/sluice/bin/python3 install --require-hashes --only-binary :all: -r requirements/run.txt
+ && /build/bin/pip --python /opt/sluice/bin/python3 install --require-hashes --only-binary :all: -r requirements/image.txt
 COPY pyproject.toml hatch_build.py README.md LICENSE NOTICE ./
 COPY protocol protocol
 COPY proxy proxy

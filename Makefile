@@ -104,6 +104,7 @@ lock: setup  ## pin anew what pyproject.toml and kafka_lock.py ask for (newest o
 	}; \
 	pin run pyproject.toml; \
 	pin dev pyproject.toml --group dev; \
+	pin image pyproject.toml --extra access-log -c requirements/dev.txt; \
 	pin recalibration pyproject.toml --extra recalibration -c requirements/dev.txt; \
 	pin deploy --group deploy -c requirements/dev.txt; \
 	pin build --group build

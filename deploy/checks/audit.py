@@ -20,7 +20,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 PIP_AUDIT: Final = Path(sys.executable).with_name("pip-audit")
 LOCKS: Final = ("recalibration", "build")
-"""run.txt is a part of recalibration.txt; a test says so"""
+"""image.txt is a part of recalibration.txt; a test says so"""
 SERVICES: Final = ("pypi", "osv")
 NOT_DONE: Final = 3
 

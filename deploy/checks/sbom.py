@@ -2,7 +2,7 @@
 """What the proxy's image is made of, as a CycloneDX bill of materials that its schema accepts.
 
 Read off the root that the check `image` left: Debian's packages from dpkg's list, Python's by their metadata.
-Written to .cache/deploy/sluice.cdx.json. Every pin of requirements/run.txt for this platform must be in it,
+Written to .cache/deploy/sluice.cdx.json. Every pin of requirements/image.txt for this platform must be in it,
 in its version.
 """
 
@@ -87,7 +87,7 @@ def main() -> None:
     versions = {component.name: component.version for component in python}
     wrong = [
         f"{n} {v} (has {versions.get(n)})"
-        for n, v in pins(REPOSITORY / "requirements/run.txt")
+        for n, v in pins(REPOSITORY / "requirements/image.txt")
         if versions.get(n) != v
     ]
     if wrong:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 
-from audit import Answer, read_answer
+import pytest
+from audit import LOCKS, ROOT, Answer, read_answer
 
 
 def report(*dependencies: dict[str, object]) -> str:
     return json.dumps({"dependencies": dependencies, "fixes": []})
 
 
-CLEAN = {"name": "idna", "version": "3.20", "vulns": []}
-BAD = {"name": "h11", "version": "0.1", "vulns": [{"id": "PYSEC-1"}, {"id": "PYSEC-2"}]}
-SKIPPED = {"name": "rich", "skip_reason": "Dependency not found on PyPI and could not be audited: rich (15)"}
+CLEAN: dict[str, object] = {"name": "idna", "version": "3.20", "vulns": []}
+BAD: dict[str, object] = {"name": "h11", "version": "0.1", "vulns": [{"id": "PYSEC-1"}, {"id": "PYSEC-2"}]}
+SKIPPED: dict[str, object] = {
+    "name": "rich",
+    "skip_reason": "Dependency not found on PyPI and could not be audited: rich (15)",
+}
 
 
 def test_all_packages_known_and_none_vulnerable_is_a_complete_answer() -> None:
@@ -41,3 +46,15 @@ def test_a_service_out_of_reach_is_a_failure_with_its_last_word() -> None:
 
 def test_a_run_that_said_nothing_is_a_failure_too() -> None:
     assert read_answer("", "").failure
+
+
+@pytest.mark.parametrize("lock", ["run", "image"])
+def test_what_the_images_install_is_among_what_is_audited(lock: str) -> None:
+    audited = set().union(*(_pins(name) for name in LOCKS))
+    assert _pins(lock) <= audited
+    assert len(_pins(lock)) > 20
+
+
+def _pins(lock: str) -> set[str]:
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z0-9-]+==\S+)", text, re.M))
