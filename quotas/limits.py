@@ -23,6 +23,7 @@ from sluice.quotas.limit_tables import LimitsOfEntity, LimitTable, Match
 from sluice.quotas.schedule import Schedule, Scheduled
 
 _DEFAULT_IP: Final = QuotaEntity(ip=DEFAULT)
+_IP_KEY: Final = KINDS[QuotaKind.CONNECTION_CREATION].config_key
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 _NO_SHADOW: Final[Mapping[QuotaEntity, Collection[str]]] = MappingProxyType({})
 _NO_TENANTS: Final[Mapping[str, Iterable[str]]] = MappingProxyType({})
@@ -209,11 +210,17 @@ class QuotaLimits:
 
     def ip_limit(self, address: str) -> tuple[float, str, bool] | None:
         """New connections a second from this address: (limit, rule: ip or default_ip, shadow mode)."""
-        key = KINDS[QuotaKind.CONNECTION_CREATION].config_key
-        for entity, rule in ((QuotaEntity(ip=address), "ip"), (_DEFAULT_IP, "default_ip")):
-            limit = self._entries.get(entity, _NO_LIMITS).get(key)
-            if limit is not None:
-                return limit, rule, key in self._shadow.get(entity, ())
+        entity = self.configured_for_address(address)
+        if entity is None:
+            return None
+        rule = "default_ip" if entity == _DEFAULT_IP else "ip"
+        return self._entries[entity][_IP_KEY], rule, _IP_KEY in self._shadow.get(entity, ())
+
+    def configured_for_address(self, address: str) -> QuotaEntity | None:
+        """The entity whose limit `ip_limit` finds, as it is configured."""
+        for entity in (QuotaEntity(ip=address), _DEFAULT_IP):
+            if _IP_KEY in self._entries.get(entity, _NO_LIMITS):
+                return entity
         return None
 
     def explain(self, kind: QuotaKind, user: str, client_id: str) -> tuple[LevelExplanation, ...]:

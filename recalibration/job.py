@@ -24,6 +24,7 @@ from sluice.recalibration.daily_state import daily_state
 from sluice.recalibration.log_reader import LogFiles, read_log, unreadable_file
 from sluice.recalibration.plan import PlanEntry, fitted_plan, planned
 from sluice.recalibration.replay import Replayed, replay
+from sluice.recalibration.scheduled import calendars
 from sluice.recalibration.settings import JobSettings, PolicySettings
 from sluice.recalibration.state_store import STATE, WINDOWS, EntityHistory, StateStore
 from sluice.recalibration.windows import windows_of
@@ -46,6 +47,8 @@ class Plan:
     room: Mapping[str, float] = field(default_factory=dict)
     replayed_days: int = 0
     """how many dates were replayed: fewer than asked for where the log is younger"""
+    calendars: Mapping[str, list[str]] = field(default_factory=dict)
+    """whose declared windows do not count (scheduled.py)"""
 
     def as_json(self) -> dict[str, Any]:
         changes = [entry for entry in self.entries if entry.is_change]
@@ -62,6 +65,7 @@ class Plan:
             "log_files": len(self.files.good),
             "unreadable_files": self.files.damaged,
             "replayed_days": self.replayed_days,
+            "calendars": dict(self.calendars),
             "entries": [entry.as_json() for entry in self.entries],
         }
 
@@ -77,7 +81,7 @@ def take_day(
     rows, files = read_log(spark, logs, day, skip_damaged=job.skip_damaged)
     while True:
         try:
-            store.write(WINDOWS, windows_of(rows, limits), day)
+            store.write(WINDOWS, windows_of(rows, limits, day), day)
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
             # What a file's end does not show: a page in its middle is damaged.
@@ -110,7 +114,7 @@ def make_plan(
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind]))
             tops[KINDS[kind].config_key, history.entity] = _top_rate(history, job.replay_days)
     fitted = fitted_plan(_ordered(entries), job.room)
-    plan = Plan(day, fitted, files, job.policy, job.room)
+    plan = Plan(day, fitted, files, job.policy, job.room, calendars=calendars(limits))
     return _with_expectations(spark, store, plan, tops, job)
 
 

@@ -88,11 +88,28 @@ def _head(plan: Plan) -> str:
             f'<p class="warn">{damaged} damaged files of the log were left out; what they held is not in '
             f"this plan.</p><ul>{items}</ul>"
         )
+    notes += _calendars(plan)
     return (
         f"<h1>Quota plan of {plan.day}</h1>"
         f"<p>Made from {files} and up to {plan.policy.history_days} days of history. Limits hold at each "
         "proxy by itself. Nothing is changed until the plan is applied: "
         "<code>sluice quotas apply PLAN --dry-run</code>.</p>" + notes
+    )
+
+
+def _calendars(plan: Plan) -> str:
+    """Whose declared windows were left out."""
+    if not plan.calendars:
+        return ""
+    items = "".join(
+        f"<li>{escape(entity_words(entity))}: {escape('; '.join(windows))}</li>"
+        for entity, windows in list(plan.calendars.items())[:MAX_ROWS]
+    )
+    more = len(plan.calendars) - MAX_ROWS
+    items += f"<li>and {more:,} more, in plan.json</li>" if more > 0 else ""
+    return (
+        f"<details><summary>{len(plan.calendars):,} with a declared schedule: what was used within its "
+        f"windows does not count here</summary><ul>{items}</ul></details>"
     )
 
 

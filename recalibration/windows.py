@@ -11,7 +11,8 @@ where it is read, before anything is sent to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -21,6 +22,7 @@ from sluice.quotas.entity_key import key_of_address, key_of_client
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration.measures import MEASURES, Measure
+from sluice.recalibration.scheduled import left_out
 
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
@@ -32,8 +34,10 @@ _CLIENT: Final = ("user", "client_id", "address")
 _Client = tuple[str, str, str]
 
 
-def windows_of(rows: DataFrame, limits: QuotaLimits) -> DataFrame:
-    """The columns of SCHEMA; `rows` has those of the roll-up.
+def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
+    """The columns of SCHEMA; `rows` has those of the roll-up, and is of `day` (UTC).
+
+    What lies in a declared calendar is not among them (scheduled.py).
 
     `window`: the window's begin ÷ the kind's span (measures.py). `amount`: what passed in it, > 0, in the
     kind's units. `offered`: of a throttled window the throttle-inflated amount, else null.
@@ -51,6 +55,7 @@ def windows_of(rows: DataFrame, limits: QuotaLimits) -> DataFrame:
         [(number, *named) for named, number in numbers.items()], "number INT, kind STRING, entity STRING"
     )
     charged = rows.join(f.broadcast(keys), list(_CLIENT))
+    declared = list(_declared(clients, limits, numbers, day)) if limits.schedules else []
     used = (
         _by_kind(charged)
         .groupBy("number", "proxy", "window")
@@ -62,6 +67,10 @@ def windows_of(rows: DataFrame, limits: QuotaLimits) -> DataFrame:
         )
         .where("amount > 0")
     )
+    if declared:
+        windows = spark.createDataFrame(declared, "of INT, first BIGINT, last BIGINT")
+        within = f.expr("number = of AND window BETWEEN first AND last")
+        used = used.join(f.broadcast(windows), within, "left_anti")
     return used.join(f.broadcast(names), "number").selectExpr(
         "kind",
         "entity",
@@ -85,6 +94,20 @@ def _numbered(
             found.append(number)
         if any(number is not None for number in found):
             yield (user, client_id, address, *found)
+
+
+def _declared(
+    clients: Iterable[_Client], limits: QuotaLimits, numbers: Mapping[tuple[str, str], int], day: date
+) -> Iterator[tuple[int, int, int]]:
+    """(number of an entity, first, last window that does not count for it), each once."""
+    seen = set()
+    for client in clients:
+        for kind in MEASURES:
+            entity = _entity_of(limits, kind, *client)
+            if entity is not None and (kind.value, entity) not in seen:
+                seen.add((kind.value, entity))
+                for first, last in left_out(limits, kind, client, day):
+                    yield numbers[kind.value, entity], first, last
 
 
 def _entity_of(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: str, address: str) -> str | None:

@@ -82,7 +82,7 @@ def write_plan(folder: Path, *entries: dict[str, Any], age_days: int = 1, **valu
         "version": 1,
         "date": (TODAY - timedelta(days=age_days)).isoformat(),
         "policy": {"max_step_up": 2.0, "max_step_down": 0.7},
-        "damaged_files": {},
+        "unreadable_files": {},
         "entries": list(entries),
     } | values
     folder.mkdir(exist_ok=True)
@@ -317,7 +317,7 @@ def test_unattended_only_a_plan_from_a_whole_log_is_applied_and_no_review(tmp_pa
     folder = write_plan(tmp_path / "plan", entry(1_500), of("bob", 6_000, 5_000, needs_review=True))
     applied = apply_unattended(read_plan(folder / "plan.json"), QuotaFilePlace(file))
     assert (len(applied.found), len(applied.choice.left_out)) == (1, 1)
-    write_plan(tmp_path / "plan", entry(1_800, 1_500), damaged_files={"a.parquet": "cut off"})
+    write_plan(tmp_path / "plan", entry(1_800, 1_500), unreadable_files={"a.parquet": "cut off"})
     with pytest.raises(PlanRefused, match="1 damaged files of the log"):
         apply_unattended(read_plan(folder / "plan.json"), QuotaFilePlace(file))
 

@@ -33,7 +33,7 @@ def state_of(spark: SparkSession, folder: Path) -> Mapping[tuple[str, str, str],
     rows, _ = read_log(spark, str(folder), DAY, skip_damaged=False)
     return {
         (kind, entity, proxy): {bucket: tuple(counts) for bucket, *counts in buckets}
-        for kind, entity, proxy, buckets in daily_state(windows_of(rows, LIMITS)).collect()
+        for kind, entity, proxy, buckets in daily_state(windows_of(rows, LIMITS, DAY)).collect()
     }
 
 
@@ -112,7 +112,7 @@ def test_members_of_a_tenant_are_one_entity(spark: SparkSession, tmp_path: Path)
         [(QuotaEntity(Tenant("team")), {"producer_byte_rate": 1_000})], tenants={"team": ["carol", "dave"]}
     )
     rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
-    found = daily_state(windows_of(rows, limits)).where("proxy = 'p1'").collect()
+    found = daily_state(windows_of(rows, limits, DAY)).where("proxy = 'p1'").collect()
     assert [(row.entity, row.buckets) for row in found] == [
         ('{"tenant": "team"}', [(bucket_of(1_000), 1, 0, 0)])
     ]
