@@ -63,7 +63,7 @@ class Plan:
             "changes": len(changes),
             "reviews": sum(entry.needs_review for entry in self.entries),
             "log_files": len(self.files.good),
-            "unreadable_files": self.files.damaged,
+            "damaged_files": self.files.damaged,
             "replayed_days": self.replayed_days,
             "calendars": dict(self.calendars),
             "entries": [entry.as_json() for entry in self.entries],
