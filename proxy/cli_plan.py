@@ -39,6 +39,14 @@ IncludeOption = Annotated[
         rich_help_panel=_PLANS,
     ),
 ]
+UnattendedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unattended",
+        help="Nobody looks: nothing that needs review, and no plan of a damaged log.",
+        rich_help_panel=_PLANS,
+    ),
+]
 SkipChangedOption = Annotated[
     bool,
     typer.Option("--skip-changed", help="Leave out what has changed since the plan.", rich_help_panel=_PLANS),
@@ -94,6 +102,7 @@ class PlanOptions:
     max_changes: int | None = None
     include_reviews: bool = False
     include: tuple[str, ...] = ()
+    unattended: bool = False
     skip_changed: bool = False
     max_age_days: int | None = None
     max_cut_share: float | None = None
@@ -112,7 +121,7 @@ class PlanOptions:
 
 def run_plan(file: Path, place: Place, options: PlanOptions, *, dry_run: bool) -> None:
     """Apply the plan, or roll it back, and print each change. Raises ConfigError, CommandFailed."""
-    from sluice.proxy.plan_apply import apply_plan, named, read_plan, roll_back
+    from sluice.proxy.plan_apply import apply_plan, apply_unattended, named, read_plan, roll_back
     from sluice.proxy.plan_choice import Bounds, Reviews
 
     if options.rollback:
@@ -121,22 +130,27 @@ def run_plan(file: Path, place: Place, options: PlanOptions, *, dry_run: bool) -
             print(line)
         print(last_line(place.name, len(undone.found), dry_run=dry_run))
         return
+    if options.unattended and (options.include_reviews or options.include):
+        raise typer.BadParameter(
+            "--unattended leaves out what needs review; drop --include, --include-reviews"
+        )
     given: dict[str, Any] = {
         "max_age_days": options.max_age_days,
         "max_cut_share": options.max_cut_share,
         "max_total_fall": options.max_total_fall,
     }
-    applied = apply_plan(
-        read_plan(file),
-        place,
-        record=options.record,
-        bounds=replace(
-            Bounds(max_changes=options.max_changes, skip_changed=options.skip_changed),
-            **{name: value for name, value in given.items() if value is not None},
-        ),
-        reviews=Reviews(options.include_reviews, frozenset(named(list(options.include)))),
-        dry_run=dry_run,
+    bounds = replace(
+        Bounds(max_changes=options.max_changes, skip_changed=options.skip_changed),
+        **{name: value for name, value in given.items() if value is not None},
     )
+    plan = read_plan(file)
+    if options.unattended:
+        applied = apply_unattended(plan, place, record=options.record, bounds=bounds, dry_run=dry_run)
+    else:
+        reviews = Reviews(options.include_reviews, frozenset(named(list(options.include))))
+        applied = apply_plan(
+            plan, place, record=options.record, bounds=bounds, reviews=reviews, dry_run=dry_run
+        )
     for difference in applied.found:
         print(difference)
     for line in left_out_lines(applied.choice):

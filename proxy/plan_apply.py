@@ -102,17 +102,24 @@ def apply_plan(
     return Applied(found, choice)
 
 
-def apply_unattended(plan: PlanFile, place: Place, bounds: Bounds | None = None) -> Applied:
+def apply_unattended(
+    plan: PlanFile,
+    place: Place,
+    *,
+    record: Path | None = None,
+    bounds: Bounds | None = None,
+    dry_run: bool = False,
+) -> Applied:
     """What a night may apply by itself: only what needs no review, and only from a log that is whole.
 
-    Raises as `apply_plan`.
+    Arguments and errors as of `apply_plan`.
     """
     if plan.damaged_files:
         raise PlanRefused(
             f"{plan.source}: not applied: {plan.damaged_files} damaged files of the log were left out of it; "
             "look at its report, then apply it by `sluice quotas apply`"
         )
-    return apply_plan(plan, place, bounds=bounds)
+    return apply_plan(plan, place, record=record, bounds=bounds, dry_run=dry_run)
 
 
 def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: bool = False) -> RolledBack:

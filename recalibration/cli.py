@@ -6,6 +6,7 @@ when a night begins, so that `sluice --help` stays quick, and says so where Spar
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -45,6 +46,12 @@ def recalibrate(
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark's master, such as k8s://…; else local[*].")
     ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply", help="Write what needs no review into --quotas, as `sluice quotas apply --unattended`."
+        ),
+    ] = False,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
     ] = None,
@@ -52,12 +59,17 @@ def recalibrate(
     """Propose new quotas from a day's access log and the four weeks before it.
 
     The same date again gives the same plan; run it again when files of that date came late. The plan is put
-    in force by `sluice quotas apply`.
+    in force by `sluice quotas apply`, or with --apply at once.
 
-    Exit codes: 0 a plan was made; 1 Spark, Java or a write failed; 2 bad quota file, settings or arguments;
-    3 the log of the date cannot be used: missing, damaged where that is refused, or nobody in it has a limit.
+    Exit codes: 0 a plan was made; 1 Spark, Java or a write failed, or the plan was not applied; 2 bad quota
+    file, settings or arguments; 3 the log of the date cannot be used: missing, damaged where that is refused,
+    or nobody in it has a limit.
     """
     night_of = _date(day)
+    if apply and (dry_run or "://" in out):
+        raise typer.BadParameter(
+            "it goes with an --out that is a folder, and not with --dry-run", param_hint="--apply"
+        )
     job = JobSettings() if settings is None else load_settings(settings)
     limits = load_quotas(quotas)
     try:
@@ -88,8 +100,10 @@ def recalibrate(
         _fail(f"Spark: {str(error).splitlines()[0]}", EXIT_FAILED)
     if outcome.folder is None:
         _show(outcome.plan)
-    else:
-        print(outcome.folder)
+        return
+    print(outcome.folder)
+    if apply:
+        _apply(outcome.folder, quotas)
 
 
 def main() -> NoReturn:
@@ -135,6 +149,14 @@ def _show(plan: Plan) -> None:
     if len(changes) > SHOWN_CHANGES:
         print(f"and {len(changes) - SHOWN_CHANGES} more")
     print(f"{len(plan.entries)} limits, {len(changes)} to change; a dry run: nothing was written")
+
+
+def _apply(folder: str, quotas: Path) -> None:
+    """By the command, whose exit code becomes this one's: this package does not know the proxy's."""
+    command = [sys.executable, "-m", "sluice.proxy", "quotas", "apply", folder, "--unattended"]
+    code = subprocess.run([*command, "--quotas", str(quotas)], check=False).returncode
+    if code:
+        raise typer.Exit(code)
 
 
 def _tell(line: str) -> None:

@@ -82,7 +82,7 @@ def write_plan(folder: Path, *entries: dict[str, Any], age_days: int = 1, **valu
         "version": 1,
         "date": (TODAY - timedelta(days=age_days)).isoformat(),
         "policy": {"max_step_up": 2.0, "max_step_down": 0.7},
-        "unreadable_files": {},
+        "damaged_files": {},
         "entries": list(entries),
     } | values
     folder.mkdir(exist_ok=True)
@@ -311,13 +311,20 @@ def test_options_of_a_plan_do_not_go_with_a_quota_file_nor_its_options_with_a_pl
     assert sluice("plan", "--keep")[0] == 2
 
 
+def test_unattended_no_review_can_be_included(sluice: Sluice, tmp_path: Path) -> None:
+    write_plan(tmp_path / "plan", entry(1_500), of("bob", 6_000, 5_000, needs_review=True))
+    assert sluice("plan", "--unattended", "--include-reviews")[0] == 2
+    code, out, _ = sluice("plan", "--unattended")
+    assert (code, "1 change." in out, "bob': producer_byte_rate: needs review" in out) == (0, True, True)
+
+
 def test_unattended_only_a_plan_from_a_whole_log_is_applied_and_no_review(tmp_path: Path) -> None:
     file = tmp_path / "quotas.yaml"
     file.write_text(QUOTAS)
     folder = write_plan(tmp_path / "plan", entry(1_500), of("bob", 6_000, 5_000, needs_review=True))
     applied = apply_unattended(read_plan(folder / "plan.json"), QuotaFilePlace(file))
     assert (len(applied.found), len(applied.choice.left_out)) == (1, 1)
-    write_plan(tmp_path / "plan", entry(1_800, 1_500), unreadable_files={"a.parquet": "cut off"})
+    write_plan(tmp_path / "plan", entry(1_800, 1_500), damaged_files={"a.parquet": "cut off"})
     with pytest.raises(PlanRefused, match="1 damaged files of the log"):
         apply_unattended(read_plan(folder / "plan.json"), QuotaFilePlace(file))
 
