@@ -91,7 +91,7 @@ def parse_plan(text: str, source: str) -> PlanFile:
     items = document.get("entries")
     if not isinstance(items, list):
         reader.fail("entries", f"must be a list, is {shown(items)}")
-    damaged = document.get("unreadable_files", {})
+    damaged = document.get("damaged_files", {})
     plan = PlanFile(
         source,
         reader.day(document.get("date")),
