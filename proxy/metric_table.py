@@ -308,6 +308,36 @@ _ROWS: Final = (
         "Attempts to write that failed; they are made again.",
     ),
     MetricDefinition(
+        "sluice_replication_bytes_total", "counter", ("follower",), "bytes",
+        "Records that followers have fetched through the proxy, throttled or not; follower: its broker id.",
+    ),
+    MetricDefinition(
+        "sluice_replication_throttled_bytes_total", "counter", ("side", "broker"), "bytes",
+        "Those of throttled partitions, in sync or not, by the broker at whose side (leader, follower) they "
+        "are throttled.",
+    ),
+    MetricDefinition(
+        "sluice_replication_limit_bytes_per_second", "gauge", ("side", "broker"), "bytes per second",
+        "The rate that followers are held to here: 0.98 of the cluster's; of a follower this leader's share.",
+    ),
+    MetricDefinition(
+        "sluice_replication_lag_records", "gauge", ("follower",), "records",
+        "What the follower has not fetched yet, up to the last high watermarks seen (KIP-73: SumReplicaLag).",
+    ),
+    MetricDefinition(
+        "sluice_replication_waiting_partitions", "gauge", ("follower",), "partitions",
+        "Throttled partitions of which the follower is behind.",
+    ),
+    MetricDefinition(
+        "sluice_replication_sessions", "gauge", (), "sessions",
+        "Followers' fetch sessions that are mirrored.",
+    ),
+    MetricDefinition(
+        "sluice_replication_unknown_sessions_total", "counter", (), "fetches",
+        "Fetches of sessions that began before the proxy did: answered with error 71, after which the "
+        "follower begins another.",
+    ),
+    MetricDefinition(
         "sluice_label_overflow_total", "counter", (), "look-ups",
         "Look-ups counted as `other` because metrics.max_series was reached.",
     ),

@@ -24,6 +24,8 @@ from sluice.proxy.gauges import Gauges
 from sluice.proxy.metric_table import METRICS
 from sluice.proxy.producer_id_file import ProducerIdFile, SnapshotOutcome
 from sluice.proxy.quota_source import QuotaSource
+from sluice.proxy.replication import Replication
+from sluice.proxy.replication_metrics import replication_samples
 from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.usage_meter import (
     DURATION_AT,
@@ -62,10 +64,11 @@ class SluiceCollector(Collector):
         securities: Sequence[ListenerSecurity] = (),
         quota_source: QuotaSource | None = None,
         access_log: AccessLog | None = None,
+        replication: Replication | None = None,
     ) -> None:
         """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
         ids. `circuits`: of the brokers. `securities`: of the listeners. `quota_source`: where limits come
-        from. `access_log`: None if there is none."""
+        from. `access_log`, `replication`: None if there is none."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
@@ -76,6 +79,7 @@ class SluiceCollector(Collector):
         self._securities = securities
         self._quota_source = quota_source
         self._access_log = access_log
+        self._replication = replication
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -91,6 +95,7 @@ class SluiceCollector(Collector):
         yield from self._of_brokers()
         yield from self._of_producer_ids()
         yield from self._of_access_log()
+        yield from (_family(*family) for family in replication_samples(self._replication))
         meter, gauges = self._meter, self._gauges
         yield _family("sluice_delay_queue_size", (((quota,), n) for quota, n in gauges.delayed.items()))
         yield _family("sluice_connections", [((), gauges.connections)])

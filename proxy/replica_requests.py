@@ -208,7 +208,9 @@ class ReplicaRequests:
             give_back(sent.grants, now_ms)
             return
         mirror.answered(sent.grants, walk.partitions, request.max_bytes, now_ms)
-        self._replication.passed_bytes += sum(partition[3] for partition in walk.partitions)
+        came_bytes = sum(partition[3] for partition in walk.partitions)
+        if came_bytes:
+            self._replication.passed(request.replica_id, came_bytes)
         if not request.is_full:
             if not walk.session_id:  # closed by the broker
                 self._replication.forget(request.session_id)

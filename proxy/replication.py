@@ -19,6 +19,8 @@ from sluice.quotas.replication_limits import (
 )
 from sluice.quotas.replication_throttle import MAX_DEBT_MS, ReplicationBucket
 
+OTHER_REPLICAS: Final = -1
+"""counts for the followers beyond MAX_SESSIONS"""
 MAX_SESSIONS: Final = 1_000
 """Kafka's own number (max.incremental.fetch.session.cache.slots)"""
 
@@ -48,8 +50,10 @@ class Replication:
         self._sessions: dict[int, SessionMirror] = {}  # the longest unused comes first
         self.leader_bucket: ReplicationBucket | None = None
         self.follower_buckets: dict[int, ReplicationBucket] = {}
-        self.passed_bytes = 0
-        """records that went to followers, throttled or not; never falls"""
+        self.passed_bytes: dict[int, int] = {}
+        """records that went to each follower, throttled or not; never falls"""
+        self._ended_leader_bytes = 0  # of buckets that are no more
+        self._ended_follower_bytes: dict[int, int] = {}
         self.unknown_sessions = 0
         """fetches of sessions that were not mirrored, answered with error 71; never falls"""
 
@@ -62,7 +66,10 @@ class Replication:
         self.topic_names = topic_names
         self.generation += 1
         rate = limits.leader_rates.get(self.leader_id) if limits.leader_replicas else None
-        self.leader_bucket = self._renewed(self.leader_bucket, rate, now_ms)
+        before = self.leader_bucket
+        self.leader_bucket = self._renewed(before, rate, now_ms)
+        if before is not None and self.leader_bucket is None:
+            self._ended_leader_bytes += before.passed_bytes
         followers = limits.follower_rates if limits.follower_replicas else {}
         renewed = {}
         for follower in followers:
@@ -70,6 +77,10 @@ class Replication:
             bucket = self._renewed(self.follower_buckets.get(follower), share, now_ms)
             if bucket is not None:
                 renewed[follower] = bucket
+        for follower, bucket in self.follower_buckets.items():
+            if follower not in renewed:
+                ended = self._ended_follower_bytes.get(follower, 0) + bucket.passed_bytes
+                self._ended_follower_bytes[follower] = ended
         self.follower_buckets = renewed
 
     def _renewed(
@@ -110,6 +121,28 @@ class Replication:
         """As `Rules` has it."""
         both = self.leader_bucket, self.follower_buckets.get(replica_id)
         return tuple(bucket for bucket in both if bucket is not None)
+
+    # What passed ------------------------------------------------------------------------------------------
+
+    def passed(self, replica_id: int, record_bytes: int) -> None:
+        """Records have gone to a follower."""
+        if replica_id not in self.passed_bytes and len(self.passed_bytes) >= MAX_SESSIONS:
+            replica_id = OTHER_REPLICAS
+        self.passed_bytes[replica_id] = self.passed_bytes.get(replica_id, 0) + record_bytes
+
+    @property
+    def leader_throttled_bytes(self) -> int:
+        """Of partitions throttled at the leader, in sync or not; never falls."""
+        bucket = self.leader_bucket
+        return self._ended_leader_bytes + (0 if bucket is None else bucket.passed_bytes)
+
+    @property
+    def follower_throttled_bytes(self) -> dict[int, int]:
+        """The same of those throttled at each follower."""
+        found = dict(self._ended_follower_bytes)
+        for follower, bucket in self.follower_buckets.items():
+            found[follower] = found.get(follower, 0) + bucket.passed_bytes
+        return found
 
     # Sessions ---------------------------------------------------------------------------------------------
 

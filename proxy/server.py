@@ -176,6 +176,7 @@ class Server:
             self._securities,
             self._quota_source,
             self._access_log,
+            self._replication.replication,
         )
         kafka_page = self._kafka_page(meter)
         ids, desk_of_quotas = self._shared.producer_ids, self._quota_source.desk

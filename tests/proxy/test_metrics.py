@@ -26,6 +26,8 @@ from sluice.proxy.metric_table import METRICS
 from sluice.proxy.metric_text import exposition
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.replication import Replication
+from sluice.proxy.replication_mirror import SessionMirror
 from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.tls_context import ServerTls
 from sluice.proxy.usage_meter import UsageMeter
@@ -36,6 +38,7 @@ from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_id_quota import Ticket
 from sluice.quotas.records import ConnectionRecord, EventKind, Flow, Recorder, ThrottleEvent
+from sluice.quotas.replication_limits import ReplicationLimits, ThrottledReplicas
 
 SERVER = CertificateAuthority().server()
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -78,6 +81,7 @@ class Proxy:
         self.meter = UsageMeter(self.recorder, self.quotas, self.ids)
         self.circuits = Circuits()
         self.security = ListenerSecurity("clients-tls", server_tls())
+        self.replication = Replication(1)
         self.collector = SluiceCollector(
             self.meter,
             self.quotas,
@@ -85,6 +89,7 @@ class Proxy:
             {"quotas": [self.reloads]},
             circuits=self.circuits,
             securities=[ListenerSecurity("plain"), self.security],
+            replication=self.replication,
         )
 
     def use(self) -> None:
@@ -128,6 +133,11 @@ class Proxy:
         up.succeeded()
         self.recorder.exempt_request_ms["rule"] = 2500.0
         self.gauges.connections = 3
+        throttled = {"orders": ThrottledReplicas(all=True)}
+        limits = ReplicationLimits({1: 5e6}, {2: 4e6}, throttled, throttled)
+        self.replication.apply(limits, {}, now_ms)
+        self.replication.begun(SessionMirror(2, self.replication), 77)
+        self.replication.passed(2, 1_000)
         self.gauges.connections_opened = 4
         self.gauges.delayed["produce"] = 2
         self.reloads.outcomes[ReloadOutcome.INVALID] = 1
