@@ -106,7 +106,9 @@ class _Names(_Cells):
     def __init__(self, column: Column) -> None:
         super().__init__(column)
         self._number: defaultdict[Value, int] = defaultdict(count(0).__next__)
-        """in the order of their numbers; those of values that are no texts are in no row"""
+        """in the order of their numbers"""
+        self._knows_others = False
+        """values that are no texts have numbers as well, which are in no row"""
         self.size_bytes = 0
         """of the names, about"""
 
@@ -114,21 +116,25 @@ class _Names(_Cells):
         known = len(self._number)
         numbers = list(map(self._number.__getitem__, values))
         if len(self._number) > known:
-            added = islice(reversed(self._number), len(self._number) - known)
-            for name in added:
-                if not isinstance(name, str):
-                    raise TypeError(f"a text was expected, not {type(name).__name__}")
-                self.size_bytes += len(name) + _NAME_BYTES
+            for name in islice(reversed(self._number), len(self._number) - known):
+                if isinstance(name, str):
+                    self.size_bytes += len(name) + _NAME_BYTES
+                else:
+                    self._knows_others = True
+        if self._knows_others:
+            for value in values:
+                if not isinstance(value, str):
+                    raise TypeError(f"a text was expected, not {type(value).__name__}")
         return numbers
 
     def column(self) -> tuple[pa.Array, pa.Array]:
         """(numbers, names) with names in order, so that numbers sort as their names do."""
+        texts = [name if isinstance(name, str) else "" for name in self._number]
         try:
-            names = pa.array(self._number, pa.string())
-        except (UnicodeEncodeError, pa.ArrowException):
-            # A lone surrogate is no Unicode; it must not cost the file.
-            texts = (name if isinstance(name, str) else "" for name in self._number)
-            names = pa.array([text.encode("utf-8", "backslashreplace") for text in texts]).cast(pa.string())
+            names = pa.array(texts, pa.string())
+        except UnicodeEncodeError:  # a lone surrogate is no Unicode; it must not cost the file
+            as_bytes = [text.encode("utf-8", "backslashreplace") for text in texts]
+            names = pa.array(as_bytes, pa.binary()).cast(pa.string())
         order = compute.sort_indices(names)
         rank = compute.sort_indices(order).cast(pa.int32())
         return rank.take(self.array(pa.int32())), names.take(order)
@@ -219,6 +225,9 @@ def encoded_within(table_name: str, table: pa.Table, max_bytes: int) -> list[tup
     if len(data) <= max_bytes or table.num_rows == 1:
         return [(table.num_rows, data)]
     half = table.num_rows // 2
+    for index, column in enumerate(TABLES[table_name]):
+        if column.type is ColumnType.TEXT:  # else each half would carry the names of both
+            table = table.set_column(index, column.name, table.column(index).cast(pa.string()))
     first, second = table.slice(0, half), table.slice(half)
     return encoded_within(table_name, first, max_bytes) + encoded_within(table_name, second, max_bytes)
 

@@ -117,7 +117,7 @@ class AccessEncoder:
             _log.exception("access_log_stopped")
 
     def _begin_journal(self) -> None:
-        if self._journal is None:
+        if self._journal is None or self._journal.has_begun:
             return
         try:
             self._journal.begin()
@@ -197,6 +197,7 @@ class AccessEncoder:
         return part
 
     def _note(self, part: _Part) -> None:
+        self._begin_journal()
         if self._journal is not None:
             try:
                 self._journal.took(part.number, part.table, part.cells.rows, part.first_ms, part.last_ms)

@@ -52,6 +52,11 @@ class AccessJournal:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._handle = handle
 
+    @property
+    def has_begun(self) -> bool:
+        """`begin` went well, and `end` was not called yet."""
+        return self._handle is not None
+
     def took(self, part: int, table: str, rows: int, first_ms: int, last_ms: int) -> None:
         """`part` holds so much by now. Raises OSError."""
         with self._lock:

@@ -106,12 +106,12 @@ class AccessSender:
                 self._losses.tell()
                 failing_since_s = failing_since_s or time.monotonic()
             else:
-                self.rows_written += file.rows
-                self.files_written += 1
-                self.bytes_written += len(file.data)
                 if failing_since_s is not None:
                     failed_s = round(time.monotonic() - failing_since_s, 1)
                     _log.info("access_log_writes_again", failed_for_s=failed_s)
+                self.rows_written += file.rows
+                self.files_written += 1
+                self.bytes_written += len(file.data)
                 return True
             if self._hurried.wait(pause_s):
                 time.sleep(_HURRIED_PAUSE_S)

@@ -96,7 +96,7 @@ class AccessWriter:
             max_file_bytes=sink.max_file_bytes,
         )
         self._journal = journal
-        self._accepts = True
+        self._is_closed = False
         self._taken_rows = 0
 
     @property
@@ -115,7 +115,7 @@ class AccessWriter:
         Never blocks. False: all dropped and counted, for there is no room, or the writer is closed.
         """
         if (
-            not self._accepts
+            self._is_closed
             or self._rows_pending + len(rows) > self._settings.max_pending_rows
             or self._bytes_pending >= self._settings.max_pending_bytes
         ):
@@ -127,8 +127,10 @@ class AccessWriter:
 
     def close(self, deadline_s: float) -> None:
         """Write what there is; blocks for at most `deadline_s`. What is left then is dropped and told."""
+        if self._is_closed:
+            return
         give_up_s = time.monotonic() + deadline_s
-        self._accepts = False
+        self._is_closed = True
         self._sender.hurry(give_up_s)
         self._encoder.close(give_up_s)
         self._sender.close()

@@ -1,0 +1,234 @@
+"""The access log's writer: nothing is lost that was taken, unless it says so; `offer` never waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from access_rows import BEGIN_MS, clients, files, read_all, row, rows
+from access_writers import settings_of, wait_until, writing
+from structlog.testing import capture_logs
+
+from sluice.proxy.access_sink_directory import WRITING
+from sluice.proxy.access_writer import AccessWriter, safe_name
+from sluice.quotas.access_record import REQUESTS, ROLLUP
+from sluice.quotas.config_error import ConfigError
+
+
+@pytest.fixture
+def logs() -> Iterator[list[dict[str, object]]]:
+    with capture_logs() as lines:
+        yield lines  # type: ignore[misc]
+
+
+def _of(lines: list[dict[str, object]], event: str) -> list[dict[str, object]]:
+    return [line for line in lines if line["event"] == event]
+
+
+def test_what_was_offered_is_there_when_it_is_closed(tmp_path: Path) -> None:
+    with writing(tmp_path) as writer:
+        assert writer.offer(ROLLUP, rows(500))
+        assert writer.offer(REQUESTS, [row(REQUESTS, why="slow")])
+    assert len(read_all(tmp_path)) == 501
+    counters = writer.counters
+    assert (counters.rows_written, counters.files_written, counters.rows_dropped) == (501, 2, 0)
+    assert counters.bytes_written == sum(path.stat().st_size for path in files(tmp_path))
+    assert (counters.rows_pending, counters.bytes_pending, counters.failures) == (0, 0, 0)
+    assert list((tmp_path / WRITING).iterdir()) == []
+
+
+def test_files_lie_in_the_hour_of_their_rows(tmp_path: Path) -> None:
+    with writing(tmp_path) as writer:
+        writer.offer(ROLLUP, [row(client_id="old"), row(at_ms=BEGIN_MS + 10_000, client_id="new")])
+    assert {str(path.parent.relative_to(tmp_path)) for path in files(tmp_path)} == {
+        "rollup/date=2026-11-20/hour=10",
+        "rollup/date=2026-11-20/hour=11",
+    }
+    assert {path.parent.name: clients(read_all(tmp_path)) for path in files(tmp_path)}
+
+
+def test_a_file_is_closed_after_its_time_without_another_row(tmp_path: Path) -> None:
+    with writing(tmp_path, rotate_s=0.2) as writer:
+        writer.offer(ROLLUP, rows(3))
+        wait_until(lambda: writer.counters.files_written == 1)
+        assert clients(read_all(tmp_path)) == ["app-0", "app-1", "app-2"]
+        writer.offer(ROLLUP, rows(2))
+        wait_until(lambda: writer.counters.files_written == 2)
+    assert len(read_all(tmp_path)) == 5
+
+
+def test_a_file_is_closed_early_when_it_has_grown_large(tmp_path: Path) -> None:
+    with writing(tmp_path, max_pending_bytes=400_000) as writer:
+        writer.offer(ROLLUP, rows(1000))
+        wait_until(lambda: writer.counters.files_written == 1)
+        assert len(read_all(tmp_path)) == 1000
+
+
+def test_proxies_of_one_name_do_not_get_into_each_others_way(tmp_path: Path) -> None:
+    with writing(tmp_path, rotate_s=0.0) as one, writing(tmp_path, rotate_s=0.0) as other:
+        for _ in range(20):
+            one.offer(ROLLUP, rows(1))
+            other.offer(ROLLUP, rows(1))
+    assert len(read_all(tmp_path)) == 40
+    assert one.counters.files_written + other.counters.files_written == len(files(tmp_path))
+
+
+def test_a_files_name_tells_which_proxy_wrote_it(tmp_path: Path) -> None:
+    with writing(tmp_path, instance="../edge proxy/7") as writer:
+        writer.offer(ROLLUP, rows(1))
+    (file,) = files(tmp_path)
+    assert file.name.startswith("edge_proxy_7-") or file.name.startswith("_edge_proxy_7-")
+
+
+@pytest.mark.parametrize(
+    ("instance", "name"),
+    [
+        ("kafka-0", "kafka-0"),
+        (".hidden", "hidden"),
+        ("_hidden", "hidden"),
+        ("../..", "proxy"),
+        ("", "proxy"),
+        ("a/b\n*", "a_b__"),
+        ("x" * 300, "x" * 64),
+    ],
+)
+def test_whatever_a_proxy_is_called_its_files_are_no_hidden_ones(instance: str, name: str) -> None:
+    assert safe_name(instance) == name
+
+
+# Bounds ---------------------------------------------------------------------------------------------------
+
+
+def test_beyond_max_pending_rows_it_refuses_counts_and_tells(
+    tmp_path: Path, logs: list[dict[str, object]]
+) -> None:
+    writer = AccessWriter(settings_of(tmp_path, max_pending_rows=10))  # not started: nothing is encoded
+    assert writer.offer(ROLLUP, rows(8))
+    assert not writer.offer(ROLLUP, rows(3))
+    assert writer.offer(ROLLUP, rows(2))
+    assert not writer.offer(ROLLUP, rows(1))
+    assert (writer.counters.rows_dropped, writer.counters.rows_pending) == (4, 10)
+    writer.start()
+    writer.close(20)
+    assert (writer.counters.rows_written, writer.counters.rows_dropped) == (10, 4)
+    (line,) = _of(logs, "access_log_rows_dropped")
+    assert (line["rows"], line["reason"]) == (4, "there was no room")
+
+
+def test_beyond_max_pending_bytes_it_refuses_until_the_sink_takes_them(tmp_path: Path) -> None:
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    with writing(folder, rotate_s=0.0, max_pending_bytes=40_000) as writer:
+        folder.rename(tmp_path / "away")
+        taken = 0
+        while writer.offer(ROLLUP, rows(1)):
+            taken += 1
+            wait_until(lambda: writer.counters.rows_pending == 0)
+        assert writer.counters.bytes_pending >= 40_000
+        (tmp_path / "away").rename(folder)
+        wait_until(lambda: writer.offer(ROLLUP, []) and writer.counters.rows_written == taken)
+        assert writer.offer(ROLLUP, rows(1))
+    assert len(read_all(folder)) == taken + 1
+
+
+def test_losses_are_told_now_and_then_and_not_each_time(
+    tmp_path: Path, logs: list[dict[str, object]]
+) -> None:
+    with writing(tmp_path, max_pending_rows=1) as writer:
+        for _ in range(200):
+            writer.offer(ROLLUP, rows(2))
+        wait_until(lambda: bool(_of(logs, "access_log_rows_dropped")))
+        for _ in range(200):
+            writer.offer(ROLLUP, rows(2))
+    told = _of(logs, "access_log_rows_dropped")
+    assert len(told) <= 2
+    assert sum(line["rows"] for line in told) == 800  # type: ignore[misc]
+
+
+# What is no row -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "bad"),
+    [
+        (ROLLUP, [("no", "row")]),
+        (ROLLUP, [row(user=7)]),
+        (ROLLUP, [()]),
+        (ROLLUP, [row(at_ms=10**18)]),
+        ("no_table", rows(1)),
+    ],
+)
+def test_what_is_no_row_is_dropped_and_what_follows_is_written(
+    tmp_path: Path, table: str, bad: list[tuple[object, ...]]
+) -> None:
+    with writing(tmp_path) as writer:
+        writer.offer(table, bad)  # type: ignore[arg-type]
+        writer.offer(ROLLUP, rows(2))
+    counters = writer.counters
+    assert (counters.rows_written, counters.rows_dropped, counters.failures) == (2, 1, 1)
+    assert counters.last_error.startswith("BadRows")
+    assert clients(read_all(tmp_path)) == ["app-0", "app-1"]
+
+
+# Without pyarrow, and before it ---------------------------------------------------------------------------
+
+
+def test_without_pyarrow_the_configuration_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"pip install 'kafka-sluice\[access-log\]'"):
+        AccessWriter(settings_of(tmp_path))
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no folder"):
+        AccessWriter(settings_of(tmp_path / "nowhere"))
+
+
+def test_pyarrow_is_not_imported_before_the_writer_starts(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from access_writers import settings_of\n"
+        "from sluice.proxy.access_writer import AccessWriter\n"
+        f"writer = AccessWriter(settings_of(Path({str(tmp_path)!r})))\n"
+        "assert 'pyarrow' not in sys.modules\n"
+        "writer.start(); assert writer.ready.wait(60); assert 'pyarrow' in sys.modules\n"
+        "writer.close(10)\n"
+    )
+    support = Path(__file__).parents[1] / "support"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env={"PYTHONPATH": str(support)})
+
+
+# Closing --------------------------------------------------------------------------------------------------
+
+
+def test_after_it_is_closed_it_refuses(tmp_path: Path) -> None:
+    with writing(tmp_path) as writer:
+        pass
+    assert not writer.offer(ROLLUP, rows(2))
+    assert writer.counters.rows_dropped == 2
+
+
+def test_closed_without_having_been_started_it_tells_what_is_lost(tmp_path: Path) -> None:
+    writer = AccessWriter(settings_of(tmp_path))
+    writer.offer(ROLLUP, rows(2))
+    writer.close(5)
+    assert writer.counters.rows_dropped == 2
+
+
+def test_a_sink_that_fails_does_not_keep_it_from_ending(
+    tmp_path: Path, logs: list[dict[str, object]]
+) -> None:
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    with writing(folder) as writer:
+        writer.offer(ROLLUP, rows(6))
+        folder.rename(tmp_path / "away")
+        writer.close(0.5)
+    assert (writer.counters.rows_written, writer.counters.rows_dropped) == (0, 6)
+    (line,) = _of(logs, "access_log_rows_dropped")
+    assert line["rows"] == 6

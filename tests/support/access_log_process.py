@@ -1,0 +1,45 @@
+"""A process that writes the access log until it is killed: python access_log_process.py FOLDER WHEN
+
+WHEN: `open` (rows are taken, no file is finished), or `renaming` (it kills itself when the file has been
+written under its temporary name, and not yet been renamed). Prints `ready` once rows are noted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from access_rows import BEGIN_MS, rows
+from access_writers import wait_until, writing
+
+from sluice.proxy.access_sink_directory import WRITING
+from sluice.quotas.access_record import ROLLUP
+
+
+def _kill_self(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(folder: Path, when: str) -> None:
+    """Never returns."""
+    if when == "renaming":
+        os.replace = _kill_self  # type: ignore[assignment]
+    with writing(folder, rotate_s=3600.0 if when == "open" else 0.1) as writer:
+        writer.offer(ROLLUP, rows(3, at_ms=BEGIN_MS - 10_000))
+        writer.offer(ROLLUP, rows(4))
+        (journal,) = _journals(folder)
+        wait_until(lambda: journal.read_bytes().count(b"\n") == 2)
+        print("ready", flush=True)
+        time.sleep(600)
+
+
+def _journals(folder: Path) -> list[Path]:
+    wait_until(lambda: bool(list((folder / WRITING).glob("*.journal"))))
+    return list((folder / WRITING).glob("*.journal"))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
