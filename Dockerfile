@@ -33,7 +33,6 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends binutils ca-certificates python3-venv \
  && rm -rf /var/lib/apt/lists/*
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    PIP_NO_COMPILE=1 \
     PIP_ROOT_USER_ACTION=ignore \
     SOURCE_DATE_EPOCH=315532800
 WORKDIR /src
@@ -42,7 +41,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     python3 -m venv /build \
  && /build/bin/pip install --require-hashes --only-binary :all: -r requirements/build.txt \
  && python3 -m venv --without-pip /opt/sluice \
- && /build/bin/pip --python /opt/sluice/bin/python3 install --require-hashes --only-binary :all: -r requirements/image.txt
+ && /build/bin/pip --python /opt/sluice/bin/python3 install --no-compile --require-hashes --only-binary :all: -r requirements/image.txt
 COPY pyproject.toml hatch_build.py README.md LICENSE NOTICE ./
 COPY protocol protocol
 COPY proxy proxy
@@ -50,12 +49,12 @@ COPY quotas quotas
 COPY recalibration recalibration
 # Libraries' tests, headers and debugging symbols go. Modules are compiled once, valid whatever their files' times are.
 RUN /build/bin/python -m hatchling build -t wheel -d /dist \
- && /build/bin/pip --python /opt/sluice/bin/python3 install --no-deps --no-index /dist/*.whl \
+ && /build/bin/pip --python /opt/sluice/bin/python3 install --no-compile --no-deps --no-index /dist/*.whl \
  && find /opt/sluice -type d \( -name tests -o -name include \) -prune -exec rm -rf {} + \
  && find /opt/sluice \( -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' \) -delete \
  && find /opt/sluice -name '*.so*' -type f -exec strip --strip-unneeded {} + \
  && rm -f /opt/sluice/bin/[Aa]ctivate* \
- && /opt/sluice/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib
+ && /opt/sluice/bin/python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/sluice/lib
 
 # --- the nightly job ---------------------------------------------------------------------------------------------
 
@@ -65,10 +64,10 @@ COPY requirements/recalibration.txt requirements/
 RUN --mount=type=cache,target=/root/.cache/pip \
     /build/bin/pip wheel --no-deps --no-build-isolation --require-hashes --only-binary :all: --no-binary pyspark \
       -w /wheels -r requirements/recalibration.txt \
- && /build/bin/pip --python /opt/sluice/bin/python3 install --no-deps --no-index /wheels/*.whl \
+ && /build/bin/pip --python /opt/sluice/bin/python3 install --no-compile --no-deps --no-index /wheels/*.whl \
  && rm -rf /wheels \
  && find /opt/sluice -type d -name tests -prune -exec rm -rf {} + \
- && /opt/sluice/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib
+ && /opt/sluice/bin/python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/sluice/lib
 
 FROM base AS recalibration
 # hadolint ignore=DL3008
@@ -102,7 +101,7 @@ RUN packages=(base-files libbz2-1.0 libc6 libcrypt1 libexpat1 libffi8 libgcc-s1 
    && ls -d /lib* /bin /sbin /etc/group /etc/nsswitch.conf /etc/passwd /usr/share/doc/ca-certificates/copyright; } \
   | sort -u \
   | while read -r path; do if [ -e "$path" ] || [ -L "$path" ]; then printf '%s\n' "$path"; fi; done > /files \
- && tar --create --no-recursion --files-from=/files | tar --extract --directory=/image \
+ && tar --create --file=- --no-recursion --files-from=/files | tar --extract --file=- --directory=/image \
  && rm -rf /image/etc/update-motd.d /image/usr/share/lintian /image/usr/share/base-files \
  && dpkg-query --status "${packages[@]}" ca-certificates > /image/var/lib/dpkg/status
 
