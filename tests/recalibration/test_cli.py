@@ -1,0 +1,178 @@
+"""`sluice recalibrate` from its arguments to its exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from access_logs import DAY, row, write
+from pyspark.sql import SparkSession
+
+from sluice.proxy.cli import main
+from sluice.recalibration.compaction import PREFIX
+
+QUOTAS = """
+quotas:
+  - user: alice
+    producer_byte_rate: 1000
+  - user: <default>
+    producer_byte_rate: 50000
+"""
+SETTINGS = "policy: {min_traffic_s: 30}\n"
+
+
+@dataclass
+class Job:
+    """A folder with a quota file and settings, and the command."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def run(self, *options: str) -> tuple[int, str, str]:
+        """(exit code, standard output, standard error)"""
+        arguments = [f"--logs={self.logs}", f"--out={self.out}", f"--quotas={self.folder / 'quotas.yaml'}"]
+        arguments += [f"--settings={self.folder / 'settings.yaml'}", f"--date={DAY}", *options]
+        self.monkeypatch.setattr(sys, "argv", ["sluice", "recalibrate", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = self.capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Job:
+    (tmp_path / "quotas.yaml").write_text(QUOTAS)
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    return Job(tmp_path, monkeypatch, capsys)
+
+
+def log(job: Job) -> list[Path]:
+    """Alice throttled at twice her limit, bob at ease; in two files."""
+    return [
+        write(
+            job.logs, [row(window, request_bytes=10_000, mutes=1, throttle_ms=5_000.0) for window in range(9)]
+        ),
+        write(job.logs, [row(window, request_bytes=20_000, user="bob") for window in range(9)], "b.parquet"),
+    ]
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_night_writes_a_plan_and_the_same_night_again_writes_the_same(
+    spark: SparkSession, job: Job
+) -> None:
+    log(job)
+    code, printed, told = job.run()
+    assert (code, printed) == (0, f"{job.out}/plans/{DAY}-1\n"), told
+    assert "state of 2026-11-20: from 2 file(s) of the rollup" in told
+    assert "compacted: 2 file(s) of 2026-11-20 are 1 now" in told
+    first = json.loads((job.out / f"plans/{DAY}-1/plan.json").read_text())
+    alice = next(entry for entry in first["entries"] if entry["entity"] == '{"user": "alice"}')
+    assert (alice["current"], alice["proposed"]) == (1_000, 2_000)
+    # 1,000 B/s passed where 2,000 were wanted: the debt grows by 10 s a window, and is paid as long again.
+    assert alice["expected"] == pytest.approx(
+        {"day_now": 9 * 10 + 9 * 10 - 2, "day_proposed": 0, "week_now": 178, "week_proposed": 0}, abs=2
+    )
+    assert [path.name[: len(PREFIX)] for path in job.logs.rglob("*.parquet")] == [PREFIX]
+    code, printed, _ = job.run()
+    assert (code, printed) == (0, f"{job.out}/plans/{DAY}-2\n")
+    second = json.loads((job.out / f"plans/{DAY}-2/plan.json").read_text())
+    assert second | {"log_files": 2} == first, "but that it comes from one file now"
+    assert (job.out / "LATEST").read_text() == f"{DAY}-2\n"
+
+
+def test_a_dry_run_shows_the_changes_and_writes_nothing(spark: SparkSession, job: Job) -> None:
+    log(job)
+    before = files_below(job.folder)
+    code, printed, told = job.run("--dry-run")
+    assert code == 0, told
+    assert '{"user": "alice"} producer_byte_rate: 1000 -> 2000 (step_up)' in printed
+    assert files_below(job.folder) == before
+
+
+def test_a_date_without_a_log_ends_with_3_and_writes_nothing(spark: SparkSession, job: Job) -> None:
+    code, printed, told = job.run()
+    assert (code, printed) == (3, "")
+    assert told.splitlines()[-1] == f"sluice recalibrate: {DAY}: no log of this date"
+    assert not job.out.exists()
+
+
+def test_a_file_damaged_in_its_middle_is_named_and_left_out_or_refused(spark: SparkSession, job: Job) -> None:
+    good, bad = log(job)
+    content = bytearray(bad.read_bytes())
+    content[4:-1_000] = b"\xff" * (len(content) - 1_004)
+    bad.write_bytes(content)
+    (job.folder / "settings.yaml").write_text(SETTINGS + "damaged_files: refuse\n")
+    code, _, told = job.run()
+    assert code == 3, told
+    assert str(bad) in told
+    assert not (job.out / "plans").exists()
+    (job.folder / "settings.yaml").write_text(SETTINGS)
+    code, _, told = job.run()
+    assert code == 0, told
+    plan = json.loads((job.out / f"plans/{DAY}-1/plan.json").read_text())
+    assert list(plan["damaged_files"]) == [str(bad)]
+    assert [entry["entity"] for entry in plan["entries"]] == ['{"user": "alice"}']
+    assert good.exists() or any(path.name.startswith(PREFIX) for path in job.logs.rglob("*.parquet"))
+
+
+def test_a_log_of_nobody_with_a_limit_ends_with_3(spark: SparkSession, job: Job) -> None:
+    log(job)
+    (job.folder / "quotas.yaml").write_text("quotas: [{user: carol, producer_byte_rate: 5}]")
+    code, _, told = job.run()
+    assert code == 3
+    assert "no client in the log of 2026-11-20 has a limit: there is nothing to recalibrate" in told
+    assert not (job.out / "plans").exists()
+
+
+def test_a_wrong_quota_file_ends_with_2_and_its_line_before_spark_starts(job: Job) -> None:
+    (job.folder / "quotas.yaml").write_text("quotas:\n  - user: alice\n    producer_bite_rate: 1\n")
+    code, _, told = job.run()
+    assert code == 2
+    assert f"{job.folder}/quotas.yaml:3: quotas[0].producer_bite_rate: unknown key; did you mean" in told
+
+
+def test_wrong_settings_a_wrong_date_and_a_wrong_spark_setting_end_with_2(job: Job) -> None:
+    assert job.run("--date=yesterday")[0] == 2
+    assert job.run("--conf=spark.x")[0] == 2
+    (job.folder / "settings.yaml").write_text("policy: {headrom: 1}")
+    code, _, told = job.run()
+    assert (code, "settings.yaml:1: policy.headrom: unknown key; did you mean headroom?" in told) == (2, True)
+
+
+def test_other_commands_load_neither_spark_nor_the_job() -> None:
+    program = (
+        "import sys; from sluice.proxy.cli import main\n"
+        "sys.argv = ['sluice', 'version']\n"
+        "try: main()\n"
+        "finally: print([name for name in sys.modules if 'pyspark' in name or 'recalibration' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_later_date_reads_the_earlier_ones(spark: SparkSession, job: Job) -> None:
+    log(job)
+    job.run()
+    tomorrow = DAY + timedelta(days=1)
+    write(job.logs, [row(0, day=tomorrow, request_bytes=10)], day=tomorrow)
+    code, _, told = job.run(f"--date={tomorrow}")
+    assert code == 0, told
+    plan = json.loads((job.out / f"plans/{tomorrow}-1/plan.json").read_text())
+    assert (plan["entities"], plan["replayed_days"]) == (2, 2)
