@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from sluice.proxy.cli_options import CommandFailed
+
 if TYPE_CHECKING:
     from sluice.proxy.plan_choice import Choice
     from sluice.proxy.quota_commands import Place
@@ -121,6 +123,15 @@ class PlanOptions:
 
 def run_plan(file: Path, place: Place, options: PlanOptions, *, dry_run: bool) -> None:
     """Apply the plan, or roll it back, and print each change. Raises ConfigError, CommandFailed."""
+    from sluice.proxy.plan_choice import PlanRefused
+
+    try:
+        _run(file, place, options, dry_run)
+    except PlanRefused as error:
+        raise CommandFailed(str(error)) from None
+
+
+def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
     from sluice.proxy.plan_apply import apply_plan, apply_unattended, named, read_plan, roll_back
     from sluice.proxy.plan_choice import Bounds, Reviews
 

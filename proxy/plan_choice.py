@@ -16,10 +16,9 @@ from datetime import date
 from ipaddress import ip_address
 from typing import Final
 
-from sluice.proxy.cli_options import CommandFailed
 from sluice.proxy.plan_file import PlanFile, PlannedLimit, cannot_be_named
 from sluice.proxy.quota_edit import Whom, number
-from sluice.proxy.quota_listing import Listing, described, merged
+from sluice.proxy.quota_listing import KAFKA_KEYS, Listing, described, merged
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
 from sluice.quotas.entity_key import in_force, key_of, match_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, Scope
@@ -36,7 +35,7 @@ _MAY_RISE_FURTHER: Final = ("floor",)
 _MAY_FALL_FURTHER: Final = ("capacity", "ceiling")
 
 
-class PlanRefused(CommandFailed):
+class PlanRefused(Exception):
     """The plan is not applied; nothing has changed. The message says why, and what to do."""
 
 
@@ -91,7 +90,7 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
         if limit.proposed == limit.current:
             continue
         found = in_force(before, limit.kind, limit.entity)
-        unnamable = cannot_be_named(limit.whom)
+        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
         if found is not None and found[0] == limit.proposed:
             choice.done += 1
         elif unnamable is not None:
@@ -152,6 +151,13 @@ def entity_of(whom: Whom) -> QuotaEntity | None:
         Prefix(prefix) if isinstance(prefix, str) else parts.get("client-id"),
         ip,
     )
+
+
+def _not_there(now: Listing, limit: PlannedLimit) -> str | None:
+    """Why a server can have no such entity; None: it can, or the place is a file."""
+    if now.sections is None and any(part not in KAFKA_KEYS for part, _ in limit.whom):
+        return "only a quota file can have it; apply the plan there, too"
+    return None
 
 
 def _check_steps(plan: PlanFile) -> None:

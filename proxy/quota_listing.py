@@ -18,6 +18,8 @@ from sluice.quotas.yaml_lines import parse_yaml
 
 SECTIONS: Final = ("tenants", "exempt")
 """what a quota file has beside `quotas:`, in the order of an export"""
+KAFKA_KEYS: Final = ("user", "client-id", "ip")
+"""types of entities that Kafka's API knows"""
 _NAMES_OF_KEYS: Final = {"user": "user-principal"}
 """where Kafka's tool has another name than the quota file"""
 

@@ -14,12 +14,10 @@ from typing import Any, Final
 from sluice.proxy.cli_options import CommandFailed
 from sluice.proxy.local_admin import SocketClient
 from sluice.proxy.quota_edit import Changes, Whom, canonical
-from sluice.proxy.quota_listing import Difference, Listing, described, sort_key
+from sluice.proxy.quota_listing import KAFKA_KEYS, Difference, Listing, described, sort_key
 from sluice.quotas.config_error import ConfigError, Problem
 from sluice.quotas.quota_file import DEFAULT_NAME
 
-KAFKA_KEYS: Final = ("user", "client-id", "ip")
-"""types of entities that Kafka's API knows"""
 ENTITIES_AT_ONCE: Final = 500
 _ERRORS: Final = {
     29: "TOPIC_AUTHORIZATION_FAILED",
