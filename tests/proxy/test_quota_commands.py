@@ -290,10 +290,18 @@ def listings(draw: st.DrawFn) -> Listing:
         some = draw(st.frozensets(st.sampled_from(sorted(keys))))
         if some:
             shadow[whom] = some
+    windows = {
+        whom: draw(st.lists(st.sampled_from(sorted(keys)), max_size=2)) for whom, keys in limits.items()
+    }
+    schedules = {
+        whom: tuple({"days": ["sat"], "from": "01:00", key: 7} for key in keys)
+        for whom, keys in windows.items()
+        if keys
+    }
     exempt = tuple({"user": name} for name in draw(st.sets(st.sampled_from("abc"))))
     names = draw(st.sets(st.sampled_from("xyz")))
     tenants = tuple({"name": name, "members": [f"{name}1", f"{name}2"]} for name in sorted(names))
-    return Listing(limits, shadow, {"tenants": tenants, "exempt": exempt})
+    return Listing(limits, shadow, {"tenants": tenants, "exempt": exempt}, schedules)
 
 
 @given(listings(), listings())
