@@ -150,6 +150,19 @@ function connectionRow(one) {
   ]);
 }
 
+function planRow(one) {
+  const change = one.current > 0 ? `${fixed((one.proposed / one.current - 1) * 100, 0)} %` : "–";
+  const signed = one.current > 0 && one.proposed >= one.current ? `+${change}` : change.replace("-", "−");
+  return row(`${one.key} ${one.who}`, text(one.who), [
+    ["", one.key],
+    ["num", amount(one.current, one.unit)],
+    ["num", amount(one.proposed, one.unit)],
+    ["num", signed],
+    ["", one.reason.replaceAll("_", " ")],
+    ["", one.needs_review ? tag("warn", "review") : none()],
+  ]);
+}
+
 function idsRow(one) {
   const waits = one.waiting ? tag("bad", `${count(one.waiting)} for ${took(one.delay_ms)}`) : none();
   const fresh = one.new === null ? [none()] : [`${count(one.new)} `, soft(`in ${took(one.new_span_s * 1000)}`)];

@@ -43,12 +43,12 @@ function caption(listing, what) {
   return `${shown} of ${count(listing.matching)} ${what}${rest}`;
 }
 
-function put(id, words) {
-  if ($(id).textContent !== words) $(id).textContent = words;
+function put(place, words) {
+  if (place.textContent !== words) place.textContent = words;
 }
 
 function list(id, answer, what, rowOf) {
-  put(`${id}-caption`, caption(answer, what));
+  put($(`${id}-caption`), caption(answer, what));
   fill(id, answer.rows.map(rowOf));
 }
 
@@ -82,7 +82,7 @@ function summary(one) {
     : [tag("warn", "not ready"), " ", text(one.not_ready.join("; "))];
   const holder = h("p", null, ...state);
   if ($("state").innerHTML !== holder.innerHTML) $("state").replaceChildren(...state);
-  put("at", clock(one.at));
+  put($("at"), clock(one.at));
   const tiles = [
     ["Throttled", count(one.throttled_buckets), `of ${count(one.active_buckets)} active buckets`],
     ["Buckets", count(one.buckets), "limits in use, one a bucket"],
@@ -124,6 +124,26 @@ function why(one) {
   fill("shown", one.shown.map(connectionRow));
 }
 
+// A plan comes once a night: what the server made of the last one stays until there is another.
+let planShown = "";
+
+function plan(one) {
+  const name = JSON.stringify([one.state, one.name, one.date, one.problem]);
+  const isFirst = !planShown;
+  if (name === planShown) return;
+  planShown = name;
+  if (one.state === "shown" && $("changes")) {
+    const facts = [
+      printable(one.date), printable(one.name), count(one.entities), count(one.changes), count(one.reviews), count(one.log_files),
+      count(one.damaged_files),
+    ];
+    [...document.querySelectorAll("#plan dd")].forEach((place, number) => put(place, facts[number]));
+    fill("changes", one.rows.map(planRow));
+  } else if (!isFirst) {
+    location.reload();
+  }
+}
+
 // Asking --------------------------------------------------------------------------------------------------
 
 const asked = { ...DEFAULTS };
@@ -159,7 +179,7 @@ async function get(path, values) {
 
 let timer = 0, waitMs = POLL_MS, paused = false, round = 0, lost = false;
 
-const tell = (words) => put("told", words);
+const tell = (words) => put($("told"), words);
 
 async function refresh(told) {
   clearTimeout(timer);
@@ -176,9 +196,10 @@ async function refresh(told) {
       get("events", one),
       get("connections", { search, throttled: asked.throttled, offset: asked.connections_offset }),
       get("producer-ids", one),
+      get("plan"),
     ]);
     if (mine !== round) return;
-    const [whole, principals, detail, events, connections, ids] = answers;
+    const [whole, principals, detail, events, connections, ids, planned] = answers;
     summary(whole);
     list("buckets", principals, "buckets", principalRow);
     pages("buckets-pages", principals, "offset");
@@ -188,6 +209,7 @@ async function refresh(told) {
     list("clients", connections, "connections", connectionRow);
     pages("clients-pages", connections, "connections_offset");
     list("ids", ids, "principals", idsRow);
+    plan(planned);
     waitMs = POLL_MS;
     if (told) tell(told(principals, detail));
     else if (lost) tell("The proxy answers again.");

@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""The status page in a real Chromium, of a proxy under load: live, readable by everybody, nothing runs in it.
+
+A real Kafka, Sluice before it, producers whose client ids are markup. What is looked at: that it is kept
+current; keyboard and focus; without script; axe-core's rules in both colour schemes; 320 px; a foreign host
+name that leads here; that nothing is loaded from elsewhere. Screenshots lie in .cache/deploy/status_page.
+"""
+
+# debian: chromium
+# limit: 300 s
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from axe_core import axe_source, violations  # noqa: E402
+from chromium import BrowserError, Chromium, Page  # noqa: E402
+from sluice_process import SluiceProcess, doors_of  # noqa: E402
+
+from bench.harness.kafka_node import KafkaNode  # noqa: E402
+from bench.harness.ports import LOOPBACK, free_port  # noqa: E402
+
+WORK: Final = ROOT / ".cache" / "deploy" / "status_page"
+CACHE: Final = ROOT / ".cache" / "deploy"
+EVIL: Final = "evil.example"
+HOSTILE: Final = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "' onmouseover='alert(3)",
+    "שלום עולם",
+    "invoice\u202egpj.exe",
+    "</table><style>body{display:none}</style>",
+)
+QUOTAS: Final = (
+    {"client-id": "<default>", "producer_byte_rate": 60_000, "consumer_byte_rate": 500_000},
+    {"client-id": "orders", "producer_byte_rate": 40_000},
+    {"client-id": "web", "producer_byte_rate": 400_000},
+    {"client-id": "reports", "producer_byte_rate": 20_000, "shadow": ["producer_byte_rate"]},
+    {"user": "ANONYMOUS", "producer_ids_rate": 3},
+)
+SIZES: Final = {"wide": (1440, 900), "narrow": (390, 844)}
+SCHEMES: Final = ("light", "dark")
+
+
+class Load(threading.Thread):
+    """A producer that sends as fast as it may, until it is told to stop."""
+
+    def __init__(self, bootstrap: str, client_id: str, bytes_per_s: float, *, idempotent: bool) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": client_id,
+                "enable.idempotence": idempotent,
+                "batch.size": 4_000,
+                "linger.ms": 20,
+                "queue.buffering.max.kbytes": 256,
+            }
+        )
+        self._pause_s = 1_000 / bytes_per_s
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(self._pause_s):
+            if len(self._producer) < 100:
+                self._producer.produce("status", b"x" * 1_000)
+            self._producer.poll(0)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+        self._producer.purge()
+        self._producer.flush(5.0)
+
+
+def plan() -> dict[str, Any]:
+    """As the nightly job writes it."""
+    entries = [
+        {
+            "key": "producer_byte_rate",
+            "entity": json.dumps({"client-id": name}),
+            "current": 40_000.0,
+            "proposed": 40_000.0 * share,
+            "reason": reason,
+            "needs_review": share > 1.4,
+            "confidence": 0.93,
+        }
+        for name, share, reason in (
+            ("orders", 1.5, "step_up"),
+            ("web", 0.7, "step_down"),
+            (HOSTILE[0], 1.2, "demand"),
+            ("reports", 1.0, "unchanged"),
+        )
+    ]
+    return {"version": 1, "date": "2026-11-20", "log_files": 288, "damaged_files": [], "entries": entries}
+
+
+@contextmanager
+def proxy_under_load() -> Iterator[SluiceProcess]:
+    """Sluice before a Kafka; clients that are throttled, nearly, in shadow, and wait for producer ids."""
+    with KafkaNode(advertised={"SLUICE": (LOOPBACK, free_port())}) as kafka:
+        plans = WORK / "plans"
+        folder = plans / "plans" / "2026-11-20-1"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "plan.json").write_text(json.dumps(plan(), indent=1))
+        (plans / "LATEST").write_text("2026-11-20-1\n")
+        port = free_port()
+        status = {"plan": str(plans), "interval_s": 1}
+        admin = {"bind_host": LOOPBACK, "bind_port": port, "status": status}
+        process = SluiceProcess(doors_of(kafka, ["SLUICE"]), QUOTAS, admin=admin)
+        process.admin_port = port
+        with process as sluice:
+            wanted = {"orders": 120_000, "web": 350_000, "reports": 60_000, **dict.fromkeys(HOSTILE, 70_000)}
+            loads = [Load(sluice.bootstrap(), name, rate, idempotent=False) for name, rate in wanted.items()]
+            loads += [Load(sluice.bootstrap(), f"worker-{n}", 5_000, idempotent=True) for n in range(5)]
+            try:
+                for load in loads:
+                    load.start()
+                time.sleep(8.0)
+                yield sluice
+            finally:
+                for load in loads:
+                    load.stop()
+
+
+def ensure(condition: object, what: str) -> None:
+    """Raises BrowserError."""
+    if not condition:
+        raise BrowserError(what)
+
+
+def check_live(page: Page, address: str) -> None:
+    """Kept current by itself; what clients call themselves is text; only its own origin is asked."""
+    page.go(address)
+    rows = "document.querySelectorAll('#buckets tbody tr').length"
+    ensure(page.run(rows) >= 8, f"only {page.run(rows)} buckets")
+    first = page.run("document.getElementById('at').textContent")
+    page.until_true(f"document.getElementById('at').textContent !== {json.dumps(first)}")
+    page.until_true("document.querySelectorAll('#buckets .tag.bad').length >= 2")
+    page.until_true("document.querySelectorAll('#events tbody th').length >= 2")
+    page.until_true("document.querySelectorAll('#clients tbody th').length >= 5")
+    page.until_true("document.querySelectorAll('#buckets .curve').length >= 5")
+    page.until_true("document.querySelectorAll('#ids tbody th').length >= 1")
+    ensure(page.run("document.querySelectorAll('#changes tbody th').length") == 3, "no plan")
+    shown = page.run("document.body.innerText")
+    for name in HOSTILE:
+        ensure(name.replace("\u202e", "\\u202e") in shown, f"{name!r} is not shown as text")
+    ensure(page.run("document.querySelectorAll('img').length") == 0, "a name became an element")
+    ensure(page.run("document.querySelectorAll('script').length") == 1, "a name became a script")
+
+
+def check_keyboard(page: Page) -> None:
+    """By keys alone: skip link, pause, sort, filter, reasons and back; focus stays while rows are renewed."""
+    active = "document.activeElement"
+    page.run("document.activeElement.blur(); window.scrollTo(0, 0); 0")
+    page.press("Tab")
+    ensure(page.run(f"{active}.className") == "skip", "the skip link is not the first")
+    page.press("Tab")
+    ensure(page.run(f"{active}.id") == "pause", "the pause button is not the second")
+    page.press(" ")
+    page.until_true("document.getElementById('told').textContent === 'Updates are paused.'")
+    at = page.run("document.getElementById('at').textContent")
+    time.sleep(2.5)
+    ensure(page.run("document.getElementById('at').textContent") == at, "it is not paused")
+    page.press(" ")
+    page.until_true(f"document.getElementById('at').textContent !== {json.dumps(at)}")
+    page.run("document.querySelector('[data-sort=who] a').focus()")
+    page.press("Enter")
+    page.until_true("document.querySelector('[data-sort=who]').ariaSort === 'descending'")
+    page.press("Enter")
+    page.until_true("document.querySelector('[data-sort=who]').ariaSort === 'ascending'")
+    cells = page.run("[...document.querySelectorAll('#buckets tbody bdi')].map((one) => one.textContent)")
+    names = [cell.casefold() for cell in cells]
+    ensure(names == sorted(names), f"not sorted: {names}")
+    ensure(page.run(f"{active}.closest('th').dataset.sort") == "who", "sorting lost the focus")
+    page.run("document.getElementById('search').focus()")
+    page.type("ORDERS")
+    page.until_true("document.querySelectorAll('#buckets tbody tr').length <= 2")
+    page.until_true("document.getElementById('told').textContent.includes('1 to ')")
+    ensure(page.run("location.search").startswith("?search=ORDERS"), "the address does not say the filter")
+    page.run("document.querySelector('#buckets tbody a').focus()")
+    page.press("Enter")
+    page.until_true(f"{active}.id === 'why-title'")
+    ensure("orders" in page.run("document.querySelector('.reasons').innerText"), "no reasons")
+    time.sleep(2.5)
+    ensure(page.run(f"{active}.id") == "why-title", "an update took the focus away")
+    page.run("document.getElementById('close').focus()")
+    page.press("Enter")
+    page.until_true("document.getElementById('why').hidden")
+    page.until_true(f"{active}.closest('#buckets') !== null")
+    page.click("#clear")
+    page.until_true("document.querySelectorAll('#buckets tbody tr').length >= 8")
+
+
+def shape(page: Page) -> list[Any]:
+    """Who is shown, with quota, rule and limit, and the plan: what is the same from one look to the next."""
+    rows = page.run(
+        "[...document.querySelectorAll('tbody tr')].map((row) => [row.closest('table').id, row.dataset.key,"
+        "[...row.cells].map((cell) => cell.outerHTML)])"
+    )
+    return sorted(
+        [table, key, cells if table == "changes" else cells[:4]]
+        for table, key, cells in rows
+        if table in {"buckets", "changes"}
+    )
+
+
+def check_without_script(page: Page, address: str) -> None:
+    """As it is served: the same rows, a form and links that work."""
+    page.script(enabled=True)
+    page.go(f"{address}?sort=who&order=asc")
+    page.until_true("document.getElementById('pause').hidden === false")
+    time.sleep(2.5)
+    with_script = shape(page)
+    page.script(enabled=False)
+    page.go(f"{address}?sort=who&order=asc")
+    ensure(page.run("document.getElementById('pause').hidden"), "script ran")
+    without = shape(page)
+    if without != with_script:
+        different = [(a, b) for a, b in zip(with_script, without, strict=False) if a != b]
+        raise BrowserError(f"server and script do not make the same: {str(different[:1])[:2000]}")
+    page.run("document.getElementById('search').focus()")
+    page.type("orders")
+    page.press("Enter")
+    page.until_true("location.search.includes('search=orders')")
+    page.until_true("document.querySelectorAll('#buckets tbody tr').length <= 2")
+    page.click("#buckets tbody a")
+    page.until_true("document.getElementById('why-title') !== null")
+    ensure(
+        "debt" in page.run("document.querySelector('.reasons').innerText")
+        or "tokens" in page.run("document.querySelector('.reasons').innerText"),
+        "no reasons",
+    )
+    page.script(enabled=True)
+
+
+def check_everybody(page: Page, address: str) -> None:
+    """axe-core in both schemes and sizes, with a bucket's reasons open; 320 px; pictures of all of it."""
+    axe = axe_source(CACHE)
+    page.go(f"{address}?search=orders")
+    page.until_true("document.querySelectorAll('#buckets tbody a').length > 0")
+    page.click("#buckets tbody a")
+    page.until_true("document.getElementById('why-title') !== null")
+    bucket = page.run("new URLSearchParams(location.search).get('bucket')")
+    found = []
+    for scheme in SCHEMES:
+        for size, (width, height) in SIZES.items():
+            page.look(width, height, scheme)
+            page.go(f"{address}?bucket={bucket}")
+            page.until_true("document.querySelectorAll('#why .curve').length === 1")
+            page.run("document.getElementById('pause').click()")
+            found += [f"{scheme}, {size}: {one}" for one in violations(page, axe)]
+            page.screenshot(WORK / f"{scheme}-{size}.png")
+    page.look(*SIZES["wide"], "light")
+    page.look(320, 800, "light")
+    page.go(address)
+    width = page.run("document.documentElement.scrollWidth")
+    ensure(width <= 320, f"at 320 px the page is {width} px wide")
+    page.screenshot(WORK / "light-320.png", whole=False)
+    page.look(*SIZES["wide"], "light", forced_colors=True)
+    page.go(address)
+    page.screenshot(WORK / "forced-colors.png", whole=False)
+    if found:
+        raise BrowserError("axe-core:\n" + "\n".join(found))
+    print(f"axe-core: nothing found; pictures in {WORK.relative_to(ROOT)}", flush=True)
+
+
+def check_rebinding(page: Page, port: int) -> None:
+    """A foreign name that leads to this machine is told nothing."""
+    page.go(f"http://{EVIL}:{port}/status")
+    shown = page.run("document.body.innerText")
+    ensure("Unknown host name" in shown and "orders" not in shown, f"under another name: {shown[:300]}")
+    said = page.run(
+        "fetch('/api/v1/summary').then((answer) => answer.json()).then((one) => JSON.stringify(one))"
+    )
+    ensure('"status":403' in said, f"the API answers: {said}")
+
+
+def check_silence(page: Page, port: int) -> None:
+    """Nobody complained, nothing popped up, nothing was asked of anybody else."""
+    ensure(page.said("Page.javascriptDialogOpening") == [], "an alert opened")
+    thrown = page.said("Runtime.exceptionThrown")
+    ensure(not thrown, f"the script failed: {str(thrown)[:1000]}")
+    issues = [one for one in page.said("Audits.issueAdded") if "contentSecurityPolicy" in str(one)]
+    ensure(not issues, f"the policy was broken: {str(issues)[:1000]}")
+    asked = {one["request"]["url"] for one in page.said("Network.requestWillBeSent")}
+    foreign = [
+        one for one in asked if not one.startswith((f"http://{LOOPBACK}:{port}/", "data:", f"http://{EVIL}:"))
+    ]
+    ensure(not foreign, f"asked elsewhere: {foreign}")
+
+
+def main() -> None:
+    WORK.mkdir(parents=True, exist_ok=True)
+    with Chromium(f"--host-resolver-rules=MAP {EVIL} {LOOPBACK}") as browser, proxy_under_load() as sluice:
+        address = f"http://{LOOPBACK}:{sluice.admin_port}/status"
+        page = browser.page()
+        page.look(*SIZES["wide"])
+        checks: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("live", lambda: check_live(page, address)),
+            ("keyboard", lambda: check_keyboard(page)),
+            ("without script", lambda: check_without_script(page, address)),
+            ("for everybody", lambda: check_everybody(page, address)),
+            ("nothing from elsewhere", lambda: check_silence(page, sluice.admin_port)),
+            ("another host's name", lambda: check_rebinding(page, sluice.admin_port)),
+        )
+        for name, check in checks:
+            try:
+                check()
+            except BrowserError as error:
+                page.screenshot(WORK / "failed.png")
+                sys.exit(f"{name}: {error}")
+            print(f"{name}: fine", flush=True)
+
+
+if __name__ == "__main__":
+    main()
