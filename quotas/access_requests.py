@@ -22,6 +22,8 @@ SAMPLE: Final = "sample"
 FAILED: Final = "failed"
 THROTTLED: Final = "throttled"
 SLOW: Final = "slow"
+_NEVER: Final = 2**63
+"""of a sample of nothing"""
 _FRACTIONS: Final = 64.0
 """of a ms, to which times are rounded"""
 
@@ -41,7 +43,7 @@ class RequestRows:
         self._random = random or Random()  # noqa: S311 - a sample, no secret
         self._log_rest = log(1.0 - share) if 0.0 < share < 1.0 else 0.0
         self._room = max_rows
-        self._next = 0
+        self._next = -1 if share > 0.0 else _NEVER
         self._pass_over()
         self.rows_dropped = 0
         """for want of room in their window"""
@@ -69,7 +71,8 @@ class RequestRows:
             if not self._why(record):
                 rows.append(self._row(record, SAMPLE, 1.0 / self._share, offset_ms))
             self._pass_over()
-        self._next -= count
+        if self._share > 0.0:
+            self._next -= count
         return self._within(rows)
 
     def unanswered(self, ended: Iterable[Unanswered], offset_ms: float) -> list[Row]:
