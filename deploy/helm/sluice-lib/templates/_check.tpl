@@ -45,6 +45,11 @@ The container and the ConfigMaps call it, so that nothing is rendered without it
 {{- end -}}
 {{- end -}}
 
+{{- $log := default dict (default dict $s.config.access_log).directory -}}
+{{- if and $log.path (hasPrefix "/var/log/sluice" $log.path) (not $s.accessLog.persistentVolumeClaim) -}}
+{{- fail (printf "accessLog.persistentVolumeClaim: is missing, and config.access_log.directory.path is %s" $log.path) -}}
+{{- end -}}
+
 {{- $quotas := default dict $s.config.quotas -}}
 {{- if and $s.existingQuotasConfigMap $s.quotaFile.quotas -}}
 {{- fail "existingQuotasConfigMap: there is a quotaFile too; only one of them can be in force" -}}

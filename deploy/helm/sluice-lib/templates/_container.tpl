@@ -65,6 +65,9 @@ volumeMounts:
   - {name: sluice-file-{{ .name }}, mountPath: /etc/sluice/files/{{ .name }}, readOnly: true}
   {{- end }}
   - {name: sluice-state, mountPath: /var/lib/sluice}
+  {{- if $s.accessLog.persistentVolumeClaim }}
+  - {name: sluice-access-log, mountPath: /var/log/sluice}
+  {{- end }}
   - {name: sluice-tmp, mountPath: /tmp}
 {{- end -}}
 
@@ -106,6 +109,11 @@ seccompProfile:
   emptyDir:
     sizeLimit: {{ $s.state.sizeLimit }}
   {{- end }}
+{{- with $s.accessLog.persistentVolumeClaim }}
+- name: sluice-access-log
+  persistentVolumeClaim:
+    claimName: {{ . }}
+{{- end }}
 - name: sluice-tmp
   emptyDir:
     sizeLimit: 16Mi
