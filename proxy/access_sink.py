@@ -76,7 +76,10 @@ class BucketSettings:
     """in the form of ~/.aws/credentials; None: AWS' own chain of environment, files and web identity"""
     profile: str = "default"
     """section of that file"""
+    ca_file: Path | None = None
+    """of the storage's certificate; None: the machine's"""
     request_timeout_s: float = 30.0
+    """in which not a byte moved; there are two attempts at a time"""
     connect_timeout_s: float = 5.0
 
 

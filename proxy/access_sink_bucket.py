@@ -19,6 +19,8 @@ _ATTEMPTS: Final = 2
 _ONE_REQUEST_BYTES: Final = 4 * 1024 * 1024
 """S3 has no parts of an upload smaller than 5 MiB: what is smaller is sent when the stream is closed, by one
 PUT. An upload in parts could not be abandoned: pyarrow completes it even after a failure."""
+_ANY_REGION: Final = "us-east-1"
+"""of a storage that is not AWS: one has to be named in signatures"""
 _KEYS: Final = {
     "aws_access_key_id": "access_key",
     "aws_secret_access_key": "secret_key",
@@ -32,9 +34,11 @@ class BucketSink:
     max_file_bytes = _ONE_REQUEST_BYTES
 
     def __init__(self, settings: BucketSettings) -> None:
-        """Raises ConfigError for a file of credentials that cannot be used. Connects to nothing."""
+        """Raises ConfigError for a file that cannot be used. Connects to nothing."""
         self._settings = settings
         self._storage: Any = None
+        if settings.ca_file is not None and not settings.ca_file.is_file():
+            raise ConfigError([Problem(f"there is no file {settings.ca_file}", path="access_log.ca_file")])
         try:
             self._credentials()
         except SinkError as error:
@@ -65,10 +69,11 @@ class BucketSink:
         options: dict[str, Any] = {
             "endpoint_override": endpoint or None,
             "scheme": scheme or "https",
-            "region": settings.region,
+            "region": settings.region or (_ANY_REGION if endpoint else None),
             "request_timeout": settings.request_timeout_s,
             "connect_timeout": settings.connect_timeout_s,
             "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            "tls_ca_file_path": None if settings.ca_file is None else str(settings.ca_file),
             "allow_delayed_open": True,
             "background_writes": False,
         }
