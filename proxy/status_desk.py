@@ -53,6 +53,8 @@ _SHARE: Final = 0.1
 """of the loop's time that lists may take"""
 _CURVES_SHARE: Final = 0.02
 _MIN_AGE_S: Final = 1.0
+_MAX_AGE_S: Final = 10.0
+"""a list is told again while there is no time for another, but not when it is older"""
 _KEPT: Final = 8
 """lists, each an answer to another question"""
 _MAX_WAITING: Final = 16
@@ -287,12 +289,13 @@ class StatusDesk:
         return made
 
     def _usable(self, key: Hashable) -> _Made | None:
-        """The last one: it is young, or there is no time for another."""
+        """The last one, if it is young enough."""
         made = self._kept.get(key)
         if made is None:
             return None
         now_s = monotonic()
-        return made if now_s - made.made_s < _MIN_AGE_S or now_s < self._next_s else None
+        max_age_s = _MAX_AGE_S if now_s < self._next_s else _MIN_AGE_S
+        return made if now_s - made.made_s < max_age_s else None
 
 
 async def _run(steps: Iterator[None]) -> float:

@@ -134,8 +134,8 @@ function plan(one) {
   planShown = name;
   if (one.state === "shown" && $("changes")) {
     const facts = [
-      printable(one.date), printable(one.name), count(one.entities), count(one.changes), count(one.reviews), count(one.log_files),
-      count(one.damaged_files),
+      printable(one.date), printable(one.name), count(one.entities), count(one.changes), count(one.reviews),
+      count(one.log_files), count(one.damaged_files),
     ];
     [...document.querySelectorAll("#plan dd")].forEach((place, number) => put(place, facts[number]));
     fill("changes", one.rows.map(planRow));

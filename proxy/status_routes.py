@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from functools import partial
+from html import escape
 from time import monotonic
 from typing import Final, TypeAlias, TypeVar
 
@@ -64,16 +64,16 @@ class StatusRoutes:
         peer = "" if request.client is None else request.client.host
         refusal = self._access.refusal(peer, request.headers)
         if refusal is not None:
-            response = _problem(refusal.status, refusal.title, refusal.detail)
+            response = _problem(request, refusal.status, refusal.title, refusal.detail)
             if refusal.status == 401:
                 response.headers["www-authenticate"] = CHALLENGE
         else:
             try:
                 response = await handler(request)
             except _BadQuestion as error:
-                response = _problem(400, "The question is not understood", str(error))
+                response = _problem(request, 400, "The question is not understood", str(error))
             except Busy:
-                response = _problem(503, "Too many questions wait", "Ask again in a second.")
+                response = _problem(request, 503, "Too many questions wait", "Ask again in a second.")
                 response.headers["retry-after"] = "1"
         response.headers.update(_HEADERS)
         response.headers.setdefault("content-security-policy", _DATA_POLICY)
@@ -96,7 +96,8 @@ class StatusRoutes:
         arguments = (key,) if key is not None else () if isinstance(query, Nothing) else (query,)
         found: BaseModel | None = await method(*arguments)
         if found is None:
-            return _problem(404, "Not in use", "No bucket that was used in the last minute has this id.")
+            why = "No bucket that was used in the last minute has this id."
+            return _problem(request, 404, "Not in use", why)
         return Response(found.model_dump_json(), media_type="application/json")
 
     async def _page(self, request: Request) -> Response:
@@ -138,8 +139,11 @@ def _asked(request: Request, model: type[_Asked]) -> _Asked:
         raise _BadQuestion("; ".join(told)) from None
 
 
-def _problem(status: int, title: str, detail: str) -> Response:
-    problem = Problem(status=status, title=title, detail=detail)
-    return Response(
-        json.dumps(problem.model_dump()), status_code=status, media_type="application/problem+json"
-    )
+def _problem(request: Request, status: int, title: str, detail: str) -> Response:
+    """For people as a page, for programs as RFC 9457 has it."""
+    if request.url.path == PAGE and "text/html" in request.headers.get("accept", ""):
+        shown = f"<h1>{escape(title)}</h1><p>{escape(detail)}</p>"
+        head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        return HTMLResponse(f"{head}<body><main>{shown}</main></body></html>", status_code=status)
+    body = Problem(status=status, title=title, detail=detail).model_dump_json()
+    return Response(body, status_code=status, media_type="application/problem+json")

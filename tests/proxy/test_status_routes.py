@@ -194,6 +194,12 @@ def test_another_name_for_this_host_is_refused_without_the_token(path: str, tmp_
         passed_on = await get(server, path, X_Forwarded_For="127.0.0.1")
         assert passed_on.status == 401
         assert passed_on.headers["www-authenticate"].startswith("basic realm=")
+        if path == "/status":
+            shown = await get(server, path, host="<b>.example", Accept="text/html,*/*;q=0.8")
+            assert (shown.status, shown.headers["content-type"]) == (403, "text/html; charset=utf-8")
+            assert b"<h1>Unknown host name</h1>" in shown.body
+            assert b"<b>.example" not in shown.body
+            assert b"&lt;b&gt;.example" in shown.body
         for given, expected in ((TOKEN, 200), (TOKEN[:-1], 401)):
             answer = await get(server, path, host="evil.example", Via="x", Authorization=f"Bearer {given}")
             assert answer.status == expected
