@@ -91,6 +91,7 @@ function summary(one) {
   ].map(([name, value, more]) => h("div", null, h("dt", null, name), h("dd", null, value, h("small", null, more))));
   const fresh = h("dl", null, ...tiles);
   if ($("tiles").innerHTML !== fresh.innerHTML) $("tiles").replaceChildren(...tiles);
+  document.title = `${one.throttled_buckets ? `(${count(one.throttled_buckets)}) ` : ""}Sluice status`;
 }
 
 function shownTable() {
@@ -179,7 +180,11 @@ async function get(path, values) {
 
 let timer = 0, waitMs = POLL_MS, paused = false, round = 0, lost = false;
 
-const tell = (words) => put($("told"), words);
+// Said to screen readers; what is wrong is shown as well.
+function tell(words, isWrong) {
+  $("told").classList.toggle("unseen", !isWrong);
+  put($("told"), words);
+}
 
 async function refresh(told) {
   clearTimeout(timer);
@@ -217,7 +222,7 @@ async function refresh(told) {
   } catch (error) {
     if (mine !== round) return;
     waitMs = Math.min(SLOWEST_MS, waitMs * 2);
-    if (!lost) tell(`No answer since ${$("at").textContent}: ${error.message}. It is asked again.`);
+    if (!lost) tell(`No answer since ${$("at").textContent}: ${error.message}. It is asked again.`, true);
     lost = true;
   }
   wait();
@@ -252,7 +257,8 @@ function isPlain(event) {
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a");
   if (!link || !isPlain(event)) return;
-  const head = link.closest("th[data-sort]"), way = link.closest("nav.pages"), line = link.closest("#buckets tbody tr");
+  const head = link.closest("th[data-sort]"), way = link.closest("nav.pages");
+  const line = link.closest("#buckets tbody tr");
   if (head) {
     const isSorted = asked.sort === head.dataset.sort;
     const order = isSorted && asked.order === "desc" ? "asc" : "desc";
