@@ -17,32 +17,23 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness.kafka_lock import (
     CURRENT,
-    DOWNLOAD_TIMEOUT_S,
     RELEASES,
     KafkaDistError,
     KafkaRelease,
-    LockedJar,
-    Progress,
-    machine_trust,
     read_lock,
-    sha256_of,
     write_lock,
 )
 from sluice.recalibration.java_runtime import JavaNotFoundError, find_java
+from sluice.recalibration.maven_jars import LockedJar, Progress, fetch, is_right
 
 __all__ = ["JavaNotFoundError", "KafkaDist", "cache_folder", "ensure_kafka", "main", "print_progress"]
-
-DOWNLOADS_AT_ONCE = 6
-DOWNLOAD_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,67 +140,16 @@ def _only_one_process(folder: Path, progress: Progress) -> Iterator[None]:
 def _fetch_missing(
     release: KafkaRelease, folder: Path, locked: tuple[LockedJar, ...], progress: Progress
 ) -> None:
-    missing = [jar for jar in locked if not _is_right(folder / jar.file_name, jar)]
+    missing = [jar for jar in locked if not is_right(folder / jar.file_name, jar)]
     if missing:
         total_mb = sum(jar.size_bytes for jar in missing) / 1e6
         progress(f"Kafka {release.version}: fetching {len(missing)} of {len(locked)} jars, {total_mb:.0f} MB")
-        # jgo writes straight to the final name, hence a scratch folder: a jar moves only once it is right.
-        with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch, machine_trust():
-            _fetch_all(missing, Path(scratch), folder, progress)
+        fetch(missing, folder, progress)
         progress(f"Kafka {release.version}: all {len(locked)} jars are there, every checksum is right")
     stamps = {jar.file_name: _stamp(folder / jar.file_name) for jar in locked}
     new = _stamp_file(folder).with_suffix(".new")
     new.write_text(json.dumps(stamps, indent=0), encoding="utf-8")
     new.replace(_stamp_file(folder))
-
-
-def _is_right(path: Path, jar: LockedJar) -> bool:
-    return path.is_file() and path.stat().st_size == jar.size_bytes and sha256_of(path) == jar.sha256
-
-
-def _fetch_all(missing: list[LockedJar], scratch: Path, folder: Path, progress: Progress) -> None:
-    done_count = done_bytes = told = 0
-    with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
-        tasks = {pool.submit(_fetch_one, jar, scratch, folder): jar for jar in missing}
-        try:
-            for task in as_completed(tasks):
-                task.result()
-                done_count += 1
-                done_bytes += tasks[task].size_bytes
-                if done_bytes - told >= 10_000_000:
-                    told = done_bytes
-                    progress(f"  {done_count} of {len(missing)} jars, {done_bytes / 1e6:.0f} MB")
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
-def _fetch_one(jar: LockedJar, scratch: Path, folder: Path) -> None:
-    for attempt in range(1, DOWNLOAD_TRIES + 1):
-        home = scratch / f"{jar.file_name}.{attempt}"
-        try:
-            fetched = _download(jar.group, jar.artifact, jar.version, home)
-        except Exception as error:  # jgo raises RuntimeError, requests errors and OSError alike
-            if attempt < DOWNLOAD_TRIES:
-                continue
-            raise KafkaDistError(
-                f"{jar.coordinate} could not be downloaded in {DOWNLOAD_TRIES} tries: {error}"
-            ) from error
-        found = sha256_of(fetched)
-        if found != jar.sha256:
-            raise KafkaDistError(
-                f"{jar.coordinate} has a wrong checksum: sha256 {jar.sha256} in the lock file, {found} in "
-                f"the download ({fetched.stat().st_size} bytes, not {jar.size_bytes}). It was not installed."
-            )
-        fetched.replace(folder / jar.file_name)
-        return
-
-
-def _download(group: str, artifact: str, version: str, home: Path) -> Path:
-    from jgo.maven import MavenContext  # late: jgo brings `requests`, and a finished set-up needs neither
-
-    context = MavenContext(repo_cache=home, timeout=DOWNLOAD_TIMEOUT_S)
-    return Path(context.project(group, artifact).at_version(version).artifact().resolve())
 
 
 def main(arguments: list[str]) -> None:

@@ -41,7 +41,7 @@ def warehouse(kafka_dist: KafkaDist, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     """An empty cache folder, and a source to fill it from without network."""
     stand_in = Warehouse(kafka_dist.jars)
     monkeypatch.setenv("SLUICE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("bench.harness.kafka_dist._download", stand_in.download)
+    monkeypatch.setattr("sluice.recalibration.maven_jars._download", stand_in.download)
     return stand_in
 
 
