@@ -47,6 +47,8 @@ class _Part:
     close_at_s: float
     first_ms: int
     last_ms: int
+    is_noted: bool = False
+    """the journal says all that is in it"""
 
 
 class AccessEncoder:
@@ -135,6 +137,8 @@ class AccessEncoder:
                 if offered is None:
                     break
                 self._take(*offered)
+            if self._queue.empty():  # else much is noted again and again
+                self._note_parts()
             now_s = time.monotonic()
             for part in list(self._parts.values()):
                 if now_s >= part.close_at_s:
@@ -144,24 +148,20 @@ class AccessEncoder:
             self._finish(part)
 
     def _take(self, table: str, rows: Sequence[tuple[Value, ...]]) -> None:
-        grown: dict[int, _Part] = {}
         for begin in range(0, len(rows), _PIECE_ROWS):
             piece = rows[begin : begin + _PIECE_ROWS]
-            for part in self._add(table, piece):
-                grown[part.number] = part
+            self._add(table, piece)
             self.building_bytes = sum(part.cells.size_bytes for part in self._parts.values())
             if not self._is_closing:
                 time.sleep(_PAUSE_S)
-        for part in grown.values():
-            self._note(part)
+        for part in list(self._parts.values()):
             if part.cells.size_bytes >= self._max_part_bytes:
                 self._finish(part)
 
-    def _add(self, table: str, piece: Sequence[tuple[Value, ...]]) -> list[_Part]:
-        """The parts that have grown. Rows that are not of the table are dropped, and those beside them."""
+    def _add(self, table: str, piece: Sequence[tuple[Value, ...]]) -> None:
+        """Rows that are not of the table are dropped, and those beside them."""
         from sluice.proxy.access_columns import BadRows
 
-        grown = []
         done = 0
         try:
             for hour, rows in _by_hour(piece).items():
@@ -171,12 +171,11 @@ class AccessEncoder:
                 times = [row[0] for row in rows if isinstance(row[0], int)]
                 part.first_ms = min(part.first_ms, *times)
                 part.last_ms = max(part.last_ms, *times)
-                grown.append(part)
+                part.is_noted = False
         except BadRows as error:
             self._losses.failed(error)
             self._losses.dropped(len(piece) - done, f"not rows of {table}: {error}")
             self.settled_rows += len(piece) - done
-        return grown
 
     def _part(self, table: str, hour: int) -> _Part:
         from sluice.proxy.access_columns import BadRows, FilePart
@@ -196,13 +195,17 @@ class AccessEncoder:
             )
         return part
 
-    def _note(self, part: _Part) -> None:
+    def _note_parts(self) -> None:
+        if self._journal is None:
+            return
         self._begin_journal()
-        if self._journal is not None:
-            try:
-                self._journal.took(part.number, part.table, part.cells.rows, part.first_ms, part.last_ms)
-            except OSError as error:
-                self._losses.failed(error)
+        for part in self._parts.values():
+            if not part.is_noted and part.cells.rows:
+                try:
+                    self._journal.took(part.number, part.table, part.cells.rows, part.first_ms, part.last_ms)
+                except OSError as error:
+                    self._losses.failed(error)
+                part.is_noted = True
 
     def _settle(self, part: _Part) -> None:
         if self._journal is not None:

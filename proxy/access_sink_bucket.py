@@ -38,11 +38,13 @@ class BucketSink:
         self._settings = settings
         self._storage: Any = None
         if settings.ca_file is not None and not settings.ca_file.is_file():
-            raise ConfigError([Problem(f"there is no file {settings.ca_file}", path="access_log.ca_file")])
+            raise ConfigError(
+                [Problem(f"there is no file {settings.ca_file}", path="access_log.bucket.ca_file")]
+            )
         try:
             self._credentials()
         except SinkError as error:
-            raise ConfigError([Problem(str(error), path="access_log.credentials_file")]) from None
+            raise ConfigError([Problem(str(error), path="access_log.bucket.credentials_file")]) from None
 
     def write(self, file: LogFile) -> None:
         """Returns when the storage has confirmed it. Raises SinkError, OSError."""

@@ -31,7 +31,7 @@ class DirectorySink:
         self._root = settings.path
         problem = _unusable(self._root)
         if problem:
-            raise ConfigError([Problem(problem, path="access_log.path")])
+            raise ConfigError([Problem(problem, path="access_log.directory.path")])
 
     def write(self, file: LogFile) -> None:
         """Durable when it returns: file and folder entry are synced. Raises SinkError, OSError."""

@@ -31,7 +31,7 @@ def main(folder: Path, when: str) -> None:
         writer.offer(ROLLUP, rows(3, at_ms=BEGIN_MS - 10_000))
         writer.offer(ROLLUP, rows(4))
         (journal,) = _journals(folder)
-        wait_until(lambda: journal.read_bytes().count(b"\n") == 2)
+        wait_until(lambda: b'"rows": 7' in journal.read_bytes())
         print("ready", flush=True)
         time.sleep(600)
 
