@@ -25,6 +25,9 @@ its listener names neither advertised_host nor sni_domain.
 {{- else -}}
 {{- with get $config (first $path) -}}
 {{- $_ := unset . (last $path) -}}
+{{- if not . -}}
+{{- $_ := unset $config (first $path) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
