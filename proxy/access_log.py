@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from sluice.proxy.access_sink import BucketSettings, DirectorySettings, SinkSettings, TopicSettings
@@ -76,9 +77,16 @@ class AccessLog:
     """`take` is for the usage meter; `run` hands over what it made of it."""
 
     def __init__(
-        self, options: AccessLogOptions, quotas: QuotaManager, writer: RowWriter, now_ms: float
+        self,
+        options: AccessLogOptions,
+        quotas: QuotaManager,
+        writer: RowWriter,
+        now_ms: float,
+        offset_ms: Callable[[], float] = lambda: (time.time() - time.monotonic()) * 1000.0,
     ) -> None:
+        """`offset_ms`: Unix time less monotonic time."""
         proxy = instance_name(options)
+        self._offset_ms = offset_ms
         self._close_deadline_s = options.close_deadline_s
         self.topic_names = TopicNames()
         """for the sessions"""
@@ -88,7 +96,7 @@ class AccessLog:
                 proxy,
                 LimitsInForce(quotas),
                 now_ms=now_ms,
-                unix_ms=_unix_ms(),
+                unix_ms=now_ms + offset_ms(),
                 max_keys=options.max_keys,
             ),
             RequestRows(
@@ -101,7 +109,7 @@ class AccessLog:
 
     def take(self, recorder: Recorder, now_ms: float) -> None:
         """Add up what the sessions recorded; it stays in the lists."""
-        self.collector.take(recorder, now_ms, _unix_ms())
+        self.collector.take(recorder, now_ms, now_ms + self._offset_ms())
 
     async def run(self) -> None:
         """Hand over what is finished, until cancelled."""
@@ -114,14 +122,10 @@ class AccessLog:
 
     async def close(self, now_ms: float) -> None:
         """After the last `take`, with `run` cancelled: write all there is, and let go of the sink."""
-        self.collector.close(now_ms, _unix_ms())
+        self.collector.close(now_ms, now_ms + self._offset_ms())
         for table, rows in self.collector.steps():
             self.writer.offer(table, rows)
         await asyncio.to_thread(self.writer.close, self._close_deadline_s)
-
-
-def _unix_ms() -> float:
-    return time.time() * 1000.0
 
 
 def writer_settings(options: AccessLogOptions) -> AccessWriterSettings:

@@ -17,8 +17,6 @@ from sluice.quotas.records import Recorder, RequestRecord
 
 Rows: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 """table, rows"""
-ROWS_PER_STEP: Final = 250
-"""about 0.3 ms of work between which connections are served"""
 _T = TypeVar("_T")
 
 
@@ -52,14 +50,13 @@ class AccessCollector:
         self.rollup.close(unix_ms - now_ms)
 
     def steps(self) -> Iterator[Rows]:
-        """What is to be written; each step takes little time. More may be added meanwhile."""
+        """What is to be written; each step takes little time. More may be added meanwhile, and what was not
+        asked for is there the next time."""
         while self._ready or self.rollup.over:
             while self._ready:
                 yield self._ready.popleft()
             if self.rollup.over:
-                cells = self.rollup.over.popleft()
-                for begin in range(0, len(cells), ROWS_PER_STEP):
-                    yield ROLLUP, self.rollup.rows(cells[begin : begin + ROWS_PER_STEP])
+                yield ROLLUP, self.rollup.rows(self.rollup.over.popleft())
 
     def _take_in_parts(self, recorder: Recorder, now_ms: float, unix_ms: float) -> None:
         requests, throttles, amounts, arrivals, ends = (

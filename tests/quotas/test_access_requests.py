@@ -87,13 +87,13 @@ def test_a_request_whose_answer_never_came_is_a_failed_one() -> None:
     assert [row[name] for name in what] == ["failed", NOW_MS + 350 + OFFSET_MS, 250.0, 700, 0, "orders"]
 
 
-@pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
+@pytest.mark.parametrize("share", [0.5, 0.01])
 def test_the_weights_of_a_sample_add_up_to_the_number_and_the_bytes_of_what_it_stands_for(
     share: float,
 ) -> None:
-    """400,000 requests: the number's standard error is √((1 − share) ÷ (share · n)), 1.6 % at a share of 1 %;
+    """100,000 requests: the number's standard error is √((1 − share) ÷ (share · n)), 3.1 % at a share of 1 %;
     five of them are allowed. (Bytes vary too, hence the half more.)"""
-    records = ordinary(400_000)
+    records = ordinary(100_000)
     rows, _ = rows_of(records, share=share)
     error = 5.0 * ((1 - share) / (share * len(records))) ** 0.5
     assert {row["why"] for row in rows} == {"sample"}

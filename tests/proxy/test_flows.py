@@ -1,0 +1,239 @@
+"""Of which topic and class a request is, as the access log's records have it, whatever bytes tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from frames import (
+    FETCH,
+    HEARTBEAT,
+    METADATA,
+    PRODUCE,
+    SASL_HANDSHAKE,
+    SHARE_FETCH,
+    answer,
+    produce,
+    record_batch,
+    request,
+)
+from playbook import Shell, limits_of, session_of
+
+from sluice.protocol._tables import API_NAMES, VERSIONS
+from sluice.protocol.codec_wire import Struct, Value, uuid_text
+from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.session import Session
+from sluice.quotas.access_flow import AccessFlow, TopicNames
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import Flow, Recorder
+
+PRODUCES = range(VERSIONS[PRODUCE][0], VERSIONS[PRODUCE][1] + 1)
+FETCHES = range(VERSIONS[FETCH][0], VERSIONS[FETCH][1] + 1)
+IDS = {name: uuid_text(name.encode().ljust(16, b"\0")) for name in ("a", "b", "orders")}
+FULL, NEXT = 0, 5
+"""a fetch session's epoch in its first request, and in a later one"""
+
+
+def logged(*, authentication_required: bool = False) -> Shell:
+    """A connection of a process with an access log."""
+    shared = SharedState(QuotaManager(limits_of()), Recorder(), topic_names=TopicNames())
+    policy = SessionPolicy(authentication_required=authentication_required)
+    return Shell(Session(shared, policy, "10.0.0.7", broker="1"))
+
+
+def flow_of(shell: Shell) -> AccessFlow:
+    """Of the request that was judged last."""
+    flow = shell.session.identity.flow
+    assert isinstance(flow, AccessFlow)
+    return flow
+
+
+def topic_of(shell: Shell, frame: bytes) -> str:
+    shell.client_sends(frame)
+    assert shell.to_broker.endswith(frame)
+    return flow_of(shell).named_key()[-1]
+
+
+def produced(topics: Sequence[str], version: int, *, acks: int = 1) -> bytes:
+    names = [IDS[topic] if version >= 13 else topic for topic in topics]
+    return produce({name: [(0, record_batch(bytes(40)))] for name in names}, version=version, acks=acks)
+
+
+def fetched(topics: Sequence[str], version: int, *, epoch: int = FULL) -> bytes:
+    name = "topicId" if version >= 13 else "topic"
+    values: list[Value] = [
+        {name: IDS[topic] if version >= 13 else topic, "partitions": [{"partition": 0}]} for topic in topics
+    ]
+    body: Struct = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1_000_000, "topics": values}
+    if version >= 7:
+        body |= {"sessionId": 77, "sessionEpoch": epoch}
+    return request(FETCH, version, body)
+
+
+def told(topic: str, version: int) -> str:
+    return IDS[topic] if version >= 13 else topic
+
+
+@pytest.mark.parametrize("version", PRODUCES)
+def test_a_produce_is_of_its_topic_and_one_of_several_topics_of_none(version: int) -> None:
+    shell = logged()
+    asked = [["a"], ["a"], ["b"], ["a", "b"], ["a"], []]
+    found = [topic_of(shell, produced(topics, version)) for topics in asked]
+    assert found == [told("a", version), told("a", version), told("b", version), "", told("a", version), ""]
+    assert flow_of(shell).api_class == "produce"
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_a_produce_is_of_its_topic_whatever_stands_before_it(version: int) -> None:
+    shell = logged()
+    one = [(0, record_batch(bytes(40)))]
+    name = IDS["orders"] if version >= 13 else "orders"
+    frames = [
+        produce({name: one}, version=version, acks=acks, transactional_id=transaction, header_tags=tags)
+        for acks in (0, 1, -1)
+        for transaction in (None, "tx-1")
+        for tags in ((0, 2) if version >= 9 else (0,))
+    ]
+    assert {topic_of(shell, frame) for frame in frames} == {told("orders", version)}
+
+
+@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize("step", [1, 7])
+def test_it_makes_no_difference_how_the_bytes_arrive(version: int, step: int) -> None:
+    shell = logged()
+    frames = [produced(["a"], version), fetched(["b"], 18), produced(["b"], version)]
+    seen = []
+    for frame in frames:
+        for at in range(0, len(frame), step):
+            shell.client_sends(frame[at : at + step])
+        seen.append(flow_of(shell).topic)
+    assert shell.to_broker == b"".join(frames)
+    assert seen == [told("a", version), IDS["b"], told("b", version)]
+
+
+def test_what_lies_behind_the_bytes_that_have_arrived_is_not_looked_at() -> None:
+    """The rest of an earlier Produce to `a` stands there, in the very place; this one is to `b`."""
+    shell = logged()
+    first, second = produced(["a"], 9), produced(["b"], 9)
+    assert topic_of(shell, first) == "a"
+    at = first.index(b"\2\2a") + 1
+    shell.stale = first[at:]
+    shell.client_sends(second[:at])
+    shell.client_sends(second[at:])
+    assert flow_of(shell).topic == "b"
+
+
+@pytest.mark.parametrize("version", FETCHES)
+def test_a_fetch_is_of_the_one_topic_that_it_asks_for(version: int) -> None:
+    shell = logged()
+    found = [topic_of(shell, fetched(topics, version)) for topics in (["a"], ["a"], ["b"], ["a", "b"], [])]
+    assert found == [told("a", version), told("a", version), told("b", version), "", ""]
+    assert flow_of(shell).api_class == "fetch"
+
+
+@pytest.mark.parametrize("version", [7, 12, 18])
+def test_a_fetch_of_a_session_is_of_the_sessions_topic_whatever_it_names_itself(version: int) -> None:
+    """None while nothing changes, one of two when that has brought records; its answer may bring any."""
+    shell = logged()
+    a, b = told("a", version), told("b", version)
+
+    def found(topics: list[str], epoch: int) -> str:
+        return topic_of(shell, fetched(topics, version, epoch=epoch))
+
+    assert [found(["a"], FULL), found([], NEXT), found(["a"], NEXT), found([], NEXT)] == [a, a, a, a]
+    assert [found(["b"], NEXT), found(["a"], NEXT), found([], NEXT)] == ["", "", ""]
+    assert [found(["b"], FULL), found([], NEXT)] == [b, b], "another session"
+
+
+def metadata_answer(version: int, *names: str) -> bytes:
+    topics: list[Value] = [
+        {"name": name, "topicId": IDS[name], "partitions": [{"partitionIndex": 0, "leaderId": 1}]}
+        for name in names
+    ]
+    return answer(METADATA, version, {"brokers": [{"nodeId": 1, "host": "h", "port": 9}], "topics": topics})
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+def test_an_id_becomes_a_name_when_an_answer_to_metadata_has_passed(version: int) -> None:
+    shell = logged()
+    before = topic_of(shell, produced(["orders"], 13, acks=0))
+    told_names = metadata_answer(version, "a", "orders")
+    shell.client_sends(request(METADATA, version))
+    shell.broker_sends(told_names)
+    assert shell.to_client == told_names
+    after = [topic_of(shell, produced(["orders"], 13, acks=0)), topic_of(shell, fetched(["orders"], 13))]
+    assert (before, after) == (IDS["orders"], ["orders", "orders"])
+
+
+def test_an_answer_to_metadata_that_cannot_be_read_passes_as_it_is() -> None:
+    shell = logged()
+    shell.client_sends(request(METADATA, 12))
+    broken = metadata_answer(12, "a")
+    broken = broken[:12] + b"\xff" * (len(broken) - 12)
+    shell.broker_sends(broken)
+    assert shell.to_client == broken
+
+
+def test_every_api_has_a_class_and_those_unknown_are_others() -> None:
+    shell = logged()
+    classes = {}
+    for api_key in (HEARTBEAT, METADATA, SHARE_FETCH, 19, 22, 999):
+        version = VERSIONS.get(api_key, (0, 0))[1]
+        frame = (
+            request(api_key, version)
+            if api_key in API_NAMES
+            else bytes.fromhex("0000000a03e7000000000001ffff")
+        )
+        shell.client_sends(frame)
+        classes[api_key] = flow_of(shell).api_class
+    assert classes == {
+        HEARTBEAT: "group",
+        METADATA: "metadata",
+        SHARE_FETCH: "fetch",
+        19: "admin",
+        22: "other",
+        999: "other",
+    }
+
+
+def test_another_client_id_on_a_connection_is_another_flow_and_the_same_again_the_first() -> None:
+    shell = logged()
+    flows = []
+    for client_id in ("one", "two", "one"):
+        shell.client_sends(produce(client_id=client_id))
+        flows.append(flow_of(shell))
+    assert [flow.client_id for flow in flows] == ["one", "two", "one"]
+    assert flows[0] is flows[2]
+
+
+def test_a_login_belongs_to_the_user_whom_the_broker_said_yes_to() -> None:
+    shell = logged(authentication_required=True)
+    shell.client_sends(request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}))
+    handshake = flow_of(shell)
+    shell.broker_sends(answer(SASL_HANDSHAKE, 1, {"mechanisms": ["PLAIN"]}))
+    shell.client_sends(request(36, 2, {"authBytes": b"\0alice\0secret".hex()}))
+    shell.broker_sends(answer(36, 2))
+    shell.client_sends(produced(["a"], 9))
+    keys = [handshake.named_key(), flow_of(shell).named_key()]
+    assert keys == [("1", "alice", "app", "login", ""), ("1", "alice", "app", "produce", "a")]
+
+
+def test_a_connection_keeps_few_flows_however_many_topics_it_writes_to() -> None:
+    shell = logged()
+    for number in range(1_000):
+        assert (
+            topic_of(shell, produce({f"topic-{number}": [(0, record_batch())]}, acks=0)) == f"topic-{number}"
+        )
+    flows = shell.session._requests._flows
+    assert flows is not None
+    assert len(flows._flows) <= 64
+
+
+def test_a_topics_name_that_is_too_long_for_one_is_not_kept() -> None:
+    assert topic_of(logged(), produce({"x" * 250: [(0, record_batch())]})) == ""
+
+
+def test_without_an_access_log_no_topic_is_told() -> None:
+    shell = Shell(session_of())
+    shell.client_sends(produced(["a"], 9))
+    assert type(shell.session.identity.flow) is Flow
