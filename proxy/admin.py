@@ -2,6 +2,7 @@
 
     /metrics/kafka   404 unless metrics.kafka_page is set
     /top        who is throttled, as JSON (top.py); ?rows=20&why=true
+    /replication  which followers catch up, as JSON (replication_rows.py); ?rows=20
     /status     the status page, and its API under /api/v1; for who may see them (status_access.py)
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
@@ -132,7 +133,7 @@ class AdminServer:
         if self._kafka_page is not None:
             routes.append(Route("/metrics/kafka", partial(_shown, self._kafka_page)))
         if self._desk is not None:
-            routes.append(Route("/top", self._top))
+            routes += [Route("/top", self._top), Route("/replication", self._replication)]
         return Starlette(routes=routes + self._status_routes)
 
     async def _top(self, request: Request) -> Response:
@@ -142,6 +143,12 @@ class AdminServer:
             int(rows) if rows.isdecimal() else MAX_ROWS, why=request.query_params.get("why") == "true"
         )
         return Response(await asyncio.to_thread(json.dumps, found), media_type="application/json")
+
+    async def _replication(self, request: Request) -> Response:
+        assert self._desk is not None
+        rows = request.query_params.get("rows", "")
+        found = self._desk.replication(int(rows) if rows.isdecimal() else MAX_ROWS)
+        return Response(json.dumps(found), media_type="application/json")
 
     async def _livez(self, _: Request) -> Response:
         return _answer([])

@@ -1,6 +1,7 @@
 """What the machine's own administrator asks through the admin socket → answers.
 
     {"ask": "top", "rows": 20, "why": true}                       the snapshot of `sluice top`
+    {"ask": "replication", "rows": 20}                            that of `sluice top --replication`
     {"ask": "describe"}                                           all limits that Kafka's API can tell
     {"ask": "alter", "validate_only": false, "entries": [{"entity": {"user": "alice", "client-id": null},
         "set": {"producer_byte_rate": 1048576}, "remove": ["consumer_byte_rate"]}]}
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.admin_socket import BadRequest
@@ -20,6 +22,8 @@ from sluice.proxy.log import LineBudget
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.quota_admin import Alteration, Parts, QuotaApiError
 from sluice.proxy.quota_desk import QuotaDesk
+from sluice.proxy.replication import Replication
+from sluice.proxy.replication_rows import replication_rows
 from sluice.proxy.status_desk import Sources
 from sluice.proxy.throttle_log import ThrottleLog
 from sluice.proxy.top import Top
@@ -44,6 +48,7 @@ class AdminDesk:
         desk: QuotaDesk | None,
         rates: ConnectionRates | None = None,
         throttle_log: ThrottleLog | None = None,
+        replication: Replication | None = None,
     ) -> None:
         """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
         no limits for addresses. `throttle_log`: of which the status page tells episodes."""
@@ -53,14 +58,23 @@ class AdminDesk:
         self.sources = Sources(quotas, producer_ids, connections, addresses, log)
         """what the status page is made from"""
         self._quotas = desk
+        self._replication = replication
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        """The snapshot of `sluice top --replication`; `leader` is null if no listener has followers."""
+        if self._replication is None:
+            return {"leader": None}
+        return replication_rows(self._replication, monotonic() * 1000.0, rows)
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Raises BadRequest."""
         asked = request.get("ask")
-        if asked == "top":
+        if asked in {"top", "replication"}:
             rows = request.get("rows", MAX_ROWS)
             if not isinstance(rows, int):
                 raise BadRequest("rows must be a whole number")
+            if asked == "replication":
+                return self.replication(rows)
             return await self.top.snapshot(rows, why=request.get("why") is True)
         if asked in {"describe", "alter"}:
             if self._quotas is None:
@@ -72,7 +86,7 @@ class AdminDesk:
                 return await self._alter(self._quotas, request)
             except QuotaApiError as error:
                 raise BadRequest(f"error {error.code}: {error}") from None
-        raise BadRequest('ask for "top", "describe" or "alter"')
+        raise BadRequest('ask for "top", "replication", "describe" or "alter"')
 
     async def _alter(self, quotas: QuotaDesk, request: Mapping[str, Any]) -> dict[str, Any]:
         entries = request.get("entries")

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ def top(
     why: Annotated[
         bool, typer.Option("--why", help="Explain each row: the levels, the arithmetic, each connection.")
     ] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="Followers that catch up with the broker behind, instead.")
+    ] = False,
     rows: Annotated[int, typer.Option(min=1, max=200, help="At most so many rows.")] = 25,
     interval_s: Annotated[
         float, typer.Option("--interval-s", min=0.1, help="Seconds between two looks.")
@@ -41,31 +44,39 @@ def top(
     Asks the proxy of the configuration file, through its admin socket if it has one, else its admin port.
     """
     source = _source(config, admin_socket, url)
+
+    def look() -> dict[str, Any]:
+        return source.replication(rows) if replication else source.top(rows, why=why)
+
     if as_json:
-        print(json.dumps(source.top(rows, why=why), ensure_ascii=False))
+        print(json.dumps(look(), ensure_ascii=False))
         return
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.live import Live
     from rich.text import Text
 
+    from sluice.proxy.replication_view import replication_view
     from sluice.proxy.top_view import view
+
+    def shown() -> RenderableType:
+        return replication_view(look()) if replication else view(look(), why=why)
 
     console = Console(highlight=False)
     if once or not console.is_terminal:
         if not console.is_terminal:
             console = Console(highlight=False, width=_PIPE_WIDTH)
-        console.print(view(source.top(rows, why=why), why=why))
+        console.print(shown())
         return
     # Python leaves it ignored where it was so at the start, as in a shell's background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        first = source.top(rows, why=why)  # if there is no proxy, it ends here
-        with Live(view(first, why=why), console=console, screen=True, auto_refresh=False) as live:
+        first = shown()  # if there is no proxy, it ends here
+        with Live(first, console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.refresh()
                 time.sleep(interval_s)
                 try:
-                    live.update(view(source.top(rows, why=why), why=why))
+                    live.update(shown())
                 except CommandFailed as error:  # it may come back
                     live.update(Text(str(error), style="red"))
     except KeyboardInterrupt:

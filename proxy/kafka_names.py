@@ -116,6 +116,17 @@ _ROWS: Final = (
     _throttle_time("ControllerMutation"),
     _queue_size("ControllerMutation"),
     KafkaName(
+        "LeaderReplication", "byte-rate", (), "bytes per second",
+        "Records of throttled partitions that followers fetched of the broker behind, over "
+        "replication.window_num windows of replication.window_size_s (11 of 1 s).",
+        "Records alone, without what stands around them in the answers; 0 while there is no throttle.",
+    ),
+    KafkaName(
+        "FollowerReplication", "byte-rate", (), "bytes per second",
+        "The same of partitions throttled at the followers.",
+        "What followers take of this leader; the broker's is what it takes itself of its leaders.",
+    ),
+    KafkaName(
         "ProducerIds", "rate", ("user",), "new producer ids per hour",
         "New producer ids, over producer_ids.window_num windows of producer_ids.window_size_s (11 of 1 h), "
         "idle ones included.",

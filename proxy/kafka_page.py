@@ -19,6 +19,8 @@ from sluice.proxy.entity_series import EntitySeries
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.kafka_names import KAFKA_NAMES, prometheus_name, sanitized
 from sluice.proxy.producer_id_meter import UserIds
+from sluice.proxy.replication import Replication
+from sluice.proxy.replication_metrics import replication_rates
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, Average, Rate
 from sluice.quotas.kinds import KINDS, QuotaKind
@@ -82,10 +84,17 @@ class _Sensors:
 class KafkaPage:
     """All rows of KAFKA_NAMES."""
 
-    def __init__(self, meter: UsageMeter, gauges: Gauges, windows: KafkaWindows) -> None:
+    def __init__(
+        self,
+        meter: UsageMeter,
+        gauges: Gauges,
+        windows: KafkaWindows,
+        replication: Replication | None = None,
+    ) -> None:
         self._meter = meter
         self._gauges = gauges
         self._windows = windows
+        self._replication = replication
         self._entities: dict[EntitySeries, _Sensors] = {}
         self._users: dict[UserIds, _Sensors] = {}
         self._exempt = Rate(*_METRIC_WINDOWS)
@@ -156,6 +165,9 @@ class KafkaPage:
         group = KINDS[QuotaKind.CONTROLLER_MUTATION].kafka_type
         tokens = self._meter.mutation_tokens.items()
         yield prometheus_name(group, "tokens"), [((sanitized(at[0]), at[1]), left) for at, left in tokens]
+        leader, follower = replication_rates(self._replication, now_ms)
+        yield prometheus_name("LeaderReplication", "byte-rate"), [((), leader)]
+        yield prometheus_name("FollowerReplication", "byte-rate"), [((), follower)]
         yield from self._of_producer_ids(now_ms)
 
     def _of_producer_ids(self, now_ms: int) -> Iterator[tuple[str, Samples]]:

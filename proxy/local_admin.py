@@ -23,6 +23,10 @@ class Snapshots(Protocol):
         """Raises CommandFailed."""
         ...
 
+    def replication(self, rows: int) -> dict[str, Any]:
+        """Raises CommandFailed."""
+        ...
+
 
 class SocketClient:
     """Asks through the admin socket, a connection for each question."""
@@ -33,6 +37,10 @@ class SocketClient:
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
         """As Snapshots.top."""
         return self.ask({"ask": "top", "rows": rows, "why": why})
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        """As Snapshots.replication."""
+        return self.ask({"ask": "replication", "rows": rows})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer without its `ok`. Raises CommandFailed if there is none, or it is a no."""
@@ -60,7 +68,13 @@ class PortClient:
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
         """As Snapshots.top."""
-        url = f"{self._url}/top?rows={rows}&why={'true' if why else 'false'}"
+        return self._get(f"{self._url}/top?rows={rows}&why={'true' if why else 'false'}")
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        """As Snapshots.replication."""
+        return self._get(f"{self._url}/replication?rows={rows}")
+
+    def _get(self, url: str) -> dict[str, Any]:
         if not url.startswith(("http://", "https://")):
             raise CommandFailed(f"{self._url}: must begin with http://")
         try:

@@ -12,6 +12,7 @@ from typing import Final
 
 from sluice.protocol.replica_fetch import PartitionKey, ReplicaFetch
 from sluice.proxy.replication_mirror import Buckets, SessionMirror
+from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
 from sluice.quotas.replication_limits import (
     NO_REPLICATION_LIMITS,
     NONE_THROTTLED,
@@ -34,19 +35,24 @@ class Replication:
         *,
         rate_share: float = 1.0,
         users: frozenset[str] | None = None,
-        max_debt_ms: float = MAX_DEBT_MS,
+        window_num: int = DEFAULT_WINDOW_NUM,
+        window_size_s: float = DEFAULT_WINDOW_SIZE_S,
     ) -> None:
         """`leader_id`: the broker behind the listener. `rate_share`: of a limit that is used, below 1 where
         the broker throttles too. `users`: principals that are brokers; None: whoever may come.
-        `max_debt_ms`: how long what passed beyond a limit counts, at most MAX_DEBT_MS, for so long a fetch
-        may be held."""
+        The windows are the broker's: what passed beyond a limit counts for (window_num − 1) · window_size_s,
+        but for MAX_DEBT_MS at most, for so long a fetch may be held."""
         self.leader_id = leader_id
         self.users = users
         self.generation = 0
         self.limits = NO_REPLICATION_LIMITS
         self.topic_names: Mapping[bytes, str] = {}
+        self.move_ratio: float | None = None
+        """KIP-73's: the share of all partitions that have a throttled replica not in sync; None: nobody has
+        asked, for nothing is throttled"""
         self._rate_share = rate_share
-        self._max_debt_ms = min(max_debt_ms, MAX_DEBT_MS)
+        self.windows: Final = (window_num, window_size_s)
+        self._max_debt_ms = min((window_num - 1) * window_size_s * 1000.0, MAX_DEBT_MS)
         self._sessions: dict[int, SessionMirror] = {}  # the longest unused comes first
         self.leader_bucket: ReplicationBucket | None = None
         self.follower_buckets: dict[int, ReplicationBucket] = {}
@@ -90,7 +96,10 @@ class Replication:
             return None
         paced = rate_bytes_per_s * self._rate_share
         if bucket is None:
-            return ReplicationBucket(paced, now_ms, max_debt_ms=self._max_debt_ms)
+            num, size_s = self.windows
+            return ReplicationBucket(
+                paced, now_ms, max_debt_ms=self._max_debt_ms, window_num=num, window_size_s=size_s
+            )
         if bucket.rate_bytes_per_s != paced:
             bucket.update(paced, now_ms)
         return bucket

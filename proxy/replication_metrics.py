@@ -12,6 +12,15 @@ Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 _SIDES = ("leader", "follower")
 
 
+def replication_rates(replication: Replication | None, now_ms: int) -> tuple[float, float]:
+    """Bytes/s of throttled partitions, over Kafka's windows: leader's side, and all followers' together."""
+    if replication is None:
+        return 0.0, 0.0
+    leader = replication.leader_bucket
+    followers = sum(bucket.rate.measure(now_ms) for bucket in replication.follower_buckets.values())
+    return (0.0 if leader is None else leader.rate.measure(now_ms)), followers
+
+
 def replication_samples(replication: Replication | None) -> Iterator[tuple[str, Samples]]:
     """(name of metric_table.py, samples); none with labels where no listener has followers."""
     name = "sluice_replication_"

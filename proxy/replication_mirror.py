@@ -49,8 +49,8 @@ class MirroredPartition:
     """One partition of a session."""
 
     __slots__ = (
-        "buckets", "entry", "high_watermark", "inside", "key", "least_cap", "offset", "passed_bytes",
-        "sent_cap", "wanted_cap",
+        "buckets", "entry", "first", "high_watermark", "inside", "key", "least_cap", "offset", "offset_bytes",
+        "passed_bytes", "sent_cap", "wanted_cap",
     )  # fmt: skip
 
     def __init__(self, key: PartitionKey, buckets: Buckets) -> None:
@@ -68,6 +68,10 @@ class MirroredPartition:
         self.least_cap = 0
         """with less nothing came: a batch is not cut"""
         self.passed_bytes = 0
+        self.offset_bytes = 0
+        """of those, what had come when the follower last asked"""
+        self.first: tuple[float, int, int] | None = None
+        """when a high watermark was first seen (ms), which, and the fetch offset then"""
 
     @property
     def is_behind(self) -> bool:
@@ -137,6 +141,7 @@ class SessionMirror:
                     partition.inside = True
             partition.entry = entry
             partition.offset = offset
+            partition.offset_bytes = partition.passed_bytes
             partition.wanted_cap = wanted_cap
             self._stale[key] = partition
             if partition.buckets:
@@ -252,6 +257,8 @@ class SessionMirror:
                 continue
             if not error_code and high_watermark >= 0:
                 partition.high_watermark = high_watermark
+                if partition.first is None:
+                    partition.first = now_ms, high_watermark, partition.offset
                 if partition.buckets:
                     self._sort(partition)
             if record_bytes > 0:

@@ -27,7 +27,8 @@ class ReplicationSetup:
                 options.leader_id,
                 rate_share=NATIVE_SHARE,
                 users=frozenset(options.users) or None,
-                max_debt_ms=(options.window_num - 1) * options.window_size_s * 1000.0,
+                window_num=options.window_num,
+                window_size_s=options.window_size_s,
             )
             self._watch = ReplicationWatch(options, self.replication)
 

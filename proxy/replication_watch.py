@@ -29,6 +29,7 @@ from sluice.quotas.replication_limits import (
     LEADER_RATE,
     LEADER_REPLICAS,
     NO_REPLICATION_LIMITS,
+    NONE_THROTTLED,
     RATE_KEYS,
     REPLICAS_KEYS,
     ReplicationLimits,
@@ -75,7 +76,7 @@ class ReplicationWatch:
         try:
             await client.bootstrap()
             while True:
-                limits, names = await self._read(client)
+                limits, names, self._replication.move_ratio = await self._read(client)
                 if limits != self._replication.limits:
                     _log.info("replication_throttles", **in_words(limits))
                 self._replication.apply(limits, names, monotonic() * 1000.0)
@@ -86,7 +87,9 @@ class ReplicationWatch:
                 async with asyncio.timeout(_STOP_S):
                     await client.close()
 
-    async def _read(self, client: AIOKafkaClient) -> tuple[ReplicationLimits, Mapping[bytes, str]]:
+    async def _read(
+        self, client: AIOKafkaClient
+    ) -> tuple[ReplicationLimits, Mapping[bytes, str], float | None]:
         brokers = (await call(client, _METADATA, {"topics": []}, max_version=12))["brokers"]
         rates: dict[str, dict[int, float]] = {key: {} for key in RATE_KEYS}
         for broker in brokers:
@@ -98,7 +101,7 @@ class ReplicationWatch:
                     if rate is not None:
                         rates[key][node_id] = rate
         if not any(rates.values()):
-            return NO_REPLICATION_LIMITS, {}
+            return NO_REPLICATION_LIMITS, {}, None
         topics = (await call(client, _METADATA, {"topics": None}, max_version=12))["topics"]
         names = {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]}
         replicas: dict[str, dict[str, ThrottledReplicas]] = {key: {} for key in REPLICAS_KEYS}
@@ -117,7 +120,7 @@ class ReplicationWatch:
             followers,
             leaders_of(topics, followers),
         )
-        return limits, names
+        return limits, names, move_ratio(topics, followers)
 
     async def _describe(
         self, client: AIOKafkaClient, resources: list[Any], node_id: int | None
@@ -181,6 +184,18 @@ def leaders_of(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
                 if leader >= 0 and replicas.has(index, node):
                     found.setdefault(node, set()).add(leader)
     return {follower: len(leaders) for follower, leaders in found.items()}
+
+
+def move_ratio(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) -> float:
+    """The share of all partitions that have a replica which is throttled and not in sync."""
+    total = moving = 0
+    for topic in topics:
+        replicas = throttled.get(topic["name"], NONE_THROTTLED)
+        for partition in topic["partitions"]:
+            total += 1
+            behind = set(partition["replicaNodes"]) - set(partition["isrNodes"])
+            moving += any(replicas.has(partition["partitionIndex"], node) for node in behind)
+    return moving / max(1, total)
 
 
 def in_words(limits: ReplicationLimits) -> dict[str, Any]:

@@ -181,7 +181,8 @@ class Server:
         kafka_page = self._kafka_page(meter)
         ids, desk_of_quotas = self._shared.producer_ids, self._quota_source.desk
         log = meter.throttle_log
-        desk = AdminDesk(self._quotas, ids, self._connections, desk_of_quotas, self._rates, log)
+        replication = self._replication.replication
+        desk = AdminDesk(self._quotas, ids, self._connections, desk_of_quotas, self._rates, log, replication)
         admin = AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
         if self._id_file is not None:
             self._id_file.restore(self._shared.producer_ids.quota)
@@ -247,7 +248,7 @@ class Server:
             return None
         pacing, ids = config.pacing, config.producer_ids
         windows = KafkaWindows(pacing.window_num, pacing.window_size_s, ids.window_num, ids.window_size_s)
-        return KafkaPage(meter, self._gauges, windows)
+        return KafkaPage(meter, self._gauges, windows, self._replication.replication)
 
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
         """Of the files that are followed, by what they hold."""

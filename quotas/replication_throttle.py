@@ -28,6 +28,8 @@ from collections.abc import Hashable
 from math import ceil
 from typing import Final
 
+from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, Rate
+
 QUANTUM_MS: Final = 100.0
 NATIVE_SHARE: Final = 0.98
 MAX_DEBT_MS: Final = 10_000.0
@@ -47,6 +49,7 @@ class ReplicationBucket:
         "max_debt_ms",
         "passed_bytes",
         "quantum_ms",
+        "rate",
         "rate_bytes_per_s",
         "zero_ms",
     )
@@ -58,8 +61,10 @@ class ReplicationBucket:
         *,
         quantum_ms: float = QUANTUM_MS,
         max_debt_ms: float = MAX_DEBT_MS,
+        window_num: int = DEFAULT_WINDOW_NUM,
+        window_size_s: float = DEFAULT_WINDOW_SIZE_S,
     ) -> None:
-        """`rate_bytes_per_s` > 0."""
+        """`rate_bytes_per_s` > 0. The windows are those over which `rate` is taken."""
         self.rate_bytes_per_s = rate_bytes_per_s
         self._ms_per_byte = 1000.0 / rate_bytes_per_s
         self.quantum_ms = quantum_ms
@@ -67,6 +72,8 @@ class ReplicationBucket:
         self.zero_ms = now_ms + quantum_ms
         self.passed_bytes = 0
         """of throttled partitions, in sync or not; never falls"""
+        self.rate = Rate(window_num, round(window_size_s * 1000.0))
+        """of the same"""
         self._turns: dict[Hashable, float] = {}
 
     def update(self, rate_bytes_per_s: float, now_ms: float) -> None:
@@ -114,6 +121,8 @@ class ReplicationBucket:
     def settle(self, granted_bytes: int, came_bytes: int, now_ms: float) -> None:
         """The answer to a grant has come, or never will. Without a grant: bytes that were not held back."""
         self.passed_bytes += came_bytes
+        if came_bytes:
+            self.rate.record(came_bytes, int(now_ms))
         self._take(came_bytes - granted_bytes, now_ms)
 
     def leave(self, claimant: Hashable) -> None:
