@@ -94,33 +94,36 @@ function curve(history, large) {
     before = point !== null;
   });
   const limitY = (HEIGHT - 2 - (HEIGHT - 4) / top).toFixed(1);
-  let marks = "", held = 0;
+  let marks = "";
   history.delay_ms.forEach((delay, number) => {
-    if (delay) {
-      held += 1;
-      marks += `M${((number * WIDTH) / POINTS).toFixed(0)} ${HEIGHT}v-3h1v3z`;
-    }
+    if (delay) marks += `M${((number * WIDTH) / POINTS).toFixed(0)} ${HEIGHT}v-3h1v3z`;
   });
-  const minutes = ((POINTS * history.interval_s) / 60).toFixed(0);
-  const told = seen.length
-    ? `at most ${percent(Math.max(...seen))} of the limit, in debt at ${held} of ${seen.length} points`
-    : "nothing seen";
   return svg("svg", {
     class: `curve${large ? " large" : ""}`, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none",
-    role: "img", "aria-label": `Last ${minutes} minutes: ${told}`,
+    role: "img", "aria-label": told(history),
   }, svg("path", { class: "limit", d: `M0 ${limitY}H${WIDTH}` }),
   svg("path", { class: "line", d: line }), svg("path", { class: "held", d: marks }));
+}
+
+const drawn = (history) => [curve(history, true), h("p", { class: "note" }, told(history))];
+
+function told(history) {
+  const seen = history.utilisation.filter((point) => point !== null);
+  const held = history.delay_ms.filter(Boolean).length;
+  const span = `Last ${((POINTS * history.interval_s) / 60).toFixed(0)} minutes`;
+  if (!seen.length) return `${span}: nothing seen`;
+  return `${span}: at most ${percent(Math.max(...seen))} of the limit, in debt at ${held} of ${seen.length} points`;
 }
 
 function principalRow(one) {
   const throttled = one.throttled_connections;
   return row(one.id, h("a", { href: `${address({ bucket: one.id })}#why` }, text(one.who)), [
     ["", one.quota, ...(one.shadow ? [" ", tag("plain", "shadow")] : [])],
-    ["", one.rule || none()],
-    ["num", amount(one.limit, one.unit)],
     ["num", amount(one.used, one.unit)],
+    ["num", amount(one.limit, one.unit)],
     ["", use(one)],
     ["num", ...throttle(one)],
+    ["", one.rule || none()],
     ["num", count(one.connections), ...(throttled ? [" ", soft(`(${count(throttled)} throttled)`)] : [])],
     ["", one.history ? curve(one.history) : none()],
   ]);

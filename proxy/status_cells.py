@@ -44,11 +44,11 @@ def principal_row(row: Principal, link: str) -> str:
     some = f' <span class="soft">({throttled:,} throttled)</span>' if throttled else ""
     cells = (
         ("", f"{escape(row.quota)}{shadow}"),
-        ("", escape(row.rule) or NONE),
-        ("num", amount(row.limit, row.unit)),
         ("num", amount(row.used, row.unit)),
+        ("num", amount(row.limit, row.unit)),
         ("", use(row)),
         ("num", throttle(row)),
+        ("", escape(row.rule) or NONE),
         ("num", f"{row.connections:,}{some}"),
         ("", curve(row.history) if row.history else NONE),
     )
@@ -99,20 +99,27 @@ def curve(history: History, *, large: bool = False) -> str:
     limit_y = f"{_HEIGHT - 2 - (_HEIGHT - 4) / top:.1f}"
     held = [number for number, delay_ms in enumerate(history.delay_ms) if delay_ms]
     marks = "".join(f"M{number * _WIDTH / POINTS:.0f} {_HEIGHT}v-3h1v3z" for number in held)
-    minutes = f"{POINTS * history.interval_s / 60.0:.0f}"
-    label = f"Last {minutes} minutes: {_told(seen, len(held))}"
     return (
         f'<svg class="curve{" large" if large else ""}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{label}">'
+        f'preserveAspectRatio="none" role="img" aria-label="{told(history)}">'
         f'<path class="limit" d="M0 {limit_y}H{_WIDTH}"></path>'
         f'<path class="line" d="{"".join(line)}"></path><path class="held" d="{marks}"></path></svg>'
     )
 
 
-def _told(seen: list[float], held: int) -> str:
+def drawn(history: History) -> str:
+    """A large curve, with what it tells in words below."""
+    return f'{curve(history, large=True)}<p class="note">{told(history)}</p>'
+
+
+def told(history: History) -> str:
+    """A curve in words."""
+    seen = [point for point in history.utilisation if point is not None]
+    held = sum(bool(delay_ms) for delay_ms in history.delay_ms)
+    span = f"Last {POINTS * history.interval_s / 60.0:.0f} minutes"
     if not seen:
-        return "nothing seen"
-    return f"at most {percent(max(seen))} of the limit, in debt at {held} of {len(seen)} points"
+        return f"{span}: nothing seen"
+    return f"{span}: at most {percent(max(seen))} of the limit, in debt at {held} of {len(seen)} points"
 
 
 def event_row(row: Event) -> str:

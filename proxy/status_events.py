@@ -73,7 +73,7 @@ def _why(event: ThrottleEvent) -> str:
     spec = _SPECS[event.quota]
     by = f"{printable(event.user)}/{printable(event.client_id)}"
     charged = event.charged or event.charged_bytes
-    unit = "ids" if spec.amount_unit == "new producer ids" else spec.amount_unit
+    unit = "new producer id" if charged == 1 and "ids" in spec.amount_unit else spec.amount_unit
     what = (
         f"{api_name(event.api_key)} of {charged:,.15g} {unit} by {by}" if charged else api_name(event.api_key)
     )

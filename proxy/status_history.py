@@ -123,9 +123,12 @@ class NewIds:
         self._counts = here  # who is forgotten as a principal is forgotten here
 
     def of(self, principal: PrincipalIds, now_ms: float) -> tuple[int | None, float]:
-        """(ids, within how many seconds): at most an hour and a minute; (None, 0): not followed."""
+        """Of one that is there now: (ids, within how many seconds), at most an hour and a minute.
+
+        (None, 0): it is not followed.
+        """
         counts = self._counts.get(principal)
-        if not counts:
+        if counts is None and len(self._counts) >= MAX_COUNTED:
             return None, 0.0
-        since_ms, before = counts[0]
+        since_ms, before = (self._begun_ms, 0) if counts is None else counts[0]
         return principal.admitted - before, (now_ms - since_ms) / 1000.0

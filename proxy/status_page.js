@@ -118,9 +118,8 @@ function why(one) {
       h("p", { class: "pages" }, h("a", { id: "close", href: address({ bucket: "" }) }, "Close")));
   }
   section.hidden = false;
-  const drawn = section.querySelector(".drawn, .curve.large");
-  const fresh = one.history ? curve(one.history, true) : h("div", { class: "drawn" });
-  if (drawn) drawn.replaceWith(fresh);
+  const place = section.querySelector(".drawn");
+  if (place && one.history) place.replaceChildren(...drawn(one.history));
   section.querySelector(".reasons").replaceChildren(...one.why.map((line) => h("li", null, text(line))));
   fill("shown", one.shown.map(connectionRow));
 }

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 from sluice.proxy.status_cells import (
     clock,
     connection_row,
-    curve,
+    drawn,
     event_row,
     plan_row,
     principal_row,
@@ -73,11 +73,11 @@ Column = tuple[str, str, Order | None]
 _PRINCIPALS: Final[Sequence[Column]] = (
     ("Who", "", Order.WHO),
     ("Quota", "", Order.QUOTA),
-    ("Rule", "", Order.RULE),
-    ("Limit", "num", Order.LIMIT),
     ("Rate", "num", Order.USED),
+    ("Limit", "num", Order.LIMIT),
     ("Of the limit", "", Order.UTILISATION),
     ("Throttled for", "num", Order.THROTTLE),
+    ("Rule", "", Order.RULE),
     ("Connections", "num", Order.CONNECTIONS),
     ("Last minutes", "", None),
 )
@@ -207,7 +207,7 @@ def caption(listing: Listing, what: str) -> str:
 def why(detail: PrincipalDetail, close: str) -> str:
     """A bucket's reasons. `close`: the address of the page without them."""
     head = f'<h2 id="why-title" tabindex="-1">Why: {text(detail.who)}, {escape(detail.key)}</h2>'
-    large = curve(detail.history, large=True) if detail.history else ""
+    large = f'<div class="drawn">{drawn(detail.history)}</div>' if detail.history else ""
     reasons = "".join(f"<li>{text(line)}</li>" for line in detail.why)
     rows = map(connection_row, detail.shown)
     table = "".join(_table("shown", _CONNECTIONS, rows, "Its connections, at most 20"))

@@ -99,8 +99,9 @@ def test_one_who_comes_later_has_counted_since_the_last_look() -> None:
     bob.admitted = 5
     note(new_ids, [alice, bob], 120 * S)
     assert new_ids.of(bob, 120 * S) == (5, 60.0)
-    note(new_ids, [alice], 180 * S)
-    assert new_ids.of(bob, 180 * S) == (None, 0.0)
+    carol = principal("carol")
+    carol.admitted = 1
+    assert new_ids.of(carol, 130 * S) == (1, 10.0), "since the last look, in which she was not there"
 
 
 def test_looks_within_a_minute_cost_nothing_and_add_nothing() -> None:

@@ -289,7 +289,8 @@ def test_the_latest_episodes_come_first_and_their_number_is_bounded() -> None:
         ),
         (
             {"kind": EventKind.REFUSAL, "quota": "producer_ids", "charged": 1, "reason": "budget_over"},
-            "Produce of 1 ids by alice/app was beyond 1,000 ids/h (rule user) and was refused: budget_over.",
+            "Produce of 1 new producer id by alice/app was beyond 1,000 ids/h (rule user) and was refused: "
+            "budget_over.",
         ),
         (
             {"user": "a\u202eb", "client_id": "\n"},
