@@ -36,8 +36,8 @@ _TOPIC_ALREADY_EXISTS: Final = 36
 _OVERHEAD_BYTES: Final = 4096
 """of key, headers and the batch around a record, at most"""
 _STOP_S: Final = 5.0
-_REQUESTS_OF_A_WRITE: Final = 5
-"""that may each take request_timeout_s: connect, look for the topic, make it, ask for a producer id, send"""
+_REQUESTS_TO_CONNECT: Final = 4
+"""that may each take request_timeout_s: to a broker, for the topic, to make it, for a producer id"""
 
 
 class TopicSink:
@@ -54,8 +54,7 @@ class TopicSink:
 
     def write(self, file: LogFile) -> None:
         """Returns when all replicas in sync have it. Raises SinkError, SinkRefuses."""
-        limit_s = self._settings.cluster.request_timeout_s * _REQUESTS_OF_A_WRITE
-        self._run(self._send(file, limit_s))
+        self._run(self._send(file))
 
     def close(self) -> None:
         """Ends the producer, its loop and thread."""
@@ -77,7 +76,7 @@ class TopicSink:
             self._thread.start()
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _send(self, file: LogFile, limit_s: float) -> None:
+    async def _send(self, file: LogFile) -> None:
         headers = {
             "table": file.table,
             "folder": file.folder,
@@ -86,10 +85,12 @@ class TopicSink:
             VERSION_KEY: str(SCHEMA_VERSION),
         }
         try:
-            async with asyncio.timeout(limit_s):
-                if self._producer is None:
+            timeout_s = self._settings.cluster.request_timeout_s
+            if self._producer is None:
+                async with asyncio.timeout(timeout_s * _REQUESTS_TO_CONNECT):
                     await self._connect()
-                assert self._producer is not None
+            assert self._producer is not None
+            async with asyncio.timeout(timeout_s):  # aiokafka itself would try for ever
                 await self._producer.send_and_wait(
                     self._settings.cluster.name,
                     key=f"{file.table}/{file.begin_ms}".encode(),
@@ -101,7 +102,7 @@ class TopicSink:
                 f"{len(file.data)} bytes are too large for {self._settings.cluster.name}: {error}"
             ) from None
         except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
-            await self._stop()
+            await self._give_up()
             raise SinkError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
 
     async def _connect(self) -> None:
@@ -128,6 +129,18 @@ class TopicSink:
             with suppress(KafkaError, OSError, TimeoutError):
                 async with asyncio.timeout(_STOP_S):
                     await producer.stop()
+            with suppress(KafkaError, OSError, TimeoutError):
+                await producer.client.close()
+
+    async def _give_up(self) -> None:
+        """With a broker that does not answer: what the producer runs would wait for it. Nothing else lives in
+        this loop."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=_STOP_S)
+        await self._stop()
 
     async def _ensure_topic(self, client: AIOKafkaClient) -> None:
         """Make it if it is missing. Raises TopicRefused."""
