@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate lock
+.PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-recalibration
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -39,6 +39,9 @@ test-quick: setup  ## only the tests that need no Kafka: seconds
 
 test-slow: setup kafka-all  ## the tests marked slow: minutes each
 	@$(PY) -m pytest -m slow $(ARGS)
+
+recalibrate-demo: setup kafka  ## traffic → access log → nightly job → plan → applied → enforced; last line JSON
+	@$(PY) -m bench.recalibrate_demo $(ARGS)
 
 bench-evenness: setup kafka  ## how even the rate is, native quota against Sluice; last line JSON
 	@$(PY) -m bench.evenness $(ARGS)

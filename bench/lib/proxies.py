@@ -114,16 +114,19 @@ def sluice(
     upstream_ports: Sequence[int],
     quotas: Sequence[Mapping[str, object]],
     ports: Sequence[int] | None = None,
+    *,
+    quota_file: Path | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, list[int]]]:
     """`sluice run` with one listener for each upstream port, ready (/readyz): its pid and listening ports.
 
-    `quotas` are the entries of the quota file; `ports` are to listen on, else free ones are taken; `options`
-    are further keys of the configuration.
+    `quotas` are the entries of the quota file, which is made at `quota_file`, else where nobody finds it;
+    `ports` are to listen on, else free ones are taken; `options` are further keys of the configuration.
     """
     *bind_ports, admin_port = [*ports, *free_ports(1)] if ports else free_ports(len(upstream_ports) + 1)
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
-        Path(folder, "quotas.yaml").write_text(json.dumps({"quotas": list(quotas)}))  # JSON is YAML
+        file = quota_file or Path(folder, "quotas.yaml")
+        file.write_text(json.dumps({"quotas": list(quotas)}))  # JSON is YAML
         config = {
             "listeners": [
                 {
@@ -135,7 +138,7 @@ def sluice(
                 }
                 for index, (port, upstream_port) in enumerate(zip(bind_ports, upstream_ports, strict=True))
             ],
-            "quotas": {"file": "quotas.yaml"},
+            "quotas": {"file": str(file)},
             "admin": {"bind_host": LOOPBACK, "bind_port": admin_port},
             **options,
         }
