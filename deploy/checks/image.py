@@ -7,7 +7,7 @@ and yes while it does; SIGTERM ends it with code 0. What the image's files are l
 """
 
 # debian: binutils debootstrap debian-archive-keyring
-# limit: 600 s
+# limit: 900 s
 
 from __future__ import annotations
 
