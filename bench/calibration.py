@@ -110,20 +110,21 @@ def _plot(scores: dict[str, list[Score]], shown: Outcome, path: Path) -> None:
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes[0].set_ylim(0, 100)
     axes[0].set_title("Score, mean of the seeds")
-    axes[0].legend(loc="lower right", fontsize="small")
-    for kind in CLASSES:
+    axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), fontsize="small", ncols=3)
+    for number, kind in enumerate(CLASSES):
         ratios = []
         for index, entity in enumerate(shown.entities):
             worst = max(day[index] for day in shown.p99)
             if entity.kind == kind and worst > 0:
                 ratios.append([limit[index] / (1.15 * worst) for limit in shown.limits])
         nights = range(len(shown.limits))
-        axes[1].plot(nights, [_mean([row[night] for row in ratios]) for night in nights], label=kind)
+        means = [_mean([row[night] for row in ratios]) for night in nights]
+        axes[1].plot(nights, means, "-" if number < 10 else "--", label=kind)  # ten colours, then dashes
     axes[1].axhspan(0.75, 1.25, color="grey", alpha=0.15)
     axes[1].set_yscale("log")
     axes[1].set_xlabel("night")
     axes[1].set_title("Limit ÷ (1.15 × the worst day's p99), mean of the class")
-    axes[1].legend(fontsize="small", ncols=2)
+    axes[1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize="small", ncols=4)
     save(plot, path)
 
 
