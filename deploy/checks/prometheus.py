@@ -6,7 +6,7 @@ half of them have a limit of their own in the quota file, half come under the de
 asked. It also evaluates every alert rule and every expression of the dashboard.
 """
 
-# limit: 420 s
+# limit: 900 s
 
 from __future__ import annotations
 
@@ -14,24 +14,20 @@ import asyncio
 import json
 import re
 import socket
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from check_tools import ROOT, Failed, prometheus_tool, run_check
-from prometheus_server import JOB, PrometheusServer
-
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
+import check_paths  # noqa: F401  before what lies there
 from certificates import CertificateAuthority
+from check_tools import ROOT, Failed, prometheus_tool, run_check
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from frames import produce, record_batch
 from kafka_clients import CONFLUENT, Options
 from kafka_records import create_topic, numbered
+from prometheus_server import JOB, PrometheusServer
 from sluice_process import Door, SluiceProcess, doors_of
 from tls_doors import MountedSecret, certificate_at, secret_of, tls_of
 from wire import Wire
@@ -47,6 +43,8 @@ BESIDE: Final = 2000
 PREFIX: Final = "sluice_"
 ALLOWED: Final = ("process_", "python_", "scrape_", "up")
 """of prometheus_client and of Prometheus itself"""
+WITH_FOLLOWERS: Final = "sluice_replication_"
+"""metrics that have samples where brokers replicate through the proxy, which one broker does not"""
 PIPELINED: Final = 100
 
 
@@ -138,7 +136,7 @@ def check_names(prometheus: PrometheusServer) -> str:
         raise Failed(f"documented and exported metrics differ: {differing}")
     samples = prometheus.ask("label/__name__/values")
     with_samples = {re.sub(r"_(bucket|sum|count)$", "", name) for name in samples} | set(samples)
-    silent = sorted(set(wanted) - with_samples)
+    silent = sorted(name for name in set(wanted) - with_samples if not name.startswith(WITH_FOLLOWERS))
     if silent:
         raise Failed(f"no sample of {', '.join(silent)}: this check has no traffic that makes one")
     unknown = [
@@ -150,7 +148,8 @@ def check_names(prometheus: PrometheusServer) -> str:
     ]
     if unknown:
         raise Failed(f"not documented: {', '.join(unknown)}")
-    return f"{len(wanted)} metrics, each documented and each with samples"
+    shown = len(set(wanted) & with_samples)
+    return f"{len(wanted)} metrics, each documented and each exported; {shown} with samples here"
 
 
 def check_bounds(prometheus: PrometheusServer, sluice: SluiceProcess) -> str:
