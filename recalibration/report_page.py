@@ -85,8 +85,8 @@ def _head(plan: Plan) -> str:
             for path, why in list(plan.files.damaged.items())[:_BIGGEST]
         )
         notes = (
-            f'<p class="warn">{damaged} damaged files of the log were left out; what they held is not in '
-            f"this plan.</p><ul>{items}</ul>"
+            f'<p class="warn">{_files_were(damaged)} left out; what was in there is not in this plan.</p>'
+            f"<ul>{items}</ul>"
         )
     notes += _calendars(plan)
     return (
@@ -95,6 +95,10 @@ def _head(plan: Plan) -> str:
         "proxy by itself. Nothing is changed until the plan is applied: "
         "<code>sluice quotas apply PLAN --dry-run</code>.</p>" + notes
     )
+
+
+def _files_were(count: int) -> str:
+    return "1 damaged file of the log was" if count == 1 else f"{count:,} damaged files of the log were"
 
 
 def _calendars(plan: Plan) -> str:

@@ -20,9 +20,9 @@ p{margin:4px 0 10px}
 a{color:var(--use)}
 code{font:13px/1.4 ui-monospace,monospace}
 .warn{color:var(--hot)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:18px 0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(128px,1fr));gap:10px;margin:18px 0}
 .tile{background:var(--panel);border:1px solid var(--line);border-radius:8px;padding:10px 14px}
-.tile b{display:block;font-size:24px;line-height:1.3}
+.tile b{display:block;font-size:22px;line-height:1.3}
 .tile span{color:var(--soft);font-size:13px}
 .tile.warn{background:var(--warn-bg)}
 .tile.warn b{color:var(--hot)}
@@ -51,7 +51,7 @@ path.n{stroke:var(--now);stroke-width:2;stroke-dasharray:5 4}
 path.p{stroke:var(--then);stroke-width:2}
 path.r{stroke:var(--hot);stroke-width:2}
 .key::before{content:"";display:inline-block;width:11px;height:11px;margin-right:4px;background:var(--use)}
-.key{margin-right:10px;white-space:nowrap}
+.key{margin-right:5px;white-space:nowrap}
 .key.n::before{background:var(--now)}
 .key.g::before{background:var(--guess);outline:1px dashed var(--use)}
 .key.t::before,.key.r::before{background:var(--hot)}

@@ -67,8 +67,8 @@ def sentences(entry: PlanEntry, policy: PolicySettings) -> Iterator[str]:
     if entry.needs_review:
         yield (
             "Needs review: so much more than is usual may be growth, a fault or abuse; the log cannot tell "
-            f"which. {amount(entry.key, entry.proposed)} is what is granted without a person's word, and "
-            f"{amount(entry.key, entry.wanted)} what the demand asks for."
+            f"which. Until somebody has looked, {amount(entry.key, entry.current)} stays; then it becomes "
+            f"{amount(entry.key, entry.proposed)}."
         )
     guesses = sum(not day.identified for day in entry.days)
     if guesses:

@@ -126,7 +126,7 @@ def test_the_page_is_whole_without_scripts_or_other_files_and_names_are_text_in_
     assert 'user bob, client-id a<b>&"c' in found.text
     assert {"b", "x"}.isdisjoint(set(found.tags) - {"b"}), "names made no elements"
     assert "<x>.parquet" in found.text
-    assert "1 damaged files of the log were left out" in found.text
+    assert "1 damaged file of the log was left out" in found.text
     assert "Nothing waits for review" not in found.text
 
 
@@ -179,7 +179,7 @@ def test_the_words_of_a_review_and_of_guesses() -> None:
     told = " ".join(sentences(replace(BOB, reason=Reason.GUARD), SETTINGS))
     assert "beyond 1.8 × the median" in told
     assert "Needs review" in told
-    assert "9 kB/s what the demand asks for" in told
+    assert "Until somebody has looked, 1 kB/s stays; then it becomes 1.5 kB/s." in told
     assert "On 1 of 10 days throttling hid the demand" in told
     assert "throttled in 50.0 % of its time" in told
     assert "Confidence is high (90 %), from 10 days" in told
