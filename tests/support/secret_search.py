@@ -34,6 +34,7 @@ def shown(text: str, secrets: Mapping[str, bytes]) -> list[str]:
 
 
 def _halves(secret: bytes) -> Iterable[bytes]:
-    assert len(secret) >= 24, "a short one would be found by chance"
-    middle = len(secret) // 2
-    return secret[:middle], secret[middle:]
+    text = secret.decode()
+    assert len(text) >= 24, "a short one would be found by chance"
+    middle = len(text) // 2
+    return text[:middle].encode(), text[middle:].encode()
