@@ -69,18 +69,24 @@ RUN --mount=type=cache,target=/root/.cache/pip \
  && find /opt/sluice -type d -name tests -prune -exec rm -rf {} + \
  && /opt/sluice/bin/python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/sluice/lib
 
+# The jars that Spark lacks for S3, each checked against the lock file that lies beside the module.
+RUN PYTHONPATH="$(echo /opt/sluice/lib/python3*/site-packages)" \
+    /build/bin/python -m sluice.recalibration.spark_jars /opt/spark-jars
+
 FROM base AS recalibration
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
 COPY --from=build-recalibration /opt/sluice /opt/sluice
+COPY --from=build-recalibration /opt/spark-jars /opt/spark-jars
 LABEL org.opencontainers.image.title="Sluice recalibration" \
       org.opencontainers.image.description="The nightly job that makes proposals for quotas out of Sluice's access log" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.base.name="docker.io/library/debian:bookworm-slim"
 ENV PATH=/opt/sluice/bin:/usr/bin:/bin \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    SLUICE_SPARK_JARS=/opt/spark-jars
 # Spark keeps what does not fit into memory below /tmp: mount a volume there.
 USER 65532:65532
 WORKDIR /tmp
