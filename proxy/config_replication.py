@@ -49,6 +49,11 @@ class ReplicationOptions(Options):
         description="Principals (without `User:`) that are brokers; if left out, whoever calls itself a "
         "replica is taken for one, and the broker refuses whom it does not know.",
     )
+    network_bytes_per_s: Annotated[float, Field(gt=0), NO_BOOL] | None = Field(
+        default=None,
+        description="What a broker's network carries, for the upper end of KIP-73's safe band; if left out "
+        "it is not looked at.",
+    )
     window_num: Annotated[int, Field(ge=2, le=1000), NO_BOOL] = Field(
         default=11,
         description="Samples of the rate that the brokers keep (Kafka: replication.quota.window.num).",

@@ -329,6 +329,11 @@ _ROWS: Final = (
         "Throttled partitions of which the follower is behind.",
     ),
     MetricDefinition(
+        "sluice_replication_check_failed", "gauge", ("check",), "",
+        "1: the cluster's throttles are not as they should be; the log says why (replication_check): "
+        "safe_band, response_max_bytes, left_behind.",
+    ),
+    MetricDefinition(
         "sluice_replication_sessions", "gauge", (), "sessions",
         "Followers' fetch sessions that are mirrored.",
     ),

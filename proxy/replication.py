@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from sluice.protocol.replica_fetch import PartitionKey, ReplicaFetch
+from sluice.proxy.replication_checks import Finding
 from sluice.proxy.replication_mirror import Buckets, SessionMirror
-from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
+from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, Rate
 from sluice.quotas.replication_limits import (
     NO_REPLICATION_LIMITS,
     NONE_THROTTLED,
@@ -56,6 +57,10 @@ class Replication:
         self._sessions: dict[int, SessionMirror] = {}  # the longest unused comes first
         self.leader_bucket: ReplicationBucket | None = None
         self.follower_buckets: dict[int, ReplicationBucket] = {}
+        self.findings: tuple[Finding, ...] = ()
+        """what is not as it should be with the cluster's throttles"""
+        self.in_sync_rate = Rate(window_num, round(window_size_s * 1000.0))
+        """bytes/s of partitions that are not behind: what producers write, once for each follower in sync"""
         self.passed_bytes: dict[int, int] = {}
         """records that went to each follower, throttled or not; never falls"""
         self._ended_leader_bytes = 0  # of buckets that are no more

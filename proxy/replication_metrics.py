@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from sluice.proxy.replication import Replication
+from sluice.proxy.replication_checks import CHECKS
 
 Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 """(the values of the labels, value)"""
@@ -27,6 +28,8 @@ def replication_samples(replication: Replication | None) -> Iterator[tuple[str, 
     sessions = () if replication is None else replication.sessions
     yield f"{name}sessions", [((), len(sessions))]
     yield f"{name}unknown_sessions_total", [((), 0 if replication is None else replication.unknown_sessions)]
+    failed = set() if replication is None else {finding.check for finding in replication.findings}
+    yield f"{name}check_failed", (((check,), check in failed) for check in CHECKS)
     lags: dict[int, list[int]] = {}
     for mirror in sessions:
         lag = lags.setdefault(mirror.replica_id, [0, 0])

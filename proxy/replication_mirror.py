@@ -247,10 +247,14 @@ class SessionMirror:
         """An incremental fetch has gone: the next one has the next epoch."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
-    def answered(self, grants: list[Grant], answered: list[Answered], max_bytes: int, now_ms: float) -> None:
-        """What came for the last request. `max_bytes`: of that request, what a cap may grow to."""
+    def answered(self, grants: list[Grant], answered: list[Answered], max_bytes: int, now_ms: float) -> int:
+        """What came for the last request. `max_bytes`: of that request, what a cap may grow to.
+
+        Returns the bytes of partitions that are not behind.
+        """
         granted = {partition.key for partition, _, _ in grants}
         came: dict[PartitionKey, int] = {}
+        in_sync_bytes = 0
         for key, error_code, high_watermark, record_bytes in answered:
             partition = self.partitions.get(key)
             if partition is None:
@@ -263,6 +267,8 @@ class SessionMirror:
                     self._sort(partition)
             if record_bytes > 0:
                 partition.passed_bytes += record_bytes
+                if not partition.is_behind:
+                    in_sync_bytes += record_bytes
                 if key in granted:
                     came[key] = record_bytes
                 else:
@@ -276,6 +282,7 @@ class SessionMirror:
                 partition.least_cap = min(2 * cap, max_bytes)
             elif 2 * came_bytes <= cap:
                 partition.least_cap //= 2
+        return in_sync_bytes
 
     def dropped(self) -> None:
         """It is followed no more."""

@@ -23,12 +23,12 @@ from sluice.proxy.kafka_call import call
 from sluice.proxy.log import get_logger
 from sluice.proxy.quota_topic_clients import ClusterAccess, TopicRefused
 from sluice.proxy.replication import Replication
+from sluice.proxy.replication_checks import ClusterState, findings
 from sluice.quotas.replication_limits import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
-    NO_REPLICATION_LIMITS,
     NONE_THROTTLED,
     RATE_KEYS,
     REPLICAS_KEYS,
@@ -43,6 +43,7 @@ _DESCRIBE_CONFIGS: Final = 32
 _TOPIC: Final = 2
 _BROKER: Final = 4
 _TOPICS_AT_ONCE: Final = 500
+_RESPONSE_MAX_BYTES: Final = "replica.fetch.response.max.bytes"
 _STOP_S: Final = 5.0
 
 _log = get_logger()
@@ -58,6 +59,7 @@ class ReplicationWatch:
         self._access = ClusterAccess(options.cluster())
         self._failing = False
         self._said: set[str] = set()  # misprints that the log has already
+        self._busy_ms: float | None = None  # when somebody was last behind
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -76,10 +78,13 @@ class ReplicationWatch:
         try:
             await client.bootstrap()
             while True:
-                limits, names, self._replication.move_ratio = await self._read(client)
-                if limits != self._replication.limits:
-                    _log.info("replication_throttles", **in_words(limits))
-                self._replication.apply(limits, names, monotonic() * 1000.0)
+                state = await self._read(client)
+                if state.limits != self._replication.limits:
+                    _log.info("replication_throttles", **in_words(state.limits))
+                now_ms = monotonic() * 1000.0
+                self._replication.move_ratio = state.move_ratio
+                self._replication.apply(state.limits, state.topic_names, now_ms)
+                self._check(state, now_ms)
                 self._failing = False
                 await asyncio.sleep(self._options.refresh_interval_s)
         finally:
@@ -87,21 +92,60 @@ class ReplicationWatch:
                 async with asyncio.timeout(_STOP_S):
                     await client.close()
 
-    async def _read(
-        self, client: AIOKafkaClient
-    ) -> tuple[ReplicationLimits, Mapping[bytes, str], float | None]:
+    async def look_once(self) -> ClusterState:
+        """For a command. Raises what `run` waits out."""
+        settings = await asyncio.to_thread(self._access.settings)
+        client = AIOKafkaClient(**{**settings, "client_id": "sluice-replication"})
+        try:
+            await client.bootstrap()
+            return await self._read(client)
+        finally:
+            await client.close()
+
+    def _check(self, state: ClusterState, now_ms: float) -> None:
+        """Say once what is not as it should be, and again if it has been well in between."""
+        limits = state.limits
+        if (
+            state.replicas_behind
+            or self._busy_ms is None
+            or not (limits.leader_rates or limits.follower_rates)
+        ):
+            self._busy_ms = now_ms
+        replication, options = self._replication, self._options
+        found = tuple(
+            findings(
+                state,
+                window_s=options.window_num * options.window_size_s,
+                idle_s=(now_ms - self._busy_ms) / 1000.0,
+                in_bytes_per_s={
+                    replication.leader_id: replication.in_sync_rate.measure(int(now_ms))
+                    / max(1.0, state.replication_factor - 1.0)
+                },
+                network_bytes_per_s=options.network_bytes_per_s,
+            )
+        )
+        for finding in found:
+            if finding.check not in {before.check for before in replication.findings}:
+                _log.warning("replication_check", check=finding.check, reason=finding.message)
+        replication.findings = found
+
+    async def _read(self, client: AIOKafkaClient) -> ClusterState:
         brokers = (await call(client, _METADATA, {"topics": []}, max_version=12))["brokers"]
+        largest: dict[int, int] = {}
         rates: dict[str, dict[int, float]] = {key: {} for key in RATE_KEYS}
         for broker in brokers:
             node_id = broker["nodeId"]
-            asked = [_resource(_BROKER, str(node_id), RATE_KEYS)]
+            asked = [_resource(_BROKER, str(node_id), (*RATE_KEYS, _RESPONSE_MAX_BYTES))]
             for _, key, value in await self._describe(client, asked, node_id):
+                if key == _RESPONSE_MAX_BYTES:
+                    largest[node_id] = int(value)
+                    continue
                 with self._misprints(f"broker {node_id}"):
                     rate = parse_rate(key, value)
                     if rate is not None:
                         rates[key][node_id] = rate
         if not any(rates.values()):
-            return NO_REPLICATION_LIMITS, {}, None
+            return ClusterState(response_max_bytes=largest)
         topics = (await call(client, _METADATA, {"topics": None}, max_version=12))["topics"]
         names = {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]}
         replicas: dict[str, dict[str, ThrottledReplicas]] = {key: {} for key in REPLICAS_KEYS}
@@ -120,7 +164,16 @@ class ReplicationWatch:
             followers,
             leaders_of(topics, followers),
         )
-        return limits, names, move_ratio(topics, followers)
+        counts = [len(partition["replicaNodes"]) for topic in topics for partition in topic["partitions"]]
+        return ClusterState(
+            limits,
+            names,
+            move_ratio(topics, followers),
+            sum(behind(topics, followers)),
+            sum(counts) / max(1, len(counts)),
+            largest,
+            tuple(sorted({*replicas[LEADER_REPLICAS], *followers})),
+        )
 
     async def _describe(
         self, client: AIOKafkaClient, resources: list[Any], node_id: int | None
@@ -186,16 +239,22 @@ def leaders_of(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
     return {follower: len(leaders) for follower, leaders in found.items()}
 
 
+def behind(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) -> list[int]:
+    """Of each partition: how many replicas are throttled and not in sync."""
+    return [
+        sum(
+            throttled.get(topic["name"], NONE_THROTTLED).has(partition["partitionIndex"], node)
+            for node in set(partition["replicaNodes"]) - set(partition["isrNodes"])
+        )
+        for topic in topics
+        for partition in topic["partitions"]
+    ]
+
+
 def move_ratio(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) -> float:
     """The share of all partitions that have a replica which is throttled and not in sync."""
-    total = moving = 0
-    for topic in topics:
-        replicas = throttled.get(topic["name"], NONE_THROTTLED)
-        for partition in topic["partitions"]:
-            total += 1
-            behind = set(partition["replicaNodes"]) - set(partition["isrNodes"])
-            moving += any(replicas.has(partition["partitionIndex"], node) for node in behind)
-    return moving / max(1, total)
+    found = behind(topics, throttled)
+    return sum(map(bool, found)) / max(1, len(found))
 
 
 def in_words(limits: ReplicationLimits) -> dict[str, Any]:
