@@ -4,7 +4,7 @@
 const UNITS = {UNITS};
 const SI = [[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"]];
 const SPANS = [[3600000, "h"], [60000, "min"], [1000, "s"]];
-const POINTS = 120, WIDTH = 120, HEIGHT = 28, NEAR = 0.8;
+const POINTS = 120, WIDTH = 120, HEIGHT = 28, NEAR = 0.8, JOINED = 3;
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
 
@@ -85,13 +85,13 @@ function throttle(one) {
 function curve(history, large) {
   const points = history.utilisation, seen = points.filter((point) => point !== null);
   const top = Math.max(1, ...seen) * 1.05;
-  let line = "", before = false;
+  let line = "", last = -JOINED;
   points.forEach((point, number) => {
     if (point !== null) {
       const y = HEIGHT - 2 - ((HEIGHT - 4) * point) / top;
-      line += `${before ? "L" : "M"}${((number * WIDTH) / (POINTS - 1)).toFixed(1)} ${y.toFixed(1)}`;
+      line += `${number - last < JOINED ? "L" : "M"}${((number * WIDTH) / (POINTS - 1)).toFixed(1)} ${y.toFixed(1)}`;
+      last = number;
     }
-    before = point !== null;
   });
   const limitY = (HEIGHT - 2 - (HEIGHT - 4) / top).toFixed(1);
   let marks = "";

@@ -16,6 +16,8 @@ from sluice.proxy.top_text import amount, duration, printable
 NEAR: Final = 0.8
 """of a limit: shown in another colour"""
 NONE: Final = '<span class="soft">–</span>'
+_JOINED: Final = 3
+"""points: so near to each other they are joined, for one or two may be missed"""
 _WIDTH: Final = 120
 _HEIGHT: Final = 28
 
@@ -90,12 +92,12 @@ def curve(history: History, *, large: bool = False) -> str:
     points = history.utilisation
     seen = [point for point in points if point is not None]
     top = max(1.0, *seen, 1.0) * 1.05
-    line, before = [], False
+    line, last = [], -_JOINED
     for number, point in enumerate(points):
         if point is not None:
             at = f"{number * _WIDTH / (POINTS - 1):.1f} {_HEIGHT - 2 - (_HEIGHT - 4) * point / top:.1f}"
-            line.append(("L" if before else "M") + at)
-        before = point is not None
+            line.append(("L" if number - last < _JOINED else "M") + at)
+            last = number
     limit_y = f"{_HEIGHT - 2 - (_HEIGHT - 4) / top:.1f}"
     held = [number for number, delay_ms in enumerate(history.delay_ms) if delay_ms]
     marks = "".join(f"M{number * _WIDTH / POINTS:.0f} {_HEIGHT}v-3h1v3z" for number in held)

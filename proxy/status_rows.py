@@ -6,7 +6,6 @@ what fits a question at most MAX_LISTED rows are kept, the most telling first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from heapq import heappush, heapreplace
@@ -36,13 +35,17 @@ from sluice.quotas.sensor import Sensor
 
 ROWS_PER_STEP: Final = 200
 """below 1 ms of work, between which connections are served"""
+_MADE_PER_STEP: Final = 50
+"""the same of those that are kept"""
 _T = TypeVar("_T")
 
 
 def id_of(quota: QuotaKind, bucket: Mapping[str, str]) -> str:
     """Stands for a bucket in addresses and pages: 16 hexadecimal digits."""
-    text = json.dumps([quota.value, sorted(bucket.items())])
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+    parts = [quota.value]
+    for key, name in bucket.items():
+        parts += key, str(len(name)), name
+    return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 # Principals -------------------------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ _ORDERS: Final[dict[Order, Callable[[Row], Any]]] = {
     Order.USED: lambda row: row.used,
     Order.LIMIT: lambda row: row.limit,
     Order.CONNECTIONS: lambda row: row.connections,
-    Order.WHO: lambda row: who(row.bucket).casefold(),
+    Order.WHO: lambda row: ", ".join(map(" ".join, row.bucket.items())).casefold(),
     Order.QUOTA: lambda row: row.kind.value,
     Order.RULE: lambda row: row.rule,
 }
@@ -201,9 +204,11 @@ class ConnectionList:
                 yield
                 now_ms = clock_ms()
         self.matching = first.count
-        for number, (connection, by, for_ms) in enumerate(first.sorted(), start=1):
+        kept = first.sorted()
+        yield
+        for number, (connection, by, for_ms) in enumerate(kept, start=1):
             self.rows.append(_info(connection, by, for_ms))
-            if number % ROWS_PER_STEP == 0:
+            if number % _MADE_PER_STEP == 0:
                 yield
 
 
@@ -236,7 +241,7 @@ class ProducerIdList:
         self.matching = first.count
         for number, (principal, new, span_s) in enumerate(first.sorted(), start=1):
             self.rows.append(_ids(principal, limits, new, span_s, now_ms))
-            if number % ROWS_PER_STEP == 0:
+            if number % _MADE_PER_STEP == 0:
                 yield
 
 

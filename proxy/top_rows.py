@@ -33,6 +33,7 @@ from sluice.quotas.sensor import Sensor
 SENSORS_PER_STEP: Final = 200
 """below 1 ms of work, between which connections are served"""
 CONNECTIONS_PER_STEP: Final = 300
+_ROWS_PER_STEP: Final = 100
 MAX_ROWS: Final = 200
 MAX_CONNECTIONS: Final = 20
 """shown of one row; the longest throttled first"""
@@ -214,7 +215,7 @@ class Survey:
         self._found.sort(key=lambda found: found[0], reverse=True)
         for number, (_, _, _, make) in enumerate(self._found, start=1):
             self.rows.append(make())
-            if number % SENSORS_PER_STEP == 0:
+            if number % _ROWS_PER_STEP == 0:
                 yield
         by_sensor: dict[Sensor, Row] = {}
         by_user: dict[str, Row] = {}

@@ -259,8 +259,8 @@ def test_a_proxy_without_traffic_has_a_page_too() -> None:
 
 
 def test_a_curve_is_broken_where_nothing_was_seen_and_tells_its_figures() -> None:
-    points = [None] * (POINTS - 4) + [0.5, None, 1.25, 1.0]
-    delays = [None] * (POINTS - 4) + [0.0, None, 80.0, 0.0]
+    points = [None] * (POINTS - 7) + [0.5, None, None, None, 1.25, None, 1.0]
+    delays = [None] * (POINTS - 7) + [0.0, None, None, None, 80.0, None, 0.0]
     drawn = curve(History(interval_s=5.0, utilisation=points, delay_ms=delays))
     assert 'aria-label="Last 10 minutes: at most 125 % of the limit, in debt at 1 of 3 points"' in drawn
     (line,) = re.findall(r'class="line" d="([^"]*)"', drawn)
