@@ -1,0 +1,86 @@
+"""Three brokers whose followers fetch through Sluice: a throttled move is even, and harms nobody."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bench.lib.replication_rig import Growth, HotClient, ReplicationRig, open_rig
+
+RATE = 5_000_000
+MOVED_BYTES = 60_000_000
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[ReplicationRig]:
+    with open_rig() as rig:
+        rig.start_sluices(paced=True)
+        yield rig
+    gc.collect()
+
+
+def moved(rig: ReplicationRig, topic: str, to: list[list[int]], within_s: float) -> None:
+    rig.cluster.await_until(lambda: rig.is_moved(topic, to), f"{topic} moved", within_s)
+
+
+def test_a_move_by_kafkas_own_tool_is_held_to_its_rate_and_leaves_producers_alone(
+    rig: ReplicationRig,
+) -> None:
+    """60 MB at 5 MB/s from one broker to another, beside acks=all producers on six other partitions."""
+    rig.create("hot", [[1, 2, 3], [2, 3, 1], [3, 1, 2]] * 2)
+    rig.create("moved", [[1]])
+    rig.fill("moved", MOVED_BYTES)
+    before = rig.digest("moved", 1)
+    with HotClient(rig, "hot", 6, 100_000) as hot, Growth(rig, "moved", [2]) as growth:
+        rig.begin_move("moved", [[2]], RATE)
+        acknowledged = len(hot.latencies_ms)
+        moved(rig, "moved", [[2]], 120.0)
+    assert rig.digest("moved", 2) == before
+    seconds = growth.per_second()
+    print(seconds)
+    assert len(seconds) >= MOVED_BYTES // RATE - 3
+    for third in range(len(seconds) - 2):  # of native throttling the first seconds have five times as much
+        assert sum(seconds[third : third + 3]) <= 3 * 1.1 * RATE
+    assert len(hot.latencies_ms) > acknowledged, "producers waited until the move had ended"
+    assert not hot.failed
+    assert rig.isr_shrinks() == 0
+    assert [line for sluice in rig.sluices.values() for line in sluice.faults_logged()] == []
+    throttled = rig.sluices[1].samples("sluice_replication_throttled_bytes_total")
+    assert {labels["side"]: value for labels, value in throttled}["leader"] >= MOVED_BYTES
+    assert "is completed" in rig.verify_move("moved", [[2]])
+    rig.cluster.await_until(
+        lambda: not rig.sluices[1].samples("sluice_replication_limit_bytes_per_second"), "throttle gone"
+    )
+
+
+def test_a_move_outlives_the_proxy_and_a_changed_throttle(rig: ReplicationRig) -> None:
+    """The leader's proxy is killed in mid-move and started again; then the rate is doubled, then gone."""
+    rig.create("survivor", [[1], [1]])
+    rig.fill("survivor", MOVED_BYTES, 2)
+    before = rig.digest("survivor", 1)
+    to = [[3], [3]]
+    with Growth(rig, "survivor", [3]) as growth:
+        rig.begin_move("survivor", to, RATE)
+        rig.cluster.await_until(lambda: rig.log_bytes("survivor", 3) > MOVED_BYTES // 8, "under way")
+        rig.sluices[1].close()
+        time.sleep(1.0)
+        rig.sluices[1].start()
+        at_restart = rig.log_bytes("survivor", 3)
+        rig.cluster.await_until(
+            lambda: rig.log_bytes("survivor", 3) > at_restart + MOVED_BYTES // 8, "going on"
+        )
+        rig.change_throttle("survivor", to, 2 * RATE)
+        moved(rig, "survivor", to, 180.0)
+    assert rig.digest("survivor", 3) == before
+    print(growth.per_second())
+    rig.verify_move("survivor", to)
+    assert rig.isr_shrinks() == 0
