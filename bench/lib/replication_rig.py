@@ -326,12 +326,27 @@ def _timed(client: HotClient, begun_s: float) -> Any:
     return delivered
 
 
+def _cluster(heap: str) -> KafkaCluster:
+    """Not started. Ports that nobody has bound yet may be given twice: then another."""
+    while True:
+        config = {"inter.broker.listener.name": LISTENER}
+        cluster = KafkaCluster(proxied=[LISTENER], config=config, heap=heap)
+        ports = [
+            port
+            for node in cluster.nodes
+            for port in (node.advertised(LISTENER)[1], *(node.address(name)[1] for name in node.listeners))
+        ]
+        if len(set(ports)) == len(ports):
+            return cluster
+        cluster.close()
+
+
 @contextlib.contextmanager
 def open_rig(*, heap: str = "224m") -> Iterator[ReplicationRig]:
     """Brokers and Sluices, which only pass on; all gone when the block ends."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
-        cluster = KafkaCluster(proxied=[LISTENER], config={"inter.broker.listener.name": LISTENER}, heap=heap)
+        cluster = _cluster(heap)
         rig = ReplicationRig(cluster, folder)
         stack.callback(rig.stop_sluices)
         rig.start_sluices(paced=False)  # before the brokers, which fetch from each other at once
