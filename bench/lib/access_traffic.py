@@ -1,0 +1,208 @@
+"""The standard load of the access log: 22,000 principals and client ids, each on a connection of its own.
+
+Who asks is drawn by Zipf's law with exponent 1.1; half of them produce to, half fetch from one of 50 topics,
+5,000 requests a second in all, every 50th a Metadata. Sessions, usage meter and access log are the proxy's
+own; bytes are handed to them without sockets, in simulated time, so that a minute of load takes seconds and
+nothing but the proxy's own work differs between two arms. (All frames have the correlation id 0: a connection
+has one request under way at a time.)
+"""
+
+import gc
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.lib import frames
+from sluice.proxy.access_log import AccessLog
+from sluice.proxy.access_sink import DirectorySettings
+from sluice.proxy.access_writer import AccessWriter, AccessWriterSettings
+from sluice.proxy.config_access_log import AccessLogOptions
+from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.session import Session
+from sluice.proxy.usage_meter import DRAIN_INTERVAL_S, UsageMeter
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import Recorder
+
+PAIRS: Final = 22_000
+USERS: Final = 2_000
+TOPICS: Final = 50
+ZIPF: Final = 1.1
+REQUESTS_PER_S: Final = 5_000
+SECONDS: Final = 60
+SAMPLE_SHARE: Final = 0.01
+METADATA: Final = 3
+METADATA_VERSION: Final = 9
+METADATA_EVERY: Final = 50
+MAX_BYTES: Final = 52_428_800
+ANSWERS: Final = 64
+"""Fetch answers of different sizes"""
+SEED: Final = 11
+UNIX_MS: Final = 1_795_000_000_000.0
+START_MS: Final = 1_000_000.0
+NO_LIMIT: Final = 10**12
+WRITE_WITHIN_S: Final = 120.0
+
+
+@dataclass(slots=True)
+class Client:
+    """Who asks, and the bytes of its requests."""
+
+    user: str
+    requests: list[bytearray]
+    """Produce or Fetch of its topics, the last of them a Metadata"""
+    fetches: bool
+
+
+@dataclass(slots=True)
+class Cost:
+    """Of one arm and one minute."""
+
+    loop_s: float
+    """processor time of the event loop's thread"""
+    cpu_s: float
+    """of all threads"""
+    requests: int
+    bytes_written: int
+    rows: int
+
+
+class Traffic:
+    """The same for all arms and minutes: made once."""
+
+    def __init__(self, *, pairs: int = PAIRS, seconds: int = SECONDS, topics_of_client: int = 1) -> None:
+        rng = random.Random(SEED)
+        self.seconds = seconds
+        self.clients = [_client(rng, number, topics_of_client) for number in range(pairs)]
+        self.produce_answer = bytearray(frames.produce_response("t"))
+        drawn = [int(min(max(rng.lognormvariate(8.0, 1.5), 300), 200_000)) for _ in range(ANSWERS)]
+        self.fetch_answers = [bytearray(frames.fetch_response_of("t", size)) for size in drawn]
+        weights = list(itertools.accumulate((1 + rank) ** -ZIPF for rank in range(pairs)))
+        ranks = list(range(pairs))
+        rng.shuffle(ranks)
+        count = REQUESTS_PER_S * seconds
+        self.order = rng.choices(ranks, cum_weights=weights, k=count)
+        self.choice = [rng.getrandbits(16) for _ in range(count)]
+        self.upstream_ms = [rng.lognormvariate(1.0, 0.8) for _ in range(count)]
+
+
+class Arm:
+    """The proxy without an access log, or with one that writes to `folder`."""
+
+    def __init__(self, traffic: Traffic, folder: Path | None) -> None:
+        self._traffic = traffic
+        self._folder = folder
+        limit = {"producer_byte_rate": NO_LIMIT, "consumer_byte_rate": NO_LIMIT}
+        quotas = QuotaManager(QuotaLimits([(QuotaEntity(DEFAULT), limit)]))
+        self._recorder = Recorder()
+        self._meter = UsageMeter(self._recorder, quotas)
+        self._log: AccessLog | None = None
+        self._writer: AccessWriter | None = None
+        self._now_ms = START_MS
+        if folder is not None:
+            self._writer = _writer(folder)
+            options = AccessLogOptions(instance="proxy-0", sample_share=SAMPLE_SHARE)
+            self._log = AccessLog(options, quotas, self._writer, START_MS, lambda: UNIX_MS - START_MS)
+            self._meter.access_log = self._log.take
+        names = None if self._log is None else self._log.topic_names
+        shared = SharedState(quotas, self._recorder, topic_names=names)
+        policy = SessionPolicy()
+        self._sessions = [
+            Session(shared, policy, f"10.0.{number >> 8 & 255}.{number & 255}", client.user, "1")
+            for number, client in enumerate(traffic.clients)
+        ]
+
+    def minute(self) -> Cost:
+        """A minute of load; with a log, until all of it is in its files: one of each table, as with
+        rotate_s: 60."""
+        begun = (time.thread_time(), time.process_time())
+        rows = self._relay()
+        loop_s = time.thread_time() - begun[0]
+        written = 0
+        if self._writer is not None:
+            self._writer.close(WRITE_WITHIN_S)
+            counters = self._writer.counters
+            written = counters.bytes_written
+            assert counters.rows_written == rows, counters
+        cpu_s = time.process_time() - begun[1]
+        if self._folder is not None:
+            self._writer = _writer(self._folder)
+        return Cost(loop_s, cpu_s, len(self._traffic.order), written, rows)
+
+    def close(self) -> None:
+        """After the last minute."""
+        if self._writer is not None:
+            self._writer.close(WRITE_WITHIN_S)
+
+    def _relay(self) -> int:
+        traffic, sessions, clients = self._traffic, self._sessions, self._traffic.clients
+        interval_ms = 1000.0 / REQUESTS_PER_S
+        per_drain = int(REQUESTS_PER_S * DRAIN_INTERVAL_S)
+        answer_of_produce, answers = traffic.produce_answer, traffic.fetch_answers
+        begun_ms, rows = self._now_ms, 0
+        steps = zip(traffic.order, traffic.choice, traffic.upstream_ms, strict=True)
+        for number, (who, choice, upstream_ms) in enumerate(steps):
+            now_ms = begun_ms + number * interval_ms
+            client, session = clients[who], sessions[who]
+            requests = client.requests
+            is_metadata = choice % METADATA_EVERY == 0
+            request = requests[-1] if is_metadata else requests[choice % (len(requests) - 1)]
+            session.client_data(request, 0, len(request), now_ms - upstream_ms)
+            answer = answers[choice % ANSWERS] if client.fetches or is_metadata else answer_of_produce
+            session.broker_data(answer, 0, len(answer), now_ms)
+            if number % per_drain == per_drain - 1:
+                self._meter.drain(now_ms)
+                rows += self._hand_over()
+        self._now_ms = begun_ms + traffic.seconds * 1000.0
+        self._meter.drain(self._now_ms)  # the last window is over
+        return rows + self._hand_over()
+
+    def _hand_over(self) -> int:
+        """As AccessLog.run does."""
+        handed = 0
+        if self._log is not None and self._writer is not None:
+            for table, rows in self._log.collector.steps():
+                assert self._writer.offer(table, rows)
+                handed += len(rows)
+        return handed
+
+
+def settle() -> None:
+    """As the server does when it has started."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+
+
+def sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    """(table, bytes) of each file written."""
+    for file in sorted(folder.rglob("*.parquet")):
+        yield file.relative_to(folder).parts[0], file.stat().st_size
+
+
+def _writer(folder: Path) -> AccessWriter:
+    writer = AccessWriter(AccessWriterSettings(DirectorySettings(folder), "proxy-0", rotate_s=3_600.0))
+    writer.start()
+    writer.ready.wait()
+    return writer
+
+
+def _client(rng: random.Random, number: int, topics: int) -> Client:
+    user, client_id = f"user-{number % USERS:04}", f"client-{number // USERS:02}.{number % 7}"
+    fetches = number % 2 == 1
+    requests = []
+    for at in range(topics):
+        name = f"topic-{(number + at) % TOPICS:02}"
+        if fetches:
+            requests.append(frames.fetch_request(client_id, name, max_bytes=MAX_BYTES))
+        else:
+            for _ in range(2):
+                size = int(min(max(rng.lognormvariate(6.5, 1.0), 10), 20_000))
+                requests.append(frames.produce_request(client_id, name, frames.record_batch(bytes(size))))
+    requests.append(frames.request(METADATA, METADATA_VERSION, client_id, bytes(5)))
+    return Client(user, requests, fetches)
