@@ -41,6 +41,7 @@ from pyspark.sql import functions as f
 
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.recalibration.demand import TOP_FACTOR
+from sluice.recalibration.local_frame import DOUBLE, TEXT, local_frame
 from sluice.recalibration.measures import MEASURES
 from sluice.recalibration.plan import Expected
 
@@ -77,7 +78,7 @@ def replay(
     rows = [(each.kind.value, each.entity, each.now, each.proposed) for each in limits]
     if not rows:
         return {}
-    asked = spark.createDataFrame(rows, "kind STRING, entity STRING, now DOUBLE, proposed DOUBLE")
+    asked = local_frame(spark, {"kind": TEXT, "entity": TEXT, "now": DOUBLE, "proposed": DOUBLE}, rows)
     joined = windows.join(f.broadcast(asked), ["kind", "entity"]).withColumn("used", f.expr(_REPLAYED))
     is_ids = f.col("kind") == QuotaKind.PRODUCER_IDS.value
     both = waiting(joined.where(~is_ids), latest, burst_s).unionByName(

@@ -21,6 +21,7 @@ from pyspark.sql import functions as f
 from sluice.quotas.entity_key import key_of_address, key_of_client
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
+from sluice.recalibration.local_frame import INT, LONG, TEXT, local_frame
 from sluice.recalibration.measures import MEASURES, Measure
 from sluice.recalibration.scheduled import left_out
 
@@ -45,14 +46,15 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
     spark = rows.sparkSession
     clients = [tuple(row) for row in rows.select(*_CLIENT).distinct().collect()]
     numbers: dict[tuple[str, str], int] = {}
-    keys = spark.createDataFrame(
-        list(_numbered(clients, limits, numbers)),
-        ", ".join(
-            [f"{name} STRING" for name in _CLIENT] + [f"{_key(kind)} INT" for kind in MEASURES],
-        ),
+    keys = local_frame(
+        spark,
+        dict.fromkeys(_CLIENT, TEXT) | {_key(kind): INT for kind in MEASURES},
+        _numbered(clients, limits, numbers),
     )
-    names = spark.createDataFrame(
-        [(number, *named) for named, number in numbers.items()], "number INT, kind STRING, entity STRING"
+    names = local_frame(
+        spark,
+        {"number": INT, "kind": TEXT, "entity": TEXT},
+        [(number, *named) for named, number in numbers.items()],
     )
     charged = rows.join(f.broadcast(keys), list(_CLIENT))
     declared = list(_declared(clients, limits, numbers, day)) if limits.schedules else []
@@ -68,7 +70,7 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
         .where("amount > 0")
     )
     if declared:
-        windows = spark.createDataFrame(declared, "of INT, first BIGINT, last BIGINT")
+        windows = local_frame(spark, {"of": INT, "first": LONG, "last": LONG}, declared)
         within = f.expr("number = of AND window BETWEEN first AND last")
         used = used.join(f.broadcast(windows), within, "left_anti")
     return used.join(f.broadcast(names), "number").selectExpr(

@@ -84,7 +84,9 @@ def test_proxies_are_added_up_and_who_is_not_asked_for_is_left_out(spark: SparkS
     assert replay(frame(spark, rows), [], DAY) == {}
 
 
-def simulated_waiting_s(amounts: dict[int, float], rate: float, drawn: random.Random) -> float:
+def simulated_waiting_s(
+    amounts: dict[int, float], rate: float, drawn: random.Random, count: int = 400
+) -> float:
     """The proxy's own bucket, request by request: seconds in which its debt is above nothing."""
     start_ms = FIRST_S * 1000.0
     sensor = SmoothSensor(
@@ -93,7 +95,6 @@ def simulated_waiting_s(amounts: dict[int, float], rate: float, drawn: random.Ra
     waited_ms = 0.0
     owed_until_ms = start_ms
     for number, amount in sorted(amounts.items()):
-        count = 200
         begin_ms = start_ms + number * 10_000.0
         for at_ms in sorted(begin_ms + drawn.random() * 10_000.0 for _ in range(count)):
             paid_ms = sensor.charge(amount / count, at_ms)
