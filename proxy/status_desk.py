@@ -1,6 +1,6 @@
 """What the status page and its API are told, gathered in the proxy's own loop without holding it up.
 
-Each list is walked in steps of below a millisecond, one list at a time, and all of it costs the loop at most
+Each list is walked in steps of about a millisecond, one list at a time, and all of it costs the loop at most
 a tenth of its time: who asks in between gets the last one again (`age_ms` tells), or waits for his turn. The
 curves cost another fiftieth at most, whether somebody looks at them or not.
 """
