@@ -1,7 +1,8 @@
 """Where the checks' programs are, or how they come: Helm as a Go module, Prometheus from Debian's package.
 
-What is not on the machine is put below .cache/deploy; nothing is installed, and no daemon is started by a
-package. A check whose program cannot be had is not done: NotDone says what is missing.
+What is not on the machine is put into the cache folder that all checkouts share ($SLUICE_CACHE, else
+~/.cache/sluice); nothing is installed, and no package starts a daemon. A check whose program cannot be had is
+not done: NotDone says what is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-CACHE: Final = ROOT / ".cache" / "deploy"
+CACHE: Final = Path(os.environ.get("SLUICE_CACHE", Path.home() / ".cache" / "sluice")) / "tools"
 HELM_VERSION: Final = "v3.22.0"
 _GO_WANTED: Final = (1, 26)
 """what that Helm's go.mod asks for; Debian's golang is older in most releases"""
