@@ -108,11 +108,17 @@ def run(config: ConfigOption = None) -> None:
 
 
 @app.command(epilog=EXIT_CODES)
-def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]) -> None:
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    replication: Annotated[
+        bool, typer.Option("--replication", help="Ask the brokers for their replication throttles, too.")
+    ] = False,
+) -> None:
     """Check a configuration file, with the files that it names (quotas, certificates, credentials), or a
     quota file.
 
     Prints OK and a summary, or every problem with its key and line. SLUICE_* variables count as in `run`.
+    With --replication the brokers' throttles must be as they should be, or it fails.
     """
     from sluice.proxy.config_file import config_of
     from sluice.quotas.quota_file import load_quotas, parse_quotas
@@ -145,6 +151,15 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", show_default=Fals
     if config.quotas.topic is not None:
         print(f"  quota topic {config.quotas.topic.name} at {', '.join(config.quotas.topic.bootstrap)}")
     print(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
+    if replication:
+        from sluice.proxy.replication_setup import check_cluster
+
+        if config.replication is None:
+            raise typer.BadParameter(f"{file} has no section `replication`")
+        found = check_cluster(config.replication)
+        for finding in found:
+            print(f"  replication throttles: {finding.check}: {finding.message}")
+        raise typer.Exit(EXIT_FAILED if found else 0)
 
 
 @quotas_app.command(epilog=EXIT_CODES)

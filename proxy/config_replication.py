@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 class ReplicationOptions(Options):
     """Replication throttles (KIP-73): followers that catch up are held to the cluster's own settings, evenly.
 
-    Rates and replicas are followed live from the brokers' and topics' dynamic configs.
+    Rates and replicas are followed live, by default from the brokers' and topics' dynamic configs.
     """
 
+    source: Literal["cluster", "quotas"] = Field(
+        default="cluster",
+        description="cluster: the brokers' and topics' dynamic configs, so that Kafka's tools set them; "
+        "quotas: the section `replication` of the quota file, while the brokers have no throttle.",
+    )
     listener: Text = Field(
         description="The name of the listener that followers come through; its broker is the leader."
     )
@@ -81,6 +86,8 @@ def replication_contradictions(config: Config) -> Iterator[tuple[tuple[str | int
         return
     if config.mode != "broker":
         yield ("replication",), "is for mode broker: one proxy before each broker"
+    if options.source == "quotas" and config.quotas.file is None:
+        yield ("replication", "source"), "needs a quota file (quotas.file); or make it cluster"
     if options.listener not in {listener.name for listener in config.listeners}:
         names = ", ".join(listener.name for listener in config.listeners)
         yield ("replication", "listener"), f"{options.listener!r} is none of the listeners ({names})"

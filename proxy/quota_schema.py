@@ -6,6 +6,8 @@ from typing import Any
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.quota_entries import ENTITY_KEYS, SHADOW_KEY, TENANT_KEYS
+from sluice.quotas.replication_limits import RATE_KEYS, REPLICAS_KEYS
+from sluice.quotas.replication_section import ALL_BROKERS, REPLICATION_KEY
 from sluice.quotas.schedule import DAY_NAMES
 from sluice.quotas.schedule_entries import DATE_PATTERN, MAX_WINDOWS, SCHEDULE_KEY, TIME_PATTERN, WINDOW_KEYS
 
@@ -42,6 +44,29 @@ def _window() -> dict[str, Any]:
         "anyOf": [{"required": [spec.config_key]} for spec in KINDS.values()],
         "dependentRequired": {"last_date": ["date"]},
     }
+
+
+def _replication() -> dict[str, Any]:
+    """The section `replication:`."""
+    broker: dict[str, Any] = {"id": {"anyOf": [{"type": "integer", "minimum": 0}, {"const": ALL_BROKERS}]}}
+    rate = {"type": "integer", "minimum": 0, "description": "In bytes per second."}
+    broker |= dict.fromkeys(RATE_KEYS, rate)
+    topic: dict[str, Any] = {"name": {"type": "string", "minLength": 1}}
+    replicas = {"type": "string", "description": "`partition:broker,…` or `*`."}
+    topic |= dict.fromkeys(REPLICAS_KEYS, replicas)
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "description": "Replication throttles (KIP-73), where replication.source is quotas.",
+        "properties": {
+            "brokers": {"type": "array", "items": _named("id", broker)},
+            "topics": {"type": "array", "items": _named("name", topic)},
+        },
+    }
+
+
+def _named(name: str, keys: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": [name], "properties": keys}
 
 
 def quotas_schema() -> dict[str, Any]:
@@ -129,6 +154,7 @@ def quotas_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "required": ["quotas"],
         "properties": {
+            REPLICATION_KEY: _replication(),
             "quotas": {"type": "array", "items": entry},
             "tenants": {
                 "type": "array",

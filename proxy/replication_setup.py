@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+from aiokafka.errors import KafkaError
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.cli_options import CommandFailed
 from sluice.proxy.config_listener import ListenerOptions
 from sluice.proxy.config_replication import ReplicationOptions
 from sluice.proxy.policy import SessionPolicy
+from sluice.proxy.quota_topic_clients import TopicRefused
 from sluice.proxy.replication import Replication
+from sluice.proxy.replication_checks import LEFT_BEHIND_AFTER_S, Finding, findings
 from sluice.proxy.replication_watch import ReplicationWatch
 from sluice.quotas.replication_throttle import NATIVE_SHARE
+
+KNOWN_WITHIN_S: Final = 3.0
+
+
+def check_cluster(options: ReplicationOptions) -> list[Finding]:
+    """What is not as it should be with the cluster's throttles now; the brokers are asked. Blocking.
+
+    What producers write is not known here, so the safe band is not looked at. Raises CommandFailed if the
+    brokers cannot be asked.
+    """
+    watch = ReplicationWatch(options, Replication(options.leader_id))
+    try:
+        state = asyncio.run(watch.look_once())
+    except (KafkaError, ProtocolError, TopicRefused, OSError, TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise CommandFailed(f"{', '.join(options.bootstrap)}: {reason}") from None
+    window_s = options.window_num * options.window_size_s
+    return list(findings(state, window_s=window_s, idle_s=LEFT_BEHIND_AFTER_S))
 
 
 class ReplicationSetup:
     """Raises ConfigError for a file that cannot be used."""
 
-    def __init__(self, options: ReplicationOptions | None) -> None:
+    def __init__(self, options: ReplicationOptions | None, quota_file: Path | None) -> None:
         self._options = options
         self.replication: Replication | None = None
         """None: no listener has followers that are throttled"""
@@ -25,18 +52,26 @@ class ReplicationSetup:
         if options is not None:
             self.replication = Replication(
                 options.leader_id,
-                rate_share=NATIVE_SHARE,
+                rate_share=NATIVE_SHARE if options.source == "cluster" else 1.0,
                 users=frozenset(options.users) or None,
                 window_num=options.window_num,
                 window_size_s=options.window_size_s,
             )
-            self._watch = ReplicationWatch(options, self.replication)
+            self._watch = ReplicationWatch(options, self.replication, quota_file)
 
     def told(self, policy: SessionPolicy, listener: ListenerOptions) -> SessionPolicy:
         """The policy of a listener, with its followers' replication."""
         if self._options is None or listener.name != self._options.listener:
             return policy
         return replace(policy, replication=self.replication)
+
+    async def until_known(self) -> None:
+        """Until the throttles are known, but for KNOWN_WITHIN_S at most: a follower that comes before would
+        be held by the broker's own throttle alone."""
+        if self._watch is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KNOWN_WITHIN_S):
+                    await self._watch.known.wait()
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What runs beside the listeners."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ from sluice.proxy.log import get_logger
 from sluice.proxy.quota_topic_clients import ClusterAccess, TopicRefused
 from sluice.proxy.replication import Replication
 from sluice.proxy.replication_checks import ClusterState, findings
+from sluice.quotas.config_error import ConfigError
+from sluice.quotas.quota_file import replication_of
 from sluice.quotas.replication_limits import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -37,6 +40,8 @@ from sluice.quotas.replication_limits import (
     parse_rate,
     parse_replicas,
 )
+from sluice.quotas.replication_section import ReplicationSection
+from sluice.quotas.yaml_lines import read_text
 
 _METADATA: Final = 3
 _DESCRIBE_CONFIGS: Final = 32
@@ -52,11 +57,20 @@ _log = get_logger()
 class ReplicationWatch:
     """Of one leader."""
 
-    def __init__(self, options: ReplicationOptions, replication: Replication) -> None:
-        """Raises ConfigError for a file that cannot be used."""
+    def __init__(
+        self, options: ReplicationOptions, replication: Replication, quota_file: Path | None = None
+    ) -> None:
+        """`quota_file`: where the throttles stand if their source is `quotas`. Raises ConfigError for a file
+        that cannot be used."""
+        self._quota_file = quota_file if options.source == "quotas" else None
+        self._section = ReplicationSection()
+        if self._quota_file is not None:
+            self._section = replication_of(read_text(self._quota_file, "quota"), str(self._quota_file))
         self._options = options
         self._replication = replication
         self._access = ClusterAccess(options.cluster())
+        self.known = asyncio.Event()
+        """the throttles have been read"""
         self._failing = False
         self._said: set[str] = set()  # misprints that the log has already
         self._busy_ms: float | None = None  # when somebody was last behind
@@ -85,6 +99,7 @@ class ReplicationWatch:
                 self._replication.move_ratio = state.move_ratio
                 self._replication.apply(state.limits, state.topic_names, now_ms)
                 self._check(state, now_ms)
+                self.known.set()
                 self._failing = False
                 await asyncio.sleep(self._options.refresh_interval_s)
         finally:
@@ -144,9 +159,11 @@ class ReplicationWatch:
                     rate = parse_rate(key, value)
                     if rate is not None:
                         rates[key][node_id] = rate
+        if self._quota_file is not None:
+            return await self._read_section(client, [broker["nodeId"] for broker in brokers], largest)
         if not any(rates.values()):
             return ClusterState(response_max_bytes=largest)
-        topics = (await call(client, _METADATA, {"topics": None}, max_version=12))["topics"]
+        topics = await self._topics(client)
         names = {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]}
         replicas: dict[str, dict[str, ThrottledReplicas]] = {key: {} for key in REPLICAS_KEYS}
         for some in _in_parts(sorted(names.values())):
@@ -164,15 +181,42 @@ class ReplicationWatch:
             followers,
             leaders_of(topics, followers),
         )
-        counts = [len(partition["replicaNodes"]) for topic in topics for partition in topic["partitions"]]
         return ClusterState(
             limits,
             names,
             move_ratio(topics, followers),
             sum(behind(topics, followers)),
-            sum(counts) / max(1, len(counts)),
+            _replication_factor(topics),
             largest,
             tuple(sorted({*replicas[LEADER_REPLICAS], *followers})),
+        )
+
+    async def _topics(self, client: AIOKafkaClient) -> Any:
+        return (await call(client, _METADATA, {"topics": None}, max_version=12))["topics"]
+
+    async def _read_section(
+        self, client: AIOKafkaClient, brokers: list[int], largest: Mapping[int, int]
+    ) -> ClusterState:
+        """The throttles of the quota file; while it cannot be used those before stay."""
+        assert self._quota_file is not None
+        try:
+            text = await asyncio.to_thread(read_text, self._quota_file, "quota")
+            self._section = await asyncio.to_thread(replication_of, text, str(self._quota_file))
+        except ConfigError as error:  # what is wrong the reload of the quotas says
+            _log.debug("replication_section_refused", reason=str(error))
+        section = self._section
+        if section.is_empty:
+            return ClusterState(response_max_bytes=largest)
+        topics = await self._topics(client)
+        followers = section.replicas.get(FOLLOWER_REPLICAS, {})
+        return ClusterState(
+            section.limits(brokers, leaders_of(topics, followers)),
+            {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]},
+            move_ratio(topics, followers),
+            sum(behind(topics, followers)),
+            _replication_factor(topics),
+            largest,
+            tuple(sorted({*section.replicas.get(LEADER_REPLICAS, {}), *followers})),
         )
 
     async def _describe(
@@ -255,6 +299,11 @@ def move_ratio(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
     """The share of all partitions that have a replica which is throttled and not in sync."""
     found = behind(topics, throttled)
     return sum(map(bool, found)) / max(1, len(found))
+
+
+def _replication_factor(topics: Iterable[Any]) -> float:
+    counts = [len(partition["replicaNodes"]) for topic in topics for partition in topic["partitions"]]
+    return sum(counts) / max(1, len(counts))
 
 
 def in_words(limits: ReplicationLimits) -> dict[str, Any]:

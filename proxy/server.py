@@ -116,7 +116,7 @@ class Server:
         )
         self._recorder = Recorder()
         self._access_log = access_log_of(config.access_log, self._quotas, monotonic() * 1000.0)
-        self._replication = ReplicationSetup(config.replication)
+        self._replication = ReplicationSetup(config.replication, config.quotas.file)
         self._gauges = Gauges()
         self._health = Health()
         self._shared = SharedState(
@@ -212,6 +212,7 @@ class Server:
             interval_s = self._config.producer_ids.snapshot_interval_s
             tasks.append(spawn(self._id_file.run(self._shared.producer_ids.quota, interval_s), "snapshot"))
         await self._until_quotas_are_known()
+        await self._replication.until_known()
         for listener in () if self._signals else self._listeners:
             listener.start()
         _tune_garbage_collection()

@@ -19,6 +19,8 @@
       - user: backup
         address: 10.1.0.0/16         # or one address; a client-id only beside user or address
 
+    replication: …                   # replication throttles (replication_section.py)
+
 What the parts say is read by quota_entries.py and quota_sections.py. Knows not when to read.
 """
 
@@ -33,9 +35,10 @@ from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaError, QuotaLimits
 from sluice.quotas.quota_entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
 from sluice.quotas.quota_sections import SectionReader
+from sluice.quotas.replication_section import ReplicationSection
 from sluice.quotas.schedule import Schedule
 from sluice.quotas.schedule_entries import SCHEDULE_KEY
-from sluice.quotas.yaml_lines import YamlDocument, YamlPath, parse_yaml_in_steps, read_text
+from sluice.quotas.yaml_lines import YamlDocument, YamlPath, parse_yaml, parse_yaml_in_steps, read_text
 
 __all__ = [
     "DEFAULT_NAME",
@@ -46,6 +49,7 @@ __all__ = [
     "load_quotas",
     "parse_quotas",
     "parse_quotas_in_steps",
+    "replication_of",
 ]
 _ENTRIES_PER_STEP: Final = 100
 _LINES_PER_STEP: Final = 5_000
@@ -110,6 +114,7 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
             schedules[entity] = schedule
         entries.append((entity, limits))
     exempt = reader.exempt()
+    reader.replication()  # in force elsewhere (replication_of); here it is checked with the rest
     if not reader.problems:
         yield from _used_up(document.lines)
     else:
@@ -126,6 +131,18 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
         )
     except QuotaError as error:  # a rule that is checked nowhere above
         raise QuotaFileError([Problem(error.message, source=source)]) from None
+
+
+def replication_of(text: str, source: str) -> ReplicationSection:
+    """The section `replication:` of a quota file. Raises QuotaFileError for what is wrong in it."""
+    try:
+        reader = SectionReader(parse_yaml(text, source), source)
+    except ConfigError as error:
+        raise QuotaFileError(error.problems) from None
+    found = reader.replication()
+    if reader.problems:
+        raise QuotaFileError(reader.problems)
+    return found
 
 
 def _taken_from(entries: list[_Entry]) -> Iterator[_Entry]:

@@ -9,10 +9,11 @@ from sluice.quotas.config_error import shown, unknown_key_message
 from sluice.quotas.entity import ANONYMOUS, Default
 from sluice.quotas.exempt import ExemptRule, Network, network_of
 from sluice.quotas.quota_entries import DEFAULT_NAME, TENANT_KEYS, EntryReader
+from sluice.quotas.replication_section import REPLICATION_KEY, ReplicationSection, read_replication
 from sluice.quotas.yaml_lines import YamlPath, YamlValue
 
 EXEMPT_KEYS: Final = ("user", "address", "client-id")
-TOP_KEYS: Final = ("quotas", "tenants", "exempt")
+TOP_KEYS: Final = ("quotas", "tenants", "exempt", REPLICATION_KEY)
 _MEMBERS_PER_STEP: Final = 500
 
 
@@ -46,6 +47,10 @@ class SectionReader(EntryReader):
             return []
         found = (self._exempt_rule(("exempt", index), item) for index, item in enumerate(rules))
         return [rule for rule in found if rule is not None]
+
+    def replication(self) -> ReplicationSection:
+        """What stands in `replication:`, as far as it is right."""
+        return read_replication(self._document.value, self.problem)
 
     def _exempt_rule(self, at: YamlPath, item: YamlValue) -> ExemptRule | None:
         """One rule, or None after telling what is wrong with it."""
