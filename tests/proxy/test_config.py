@@ -464,6 +464,7 @@ def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> No
         "max_connections_per_ip",
         "max_connections_per_user",
         "first_broker_id",
+        "leader_id",
         "replication_factor",
     }
     for section in sections(Config):
