@@ -62,6 +62,12 @@ function pages(id, listing, key) {
   if (nav.innerHTML !== links.map((link) => link.outerHTML).join("")) nav.replaceChildren(...links);
 }
 
+// What a click on a column's head asks for: the other way round, or first as it is usual for such a column.
+function orderOf(head) {
+  if (asked.sort !== head.dataset.sort) return head.dataset.first;
+  return asked.order === "desc" ? "asc" : "desc";
+}
+
 function heads() {
   for (const head of $("buckets").tHead.rows[0].cells) {
     const order = head.dataset.sort;
@@ -69,7 +75,7 @@ function heads() {
     const isSorted = asked.sort === order;
     if (isSorted) head.setAttribute("aria-sort", asked.order === "desc" ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
-    const other = isSorted && asked.order === "desc" ? "asc" : "desc";
+    const other = orderOf(head);
     head.firstElementChild.setAttribute("href", address({ sort: order, order: other, offset: 0 }));
   }
 }
@@ -259,8 +265,7 @@ document.addEventListener("click", (event) => {
   const head = link.closest("th[data-sort]"), way = link.closest("nav.pages");
   const line = link.closest("#buckets tbody tr");
   if (head) {
-    const isSorted = asked.sort === head.dataset.sort;
-    const order = isSorted && asked.order === "desc" ? "asc" : "desc";
+    const order = orderOf(head);
     ask({ sort: head.dataset.sort, order, offset: 0 },
       () => `Sorted by ${head.textContent}, ${order === "desc" ? "highest" : "lowest"} first.`);
   } else if (way) {

@@ -75,7 +75,7 @@ _PRINCIPALS: Final[Sequence[Column]] = (
     ("Quota", "", Order.QUOTA),
     ("Rate", "num", Order.USED),
     ("Limit", "num", Order.LIMIT),
-    ("Of the limit", "", Order.UTILISATION),
+    ("Of the limit", "share", Order.UTILISATION),
     ("Throttled for", "num", Order.THROTTLE),
     ("Rule", "", Order.RULE),
     ("Connections", "num", Order.CONNECTIONS),
@@ -307,7 +307,9 @@ def _head(column: Column, query: PageQuery | None) -> str:
     if query is None or order is None:
         return f'<th scope="col"{shape}>{title}</th>'
     is_sorted, is_down = query.sort is order, query.order is Direction.DESC
-    other = Direction.ASC if is_sorted and is_down else Direction.DESC
+    first = Direction.DESC if name else Direction.ASC  # figures from the highest, words from A
+    other = first if not is_sorted else Direction.ASC if is_down else Direction.DESC
     link = address(query, sort=order.value, order=other.value, offset=0)
     sort = f' aria-sort="{"descending" if is_down else "ascending"}"' if is_sorted else ""
-    return f'<th scope="col"{shape}{sort} data-sort="{order.value}"><a href="{escape(link)}">{title}</a></th>'
+    data = f'data-sort="{order.value}" data-first="{first.value}"'
+    return f'<th scope="col"{shape}{sort} {data}><a href="{escape(link)}">{title}</a></th>'

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from sluice.proxy.config_admin import StatusOptions
+from sluice.proxy.log import LineBudget, get_logger
 from sluice.proxy.status_access import CHALLENGE, Access
 from sluice.proxy.status_desk import Busy, StatusDesk
 from sluice.proxy.status_model import ConnectionsQuery, Nothing, PageQuery, Problem, Query
@@ -37,6 +38,7 @@ _HEADERS: Final = {
 _DATA_POLICY: Final = "default-src 'none'; frame-ancestors 'none'"
 
 _Asked = TypeVar("_Asked", bound=BaseModel)
+_log = get_logger()
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
@@ -52,6 +54,7 @@ class StatusRoutes:
             token_on_loopback=options.token_on_loopback,
         )
         self._token_looked_s = monotonic()
+        self._lines = LineBudget(lines_per_s=1)
 
     def routes(self) -> list[Route]:
         """All of them, each behind the rule of status_access.py."""
@@ -67,6 +70,8 @@ class StatusRoutes:
             response = _problem(request, refusal.status, refusal.title, refusal.detail)
             if refusal.status == 401:
                 response.headers["www-authenticate"] = CHALLENGE
+                if "authorization" in request.headers and self._lines.take(monotonic() * 1000.0):
+                    _log.warning("status_page_refused", peer=peer, lines_suppressed=self._lines.suppressed())
         else:
             try:
                 response = await handler(request)
@@ -87,7 +92,8 @@ class StatusRoutes:
             self._access.digest = token.digest
 
     async def _document(self, _: Request) -> Response:
-        return Response(document_text(), media_type="application/json")
+        text = await asyncio.to_thread(document_text)  # made once, which takes a while
+        return Response(text, media_type="application/json")
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         query = _asked(request, endpoint.query)

@@ -181,6 +181,8 @@ def check_keyboard(page: Page) -> None:
     page.until_true(f"document.getElementById('at').textContent !== {json.dumps(at)}")
     page.run("document.querySelector('[data-sort=who] a').focus()")
     page.press("Enter")
+    page.until_true("document.querySelector('[data-sort=who]').ariaSort === 'ascending'")
+    page.press("Enter")
     page.until_true("document.querySelector('[data-sort=who]').ariaSort === 'descending'")
     page.press("Enter")
     page.until_true("document.querySelector('[data-sort=who]').ariaSort === 'ascending'")

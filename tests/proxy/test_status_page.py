@@ -205,6 +205,8 @@ def test_heads_are_links_that_sort_and_the_sorted_one_says_so(feed: Feed) -> Non
     links = [a["href"] for a in elements.all("a")]
     assert "status?search=a&sort=used&order=asc" in links
     assert "status?search=a&sort=limit" in links
+    assert "status?search=a&sort=utilisation" in links
+    assert "status?search=a&sort=who&order=asc" in links, "words from A, figures from the highest"
 
 
 def test_pages_and_filters_work_by_links_and_a_form_alone(feed: Feed) -> None:
