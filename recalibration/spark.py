@@ -86,6 +86,8 @@ def _settings(is_local: bool) -> dict[str, str]:
             "spark.sql.shuffle.partitions": "64",
             "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
             "spark.sql.files.maxPartitionBytes": "64m",
+            # Files are listed here, however many there are: a task for each costs more than a look at it.
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
         }
         jars = os.environ.get(JARS_VARIABLE)
         if jars:
