@@ -37,6 +37,8 @@ class Check:
     packages: tuple[str, ...]
     """Debian's, that it needs"""
     limit_s: float
+    on_request: bool
+    """only run when it is named"""
 
     @property
     def name(self) -> str:
@@ -68,17 +70,23 @@ def read_check(path: Path) -> Check:
         document.splitlines()[0].rstrip("."),
         tuple(name for line in packages for name in line.split()),
         float(limit[1]) if limit else LIMIT_S,
+        re.search(r"^# on request$", text, re.M) is not None,
     )
 
 
+def all_checks(folder: Path) -> list[Check]:
+    """The executable programs of a folder by name."""
+    return [read_check(path) for path in sorted(folder.glob("*.py")) if os.access(path, os.X_OK)]
+
+
 def find_checks(folder: Path, wanted: Sequence[str]) -> list[Check]:
-    """The executable programs of a folder by name; only `wanted` ones, unless that is empty."""
-    found = [read_check(path) for path in sorted(folder.glob("*.py")) if os.access(path, os.X_OK)]
+    """The executable programs of a folder by name; only `wanted` ones, or all but those on request."""
+    found = all_checks(folder)
     unknown = set(wanted) - {check.name for check in found}
     if unknown:
         names = ", ".join(check.name for check in found)
         sys.exit(f"no check {', '.join(sorted(unknown))}; there are: {names}")
-    return [check for check in found if not wanted or check.name in wanted]
+    return [check for check in found if (check.name in wanted if wanted else not check.on_request)]
 
 
 def missing_packages(names: Iterable[str]) -> set[str]:
@@ -192,6 +200,9 @@ def main() -> None:
         lacks = missing & set(check.packages)
         results.append(undone_for_lack_of(check, lacks) if lacks else run(check))
     print(f"\n=== table\n{table(results)}", flush=True)
+    left_out = [] if sys.argv[1:] else [check.name for check in all_checks(CHECKS) if check.on_request]
+    if left_out:
+        print(f"not asked for: {', '.join(left_out)} (make check-deploy ARGS={left_out[0]})", flush=True)
     sys.exit(exit_code(results))
 
 

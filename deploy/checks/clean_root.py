@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -78,11 +79,30 @@ def mirror() -> str:
 def make_debian(release: str, root: Path, cache: Path) -> None:
     """What `debian:<release>-slim` holds, into `root`, a folder that is not there yet.
 
-    Packages are kept in `cache` for the next time. Raises CleanRootError.
+    Packages are kept in `cache` for the next time, and for a day all of it, packed. Raises CleanRootError.
     """
-    cache.mkdir(parents=True, exist_ok=True)
+    packed = cache / f"{release}-{datetime.now(UTC).date()}.tar"
+    if packed.exists():
+        root.mkdir()
+        subprocess.run(
+            ["tar", "--extract", "--numeric-owner", "--file", packed, "--directory", root], check=True
+        )
+        return
+    packages = cache / "packages"
+    packages.mkdir(parents=True, exist_ok=True)
+    _make_debian(release, root, packages)
+    for older in cache.glob(f"{release}-*.tar*"):
+        older.unlink()
+    new = packed.with_suffix(".tar.new")
+    subprocess.run(
+        ["tar", "--create", "--numeric-owner", "--file", new, "--directory", root, "."], check=True
+    )
+    new.rename(packed)
+
+
+def _make_debian(release: str, root: Path, packages: Path) -> None:
     address = mirror()
-    command = ["debootstrap", "--variant=minbase", f"--keyring={KEYRING}", f"--cache-dir={cache}"]
+    command = ["debootstrap", "--variant=minbase", f"--keyring={KEYRING}", f"--cache-dir={packages}"]
     made = subprocess.run([*command, release, root, address], check=False, capture_output=True, text=True)
     if made.returncode:
         raise CleanRootError(f"debootstrap {release}:\n{(made.stdout + made.stderr)[-3000:]}")

@@ -6,7 +6,8 @@ recalibrate` reads a log that says that alice uses a tenth of her limit, and mus
 """
 
 # debian: debootstrap debian-archive-keyring
-# limit: 900 s
+# limit: 1800 s
+# on request
 
 from __future__ import annotations
 

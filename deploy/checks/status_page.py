@@ -7,7 +7,7 @@ name that leads here; that nothing is loaded from elsewhere. Screenshots lie in 
 """
 
 # debian: chromium
-# limit: 420 s
+# limit: 600 s
 
 from __future__ import annotations
 

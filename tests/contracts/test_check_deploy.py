@@ -34,7 +34,7 @@ def checked(folder: Path, body: str) -> Result:
 def test_a_check_says_its_title_its_packages_and_its_limit(tmp_path: Path) -> None:
     body = '"""Pages open.\n\nMore."""\n# debian: chromium fonts\n# debian: xvfb\n# limit: 20 s\n'
     path = program(tmp_path, "pages", body)
-    assert read_check(path) == Check(path, "Pages open", ("chromium", "fonts", "xvfb"), 20.0)
+    assert read_check(path) == Check(path, "Pages open", ("chromium", "fonts", "xvfb"), 20.0, False)
 
 
 def test_checks_are_the_executable_programs_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -43,6 +43,13 @@ def test_checks_are_the_executable_programs_in_the_order_of_their_names(tmp_path
     program(tmp_path, "shared", '"""No check."""', executable=False)
     assert [check.name for check in find_checks(tmp_path, [])] == ["a", "b"]
     assert [check.name for check in find_checks(tmp_path, ["b"])] == ["b"]
+
+
+def test_a_check_on_request_is_run_only_when_it_is_named(tmp_path: Path) -> None:
+    program(tmp_path, "long", '"""It."""\n# on request\n')
+    program(tmp_path, "short", '"""It."""')
+    assert [check.name for check in find_checks(tmp_path, [])] == ["short"]
+    assert [check.name for check in find_checks(tmp_path, ["long"])] == ["long"]
 
 
 def test_a_check_that_is_not_there_is_an_error_and_not_an_empty_run(tmp_path: Path) -> None:
