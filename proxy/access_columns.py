@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count, islice
 from typing import Any, Final
 
@@ -107,6 +107,8 @@ class _Names(_Cells):
         super().__init__(column)
         self._number: defaultdict[Value, int] = defaultdict(count(0).__next__)
         """in the order of their numbers"""
+        self._names: list[pa.Array] = []
+        """the same as pyarrow has them, piece by piece: all at once would take the lock for milliseconds"""
         self._knows_others = False
         """values that are no texts have numbers as well, which are in no row"""
         self.size_bytes = 0
@@ -116,25 +118,27 @@ class _Names(_Cells):
         known = len(self._number)
         numbers = list(map(self._number.__getitem__, values))
         if len(self._number) > known:
-            for name in islice(reversed(self._number), len(self._number) - known):
-                if isinstance(name, str):
-                    self.size_bytes += len(name) + _NAME_BYTES
-                else:
-                    self._knows_others = True
+            self._learn(list(islice(reversed(self._number), len(self._number) - known))[::-1])
         if self._knows_others:
             for value in values:
                 if not isinstance(value, str):
                     raise TypeError(f"a text was expected, not {type(value).__name__}")
         return numbers
 
-    def column(self) -> tuple[pa.Array, pa.Array]:
-        """(numbers, names) with names in order, so that numbers sort as their names do."""
-        texts = [name if isinstance(name, str) else "" for name in self._number]
+    def _learn(self, added: Sequence[Value]) -> None:
+        texts = [name if isinstance(name, str) else "" for name in added]
+        self._knows_others |= not all(isinstance(name, str) for name in added)
         try:
             names = pa.array(texts, pa.string())
         except UnicodeEncodeError:  # a lone surrogate is no Unicode; it must not cost the file
             as_bytes = [text.encode("utf-8", "backslashreplace") for text in texts]
             names = pa.array(as_bytes, pa.binary()).cast(pa.string())
+        self._names.append(names)
+        self.size_bytes += names.nbytes + len(texts) * _NAME_BYTES
+
+    def column(self) -> tuple[pa.Array, pa.Array]:
+        """(numbers, names) with names in order, so that numbers sort as their names do."""
+        names = pa.chunked_array(self._names, pa.string()).combine_chunks()
         order = compute.sort_indices(names)
         rank = compute.sort_indices(order).cast(pa.int32())
         return rank.take(self.array(pa.int32())), names.take(order)
@@ -181,8 +185,11 @@ class FilePart:
             cells.append(bytes_, there)
         self.rows += len(rows)
 
-    def finish(self) -> pa.Table:
-        """The table in its final order; no more rows may be added."""
+    def finish(self, pause: Callable[[], None] = lambda: None) -> pa.Table:
+        """The table in its final order; no more rows may be added.
+
+        `pause` is called after each column: gathering one takes the lock for some 0.1 ms.
+        """
         arrays: dict[str, pa.Array] = {}
         names: dict[str, pa.Array] = {}
         for column, cells in zip(self._columns, self._cells, strict=True):
@@ -190,6 +197,7 @@ class FilePart:
                 arrays[column.name], names[column.name] = cells.column()
             else:
                 arrays[column.name] = _rounded(column, cells.array(_TYPES[column.type]))
+            pause()
         order = compute.sort_indices(_sort_key(arrays, names))
         table = pa.table(arrays).take(order)
         for index, column in enumerate(self._columns):

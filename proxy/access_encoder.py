@@ -152,11 +152,14 @@ class AccessEncoder:
             piece = rows[begin : begin + _PIECE_ROWS]
             self._add(table, piece)
             self.building_bytes = sum(part.cells.size_bytes for part in self._parts.values())
-            if not self._is_closing:
-                time.sleep(_PAUSE_S)
+            self._pause()
         for part in list(self._parts.values()):
             if part.cells.size_bytes >= self._max_part_bytes:
                 self._finish(part)
+
+    def _pause(self) -> None:
+        if not self._is_closing:
+            time.sleep(_PAUSE_S)
 
     def _add(self, table: str, piece: Sequence[tuple[Value, ...]]) -> None:
         """Rows that are not of the table are dropped, and those beside them."""
@@ -224,7 +227,7 @@ class AccessEncoder:
         files = []
         try:
             if rows:
-                files = encoded_within(part.table, part.cells.finish(), self._max_file_bytes)
+                files = encoded_within(part.table, part.cells.finish(self._pause), self._max_file_bytes)
         except Exception as error:  # the next file may do better
             self._losses.failed(error)
             self._losses.dropped(rows, f"a file could not be encoded: {error}")
