@@ -4,7 +4,7 @@
     make recalibrate-demo ARGS='--keep out'   keeps log, state, plan and report there
 
 Starts a real Kafka 4.3.1 and Sluice, which keeps an access log. `checkout` sends flat out, and may send
-200 kB/s; `reports` sends 100 kB/s, and may send 2 MB/s. Then `sluice recalibrate` makes a plan from the log,
+200 kB/s; `reports` sends 100 kB/s, and may send 1 MB/s. Then `sluice recalibrate` makes a plan from the log,
 `sluice quotas apply` writes it into the quota file, and the running proxy enforces it: what both get when
 they send flat out is measured before and after, and once more when the plan is rolled back.
 
@@ -44,7 +44,7 @@ from sluice.quotas.access_record import ROLLUP
 from sluice.recalibration.java_runtime import JavaNotFoundError
 
 THROTTLED, ROOMY = "checkout", "reports"
-LIMITS: Final = {THROTTLED: 200_000, ROOMY: 2_000_000}
+LIMITS: Final = {THROTTLED: 200_000, ROOMY: 1_000_000}
 """bytes per second"""
 ROOMY_USES: Final = 100_000
 SECONDS: Final = 40.0
@@ -52,7 +52,8 @@ SECONDS: Final = 40.0
 MIN_SECONDS: Final = 35.0
 _WINDOWS: Final = 3
 _LOG_WITHIN_S: Final = 60.0
-_COMMAND_WITHIN_S: Final = 300.0
+_COMMAND_WITHIN_S: Final = 900.0
+"""half a minute on two cores that have nothing else to do"""
 _SETTLE_S: Final = 3.0
 _MEASURE_S: Final = 6.0
 _SETTINGS: Final = "policy: {min_traffic_s: 20, min_days_to_cut: 1}\ncompact: false\n"
@@ -173,7 +174,12 @@ class Demo:
     def _sluice(self, *arguments: str) -> str:
         """What the command prints. Raises BenchError."""
         command = [str(Path(sys.executable).with_name("sluice")), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_WITHIN_S, check=False)
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_COMMAND_WITHIN_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(str(error)) from None
         if done.returncode:
             raise BenchError(
                 f"sluice {arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}"

@@ -120,7 +120,7 @@ def _expected(entry: PlanEntry) -> str:
             (expected.week_now, expected.week_proposed),
         )
     )
-    return f"Replayed on the latest day: {day}; on the last week: {week}."
+    return f"Replayed, the latest day: {day}; all days that were replayed: {week}."
 
 
 def _three(value: float) -> str:

@@ -8,8 +8,8 @@ from typing import Final, Self
 
 from confluent_kafka import Producer
 
-RECORD_BYTES: Final = 1_000
-_QUEUED: Final = 200
+RECORD_BYTES: Final = 5_000
+_QUEUED: Final = 60
 """records; flat out so many wait in the client"""
 _FLUSH_S: Final = 30.0
 
@@ -25,7 +25,7 @@ class Load:
         self._failed: list[object] = []
         self._stop = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "client.id": client_id, "batch.size": 8_192, "linger.ms": 5}
+            {"bootstrap.servers": bootstrap, "client.id": client_id, "batch.size": 16_384, "linger.ms": 5}
         )
         self._thread = threading.Thread(target=self._run)
 

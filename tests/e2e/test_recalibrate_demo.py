@@ -19,5 +19,5 @@ def test_what_was_used_becomes_what_is_allowed_and_the_running_proxy_enforces_it
         (outcome.limits_after, outcome.got_after),
         (outcome.limits_before, outcome.got_rolled_back),
     ):
-        for name, limit in limits.items():
-            assert got[name] == pytest.approx(limit, rel=0.25), name
+        assert got[THROTTLED] == pytest.approx(limits[THROTTLED], rel=0.25)
+        assert got[ROOMY] < 1.15 * limits[ROOMY], "how much of it a busy machine manages is another matter"

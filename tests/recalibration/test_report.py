@@ -205,7 +205,7 @@ def test_amounts_have_three_digits_and_a_unit(key: str, value: float, shown: str
 def test_what_the_replay_found_is_told() -> None:
     expected = Expected(day_now=3_200.0, day_proposed=12.5, week_now=9_000.0, week_proposed=0.0)
     told = " ".join(sentences(replace(ALICE, expected=expected), SETTINGS))
-    assert "latest day: 3,200 s throttled as it is, 12.5 s throttled as proposed; on the last week" in told
+    assert "latest day: 3,200 s throttled as it is, 12.5 s throttled as proposed; all days" in told
     ids = replace(ALICE, key="producer_ids_rate", expected=expected)
     assert "12.5 ids refused as proposed" in " ".join(sentences(ids, SETTINGS))
     found = Page(page(plan_of(replace(ALICE, expected=expected), replace(ids, entity=BOB.entity))))
