@@ -2,8 +2,8 @@
 
     python -m bench.access_log [--quick] [--repeats N]
 
-A minute of the standard load (bench.lib.access_traffic.py) by turns through a proxy without the log and through
-one with it, in this process and without sockets. The last line of standard output is one JSON object;
+A minute of the standard load (bench/lib/access_traffic.py) by turns through a proxy without the log and
+through one with it, in this process and without sockets. The last line of standard output is one JSON object;
 docs/benchmarks.md says what is measured.
 """
 

@@ -43,6 +43,8 @@ _APIS: Final = {
 _CLASSES: Final = {api_key: api_class for api_class, keys in _APIS.items() for api_key in keys}
 FIRST_WITH_IDS: Final = 10
 """of Metadata: its answers have names and ids, laid out up to the last topic as SizeReader reads them"""
+NO_HEAD: Final = b"\xff" * 16
+"""No request that can be read goes on so: a number of topics would be −1, or a length have 35 bits."""
 _UNKNOWN: Final = -1
 _MAX_FLOWS: Final = 64
 """of a connection; with more topics it is counted among `connections` more than once in a window"""
@@ -73,7 +75,7 @@ class Flows:
 
     __slots__ = (
         "_client_id", "_flows", "_others", "_session", "_session_is_several", "_session_topic", "fetch",
-        "fetch_head", "fetch_version", "origin", "produce", "produce_head", "produce_version",
+        "fetch_head", "origin", "produce", "produce_head",
     )  # fmt: skip
 
     def __init__(self, origin: Origin) -> None:
@@ -81,18 +83,15 @@ class Flows:
         self._flows: dict[tuple[str, str, str], AccessFlow] = {}  # by client id, API class, topic
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
-        self.produce_version = _UNKNOWN
-        """of the last Produce of one topic"""
-        self.produce_head = b""
-        """what stands there behind the client id, to the end of the topic"""
+        self.produce_head = NO_HEAD
+        """of the last Produce of one topic: what stands behind the client id, to the end of the topic"""
         self.produce = self._of(PRODUCE_CLASS)
         """the flow of a Produce with the same"""
         self._session_topic = ""
         self._session_is_several = False
-        self.fetch_version = _UNKNOWN
-        """of the last Fetch, while its session has one topic"""
-        self.fetch_head = b""
-        """what stands there, TOPICS_AT behind max_bytes, to the end of the topic"""
+        self.fetch_head = NO_HEAD
+        """of the last Fetch, while its session has one topic: what stands TOPICS_AT behind max_bytes, to the
+        end of the topic"""
         self.fetch = self._of(FETCH_CLASS)
 
     def of_client(self, user: str, client_id: str) -> AccessFlow:
@@ -102,7 +101,7 @@ class Flows:
         if client_id != self._client_id:
             self._client_id = client_id
             self._others.clear()
-            self.produce_version = self.fetch_version = _UNKNOWN
+            self.produce_head = self.fetch_head = NO_HEAD
             if self._session_is_several:
                 self.fetch = self._of(FETCH_CLASS)
         return self.other(_UNKNOWN)
@@ -137,7 +136,6 @@ class Flows:
         if count != 1:
             return self._of(PRODUCE_CLASS)
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
-        self.produce_version = version
         self.produce_head = bytes(buf[start:pos])
         self.produce = flow
         return flow
@@ -170,9 +168,8 @@ class Flows:
             topic, topic_id = "", b""
         self._session_topic = topic
         self.fetch = flow = self._of(FETCH_CLASS, topic, topic_id)
-        self.fetch_version = _UNKNOWN
+        self.fetch_head = NO_HEAD
         if count == 1 and not self._session_is_several and version >= _FETCH_FIRST_SESSION:
-            self.fetch_version = version
             self.fetch_head = bytes(buf[at:pos])
         return flow
 

@@ -46,6 +46,8 @@ class ProduceSide:
         "_local",
         "_pace",
         "_paid_work",
+        "_produce_flow",
+        "_produce_head",
         "_records",
         "_skip",
         "_throttling",
@@ -68,6 +70,10 @@ class ProduceSide:
     ) -> None:
         """`flows`: None without an access log."""
         self._flows = flows
+        # Of the last Produce of one topic: what stood behind the client id to the topic's end, and its flow.
+        # The version need not be compared: what begins alike and is of another is of no other topic.
+        self._produce_head = None if flows is None else flows.produce_head
+        self._produce_flow = identity.flow
         self._amounts = shared.recorder.amounts
         self._records = shared.recorder.requests
         self._pace = pace
@@ -104,11 +110,11 @@ class ProduceSide:
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
         identity = self._identity
-        flows = self._flows
-        if flows is not None:
-            if version == flows.produce_version and buf.startswith(flows.produce_head, client_id_end, end):
-                identity.flow = flows.produce
-            elif not self._find_topic(flows, buf, pos, end, frame_end, client_id_end, version):
+        head = self._produce_head
+        if head is not None:
+            if buf.startswith(head, client_id_end, end):
+                identity.flow = self._produce_flow
+            elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
                 return False
         ids = self._throttling.ids
         if ids is not None and ids.known.fits(buf, client_id_end, end, frame_end, version, now_ms):
@@ -177,14 +183,17 @@ class ProduceSide:
         return True
 
     def _find_topic(
-        self, flows: Flows, buf: bytearray, pos: int, end: int, frame_end: int, start: int, version: int
+        self, buf: bytearray, pos: int, end: int, frame_end: int, start: int, version: int
     ) -> bool:
         """The access log's: of which topic is a Produce that begins otherwise than the last? False: what
         tells it has not arrived."""
+        flows = self._flows
+        assert flows is not None
         flow = flows.read_produce(buf, start, min(end, frame_end), version)
         if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
             return False
         self._identity.flow = flow or flows.other(PRODUCE)
+        self._produce_head, self._produce_flow = flows.produce_head, flows.produce
         return True
 
     def _mark(self, why: str) -> None:

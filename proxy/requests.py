@@ -53,6 +53,8 @@ class RequestSide(ProduceSide):
     __slots__ = (
         "_client_id_length",
         "_client_id_raw",
+        "_fetch_flow",
+        "_fetch_head",
         "_frame_limit",
         "_guard",
         "_others",
@@ -77,6 +79,9 @@ class RequestSide(ProduceSide):
         flows: Flows | None,
     ) -> None:
         super().__init__(shared, policy, pace, identity, throttling, in_flight, local, flows)
+        # As for Produce; from the topics on, of a Fetch whose session has one topic.
+        self._fetch_head = None if flows is None else flows.fetch_head
+        self._fetch_flow = identity.flow
         self._quotas = shared.quotas
         self._policy = policy
         self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight, flows)
@@ -237,9 +242,11 @@ class RequestSide(ProduceSide):
         self._client_id_length = id_length
         self._client_id_raw = raw
         flows = self._flows
-        identity.flow = (
-            Flow(identity.client_id) if flows is None else flows.of_client(identity.user, identity.client_id)
-        )
+        if flows is None:
+            identity.flow = Flow(identity.client_id)
+        else:
+            identity.flow = flows.of_client(identity.user, identity.client_id)
+            self._produce_head, self._fetch_head = flows.produce_head, flows.fetch_head
         if identity.authenticated:
             self._throttling.look_up(now_ms)
             if self._throttling.mutation_sensor is not None and self.mutations is None:
@@ -250,6 +257,21 @@ class RequestSide(ProduceSide):
                 )  # fmt: skip
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
+
+    def _find_fetched(
+        self, buf: bytearray, pos: int, end: int, frame_end: int, offset: int, api_key: int, version: int
+    ) -> bool:
+        """As _find_topic for a Produce; `offset`: of max_bytes."""
+        flows = self._flows
+        assert flows is not None
+        flow = None
+        if api_key == FETCH:
+            flow = flows.read_fetch(buf, offset, min(end, frame_end), version)
+            if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
+                return False
+        self._identity.flow = flow or flows.other(api_key)
+        self._fetch_head, self._fetch_flow = flows.fetch_head, flows.fetch
+        return True
 
     def _fetch(
         self,
@@ -277,15 +299,12 @@ class RequestSide(ProduceSide):
         limit = end if end < frame_end else frame_end
         body = request_body(buf, client_id_end, limit, api_key, version)
         offset = max_bytes_offset(buf, body, limit, api_key, version)
-        flows = self._flows
-        if flows is not None:
-            if version == flows.fetch_version and buf.startswith(flows.fetch_head, offset + TOPICS_AT, limit):
-                identity.flow = flows.fetch
-            else:
-                flow = flows.read_fetch(buf, offset, limit, version) if api_key == FETCH else None
-                if flow is None and api_key == FETCH and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
-                    return False
-                identity.flow = flow or flows.other(api_key)
+        head = self._fetch_head
+        if head is not None:
+            if buf.startswith(head, offset + TOPICS_AT, limit):
+                identity.flow = self._fetch_flow
+            elif not self._find_fetched(buf, pos, end, frame_end, offset, api_key, version):
+                return False
         sensor = self._throttling.fetch_sensor
         if sensor is not None and not sensor.shadow:
             max_bytes = lower_max_bytes(buf, offset, self._throttling.fetch_share(sensor, now_ms))

@@ -1,13 +1,12 @@
 """What the requests of a connection have in common for the access log: whose, of what, through which broker.
 
 A flow stands in each request's record, so that the roll-up finds the row that grows (the flow's cell) without
-a look-up. A cell is a row of the roll-up as a list, in the order of its columns, and behind them what is
-needed while it grows. Knows no frames and no clock.
+a look-up. Knows no frames and no clock.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sluice.quotas.access_record import ROLLUP_COLUMNS
 from sluice.quotas.records import Flow
@@ -15,16 +14,29 @@ from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
 
 COLUMN: Final = {column.name: index for index, column in enumerate(ROLLUP_COLUMNS)}
 """where each stands in a row"""
-SECOND: Final = len(ROLLUP_COLUMNS)
+# A cell is a list, and short: of thousands few lie in a processor's cache. What nearly all requests add to
+# stands at its beginning.
+REQUESTS: Final = 0
+REQUEST_BYTES: Final = 1
+RESPONSE_BYTES: Final = 2
+UPSTREAM_MS: Final = 3
+SECOND: Final = 4
 """the last second in which the cell was added to, by the roll-up's own numbers"""
-BEFORE: Final = SECOND + 1
+BEFORE: Final = 5
 """its bytes, requests and answers, before that second"""
-COSTS: Final = SECOND + 2
+PEAK: Final = 6
+CONNECTIONS: Final = 7
+KEY: Final = 8
+"""broker, user, client id, address, API class, topic"""
+COSTS: Final = 9
 """what its requests cost the broker: Coefficients, or None if their cost is added up one by one"""
+OTHERS: Final = 10
+"""the row's other numbers, by their columns; None: all are 0"""
 NEVER: Final = -1
 """no window has this number, nor any second in one"""
-STALE: Final[list[Any]] = [*[None] * len(ROLLUP_COLUMNS), NEVER, 0, None]
+STALE: Final[list[Any]] = [0, 0, 0, 0.0, NEVER, 0, 0, 0, None, None, None]
 """of a flow that must ask the roll-up for its cell; nothing is ever added to it"""
+Key: TypeAlias = tuple[str, str, str, str, str, str]
 PRODUCE_CLASS: Final = "produce"
 FETCH_CLASS: Final = "fetch"
 MAX_CLIENT_ID: Final = 256
@@ -91,7 +103,7 @@ class Origin:
 class AccessFlow(Flow):
     """Requests of one connection, client id, API class and topic."""
 
-    __slots__ = ("api_class", "counted", "key", "origin", "parent", "topic", "topic_id", "why", "window")
+    __slots__ = ("api_class", "counted", "key", "origin", "parent", "topic", "topic_id", "why")
 
     def __init__(
         self,
@@ -116,10 +128,8 @@ class AccessFlow(Flow):
         self.parent: Final = parent
         self.counted = NEVER
         """the window in which its connection was last counted"""
-        self.window = NEVER
-        """of its key"""
-        self.key: tuple[str, str, str, str, str] = ("", "", "", "", "")
-        """broker, user, client id, API class, topic, as of that window"""
+        self.key: Key | None = None
+        """as `named_key` told it; asked anew in each window while its topic has no name"""
 
     def __repr__(self) -> str:
         return f"<AccessFlow {self.origin.user}/{self.client_id} {self.api_class} {self.topic!r}>"
@@ -138,9 +148,10 @@ class AccessFlow(Flow):
     def ask_anew(self) -> None:
         """Who it belongs to is another now."""
         self.cell = STALE
-        self.counted = self.window = NEVER
+        self.counted = NEVER
+        self.key = None
 
-    def named_key(self) -> tuple[str, str, str, str, str]:
+    def named_key(self) -> Key:
         """Its key now: a topic's name may have become known."""
         origin = self.origin
         if self.topic_id and origin.names is not None:
@@ -148,4 +159,6 @@ class AccessFlow(Flow):
             if name is not None:
                 self.topic = name
                 self.topic_id = b""
-        return (origin.broker, origin.user, self.client_id[:MAX_CLIENT_ID], self.api_class, self.topic)
+        client_id = self.client_id[:MAX_CLIENT_ID]
+        self.key = (origin.broker, origin.user, client_id, "", self.api_class, self.topic)
+        return self.key
