@@ -121,13 +121,14 @@ class Bench:
                 meanwhile(topic, to)
             limit_s = 60.0 + 3.0 * total_bytes / (throttle or 50 * MB)
             rig.cluster.await_until(lambda: rig.is_moved(topic, to), f"{topic} moved", limit_s)
-        took_s = time.monotonic() - begun_s
-        found = Move(topic, total_bytes, took_s, growth.per_second())
+        ended_s = time.monotonic()
+        found = Move(topic, total_bytes, growth.lasted_s(), growth.per_second())
         if meanwhile is None:
-            found.read_bytes_per_s = (read_bytes(leader_pid) - reads) / took_s - self.quiet_read_per_s
+            grown = (read_bytes(leader_pid) - reads) - self.quiet_read_per_s * (ended_s - begun_s)
+            found.read_bytes_per_s = grown / found.took_s
             # Leader and follower sides count the same bytes: half of the sum is what passed.
             passed = (sluice.metric("sluice_replication_throttled_bytes_total") - wire) / 2.0
-            found.wire_bytes_per_s = passed / max(0.1, _span_s(growth))
+            found.wire_bytes_per_s = passed / found.took_s
         found.identical = all(rig.digest(topic, node) == digest for node in nodes) if digest else True
         rig.verify_move(topic, to)
         self.moves.append(found)
@@ -138,16 +139,6 @@ class Bench:
             flush=True,
         )
         return found
-
-
-def _span_s(growth: Growth) -> float:
-    """From the first growth to the last."""
-    grown = [
-        after[0]
-        for before, after in zip(growth.samples, growth.samples[1:], strict=False)
-        if after[1] > before[1]
-    ]
-    return grown[-1] - grown[0] if grown else 0.0
 
 
 def faults(bench: Bench) -> list[Move]:

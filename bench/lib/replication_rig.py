@@ -229,6 +229,11 @@ class Growth:
                 there = sum(self._rig.log_bytes(self._topic, node) for node in self._nodes)
                 self.samples.append((time.monotonic(), there))
 
+    def lasted_s(self) -> float:
+        """From the first growth to the last; at least a sample."""
+        grown = [after[0] for before, after in itertools.pairwise(self.samples) if after[1] > before[1]]
+        return max(grown[-1] - grown[0], SAMPLE_S) if grown else SAMPLE_S
+
     def per_second(self) -> list[int]:
         """Bytes in each whole second from the first growth to the last, without the first and the last two:
         there a part of a second is counted."""
