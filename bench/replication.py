@@ -133,7 +133,7 @@ class Bench:
         rig.verify_move(topic, to)
         self.moves.append(found)
         print(
-            f"{topic}: {total_bytes / MB:.0f} MB in {took_s:.1f} s, {found.bytes_per_s / MB:.2f} MB/s, "
+            f"{topic}: {total_bytes / MB:.0f} MB in {found.took_s:.1f} s, {found.bytes_per_s / MB:.2f} MB/s, "
             f"CV {found.cv:.3f}, max {max(found.seconds, default=0) / MB:.1f} MB/s, "
             f"identical: {found.identical}",
             flush=True,
