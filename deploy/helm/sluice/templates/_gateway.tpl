@@ -3,6 +3,7 @@ What the library's templates are told, but for `root`, as JSON: a template can h
 Clients of a gateway that names no advertised_host are told its Service.
 */}}
 {{- define "gateway.context" -}}
+{{- include "gateway.check" . -}}
 {{- $named := dict "root" . "sluice" .Values.proxy -}}
 {{- $host := printf "%s.%s.svc" (include "sluice.fullname" $named) .Release.Namespace -}}
 {{- dict "sluice" .Values.proxy "placement" "deployment" "advertisedHost" $host | toJson -}}
@@ -31,8 +32,9 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
+{{/* What values may be by themselves but not together, of a gateway. Nothing of it is rendered without. */}}
 {{- define "gateway.check" -}}
-{{- $values := .root.Values -}}
+{{- $values := .Values -}}
 {{- if ne $values.proxy.config.mode "gateway" -}}
 {{- fail (printf "proxy.config.mode: is %s; this chart runs gateways. A broker's sidecar comes into the broker's own chart, by sluice-lib" $values.proxy.config.mode) -}}
 {{- end -}}
