@@ -32,12 +32,13 @@ SHELL ["/bin/bash", "-eu", "-o", "pipefail", "-c"]
 RUN apt-get update \
  && apt-get install -y --no-install-recommends binutils ca-certificates python3-venv \
  && rm -rf /var/lib/apt/lists/*
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+ENV PIP_CACHE_DIR=/var/cache/pip \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore \
     SOURCE_DATE_EPOCH=315532800
 WORKDIR /src
 COPY requirements/build.txt requirements/image.txt requirements/
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     python3 -m venv /build \
  && /build/bin/pip install --require-hashes --only-binary :all: -r requirements/build.txt \
  && python3 -m venv --without-pip /opt/sluice \
@@ -61,7 +62,7 @@ RUN /build/bin/python -m hatchling build -t wheel -d /dist \
 FROM build AS build-recalibration
 COPY requirements/recalibration.txt requirements/
 # PySpark is published as source alone, which is its Python and its jars packed up; all else are wheels.
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     /build/bin/pip wheel --no-deps --no-build-isolation --require-hashes --only-binary :all: --no-binary pyspark \
       -w /wheels -r requirements/recalibration.txt \
  && /build/bin/pip --python /opt/sluice/bin/python3 install --no-compile --no-deps --no-index /wheels/*.whl \
