@@ -107,8 +107,6 @@ class _Names(_Cells):
         super().__init__(column)
         self._number: defaultdict[Value, int] = defaultdict(count(0).__next__)
         """in the order of their numbers"""
-        self._names: list[pa.Array] = []
-        """the same as pyarrow has them, piece by piece: all at once would take the lock for milliseconds"""
         self._knows_others = False
         """values that are no texts have numbers as well, which are in no row"""
         self.size_bytes = 0
@@ -118,32 +116,42 @@ class _Names(_Cells):
         known = len(self._number)
         numbers = list(map(self._number.__getitem__, values))
         if len(self._number) > known:
-            self._learn(list(islice(reversed(self._number), len(self._number) - known))[::-1])
+            for name in islice(reversed(self._number), len(self._number) - known):
+                if isinstance(name, str):
+                    self.size_bytes += len(name) + _NAME_BYTES
+                else:
+                    self._knows_others = True
         if self._knows_others:
             for value in values:
                 if not isinstance(value, str):
                     raise TypeError(f"a text was expected, not {type(value).__name__}")
         return numbers
 
-    def _learn(self, added: Sequence[Value]) -> None:
-        texts = [name if isinstance(name, str) else "" for name in added]
-        self._knows_others |= not all(isinstance(name, str) for name in added)
-        try:
-            names = pa.array(texts, pa.string())
-        except UnicodeEncodeError:  # a lone surrogate is no Unicode; it must not cost the file
-            as_bytes = [text.encode("utf-8", "backslashreplace") for text in texts]
-            names = pa.array(as_bytes, pa.binary()).cast(pa.string())
-        self._names.append(names)
-        self.size_bytes += names.nbytes + len(texts) * _NAME_BYTES
-
-    def column(self) -> tuple[pa.Array, pa.Array]:
+    def column(self, pause: Callable[[], None]) -> tuple[pa.Array, pa.Array]:
         """(numbers, names) with names in order, so that numbers sort as their names do."""
-        names = pa.chunked_array(self._names, pa.string()).combine_chunks()
+        pieces = []
+        known = iter(self._number)
+        while piece := list(islice(known, _NAMES_AT_ONCE)):
+            pieces.append(_texts(piece))
+            pause()
+        names = pa.chunked_array(pieces, pa.string()).combine_chunks()
         order = compute.sort_indices(names)
         rank = compute.sort_indices(order).cast(pa.int32())
         return rank.take(self.array(pa.int32())), names.take(order)
 
 
+def _texts(values: Sequence[Value]) -> pa.Array:
+    """What is no text is in no row; an empty one stands for it."""
+    texts = [value if isinstance(value, str) else "" for value in values]
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:  # a lone surrogate is no Unicode; it must not cost the file
+        as_bytes = [text.encode("utf-8", "backslashreplace") for text in texts]
+        return pa.array(as_bytes, pa.binary()).cast(pa.string())
+
+
+_NAMES_AT_ONCE: Final = 1000
+"""some 0.1 ms of the interpreter's lock"""
 _NAME_BYTES: Final = 150
 """about what Python needs around a name: its object, and its entry in the dictionary"""
 
@@ -194,7 +202,7 @@ class FilePart:
         names: dict[str, pa.Array] = {}
         for column, cells in zip(self._columns, self._cells, strict=True):
             if isinstance(cells, _Names):
-                arrays[column.name], names[column.name] = cells.column()
+                arrays[column.name], names[column.name] = cells.column(pause)
             else:
                 arrays[column.name] = _rounded(column, cells.array(_TYPES[column.type]))
             pause()
