@@ -89,7 +89,10 @@ def write_lock(
 def write_lock_of(lock_file: Path, coordinates: Iterable[str], header: str, progress: Progress) -> None:
     """The same of jars that are all named: nothing is resolved."""
     with tempfile.TemporaryDirectory(prefix="sluice-lock-") as folder, machine_trust():
-        found = {each: _download(*each.split(":"), Path(folder)) for each in coordinates}
+        found = {}
+        for coordinate in coordinates:
+            group, artifact, version = coordinate.split(":")
+            found[coordinate] = _download(group, artifact, version, Path(folder))
         _write(lock_file, header, found, progress)
 
 
