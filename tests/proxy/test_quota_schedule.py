@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Generator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from sluice.proxy.config_quotas import QuotaOptions
 from sluice.proxy.quota_audit import QuotaChange
 from sluice.proxy.quota_commands import QuotaFilePlace, lines_of
 from sluice.proxy.quota_listing import differences, listing_of, yaml_of
-from sluice.proxy.quota_source import QuotaSource
+from sluice.proxy.quota_source import QuotaSource, merged_in_steps
+from sluice.proxy.quota_topic_records import Stored
 from sluice.proxy.quota_watch import QuotaFile
 from sluice.proxy.reference import quotas_schema_text
 from sluice.proxy.tasks import spawn
@@ -228,6 +230,25 @@ def test_a_change_by_the_calendar_is_on_record_as_such(path: Path, monkeypatch: 
     )
     assert (second.entity, second.source) == ("user <default>", "file")
     assert rate(source.limits) == 9_000
+
+
+def finished(steps: Generator[None, None, QuotaLimits]) -> QuotaLimits:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            limits: QuotaLimits = done.value
+            return limits
+
+
+def test_beside_a_topic_the_files_entries_keep_their_calendars() -> None:
+    text = "quotas: [{user: alice, client-id-prefix: app, producer_byte_rate: 1000, schedule: ["
+    text += "{days: [sat], from: '01:00', to: '05:00', timezone: Europe/Berlin, producer_byte_rate: 9000}]}]"
+    batch = limits_at(parse_quotas(text, "q"), BATCH).limits
+    limits = finished(merged_in_steps(batch, {QuotaEntity("bob"): Stored({"producer_byte_rate": 5.0})}))
+    assert (rate(limits), rate(limits, "bob")) == (9_000, 5)
+    assert limits.schedules == batch.schedules
+    assert limits.scheduled == batch.scheduled
 
 
 def test_schedules_are_exported_compared_and_told() -> None:
