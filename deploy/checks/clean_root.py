@@ -11,15 +11,17 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _KEPT_OUT: Final = ("doc", "man", "info", "locale", "groff", "lintian", "linda")
 """of /usr/share, by debuerreotype's list; licences (doc/*/copyright) stay"""
+_KEPT_S: Final = 24 * 3600.0
+"""how long a base is used again: Debian's release changes by points, its fixes come with the next step"""
 _DPKG_RULES: Final = "".join(f"path-exclude=/usr/share/{name}/*\n" for name in _KEPT_OUT) + (
     "path-include=/usr/share/doc/*/copyright\npath-include=/usr/share/locale/locale.alias\n"
     "force-unsafe-io\n"  # as in Debian's images for containers: nobody's data is at stake
@@ -81,8 +83,8 @@ def make_debian(release: str, root: Path, cache: Path) -> None:
 
     Packages are kept in `cache` for the next time, and for a day all of it, packed. Raises CleanRootError.
     """
-    packed = cache / f"{release}-{datetime.now(UTC).date()}.tar"
-    if packed.exists():
+    packed = cache / f"{release}.tar"
+    if packed.exists() and time.time() - packed.stat().st_mtime < _KEPT_S:
         root.mkdir()
         subprocess.run(
             ["tar", "--extract", "--numeric-owner", "--file", packed, "--directory", root], check=True
@@ -91,8 +93,6 @@ def make_debian(release: str, root: Path, cache: Path) -> None:
     packages = cache / "packages"
     packages.mkdir(parents=True, exist_ok=True)
     _make_debian(release, root, packages)
-    for older in cache.glob(f"{release}-*.tar*"):
-        older.unlink()
     new = packed.with_suffix(".tar.new")
     subprocess.run(
         ["tar", "--create", "--numeric-owner", "--file", new, "--directory", root, "."], check=True
