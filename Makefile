@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-recalibration bench-replication
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -72,6 +72,9 @@ bench-calibration: setup  ## how well nightly limits fit demands that are known,
 
 bench-recalibration: setup  ## what the nightly job costs, beside DuckDB; the full size: ARGS='--rows 100000000'; last line JSON
 	@$(PY) -m bench.recalibration $(ARGS)
+
+bench-access-writer: setup  ## what writing the access log costs, and the loop's tail latency beside it; last line JSON
+	@$(PY) -m bench.access_writer $(ARGS)
 
 bench-replication: setup kafka  ## a throttled partition move, native throttle against Sluice, and with faults; last line JSON
 	@$(PY) -m bench.replication $(ARGS)
