@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -78,6 +78,9 @@ bench-access-writer: setup  ## what writing the access log costs, and the loop's
 
 bench-replication: setup kafka  ## a throttled partition move, native throttle against Sluice, and with faults; last line JSON
 	@$(PY) -m bench.replication $(ARGS)
+
+bench-access-log: setup  ## what the access log costs a request: processor time, bytes on disk; last line JSON
+	@$(PY) -m bench.access_log $(ARGS)
 
 bench-tls: setup  ## processor time of ending TLS against HAProxy; last line JSON
 	@$(PY) -m bench.tls_cost $(ARGS)

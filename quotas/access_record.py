@@ -1,11 +1,11 @@
 """The access log's two tables, column by column: the one place that says what is written and what it means.
 
 `rollup` has a row for each 10-second window and (proxy, broker, user, client id, API class, topic) that did
-anything: exact, always on; quotas are recalibrated from it. (Connections are counted by address, in rows of
-the class `connection` without user and client id: they come before either is known.) `requests` has rows of
-single requests: those that were throttled, refused, slow or brought a producer id, and a sample of the others
-with its weight. Both lie in `TABLE/date=YYYY-MM-DD/hour=HH/` (UTC, of the window's begin). Times are Unix
-times in ms.
+anything: exact; quotas are recalibrated from it. (Connections are counted by address, in rows of the class
+`connection` without user, client id and broker: they come before any is known.) `requests` has rows of
+single requests: those that were throttled, refused, slow, failed or brought a producer id, and a sample of
+the others with its weight. Both lie in `TABLE/date=YYYY-MM-DD/hour=HH/` (UTC, of the window's begin). Times
+are Unix times in ms.
 
 A version is only ever added to: a column is appended, with the default that older rows mean. A reader takes
 what it knows by name, fills in what an older file lacks, and leaves what a newer one has.
@@ -54,7 +54,7 @@ _WHO: Final = (
     Column("proxy", _T, "which proxy wrote it: its instance name"),
     Column("broker", _T, "the broker behind the connection: its node id where it is known, else host:port"),
     Column("user", _T, "the principal's name, without its type"),
-    Column("client_id", _T, 'as the client sent it; "" for a null one'),
+    Column("client_id", _T, 'as the client sent it, its first 256 characters; "" for a null one'),
 )
 LIMIT_KEYS: Final = (
     "producer_byte_rate",
@@ -77,15 +77,32 @@ ROLLUP_COLUMNS: Final = (
     Column("window_start_ms", _L, "begin of the window, a multiple of 10,000"),
     *_WHO,
     Column("address", _T, 'the client\'s, of rows of class connection alone; "" in all others'),
-    Column("api_class", _T, "produce, fetch, group, metadata, admin, login, other, or connection"),
-    Column("topic", _T, 'of produce and fetch; "" where a request names several or none'),
+    Column(
+        "api_class",
+        _T,
+        "produce, fetch, group, metadata, admin, login, other, or connection; other without a user: what had "
+        "no room for a row of its own",
+    ),
+    Column(
+        "topic",
+        _T,
+        'of produce and fetch: its name, or its id while no answer to Metadata has told the name; "" where a '
+        "request names several or none (a Fetch of a session: where the session has)",
+    ),
     Column("requests", _L, "finished in this window"),
     Column("request_bytes", _L, "bytes on the wire, sizes included"),
     Column("response_bytes", _L, "bytes on the wire, sizes included"),
     Column(
-        "upstream_ms", _D, "ms between a request's last byte to the broker and its answer's first, summed"
+        "upstream_ms",
+        _D,
+        "ms between a request's last byte to the broker and its answer's first, summed; to 1/64 ms",
     ),
-    Column("request_cost_ms", _D, "ms of broker threads by the cost model, summed", 0.0),
+    Column(
+        "request_cost_ms",
+        _D,
+        "ms of broker threads by the cost model, summed; a Produce as one batch of one record; to 1/1024 ms",
+        0.0,
+    ),
     Column("held_ms", _D, "ms that requests were kept before they were forwarded, summed"),
     Column("throttle_ms", _D, "ms that requests' quotas asked their connections to wait in all, summed"),
     Column("connections", _I, "that finished a request in this window"),
@@ -95,7 +112,12 @@ ROLLUP_COLUMNS: Final = (
     Column("refusals", _I, "requests answered by the proxy because of a quota"),
     Column("shadows", _I, "requests that a limit in shadow mode would have delayed"),
     Column("failures", _I, "connections that ended for another cause than the client's orderly leave"),
-    Column("mutations", _D, "partitions created or deleted (KIP-599)"),
+    Column(
+        "mutations",
+        _D,
+        "partitions created or deleted (KIP-599), of users with a limit on them; below 0 where the broker "
+        "refused what an earlier window has",
+    ),
     Column("producer_ids_new", _I, "producer ids admitted for the first time"),
     Column("producer_ids_refused", _I, "requests refused because of their producer ids"),
     Column("producer_ids_forced", _I, "producer ids admitted after their patience"),
@@ -105,7 +127,12 @@ ROLLUP_COLUMNS: Final = (
 )
 
 REQUEST_COLUMNS: Final = (
-    Column("finished_ms", _L, "when the answer's first byte came, or an acks=0 request was forwarded"),
+    Column(
+        "finished_ms",
+        _L,
+        "when the answer's first byte came, an acks=0 request was forwarded, or the connection of a failed "
+        "one ended",
+    ),
     *_WHO,
     Column("address", _T, "the client's"),
     Column("api_key", _I, "Kafka's"),
@@ -117,7 +144,11 @@ REQUEST_COLUMNS: Final = (
     Column("held_ms", _D, "ms"),
     Column("throttle_ms", _D, "ms"),
     Column("rule", _T, 'level of the limit that was charged: user_client, …; "" if none'),
-    Column("why", _T, "why this row: throttled, refused, slow, producer_id or sample"),
+    Column(
+        "why",
+        _T,
+        "why this row: throttled, refused, slow, producer_id, failed (its answer never came) or sample",
+    ),
     Column("weight", _D, "how many requests it stands for: 1, of a sample 1 ÷ its share"),
 )
 
