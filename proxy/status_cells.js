@@ -130,7 +130,8 @@ function principalRow(one) {
 }
 
 function eventRow(one) {
-  const state = one.shadow ? tag("plain", "shadow") : one.active ? tag("bad", "goes on") : tag("good", "over");
+  const words = one.active ? "goes on" : "over";
+  const state = one.shadow ? tag("plain", `shadow, ${words}`) : tag(one.active ? "bad" : "good", words);
   return row(`${one.began} ${one.quota} ${one.who}`, text(one.who), [
     ["num", h("time", { datetime: one.began }, clock(one.began))],
     ["", state],

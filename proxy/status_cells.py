@@ -128,7 +128,7 @@ def event_row(row: Event) -> str:
     """An episode."""
     state = '<span class="tag bad">goes on</span>' if row.active else '<span class="tag good">over</span>'
     if row.shadow:
-        state = '<span class="tag plain">shadow</span>'
+        state = f'<span class="tag plain">shadow, {"goes on" if row.active else "over"}</span>'
     delays = f'{row.delays:,} <span class="soft">({duration(row.delayed_s * 1000.0) or "0 ms"})</span>'
     cells = (
         ("num", f'<time datetime="{escape(row.began)}">{clock(row.began)}</time>'),
