@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from logging import getLogger
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +32,11 @@ _log: Final = getLogger("mkdocs.plugins.sluice")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put a folder's pages in the place of `folder/*` in the navigation."""
-    config.nav = _expanded(config.nav)
+    """Put a folder's pages in the place of `folder/*` in the navigation, and pages that it forgot at its end."""
+    nav = _expanded(config.nav)
+    named = set(_pages(nav))
+    forgotten = sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in named)
+    config.nav = [*nav, {"More": forgotten}] if forgotten else nav
     return config
 
 
@@ -79,6 +83,14 @@ def _copied(path: str, files: Files, config: MkDocsConfig) -> str:
     if files.get_file_from_path(there) is None:
         files.append(File.generated(config, there, abs_src_path=str(ROOT / path)))
     return there
+
+
+def _pages(entries: Any) -> Iterator[str]:
+    if isinstance(entries, str):
+        yield entries
+    else:
+        for entry in entries.values() if isinstance(entries, dict) else entries:
+            yield from _pages(entry)
 
 
 def _expanded(entries: Any) -> Any:
