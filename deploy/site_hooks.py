@@ -32,7 +32,7 @@ _log: Final = getLogger("mkdocs.plugins.sluice")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put a folder's pages in the place of `folder/*` in the navigation, and pages that it forgot at its end."""
+    """Put a folder's pages in the place of `folder/*` in the navigation; what it forgot stands at its end."""
     nav = _expanded(config.nav)
     named = set(_pages(nav))
     forgotten = sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in named)
