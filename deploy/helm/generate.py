@@ -58,11 +58,19 @@ def schema_of(chart: str) -> Values:
 def _schema_named(name: str) -> Values:
     """What a source means by `$name`."""
     if name == "library":
-        return schema_of(CHARTS[0])
+        return _without_defaults(schema_of(CHARTS[0]))
     if name == "settings":
         return _settings_schema()
     found: Values = json.loads((DOCS / f"{name}.schema.json").read_text(encoding="utf-8"))
     return found
+
+
+def _without_defaults(schema: Values) -> Values:
+    """Of a library, as its user sees it: what it requires has defaults there, unless it is in lists."""
+    schema.pop("required", None)
+    for section in schema["properties"].values():
+        section.pop("required", None)
+    return schema
 
 
 def _settings_schema() -> Values:

@@ -126,7 +126,8 @@ def test_numbers_reach_the_proxy_as_they_were_written(charts: Charts) -> None:
     assert config["producer_ids"]["broker_heap_bytes"] == 6442450944
     assert isinstance(config["producer_ids"]["broker_heap_bytes"], int)
     quotas = yaml.safe_load(the(manifests, "ConfigMap", "-quotas")["data"]["quotas.yaml"])
-    assert [each.get("producer_byte_rate") for each in quotas["quotas"][:3]] == [1048576.5, None, 5000000]
+    assert [each.get("producer_byte_rate") for each in quotas["quotas"][:3]] == [1048577, None, 5000000]
+    assert quotas["quotas"][1]["request_percentage"] == 12.5
     assert quotas["tenants"] == [{"name": "team-a", "members": ["bob", "no"]}]
 
 

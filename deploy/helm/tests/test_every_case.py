@@ -97,7 +97,7 @@ def test_secrets_come_as_files_and_files_as_folders(charts: Charts, case: Case) 
             for _, container in containers_of(pod):
                 assert not container.get("envFrom")
                 assert not [each for each in container.get("env", ()) if "valueFrom" in each]
-                assert not [each for each in container["volumeMounts"] if "subPath" in each]
+                assert not [each for each in container.get("volumeMounts", ()) if "subPath" in each]
 
 
 @every_version
@@ -111,7 +111,9 @@ def test_every_mount_has_its_volume_and_every_volume_a_mount(
             volumes = {volume["name"] for volume in pod["volumes"]}
             volumes |= {claim["metadata"]["name"] for claim in claims}
             mounted = [
-                mount["name"] for _, container in containers_of(pod) for mount in container["volumeMounts"]
+                mount["name"]
+                for _, container in containers_of(pod)
+                for mount in container.get("volumeMounts", ())
             ]
             assert set(mounted) == volumes, where
             assert len(volumes) == len(pod["volumes"]) + len(claims), where
@@ -157,7 +159,9 @@ def test_every_selector_finds_pods_and_every_port_is_one_of_them(charts: Charts,
             continue
         found = [pod for labels, pod in pods if selector(spec).items() <= labels.items()]
         assert found, manifest["kind"]
-        named = {port["name"] for pod in found for _, each in containers_of(pod) for port in each["ports"]}
+        named = {
+            port["name"] for pod in found for _, each in containers_of(pod) for port in each.get("ports", ())
+        }
         asked = [port["targetPort"] for port in spec.get("ports", ())]
         asked += [endpoint["port"] for endpoint in spec.get("podMetricsEndpoints", ())]
         assert {port for port in asked if isinstance(port, str)} <= named, manifest["kind"]
