@@ -146,12 +146,7 @@ class TopicSink:
         """Make it if it is missing. Raises TopicRefused."""
         settings = self._settings
         name = settings.cluster.name
-        asked: Any = {
-            "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "name": name}],
-            "allowAutoTopicCreation": False,
-        }
-        (found,) = (await call(client, _METADATA, asked, max_version=12))["topics"]
-        if found["errorCode"] != _UNKNOWN_TOPIC:
+        if await partitions_of(client, name) is not None:
             return
         configs = {
             "cleanup.policy": "delete",
@@ -170,3 +165,15 @@ class TopicSink:
         (made,) = (await call(client, _CREATE_TOPICS, body, max_version=7))["topics"]
         if made["errorCode"] not in {_NONE, _TOPIC_ALREADY_EXISTS}:
             raise TopicRefused(f"{name} cannot be made: error {made['errorCode']}: {made['errorMessage']}")
+
+
+async def partitions_of(client: AIOKafkaClient, topic: str) -> list[int] | None:
+    """Their numbers; None: there is no such topic. Raises KafkaError, OSError, ProtocolError."""
+    asked: Any = {
+        "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "name": topic}],
+        "allowAutoTopicCreation": False,
+    }
+    (found,) = (await call(client, _METADATA, asked, max_version=12))["topics"]
+    if found["errorCode"] == _UNKNOWN_TOPIC:
+        return None
+    return sorted(partition["partitionIndex"] for partition in found["partitions"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sluice.proxy import cli_calibrate, cli_quotas, cli_top
+from sluice.proxy import cli_access_log, cli_calibrate, cli_quotas, cli_top
 from sluice.proxy.cli_options import (
     EXIT_CODES,
     EXIT_CONFIG,
@@ -187,6 +187,7 @@ def explain(
 cli_quotas.register(app, quotas_app)
 app.command(epilog=EXIT_CODES)(cli_top.top)
 cli_calibrate.register(app)
+cli_access_log.register(app)
 
 
 @app.command()

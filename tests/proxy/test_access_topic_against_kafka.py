@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from access_rows import BEGIN_MS, clients, read, row, rows
+from access_rows import BEGIN_MS, clients, read, read_all, row, rows
 from access_writers import wait_until, writing
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka_records import create_topic
 from structlog.testing import capture_logs
 
 from bench.harness.kafka_dist import KafkaDist
 from bench.harness.kafka_node import KafkaNode
 from bench.harness.ports import free_ports
+from sluice.proxy.access_fetch import Fetched, FetchFailed, fetch_files
 from sluice.proxy.access_sink import TopicSettings
 from sluice.proxy.config_quotas import QuotaTopicOptions
 from sluice.quotas.access_record import REQUESTS, ROLLUP, SCHEMA_VERSION, VERSION_KEY
@@ -163,3 +165,34 @@ def test_rows_come_late_and_complete_when_the_broker_was_down_for_a_while(kafka_
     by_name = {headers_of(record)["name"]: record for record in found}  # one may have come twice
     assert sum(len(read(record.value)) for record in by_name.values()) == 7
     assert writer.counters.rows_dropped == 0
+
+
+def _fetched(topic: TopicSettings, folder: Path) -> Fetched:
+    return asyncio.run(fetch_files(topic.cluster, folder, f"group-of-{topic.cluster.name}"))
+
+
+def test_what_is_fetched_is_the_log_as_a_folder_has_it_and_comes_once(
+    kafka: KafkaNode, tmp_path: Path
+) -> None:
+    topic = topic_of(kafka)
+    with writing(topic, rotate_s=0.0) as writer:
+        for number in range(1, 4):
+            writer.offer(ROLLUP, rows(number))
+            wait_until(lambda number=number: writer.counters.files_written == number)  # type: ignore[misc]
+    assert _fetched(topic, tmp_path) == Fetched(files=3)
+    assert len(read_all(tmp_path)) == 1 + 2 + 3
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    try:
+        again = records(kafka, topic.cluster.name)[0]
+        producer.send(topic.cluster.name, value=again.value, headers=again.headers).get(10)
+        producer.send(topic.cluster.name, value=b"something else").get(10)
+    finally:
+        producer.close()
+    assert _fetched(topic, tmp_path) == Fetched(there=1, foreign=1)
+    assert _fetched(topic, tmp_path) == Fetched()
+    assert len(read_all(tmp_path)) == 1 + 2 + 3
+
+
+def test_a_topic_that_is_not_there_cannot_be_fetched(kafka: KafkaNode, tmp_path: Path) -> None:
+    with pytest.raises(FetchFailed, match="there is no topic"):
+        _fetched(topic_of(kafka), tmp_path)
