@@ -27,6 +27,7 @@ from sluice.quotas.replication_throttle import ReplicationBucket
 
 _UNKNOWN: Final = -1
 _LEAST_CAP: Final = 1
+_GUESS_ERROR: Final = 4
 _EPOCH_MAX: Final = 2**31 - 1
 
 Buckets: TypeAlias = tuple[ReplicationBucket, ...]
@@ -83,9 +84,16 @@ class MirroredPartition:
         """Records up to the last high watermark seen; 0 while it is unknown."""
         return max(0, self.high_watermark - self.offset)
 
+    @property
+    def record_bytes(self) -> float | None:
+        """What a record of it weighs, by what has come; None: nothing has."""
+        if self.first is None or self.offset <= self.first[2]:
+            return None
+        return self.offset_bytes / (self.offset - self.first[2])
 
-Grant: TypeAlias = tuple[MirroredPartition, int, Buckets]
-"""to which partition, how many bytes, and from where"""
+
+Grant: TypeAlias = tuple[MirroredPartition, int, int, Buckets]
+"""to which partition, with what cap, how many bytes of it are held back until they come, and from where"""
 
 
 @dataclass(slots=True)
@@ -119,6 +127,7 @@ class SessionMirror:
             PartitionKey, MirroredPartition
         ] = {}  # the broker has them otherwise, or not at all
         self._leaving: dict[PartitionKey, None] = {}  # the broker still has what the follower has forgotten
+        self._records = self._records_bytes = 0  # that have come, where it is known how many they are
         self._inside = 0  # partitions in the broker's session, with those leaving
         self._rules = rules
         self._generation = rules.generation
@@ -139,6 +148,9 @@ class SessionMirror:
                 if key in self._leaving:
                     del self._leaving[key]
                     partition.inside = True
+            elif offset > partition.offset and partition.offset_bytes != partition.passed_bytes:
+                self._records += offset - partition.offset
+                self._records_bytes += partition.passed_bytes - partition.offset_bytes
             partition.entry = entry
             partition.offset = offset
             partition.offset_bytes = partition.passed_bytes
@@ -168,8 +180,8 @@ class SessionMirror:
             return Plan(sent=[(partition, partition.wanted_cap) for partition in self._stale.values()])
         grants, wait_ms = self._grants(request.max_bytes, now_ms)
         sent = [(p, p.wanted_cap) for key, p in self._stale.items() if key not in self.waiting]
-        chosen = {partition.key for partition, _, _ in grants}
-        for partition, cap, _ in grants:
+        chosen = {partition.key for partition, *_ in grants}
+        for partition, cap, _, _ in grants:
             if not partition.inside or partition.sent_cap != cap or partition.key in self._stale:
                 sent.append((partition, cap))
         taken_out: list[MirroredPartition] = []
@@ -213,9 +225,10 @@ class SessionMirror:
             room = min(rooms[bucket] for bucket in partition.buckets)
             if room > 0:
                 cap = max(min(partition.wanted_cap, room), min(partition.least_cap, max_bytes), _LEAST_CAP)
-                grants.append((partition, cap, partition.buckets))
+                cap, expected = self._expected(partition, cap)
+                grants.append((partition, cap, expected, partition.buckets))
                 for bucket in partition.buckets:
-                    rooms[bucket] -= cap
+                    rooms[bucket] -= expected
             if all(rooms.get(bucket, 1) <= 0 for bucket in of_replica):
                 break
         return grants, wait_ms
@@ -224,6 +237,21 @@ class SessionMirror:
         """Until something of what waits may be let through; 0: now, or nothing waits."""
         buckets = {bucket for partition in self.waiting.values() for bucket in partition.buckets}
         return max((bucket.wait_ms(now_ms) for bucket in buckets), default=0.0)
+
+    def _expected(self, partition: MirroredPartition, cap: int) -> tuple[int, int]:
+        """The cap, and what an answer with it will bring: no more than is left, or partitions with little
+        left would each take a turn.
+
+        What is left is guessed by what records weigh, in this partition or else in all of the session; in the
+        latter case the cap is _GUESS_ERROR times that at most, should they weigh more here.
+        """
+        record_bytes = partition.record_bytes
+        if record_bytes is not None:
+            return cap, min(cap, int(partition.lag * record_bytes) + 1)
+        if not self._records or partition.high_watermark < 0:
+            return cap, cap
+        left_bytes = int(partition.lag * self._records_bytes / self._records) + 1
+        return max(min(cap, _GUESS_ERROR * left_bytes), min(cap, partition.least_cap)), min(cap, left_bytes)
 
     def commit(self, plan: Plan, now_ms: float) -> None:
         """The request goes as planned."""
@@ -237,9 +265,9 @@ class SessionMirror:
         self._inside -= len(plan.taken_out) + len(self._leaving)
         self._leaving.clear()
         self._stale.clear()
-        for partition, cap, buckets in plan.grants:
+        for partition, _, expected, buckets in plan.grants:
             for bucket in buckets:
-                bucket.grant(self, cap, now_ms)
+                bucket.grant(self, expected, now_ms)
             if partition.key in self.waiting:  # its turn is over
                 self.waiting[partition.key] = self.waiting.pop(partition.key)
 
@@ -252,7 +280,7 @@ class SessionMirror:
 
         Returns the bytes of partitions that are not behind.
         """
-        granted = {partition.key for partition, _, _ in grants}
+        granted = {partition.key for partition, *_ in grants}
         came: dict[PartitionKey, int] = {}
         in_sync_bytes = 0
         for key, error_code, high_watermark, record_bytes in answered:
@@ -274,10 +302,10 @@ class SessionMirror:
                 else:
                     for bucket in partition.buckets:
                         bucket.settle(0, record_bytes, now_ms)
-        for partition, cap, buckets in grants:
+        for partition, cap, expected, buckets in grants:
             came_bytes = came.get(partition.key, 0)
             for bucket in buckets:
-                bucket.settle(cap, came_bytes, now_ms)
+                bucket.settle(expected, came_bytes, now_ms)
             if not came_bytes:
                 partition.least_cap = min(2 * cap, max_bytes)
             elif 2 * came_bytes <= cap:
@@ -317,6 +345,6 @@ class SessionMirror:
 
 def give_back(grants: list[Grant], now_ms: float) -> None:
     """No answer will come to the request that they were for, or none that has records."""
-    for _, cap, buckets in grants:
+    for _, _, expected, buckets in grants:
         for bucket in buckets:
-            bucket.settle(cap, 0, now_ms)
+            bucket.settle(expected, 0, now_ms)

@@ -34,10 +34,9 @@ class _Left:
         self.ends_in_s: float | None = None
         if partition.first is None:
             return
-        begun_ms, high_watermark, offset = partition.first
-        records = partition.offset - offset
-        if records > 0:
-            record_bytes = partition.offset_bytes / records
+        begun_ms, high_watermark, _ = partition.first
+        record_bytes = partition.record_bytes
+        if record_bytes is not None:
             self.left_bytes = partition.lag * record_bytes
             grown = max(0, partition.high_watermark - high_watermark)
             self.inflow_bytes_per_s = grown * record_bytes * _MS_PER_S / max(now_ms - begun_ms, _MS_PER_S)

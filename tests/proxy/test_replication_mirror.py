@@ -133,6 +133,19 @@ def test_a_batch_larger_than_its_cap_gets_through_behind_a_busy_partition() -> N
     assert is_done(world, follower)
 
 
+def test_partitions_with_little_left_share_a_turn() -> None:
+    """Twelve of 600 bytes at 20 kB/s: a turn of 100 ms has room for three of them, not for one."""
+    world, (follower,) = a_world(20_000.0, 12, 60, 10)
+    came = []
+    for _ in range(10):
+        before = sum(follower.came_bytes.values())
+        world.fetch(follower)
+        came.append(sum(follower.came_bytes.values()) - before)
+        world.now_ms += 100.0
+    assert is_done(world, follower)
+    assert max(came) <= 2 * 2_000 + 600
+
+
 def test_an_in_sync_replica_is_never_left_out_while_others_catch_up() -> None:
     """`hot` is in sync and written to all the time; its followers see every record at once."""
     world, (follower,) = a_world(500.0, 4, 100, 100)
