@@ -75,8 +75,10 @@ RUN PYTHONPATH="$(echo /opt/sluice/lib/python3*/site-packages)" \
     /build/bin/python -m sluice.recalibration.spark_jars /opt/spark-jars
 
 FROM base AS recalibration
+# The folder is not in slim images, and the package's alternatives want it.
 # hadolint ignore=DL3008
-RUN apt-get update \
+RUN mkdir -p /usr/share/man/man1 \
+ && apt-get update \
  && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
 COPY --from=build-recalibration /opt/sluice /opt/sluice
