@@ -9,6 +9,7 @@ made in small steps between which connections are served.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -27,6 +28,7 @@ from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
 _STEP_INTERVAL_S: Final = 0.2
+_READY_S: Final = 5.0
 _MAX_LIMITS: Final = 100_000
 """clients whose limits are remembered"""
 _KINDS: Final = tuple(KIND_BY_KEY[key] for key in LIMIT_KEYS)
@@ -36,6 +38,9 @@ _UNLIMITED: Final[Limits] = (None,) * len(_KINDS)
 
 class RowWriter(Protocol):
     """What the log needs of its writer (AccessWriter)."""
+
+    @property
+    def ready(self) -> threading.Event: ...
 
     def start(self) -> None: ...
 
@@ -120,6 +125,11 @@ class AccessLog:
                 self.writer.offer(table, rows)
                 await asyncio.sleep(0)
 
+    async def until_ready(self) -> None:
+        """`run` has begun, and what the writer loads has been loaded: it would stop the loop for tenths of a
+        second at a time. Returns without it after a while, for traffic is worth more."""
+        await asyncio.to_thread(self.writer.ready.wait, _READY_S)
+
     async def close(self, now_ms: float) -> None:
         """After the last `take`, with `run` cancelled: write all there is, and let go of the sink."""
         self.collector.close(now_ms, now_ms + self._offset_ms())
@@ -136,6 +146,7 @@ def writer_settings(options: AccessLogOptions) -> AccessWriterSettings:
         rotate_s=options.rotate_s,
         max_pending_rows=options.max_pending_rows,
         max_pending_bytes=options.max_pending_bytes,
+        journal_folder=options.journal_folder,
     )
 
 
@@ -151,6 +162,7 @@ def _sink(options: AccessLogOptions) -> SinkSettings:
             bucket.region,
             bucket.credentials_file,
             bucket.profile,
+            bucket.ca_file,
         )
     assert options.topic is not None
     return TopicSettings(options.topic, options.topic.partitions, options.topic.retention_s)

@@ -35,6 +35,9 @@ class AccessLogBucketOptions(Options):
         "identity.",
     )
     profile: Text = Field(default="default", description="Section of that file.")
+    ca_file: File | None = Field(
+        default=None, description="PEM: the CA of the endpoint's certificate; if left out, the machine's."
+    )
 
 
 class AccessLogTopicOptions(QuotaTopicOptions):
@@ -81,6 +84,12 @@ class AccessLogOptions(Options):
     )
     rotate_s: Annotated[float, Field(ge=1, le=3600), NO_BOOL] = Field(
         default=60.0, description="How long a file is filled, and what a SIGKILL may lose."
+    )
+    journal_folder: File | None = Field(
+        default=None,
+        description="Where it is noted what is not yet written, so that the next start of this instance can "
+        "tell what a SIGKILL lost: a folder that outlives the process. If left out, in the folder of "
+        "directory; with bucket and topic nowhere.",
     )
     max_pending_rows: Annotated[int, Field(ge=1000, le=100_000_000), NO_BOOL] = Field(
         default=500_000, description="Rows that wait to be encoded; beyond it rows are dropped and counted."

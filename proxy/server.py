@@ -213,6 +213,8 @@ class Server:
             tasks.append(spawn(self._id_file.run(self._shared.producer_ids.quota, interval_s), "snapshot"))
         await self._until_quotas_are_known()
         await self._replication.until_known()
+        if self._access_log is not None:
+            await self._access_log.until_ready()
         for listener in () if self._signals else self._listeners:
             listener.start()
         _tune_garbage_collection()

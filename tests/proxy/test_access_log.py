@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class Kept:
         self.rows: list[tuple[str, Named]] = []
         self.is_started = False
         self.is_closed = False
+        self.ready = threading.Event()
 
     def start(self) -> None:
         self.is_started = True
