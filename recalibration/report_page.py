@@ -26,6 +26,8 @@ MAX_CARDS: Final = 300
 MAX_ROWS: Final = 300
 _BIGGEST: Final = 15
 _NAMES: Final = 3
+_WIDE: Final = '<div class="wide" tabindex="0"><table>'
+"""scrolls by itself on a narrow screen, by keys too"""
 _IDS: Final = KINDS[QuotaKind.PRODUCER_IDS].config_key
 """refused, not throttled"""
 _THROTTLED: Final = 0.01
@@ -168,8 +170,8 @@ def _kinds(plan: Plan) -> str:
         "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy: "
         '<span class="key n">now</span> <span class="key u">then</span> '
         '<span class="key r">room</span></p>'
-        '<div class="wide"><table><tr><th>quota</th><th class=num>limits</th><th class=num>sum now</th>'
-        f"<th class=num>sum then</th><th class=num>room</th><th></th></tr>{''.join(rows)}</table></div>"
+        f"{_WIDE}<tr><th>quota</th><th class=num>limits</th><th class=num>sum now</th>"
+        f"<th class=num>sum then</th><th class=num>room</th><th>bars</th></tr>{''.join(rows)}</table></div>"
     )
 
 
@@ -206,7 +208,7 @@ def _reviews(plan: Plan, entries: Iterable[PlanEntry], shown: Mapping[str, list[
 
 def _table(rows: str) -> str:
     return (
-        '<div class="wide"><table><tr><th>who</th><th>quota</th><th class=num>now</th><th class=num>then</th>'
+        f"{_WIDE}<tr><th>who</th><th>quota</th><th class=num>now</th><th class=num>then</th>"
         "<th class=num>change</th><th class=num>demand asks for</th><th>confidence</th></tr>"
         f"{rows}</table></div>"
     )
@@ -299,7 +301,7 @@ def _groups(entries: Iterable[PlanEntry]) -> Iterator[str]:
     rows = "".join(map(_group_row, groups[:MAX_ROWS]))
     yield (
         f"<p>{count:,} limits; those of the same quota, change and reason stand once.</p>"
-        '<div class="wide"><table><tr><th class=num>limits</th><th>quota</th><th class=num>now</th>'
+        f"{_WIDE}<tr><th class=num>limits</th><th>quota</th><th class=num>now</th>"
         f"<th class=num>then</th><th>reason</th><th>such as</th></tr>{rows}</table></div>"
     )
     more = groups[MAX_ROWS:]

@@ -6,11 +6,12 @@ from typing import Final
 
 STYLE: Final = """
 :root{--bg:#fbfbfa;--panel:#fff;--ink:#1c2126;--soft:#5b6670;--line:#dfe3e6;--use:#2f6f9f;--guess:#a9c8de;
---now:#5b6670;--then:#0b7a5e;--hot:#c2571a;--warn-bg:#fdf1e4}
+--now:#5b6670;--then:#0b7a5e;--hot:#a8480f;--warn-bg:#fdf1e4}
 @media (prefers-color-scheme:dark){:root{--bg:#14181b;--panel:#1c2226;--ink:#e6eaed;--soft:#9aa6af;
 --line:#333c42;--use:#5aa2d6;--guess:#2c4f68;--now:#9aa6af;--then:#3fc79d;--hot:#e98a4f;--warn-bg:#3a2a1c}}
 *{box-sizing:border-box}
-body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,sans-serif;
+overflow-wrap:anywhere}
 main{max-width:1080px;margin:0 auto;padding:24px 20px 60px}
 h1{font-size:26px;margin:0 0 4px}
 h2{font-size:19px;margin:36px 0 6px}
@@ -27,10 +28,12 @@ code{font:13px/1.4 ui-monospace,monospace}
 .tile.warn{background:var(--warn-bg)}
 .tile.warn b{color:var(--hot)}
 .wide{overflow-x:auto}
+.wide table{min-width:640px}
 table{border-collapse:collapse;width:100%;background:var(--panel);border:1px solid var(--line)}
-th,td{text-align:left;padding:5px 10px;border-bottom:1px solid var(--line);vertical-align:top}
+th,td{text-align:left;padding:5px 10px;border-bottom:1px solid var(--line);vertical-align:top;
+overflow-wrap:anywhere;max-width:420px}
 th{font-size:13px;color:var(--soft);font-weight:600}
-.num{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+.num{text-align:right;white-space:nowrap;overflow-wrap:normal;font-variant-numeric:tabular-nums}
 details{background:var(--panel);border:1px solid var(--line);border-radius:8px;margin:6px 0;padding:0 14px}
 details[open]{padding-bottom:12px}
 summary{cursor:pointer;padding:8px 0}
