@@ -155,22 +155,25 @@ class Rollup:
 
     def _add(self, records: Sequence[RequestRecord], marked: list[RequestRecord], slow_ms: float) -> None:
         second, base, enter = self._second, self._base, self._enter
+        # Names of this function are found sooner than those of the module.
+        at_second, at_requests, at_upstream = SECOND, REQUESTS, UPSTREAM_MS
+        at_request_bytes, at_response_bytes = REQUEST_BYTES, RESPONSE_BYTES
         for record in records:
             _, _, _, flow, request_bytes, response_bytes, _, upstream_ms, held_ms, throttle_ms, _ = record
             cell = flow.cell
-            if cell[SECOND] != second:
-                if cell[SECOND] < base:
+            if cell[at_second] != second:
+                if cell[at_second] < base:
                     cell = enter(record, flow, marked)
-                if cell[SECOND] != second:
+                if cell[at_second] != second:
                     # The busiest second may be the one that is over.
-                    total_bytes = cell[REQUEST_BYTES] + cell[RESPONSE_BYTES]
+                    total_bytes = cell[at_request_bytes] + cell[at_response_bytes]
                     cell[PEAK] = max(cell[PEAK], total_bytes - cell[BEFORE])
                     cell[BEFORE] = total_bytes
-                    cell[SECOND] = second
-            cell[REQUESTS] += 1
-            cell[REQUEST_BYTES] += request_bytes
-            cell[RESPONSE_BYTES] += response_bytes
-            cell[UPSTREAM_MS] += upstream_ms
+                    cell[at_second] = second
+            cell[at_requests] += 1
+            cell[at_request_bytes] += request_bytes
+            cell[at_response_bytes] += response_bytes
+            cell[at_upstream] += upstream_ms
             if throttle_ms > 0.0:
                 others = _others(cell)
                 others[_HELD_MS] = others.get(_HELD_MS, 0.0) + held_ms
@@ -289,11 +292,11 @@ class Rollup:
         of_user = self._of_user.get(user, 0)
         if len(self._cells) < self._max_keys and of_user < self._max_keys_of_user:
             self._of_user[user] = of_user + 1
-            cell = self._cells[key] = [0, 0, 0, 0.0, self._base, 0, 0, 0, key, None, None]
+            cell = self._cells[key] = [0, 0, 0, 0.0, self._second, 0, 0, 0, key, None, None]
             return cell
         self.keys_folded += is_first
         if self._other is None:
-            self._other = [0, 0, 0, 0.0, self._base, 0, 0, 0, _OTHER_KEY, None, None]
+            self._other = [0, 0, 0, 0.0, self._second, 0, 0, 0, _OTHER_KEY, None, None]
         return self._other
 
 
