@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from sluice_process import SluiceProcess
 from traffic import about, flowing
 
@@ -18,6 +19,7 @@ WINDOW_S = 15
 """a flow's rate takes four seconds to be seen"""
 
 
+@pytest.mark.slow
 def test_limits_change_when_a_window_begins_and_when_it_ends(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:
