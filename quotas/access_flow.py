@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from sluice.quotas.access_record import ROLLUP_COLUMNS
 from sluice.quotas.records import Flow
-from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
+from sluice.quotas.request_cost import FLAT_COSTS, Coefficients, RequestCosts
 
 COLUMN: Final = {column.name: index for index, column in enumerate(ROLLUP_COLUMNS)}
 """where each stands in a row"""
@@ -26,17 +26,15 @@ BEFORE: Final = 5
 """its bytes, requests and answers, before that second"""
 PEAK: Final = 6
 CONNECTIONS: Final = 7
-KEY: Final = 8
-"""broker, user, client id, address, API class, topic"""
-COSTS: Final = 9
-"""what its requests cost the broker: Coefficients, or None if their cost is added up one by one"""
-OTHERS: Final = 10
+PLACE: Final = 8
+OTHERS: Final = 9
 """the row's other numbers, by their columns; None: all are 0"""
 NEVER: Final = -1
 """no window has this number, nor any second in one"""
-STALE: Final[list[Any]] = [0, 0, 0, 0.0, NEVER, 0, 0, 0, None, None, None]
+STALE: Final[list[Any]] = [0, 0, 0, 0.0, NEVER, 0, 0, 0, None, None]
 """of a flow that must ask the roll-up for its cell; nothing is ever added to it"""
 Key: TypeAlias = tuple[str, str, str, str, str, str]
+"""broker, user, client id, address, API class, topic"""
 PRODUCE_CLASS: Final = "produce"
 FETCH_CLASS: Final = "fetch"
 MAX_CLIENT_ID: Final = 256
@@ -78,6 +76,21 @@ class TopicNames:
         return self._names.get(topic_id)
 
 
+class Place:
+    """A key of the roll-up: what all flows with it share from window to window, so that none looks it up."""
+
+    __slots__ = ("__weakref__", "cell", "costs", "key", "window")
+
+    def __init__(self, key: Key) -> None:
+        self.key: Final = key
+        self.window = NEVER
+        """the last in which anything was added up"""
+        self.cell = STALE
+        """of that window"""
+        self.costs: Coefficients | None = None
+        """of its requests; None: their cost is added up one by one"""
+
+
 class Origin:
     """Of one connection: what all its flows have in common."""
 
@@ -103,7 +116,7 @@ class Origin:
 class AccessFlow(Flow):
     """Requests of one connection, client id, API class and topic."""
 
-    __slots__ = ("api_class", "counted", "key", "origin", "parent", "topic", "topic_id", "why")
+    __slots__ = ("api_class", "counted", "origin", "parent", "place", "topic", "topic_id", "why")
 
     def __init__(
         self,
@@ -128,8 +141,8 @@ class AccessFlow(Flow):
         self.parent: Final = parent
         self.counted = NEVER
         """the window in which its connection was last counted"""
-        self.key: Key | None = None
-        """as `named_key` told it; asked anew in each window while its topic has no name"""
+        self.place: Place | None = None
+        """of its key; looked for anew in each window while its topic has no name"""
 
     def __repr__(self) -> str:
         return f"<AccessFlow {self.origin.user}/{self.client_id} {self.api_class} {self.topic!r}>"
@@ -149,7 +162,7 @@ class AccessFlow(Flow):
         """Who it belongs to is another now."""
         self.cell = STALE
         self.counted = NEVER
-        self.key = None
+        self.place = None
 
     def named_key(self) -> Key:
         """Its key now: a topic's name may have become known."""
@@ -160,5 +173,4 @@ class AccessFlow(Flow):
                 self.topic = name
                 self.topic_id = b""
         client_id = self.client_id[:MAX_CLIENT_ID]
-        self.key = (origin.broker, origin.user, client_id, "", self.api_class, self.topic)
-        return self.key
+        return (origin.broker, origin.user, client_id, "", self.api_class, self.topic)

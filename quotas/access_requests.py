@@ -134,7 +134,7 @@ class RequestRows:
         why: str,
         weight: float,
     ) -> Row:
-        broker, user, client_id, _, _, topic = flow.key or flow.named_key()
+        broker, user, client_id, _, _, topic = flow.named_key()
         return (
             int(finished_unix_ms), self._proxy, broker, user, client_id, flow.origin.address,
             api_key, version, topic, request_bytes, response_bytes,

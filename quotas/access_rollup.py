@@ -10,18 +10,19 @@ of the class `other`. Knows no frames and no clock.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 from sluice.quotas.access_flow import (
     BEFORE,
     COLUMN,
     CONNECTIONS,
-    COSTS,
     OTHERS,
     PEAK,
+    PLACE,
     PRODUCE_CLASS,
     REQUEST_BYTES,
     REQUESTS,
@@ -30,6 +31,7 @@ from sluice.quotas.access_flow import (
     UPSTREAM_MS,
     AccessFlow,
     Key,
+    Place,
 )
 from sluice.quotas.access_record import ROLLUP_COLUMNS, WINDOW_MS
 from sluice.quotas.kinds import QuotaKind
@@ -70,7 +72,11 @@ _PEAK_AT: Final = COLUMN["peak_bytes_1s"]
 _ZERO: Final = {"bigint": 0, "int": 0, "double": 0.0, "string": ""}
 _ZEROS: Final = tuple(_ZERO[column.type.value] for column in ROLLUP_COLUMNS[_OPENED:_PEAK_AT])
 _PRODUCE: Final = 0
-_OTHER_KEY: Final[Key] = ("", "", "", "", OTHER_CLASS, "")
+_USER: Final = 1
+"""in a key"""
+_CLIENT_ID: Final = 2
+_API_CLASS: Final = 4
+_OTHER: Final = Place(("", "", "", "", OTHER_CLASS, ""))
 FRACTIONS: Final = 64.0
 """of a ms, to which sums are rounded: finer ones would only be digits that do not compress"""
 COST_FRACTIONS: Final = 1024.0
@@ -97,6 +103,7 @@ class Rollup:
         self._max_keys = max_keys
         self._max_keys_of_user = max(1, max_keys // 2)
         self._base = 0
+        self._places: WeakValueDictionary[Key, Place] = WeakValueDictionary()  # of flows that live
         self.over: deque[Closed] = deque()
         """what `rows` takes: parts of windows that are over, oldest first"""
         self.keys_folded = 0
@@ -112,8 +119,9 @@ class Rollup:
         # known by an earlier second.
         self._base += _SECONDS
         self._second = self._base
-        self._cells: dict[Key, Cell] = {}
-        self._of_user: dict[str, int] = {}
+        self._cells: list[Cell] = []
+        self._addresses: dict[str, Cell] = {}
+        self._of_user: Counter[str] = Counter()
         self._other: Cell | None = None
 
     @property
@@ -126,7 +134,7 @@ class Rollup:
 
         A wall clock that was set by less than half a window neither repeats a window nor leaves one out.
         """
-        cells = list(self._cells.values())
+        cells = self._cells
         if self._other is not None:
             cells.append(self._other)
         for begin in range(0, len(cells), ROWS_PER_STEP):
@@ -187,7 +195,7 @@ class Rollup:
         for event in events:
             flow, at = event.flow, _EVENT_COLUMNS.get(event.kind)
             if at is not None and isinstance(flow, AccessFlow):
-                others = _others(self._cell_of(flow, event.api_key, 0))
+                others = _others(self._cell_of(flow))
                 others[at] = others.get(at, 0) + 1
                 if at == _REFUSALS and event.quota == QuotaKind.PRODUCER_IDS.value:
                     others[_IDS_REFUSED] = others.get(_IDS_REFUSED, 0) + 1
@@ -196,7 +204,7 @@ class Rollup:
         """Mutations and producer ids."""
         for flow, column, amount, _ in amounts:
             if isinstance(flow, AccessFlow):
-                others, at = _others(self._cell_of(flow, _PRODUCE, 0)), COLUMN[column]
+                others, at = _others(self._cell_of(flow)), COLUMN[column]
                 others[at] = others.get(at, 0) + amount
 
     def add_arrivals(self, arrivals: Iterable[tuple[str, float]]) -> None:
@@ -223,12 +231,13 @@ class Rollup:
     def _row(self, start_unix_ms: int, cell: Cell) -> Row:
         (
             requests, request_bytes, response_bytes, upstream_ms, _, before_bytes, peak_bytes, connections,
-            key, costs, others,
+            place, others,
         ) = cell  # fmt: skip
+        key, costs = place.key, place.costs
         cost_ms = held_ms = throttle_ms = 0.0
         if costs is not None:
             each_ms = costs.request_ms
-            if key[4] == PRODUCE_CLASS:  # a batch of one record, at least
+            if key[_API_CLASS] == PRODUCE_CLASS:  # a batch of one record, at least
                 each_ms += costs.batch_ms + costs.record_ms
             # Threads cannot have worked longer on them than the client waited.
             cost_ms = min(each_ms * requests + costs.request_byte_ms * request_bytes, upstream_ms)
@@ -244,7 +253,7 @@ class Rollup:
             start_unix_ms, self._proxy, *key, requests, request_bytes, response_bytes,
             round(upstream_ms * FRACTIONS) / FRACTIONS, round(cost_ms * COST_FRACTIONS) / COST_FRACTIONS,
             held_ms, throttle_ms, connections, *rest, max(peak_bytes, busy_bytes),
-            *self._limits_of(key[1], key[2]),
+            *self._limits_of(key[_USER], key[_CLIENT_ID]),
         )  # fmt: skip
 
     # Within ------------------------------------------------------------------------------------------------
@@ -253,51 +262,77 @@ class Rollup:
         """The cell of a request's flow, of which nothing was added up in this window, or which must ask."""
         assert isinstance(flow, AccessFlow)
         api_key, version, _, _, request_bytes, response_bytes, _, upstream_ms, *_ = record
-        cell = self._cell_of(flow, api_key, version)
+        cell = self._cell_of(flow)
         if flow.why:
             marked.append(record)
         whose = flow.parent or flow
         if whose.counted != self._base:
             whose.counted = self._base
             cell[CONNECTIONS] += 1
-        if cell[COSTS] is not None:
-            flow.cell = cell
-        else:
+        place = cell[PLACE]
+        if whose.is_mixed or place is _OTHER:
             costs = flow.origin.costs.of(api_key, version)
             one = int(api_key == _PRODUCE)
             others = _others(cell)
             others[_COST_MS] = others.get(_COST_MS, 0.0) + request_cost_ms(
                 costs, request_bytes, response_bytes, upstream_ms, one, one
             )
+        else:
+            flow.cell = cell
+            if place.costs is None:
+                place.costs = flow.origin.costs.of(api_key, version)
         return cell
 
-    def _cell_of(self, flow: AccessFlow, api_key: int, version: int) -> Cell:
+    def _cell_of(self, flow: AccessFlow) -> Cell:
         whose = flow.parent or flow
-        key = whose.key
-        if key is None or whose.topic_id:
+        place = whose.place
+        if place is None or whose.topic_id:
             key = whose.named_key()
-        cell = self._cells.get(key)
-        if cell is None:
-            cell = self._new(key, key[1], is_first=whose.counted != self._base)
-            if not whose.is_mixed and cell is not self._other:
-                cell[COSTS] = flow.origin.costs.of(api_key, version)
-        return cell
+            place = self._places.get(key)
+            if place is None:
+                place = self._places[key] = Place(key)
+            whose.place = place
+        if place.window == self._base:
+            return place.cell
+        if self._has_room(place.key[_USER]):
+            place.window = self._base
+            place.cell = self._new(place)
+            self._cells.append(place.cell)
+            return place.cell
+        self.keys_folded += whose.counted != self._base
+        return self._folded()
 
     def _cell_of_address(self, address: str) -> Cell:
-        key = ("", "", "", address, CONNECTION_CLASS, "")
-        return self._cells.get(key) or self._new(key, CONNECTION_CLASS, is_first=True)
+        cell = self._addresses.get(address)
+        if cell is None:
+            if not self._has_room(""):
+                self.keys_folded += 1
+                return self._folded()
+            cell = self._new(Place(("", "", "", address, CONNECTION_CLASS, "")))
+            self._addresses[address] = cell
+            self._cells.append(cell)
+        return cell
 
-    def _new(self, key: Key, user: str, *, is_first: bool) -> Cell:
-        """Of a key, if there is room for one row more: nobody fills the window alone."""
-        of_user = self._of_user.get(user, 0)
-        if len(self._cells) < self._max_keys and of_user < self._max_keys_of_user:
-            self._of_user[user] = of_user + 1
-            cell = self._cells[key] = [0, 0, 0, 0.0, self._second, 0, 0, 0, key, None, None]
-            return cell
-        self.keys_folded += is_first
+    def _has_room(self, user: str) -> bool:
+        """For one row more; nobody fills the window alone. Until half of it is full, nobody can have."""
+        count = len(self._cells)
+        if count < self._max_keys_of_user:
+            return True
+        of_user = self._of_user
+        if not of_user:
+            of_user.update(Counter(cell[PLACE].key[_USER] for cell in self._cells))
+        if count >= self._max_keys or of_user[user] >= self._max_keys_of_user:
+            return False
+        of_user[user] += 1
+        return True
+
+    def _folded(self) -> Cell:
         if self._other is None:
-            self._other = [0, 0, 0, 0.0, self._second, 0, 0, 0, _OTHER_KEY, None, None]
+            self._other = self._new(_OTHER)
         return self._other
+
+    def _new(self, place: Place) -> Cell:
+        return [0, 0, 0, 0.0, self._second, 0, 0, 0, place, None]
 
 
 def _others(cell: Cell) -> dict[int, float]:
