@@ -11,7 +11,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,19 +42,27 @@ class ReplicationRig:
         self.sluices: dict[int, Sluice] = {}
         self._admin_ports = dict(zip(sorted(cluster.ids), free_ports(len(cluster.ids)), strict=True))
 
-    def start_sluices(self, *, paced: bool) -> None:
-        """One before each broker; not `paced`: they pass followers' fetches on as they are."""
+    def start_sluices(self, *, paced: bool, section: Mapping[str, Any] | None = None) -> None:
+        """One before each broker; not `paced`: they pass followers' fetches on as they are.
+
+        `section`: of the quota file, whose throttles are in force in place of the cluster's.
+        """
         self.stop_sluices()
         for node in self.cluster.nodes:
-            self.sluices[node.node_id] = self._sluice(node.node_id, paced=paced)
-            self.sluices[node.node_id].start()
+            sluice = self.sluices[node.node_id] = self._sluice(
+                node.node_id, paced=paced, source="cluster" if section is None else "quotas"
+            )
+            if section is not None:
+                quotas = {"quotas": _NO_QUOTAS, "replication": section}
+                (self.folder / f"{sluice.name}-quotas.yaml").write_text(json.dumps(quotas))
+            sluice.start()
 
     def stop_sluices(self) -> None:
         for sluice in self.sluices.values():
             sluice.close()
         self.sluices.clear()
 
-    def _sluice(self, node_id: int, *, paced: bool) -> Sluice:
+    def _sluice(self, node_id: int, *, paced: bool, source: str) -> Sluice:
         node = self.cluster.node(node_id)
         listener = {
             "name": "replicas",
@@ -65,6 +73,7 @@ class ReplicationRig:
         options: dict[str, Any] = {}
         if paced:
             options["replication"] = {
+                "source": source,
                 "listener": "replicas",
                 "leader_id": node_id,
                 "bootstrap": [other.bootstrap for other in self.cluster.nodes],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from bench.lib.replication_rig import Growth, HotClient, ReplicationRig, open_rig
+from sluice.quotas.replication_limits import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 RATE = 5_000_000
 MOVED_BYTES = 60_000_000
@@ -30,6 +32,14 @@ def rig() -> Iterator[ReplicationRig]:
 
 def moved(rig: ReplicationRig, topic: str, to: list[list[int]], within_s: float) -> None:
     rig.cluster.await_until(lambda: rig.is_moved(topic, to), f"{topic} moved", within_s)
+
+
+def check(rig: ReplicationRig) -> subprocess.CompletedProcess[str]:
+    """`sluice check --replication`."""
+    program, *_, config = rig.sluices[1].command()
+    return subprocess.run(
+        [program, "check", "--replication", config], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_a_move_by_kafkas_own_tool_is_held_to_its_rate_and_leaves_producers_alone(
@@ -56,7 +66,11 @@ def test_a_move_by_kafkas_own_tool_is_held_to_its_rate_and_leaves_producers_alon
     assert [line for sluice in rig.sluices.values() for line in sluice.faults_logged()] == []
     throttled = rig.sluices[1].samples("sluice_replication_throttled_bytes_total")
     assert {labels["side"]: value for labels, value in throttled}["leader"] >= MOVED_BYTES
+    failed = check(rig)
+    assert failed.returncode == 1
+    assert "left_behind: a throttle is left at brokers 1, 2" in failed.stdout
     assert "is completed" in rig.verify_move("moved", [[2]])
+    assert check(rig).returncode == 0
     rig.cluster.await_until(
         lambda: not rig.sluices[1].samples("sluice_replication_limit_bytes_per_second"), "throttle gone"
     )
@@ -84,3 +98,27 @@ def test_a_move_outlives_the_proxy_and_a_changed_throttle(rig: ReplicationRig) -
     print(growth.per_second())
     rig.verify_move("survivor", to)
     assert rig.isr_shrinks() == 0
+
+
+def test_throttles_of_the_quota_file_pace_a_move_the_lesser_of_both_sides(rig: ReplicationRig) -> None:
+    """The leader may send 20 MB/s, the follower take 3: the brokers themselves know of no throttle."""
+    section = {
+        "brokers": [
+            {"id": "<default>", LEADER_RATE: 4 * RATE, FOLLOWER_RATE: 4 * RATE},
+            {"id": 2, FOLLOWER_RATE: 3_000_000},
+        ],
+        "topics": [{"name": "filed", LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "0:2"}],
+    }
+    rig.start_sluices(paced=True, section=section)
+    rig.create("filed", [[3]])
+    rig.fill("filed", MOVED_BYTES // 2)
+    before = rig.digest("filed", 3)
+    with Growth(rig, "filed", [2]) as growth:
+        rig.begin_move("filed", [[2]], None)
+        moved(rig, "filed", [[2]], 120.0)
+    assert rig.digest("filed", 2) == before
+    seconds = growth.per_second()
+    print(seconds)
+    assert len(seconds) >= 7
+    for third in range(len(seconds) - 2):
+        assert sum(seconds[third : third + 3]) <= 3 * 1.1 * 3_000_000
