@@ -290,6 +290,8 @@ class RequestSide(ProduceSide):
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go unmetered")
         if self.replicas is not None and api_key == FETCH:
+            if self._flows is not None:
+                self._identity.flow = self._flows.other(FETCH)
             judged = self.replicas.judge(
                 buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
             )
