@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate lock
+.PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate reference lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -100,6 +100,11 @@ check-generated: setup kafka  ## the protocol tables are what the generator make
 
 generate: setup kafka  ## write the protocol tables anew from Kafka's jar
 	@$(PY) -m sluice.protocol.generate
+
+reference: setup  ## what is made of options, metrics and values, written anew: docs, schemas, charts, dashboard
+	@$(PY) -m sluice.proxy.reference
+	@$(PY) deploy/helm/generate.py
+	@$(PY) deploy/grafana/generate.py
 
 build-check: setup  ## source distribution, wheel from it, and that wheel in a fresh environment
 	@.ci/build-check
