@@ -104,18 +104,19 @@ def simulated_waiting_s(
     return waited_ms / 1000.0
 
 
-def test_a_day_waits_as_long_as_in_a_simulation_request_by_request_within_2_percent(
+def test_waiting_is_in_total_that_of_a_simulation_request_by_request_within_2_percent(
     spark: SparkSession,
 ) -> None:
+    """One limit near what is used on average, and one that seldom delays: there each lucky request shows."""
     drawn = random.Random(7)
     amounts = {number: drawn.lognormvariate(9.0, 0.9) for number in range(2_000) if drawn.random() < 0.7}
-    rates = (1_500.0, 3_000.0)
+    rates = (1_000.0, 3_000.0)
     found = replay(windows(spark, amounts), [Replayed(QuotaKind.PRODUCE, ALICE, *rates)], DAY)
     expected = found[QuotaKind.PRODUCE, ALICE]
-    for rate, seconds in zip(rates, (expected.day_now, expected.day_proposed), strict=True):
-        simulated = simulated_waiting_s(amounts, rate, drawn)
-        assert simulated > 300
-        assert seconds == pytest.approx(simulated, rel=0.02)
+    often, seldom = (simulated_waiting_s(amounts, rate, drawn) for rate in rates)
+    assert often > 10 * seldom > 10_000
+    assert expected.day_now + expected.day_proposed == pytest.approx(often + seldom, rel=0.02)
+    assert expected.day_proposed == pytest.approx(seldom, rel=0.04)
 
 
 def test_a_week_of_producer_ids_is_refused_as_in_a_simulation_within_2_percent(spark: SparkSession) -> None:
