@@ -74,12 +74,13 @@ class Flows:
     """Of one connection. `produce_…` and `fetch_…` are looked at where requests are judged."""
 
     __slots__ = (
-        "_client_id", "_flows", "_others", "_session", "_session_is_several", "_session_topic", "fetch",
-        "fetch_head", "origin", "produce", "produce_head",
+        "_client_id", "_flows", "_names", "_others", "_session_is_several", "_session_topic",
+        "fetch", "fetch_head", "origin", "produce", "produce_head",
     )  # fmt: skip
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, names: TopicNames) -> None:
         self.origin = origin
+        self._names = names
         self._flows: dict[tuple[str, str, str], AccessFlow] = {}  # by client id, API class, topic
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
@@ -136,7 +137,7 @@ class Flows:
         if count != 1:
             return self._of(PRODUCE_CLASS)
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
-        self.produce_head = bytes(buf[start:pos])
+        self.produce_head = self._names.shared_head(bytes(buf[start:pos]))
         self.produce = flow
         return flow
 
@@ -170,7 +171,7 @@ class Flows:
         self.fetch = flow = self._of(FETCH_CLASS, topic, topic_id)
         self.fetch_head = NO_HEAD
         if count == 1 and not self._session_is_several and version >= _FETCH_FIRST_SESSION:
-            self.fetch_head = bytes(buf[at:pos])
+            self.fetch_head = self._names.shared_head(bytes(buf[at:pos]))
         return flow
 
     def _of(self, api_class: str, topic: str = "", topic_id: bytes = b"") -> AccessFlow:

@@ -87,7 +87,8 @@ class Session:
         flows = None
         if shared.topic_names is not None:
             costs = policy.request_costs
-            flows = Flows(Origin(self.identity.user, address, broker, costs, shared.topic_names))
+            names = shared.topic_names
+            flows = Flows(Origin(self.identity.user, address, broker, costs, names), names)
         self._unanswered = None if flows is None else shared.recorder.unanswered
         self._requests = RequestSide(
             shared, policy, self.pace, self.identity, authentication, self._throttling,

@@ -41,6 +41,8 @@ MAX_CLIENT_ID: Final = 256
 """characters of a client id that are written; clients may send 32,767"""
 _MAX_READ: Final = 1_000
 """answers that are told apart"""
+MAX_HEADS: Final = 10_000
+"""beginnings of requests, up to the end of their topic"""
 MAX_TOPICS: Final = 100_000
 """whose names are kept by their ids"""
 
@@ -48,11 +50,19 @@ MAX_TOPICS: Final = 100_000
 class TopicNames:
     """Topics' names by their ids, as answers to Metadata told them; all connections of a process share it."""
 
-    __slots__ = ("_names", "_read")
+    __slots__ = ("_heads", "_names", "_read")
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
         self._read: set[int] = set()
+        self._heads: dict[bytes, bytes] = {}
+
+    def shared_head(self, head: bytes) -> bytes:
+        """The same bytes, one object for all connections whose requests begin so: compared with every
+        request, it then lies in the processor's cache, which it does not where each has its own."""
+        if len(self._heads) >= MAX_HEADS:
+            self._heads.clear()
+        return self._heads.setdefault(head, head)
 
     def is_new(self, answer: bytes) -> bool:
         """Has none like it been read lately? Clients ask for the same topics again and again."""
