@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from access_rows import read, rows
 
+from bench.harness.ports import free_ports
 from sluice.proxy.access_columns import FilePart, encoded
 from sluice.proxy.access_fetch import file_of
 from sluice.quotas.access_record import ROLLUP
 
+SLUICE = Path(sys.executable).with_name("sluice")
 FOLDER = "rollup/date=2026-11-20/hour=10"
 NAME = "proxy-1-0a1b2c3d-20261120T105958Z-000001.parquet"
 
@@ -69,3 +75,27 @@ def test_a_count_that_is_none_costs_no_file(told: str) -> None:
     file = file_of(headers(rows=told), content())
     assert file is not None
     assert file.rows == 0
+
+
+def called(config: Path, *arguments: str) -> tuple[int, str]:
+    """The command's exit code and what it says."""
+    command = [str(SLUICE), "access-log", "fetch", *arguments, "-c", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_command_wants_a_topic_in_the_configuration_and_tells_when_it_is_down(tmp_path: Path) -> None:
+    (tmp_path / "quotas.yaml").write_text("quotas: []\n")
+    config = tmp_path / "sluice.yaml"
+    listener = "listeners: [{name: a, bind_port: 9, upstream_host: kafka, upstream_port: 9}]\n"
+    config.write_text(f"{listener}quotas: {{file: quotas.yaml}}\n")
+    code, told = called(config, str(tmp_path))
+    assert (code, "access_log.topic" in told) == (2, True), told
+    (port,) = free_ports(1)
+    topic = f"access_log: {{topic: {{bootstrap: ['127.0.0.1:{port}'], request_timeout_s: 1}}}}\n"
+    config.write_text(f"{listener}quotas: {{file: quotas.yaml}}\n{topic}")
+    code, told = called(config, str(tmp_path))
+    assert (code, "access-log fetch: KafkaConnectionError" in told) == (1, True), told
+    assert "Traceback" not in told
+    code, told = called(config, str(tmp_path / "nowhere"))
+    assert (code, "there is no folder" in told) == (2, True), told
