@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -176,3 +176,35 @@ def test_a_later_date_reads_the_earlier_ones(spark: SparkSession, job: Job) -> N
     assert code == 0, told
     plan = json.loads((job.out / f"plans/{tomorrow}-1/plan.json").read_text())
     assert (plan["entities"], plan["replayed_days"]) == (2, 2)
+
+
+def test_with_apply_the_plan_is_in_the_quota_file_at_once(spark: SparkSession, job: Job) -> None:
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    throttled = [
+        row(window, day=yesterday, request_bytes=10_000, mutes=1, throttle_ms=5_000.0) for window in range(9)
+    ]
+    write(job.logs, throttled, day=yesterday)
+    code, _, told = job.run(f"--date={yesterday}", "--apply")
+    assert code == 0, told
+    assert (job.folder / "quotas.yaml").read_text() == QUOTAS.replace("1000\n", "2000\n", 1)
+
+
+def test_with_apply_a_plan_that_is_refused_ends_with_1_and_changes_nothing(
+    spark: SparkSession, job: Job
+) -> None:
+    long_ago = date(2020, 1, 2)
+    write(
+        job.logs,
+        [row(window, day=long_ago, request_bytes=10_000, mutes=1) for window in range(9)],
+        day=long_ago,
+    )
+    code, _, _ = job.run(f"--date={long_ago}", "--apply")
+    assert code == 1
+    assert (job.out / "LATEST").exists(), "the plan was made"
+    assert (job.folder / "quotas.yaml").read_text() == QUOTAS
+
+
+def test_apply_goes_neither_with_a_dry_run_nor_with_an_object_store(job: Job) -> None:
+    for more in ("--dry-run", "--out=s3://bucket/plans"):
+        code, _, told = job.run("--apply", more)
+        assert (code, "goes with an --out that is a folder" in " ".join(told.split())) == (2, True), told
