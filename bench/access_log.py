@@ -16,7 +16,17 @@ from typing import Final
 
 from rich.table import Table
 
-from bench.lib.access_traffic import PAIRS, REQUESTS_PER_S, SECONDS, TOPICS, Arm, Cost, Traffic, settle, sizes
+from bench.lib.access_traffic import (
+    PAIRS,
+    REQUESTS_PER_S,
+    SECONDS,
+    TOPICS,
+    Arm,
+    Cost,
+    Traffic,
+    connect_all,
+    sizes,
+)
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
 from bench.lib.stats import pairwise_ratios, spread
 
@@ -33,7 +43,7 @@ def measure(traffic: Traffic, repeats: int) -> tuple[list[Cost], list[Cost], dic
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         off, on = Arm(traffic, None), Arm(traffic, folder)
-        settle()
+        connect_all(traffic, (off, on))
         for arm in (off, on):  # caches and templates fill
             arm.minute()
         before = dict.fromkeys(("rollup", "requests"), 0)
