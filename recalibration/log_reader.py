@@ -11,6 +11,7 @@ read from these (request_rows.py).
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from pyspark.sql import functions as f
 
 from sluice.quotas.access_record import REQUESTS, ROLLUP, TABLES, Column
 from sluice.recalibration.request_rows import as_rollup
+from sluice.recalibration.spark import s3_endpoint
 
 REPLACES_KEY: Final = "sluice_replaces"
 """in a compacted file's metadata: a JSON list of the names, in the same folder, whose rows it has"""
@@ -66,11 +68,12 @@ class LogFolder:
         """Raises LogError for a URI that nobody knows."""
         if "://" not in logs:
             return cls(fs.LocalFileSystem(), logs, "")
+        scheme, _, path = logs.partition("://")
         try:
-            filesystem, root = fs.FileSystem.from_uri(logs.replace("s3a://", "s3://", 1))
+            filesystem, root = (_s3(path), path) if scheme in {"s3", "s3a"} else fs.FileSystem.from_uri(logs)
         except (pa.ArrowInvalid, OSError) as error:
             raise LogError(f"{logs}: {error}") from None
-        return cls(filesystem, root, logs.split("://", 1)[0] + "://")
+        return cls(filesystem, root, f"{scheme}://")
 
     def files(self, day: date, table: str) -> list[str]:
         """The Parquet files of one date, without the scheme, in order."""
@@ -96,6 +99,15 @@ class LogFolder:
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return dict(zip(paths, pool.map(read, paths), strict=True))
+
+
+def _s3(path: str) -> fs.S3FileSystem:
+    """Of a path in a bucket, by the environment that AWS's own tools read: region, keys, an endpoint."""
+    endpoint = s3_endpoint()
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region is None and endpoint is None:
+        region = fs.resolve_s3_region(path.split("/", 1)[0])
+    return fs.S3FileSystem(endpoint_override=endpoint, region=region)
 
 
 def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:

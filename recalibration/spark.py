@@ -66,6 +66,11 @@ def spark_session(
             spark.stop()
 
 
+def s3_endpoint() -> str | None:
+    """Where S3 is, if it is not AWS's: the variables of AWS's own tools."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
 def _settings(is_local: bool) -> dict[str, str]:
     ours = {
         "spark.sql.session.timeZone": "UTC",
@@ -75,6 +80,9 @@ def _settings(is_local: bool) -> dict[str, str]:
         # The log's places are written s3://, as pyarrow and AWS write them; Spark knows s3a:// alone.
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     }
+    endpoint = s3_endpoint()
+    if endpoint is not None:
+        ours |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
     if is_local:
         ours |= {
             "spark.ui.enabled": "false",
