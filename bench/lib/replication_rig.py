@@ -363,6 +363,6 @@ def open_rig(*, heap: str = "224m") -> Iterator[ReplicationRig]:
         cluster = _cluster(heap)
         rig = ReplicationRig(cluster, folder)
         stack.callback(rig.stop_sluices)
-        rig.start_sluices(paced=False)  # before the brokers, which fetch from each other at once
         stack.enter_context(cluster)
+        rig.start_sluices(paced=False)  # behind the brokers, without which they are not ready
         yield rig
