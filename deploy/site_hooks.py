@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -44,7 +44,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the papers as pages."""
     for paper, page in PAPERS.items():
         text = (ROOT / paper).read_text(encoding="utf-8")
-        files.append(File.generated(config, page, content=_LINK.sub(_in_site("", page, files, config), text)))
+        files.append(
+            File.generated(config, page, content=_LINK.sub(_in_site(paper, page, files, config), text))
+        )
     return files
 
 
@@ -53,12 +55,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = page.file.src_uri
     if source in PAPERS.values():
         return markdown
-    return _LINK.sub(_in_site("docs", source, files, config), markdown)
+    in_repository = source.removeprefix(f"{COPIES}/") if source.startswith(f"{COPIES}/") else f"docs/{source}"
+    return _LINK.sub(_in_site(in_repository, source, files, config), markdown)
 
 
-def _in_site(folder: str, page: str, files: Files, config: MkDocsConfig) -> Any:
-    """How to turn links of the page `page`, which lies in this folder of the repository."""
-    here = posixpath.dirname(posixpath.join(folder, page) if folder else "")
+def _in_site(path_here: str, page: str, files: Files, config: MkDocsConfig) -> Any:
+    """How to turn links of a page of the site that is this file of the repository."""
+    here = posixpath.dirname(path_here)
 
     def turned(found: re.Match[str]) -> str:
         target, _, anchor = found[0].partition("#")
@@ -81,7 +84,10 @@ def _copied(path: str, files: Files, config: MkDocsConfig) -> str:
     """Have a file of the repository in the site; returns where."""
     there = f"{COPIES}/{path}"
     if files.get_file_from_path(there) is None:
-        files.append(File.generated(config, there, abs_src_path=str(ROOT / path)))
+        new = File.generated(
+            config, there, abs_src_path=str(ROOT / path), inclusion=InclusionLevel.NOT_IN_NAV
+        )
+        files.append(new)
     return there
 
 

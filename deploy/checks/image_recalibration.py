@@ -2,7 +2,7 @@
 """The nightly job's image: the Dockerfile's steps run, a night over a small access log in it, its size.
 
 In the image's root, read-only, as its user, with volumes at /tmp and /data as the chart mounts them: `sluice
-recalibrate` reads a log that says that alice uses a tenth of her limit, and must propose a lower one.
+recalibrate` reads a log that says that alice uses a tenth of her limit, and its plan must say so.
 """
 
 # debian: debootstrap debian-archive-keyring
@@ -89,9 +89,9 @@ def run_night(image: Image) -> str:
     if len(plans) != 1:
         sys.exit(f"{len(plans)} plans were written: {done.stdout}")
     (entry,) = (one for one in json.loads(plans[0].read_text())["entries"] if "alice" in json.dumps(one))
-    if not 0 < entry["proposed"] < entry["current"] == LIMIT_BYTES_PER_S:
+    if not 0 < entry["wanted"] < entry["current"] == LIMIT_BYTES_PER_S:
         sys.exit(f"the plan says of alice: {entry}")
-    return f"{entry['current']:g} -> {entry['proposed']:g}, {entry['reason']}"
+    return f"of {entry['current']:g} alice wants {entry['wanted']:.0f}; {entry['reason']}"
 
 
 def write_log(folder: Path) -> None:
