@@ -6,7 +6,7 @@
     /status     the status page, and its API under /api/v1; for who may see them (status_access.py)
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
-    /readyz     503, with the reasons, before that and while draining
+    /readyz     503, with the reasons, before that, while draining, and while an upstream cannot be reached
 
 Runs in the proxy's own event loop, so that an answer says that the loop turns; without signal handlers. The
 admin socket, through which things can be changed, starts and stops with it.
@@ -39,6 +39,7 @@ from sluice.proxy.status_routes import StatusRoutes
 from sluice.proxy.status_token import token_file
 from sluice.proxy.tasks import spawn
 from sluice.proxy.top_rows import MAX_ROWS
+from sluice.proxy.upstream_watch import UpstreamWatch
 
 _MAX_CONNECTIONS: Final = 64
 _BACKLOG: Final = 64
@@ -47,13 +48,15 @@ _BACKLOG: Final = 64
 class Health:
     """What the server says of itself; it sets these attributes as they come true."""
 
-    __slots__ = ("draining", "started")
+    __slots__ = ("draining", "started", "upstreams")
 
     def __init__(self) -> None:
         self.started = False
         """quotas are loaded and all listeners accept connections"""
         self.draining = False
         """no more connections are accepted"""
+        self.upstreams: list[UpstreamWatch] = []
+        """of the listeners"""
 
     def not_ready(self) -> list[str]:
         """Why no client should be sent here; empty: ready."""
@@ -62,7 +65,7 @@ class Health:
             reasons.append("starting: quotas and listeners are not up yet")
         if self.draining:
             reasons.append("draining: no more connections are accepted")
-        return reasons
+        return reasons + [problem for upstream in self.upstreams if (problem := upstream.problem)]
 
 
 class AdminServer:

@@ -24,6 +24,7 @@ from sluice.proxy.request_cost_file import CostTables
 from sluice.proxy.route import BrokerRoute, GatewayRoute, Route
 from sluice.proxy.security import ListenerSecurity
 from sluice.proxy.upstream import Upstream
+from sluice.proxy.upstream_watch import UpstreamWatch
 from sluice.proxy.worker import Worker
 from sluice.quotas.manager import QuotaManager
 
@@ -33,6 +34,7 @@ class Assembled:
     """A listener and the coroutines that run beside it until the end."""
 
     listener: Listener
+    upstream: UpstreamWatch
     beside: list[Coroutine[Any, Any, None]] = field(default_factory=list)
 
 
@@ -78,7 +80,7 @@ def assemble(
         authentication_timeout_s=limits.authentication_timeout_s,
         rate=rate,
     )
-    assembled = Assembled(listener)
+    assembled = Assembled(listener, UpstreamWatch(options.name, way, route, circuits))
     if any(security.followed()):
         assembled.beside.append(security.follow())
     if options.gateway is not None and brokers is not None and way.can_ask:

@@ -282,7 +282,8 @@ class Server:
                 upstream=config.upstream,
             )
             self._listeners.append(assembled.listener)
-            beside += assembled.beside
+            self._health.upstreams.append(assembled.upstream)
+            beside += [assembled.upstream.run(), *assembled.beside]
         return beside + self._replication.work()
 
     def _apply(self, limits: QuotaLimits) -> None:

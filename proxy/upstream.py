@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from errno import EMFILE, ENFILE
 from random import random
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
@@ -34,6 +34,8 @@ _READ_BYTES: Final = 16 * 1024
 _CLIENT_ID: Final = "sluice"
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
+
+_Dialled = TypeVar("_Dialled", bound=Stream)
 
 _log = get_logger()
 
@@ -96,36 +98,52 @@ class Upstream:
 
         `ends`: the client's and what it connected to, for the PROXY header. Raises NotConnected.
         """
-        reason = "not tried again yet"
         for address in addresses:
-            circuit = self._circuits.of(address)
-            if not circuit.may_dial(monotonic() * 1000.0):
-                continue
-            try:
-                async with asyncio.timeout(self.dial_timeout_s):
-                    stream = await self._open(address, ends)
-            except (OSError, TimeoutError) as error:
-                reason = str(error) or "timed out"
-                if error.errno in _OURS:
-                    circuit.abandoned()
-                    raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
-                if circuit.failed(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
-                    _log.error(
-                        "upstream_unreachable",
-                        listener=self._options.name,
-                        upstream=in_text(address),
-                        reason=reason,
-                    )
-            except BaseException:
-                circuit.abandoned()
-                raise
-            else:
-                if circuit.succeeded():
-                    _log.info(
-                        "upstream_reachable_again", listener=self._options.name, upstream=in_text(address)
-                    )
+            stream = await self._tried(address, self._open(address, ends))
+            if stream is not None:
                 return await self._log_in(stream, address, user)
         raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")  # said once, when the circuit opened
+
+    async def can_be_reached(self, addresses: Sequence[Address]) -> bool:
+        """Whether one of them takes a connection, which is closed at once."""
+        for address in addresses:
+            try:
+                broker = await self._tried(address, self._dial(*address))
+            except NotConnected:
+                return False
+            if broker is not None:
+                broker.close()
+                return True
+        return False
+
+    async def _tried(self, address: Address, dial: Coroutine[Any, Any, _Dialled]) -> _Dialled | None:
+        """What `dial` of this address leads to; None: it was not tried again yet, or failed."""
+        circuit = self._circuits.of(address)
+        if not circuit.may_dial(monotonic() * 1000.0):
+            dial.close()
+            return None
+        try:
+            async with asyncio.timeout(self.dial_timeout_s):
+                stream = await dial
+        except (OSError, TimeoutError) as error:
+            reason = str(error) or "timed out"
+            if error.errno in _OURS:
+                circuit.abandoned()
+                raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
+            if circuit.failed(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
+                _log.error(
+                    "upstream_unreachable",
+                    listener=self._options.name,
+                    upstream=in_text(address),
+                    reason=reason,
+                )
+            return None
+        except BaseException:
+            circuit.abandoned()
+            raise
+        if circuit.succeeded():
+            _log.info("upstream_reachable_again", listener=self._options.name, upstream=in_text(address))
+        return stream
 
     async def _open(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream:
         """Dial, tell for whom, and secure."""

@@ -118,7 +118,7 @@ def sluice(
     quota_file: Path | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, list[int]]]:
-    """`sluice run` with one listener for each upstream port, ready (/readyz): its pid and listening ports.
+    """`sluice run` with one listener for each upstream port, ready (/startupz): its pid and listening ports.
 
     `quotas` are the entries of the quota file, which is made at `quota_file`, else where nobody finds it;
     `ports` are to listen on, else free ones are taken; `options` are further keys of the configuration.
@@ -172,7 +172,7 @@ def _wait_until_ready(admin_port: int, process: GuardedProcess, within_s: float 
     while time.monotonic() < deadline:
         if process.exit_code() is not None:
             raise BenchError(f"sluice ended with exit code {process.exit_code()} before it was ready")
-        url = f"http://{LOOPBACK}:{admin_port}/readyz"
+        url = f"http://{LOOPBACK}:{admin_port}/startupz"
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2):  # any code but 2xx raises
             return
         time.sleep(0.05)

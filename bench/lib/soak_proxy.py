@@ -141,7 +141,7 @@ class Sluice(RestartableProxy):
         return [str(Path(sys.executable).with_name("sluice")), "run", "--config", str(self._config)]
 
     def is_ready(self) -> bool:
-        with contextlib.suppress(OSError), urllib.request.urlopen(self._url("readyz"), timeout=5):
+        with contextlib.suppress(OSError), urllib.request.urlopen(self._url("startupz"), timeout=5):
             return True  # any code but 2xx raises
         return False
 

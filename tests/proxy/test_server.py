@@ -19,7 +19,7 @@ import pytest
 from fault_broker import BrokerSide, FaultBroker, answer_of, answer_to, answers
 from frames import fetch, produce
 from sluice_process import SLUICE, Door, SluiceProcess
-from wire import Wire, dial
+from wire import WITHIN_S, Wire, dial
 
 from bench.harness.guarded_process import GuardedProcess
 from bench.harness.ports import LOOPBACK, free_port, free_ports
@@ -99,14 +99,42 @@ class Slow:
 # Several ports ----------------------------------------------------------------------------------------------
 
 
+async def until_ready(proxy: SluiceProcess, status: int) -> None:
+    """Until /readyz says so."""
+    await asyncio.to_thread(
+        proxy.wait_until, lambda: health(proxy, "readyz") == status, f"{status} of /readyz", WITHIN_S
+    )
+
+
 async def test_each_port_leads_to_its_own_broker() -> None:
     async with AsyncExitStack() as stack:
         brokers = [await stack.enter_async_context(FaultBroker(answers)) for _ in range(3)]
         proxy = await stack.enter_async_context(running(*(broker.port for broker in brokers)))
+        await until_ready(proxy, 200)
+        dialled = [len(broker.clients) for broker in brokers]  # for /readyz
         for number in (2, 0, 1, 2):
             with await client_of(proxy, f"D{number}") as client:
                 await served(client)
-        assert [len(broker.clients) for broker in brokers] == [1, 1, 2]
+        clients = [len(broker.clients) - before for broker, before in zip(brokers, dialled, strict=True)]
+        assert clients == [1, 1, 2]
+
+
+async def test_it_is_ready_while_its_brokers_can_be_reached() -> None:
+    away = free_port()
+    async with FaultBroker(answers) as broker, running(away, broker.port) as proxy:
+        assert health(proxy, "startupz") == 200
+        assert health(proxy, "readyz") == 503
+        async with FaultBroker(answers, port=away):
+            await until_ready(proxy, 200)
+            with await client_of(proxy, "D0") as client:
+                await served(client)
+        assert health(proxy, "readyz") == 200  # nobody has tried yet
+        with await client_of(proxy, "D0") as client:
+            await client.send(produce())
+            assert await client.end() == "closed"
+        assert health(proxy, "readyz") == 503
+        async with FaultBroker(answers, port=away):  # found by the proxy, with no client
+            await until_ready(proxy, 200)
 
 
 async def test_a_broker_that_is_away_costs_its_own_port_only() -> None:

@@ -165,7 +165,7 @@ class SluiceProcess:
         assert self._process is None
         command: list[str | Path] = [SLUICE, "run", "--config", self.folder / "sluice.yaml"]
         self._process = GuardedProcess(command, output=self.log, remove_on_death=self.folder)
-        self.wait_until(self.is_ready, "ready", READY_WITHIN_S)
+        self.wait_until(self.has_started, "started", READY_WITHIN_S)
 
     def stop(self, within_s: float = 40.0) -> int:
         """SIGTERM; returns the exit code once it has ended."""
@@ -223,9 +223,9 @@ class SluiceProcess:
 
     # What an operator sees --------------------------------------------------------------------------------
 
-    def is_ready(self) -> bool:
-        """What /readyz says."""
-        with contextlib.suppress(OSError), urllib.request.urlopen(self._url("readyz"), timeout=5):
+    def has_started(self) -> bool:
+        """What /startupz says; of the broker behind it knows nothing."""
+        with contextlib.suppress(OSError), urllib.request.urlopen(self._url("startupz"), timeout=5):
             return True  # any code but 2xx raises
         return False
 
