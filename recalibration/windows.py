@@ -115,7 +115,8 @@ def _declared(
 def _entity_of(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: str, address: str) -> str | None:
     if KINDS[kind].scope is Scope.IPS:
         return key_of_address(limits, address) if address else None
-    return None if address else key_of_client(limits, kind, user, client_id)
+    # Without a user: what a full window added up of many (access_rollup.py), nobody's use.
+    return None if address or not user else key_of_client(limits, kind, user, client_id)
 
 
 def _key(kind: QuotaKind) -> str:

@@ -44,6 +44,7 @@ def test_windows_are_counted_by_entity_and_proxy_and_pooled(spark: SparkSession,
         row(0, request_bytes=3_000, proxy="p2"),
         row(1, request_bytes=10_000, mutes=1, throttle_ms=5_000.0),
         row(0, request_bytes=400, user="bob"),
+        row(0, request_bytes=9_000, user=""),  # of many, in a window that was full
     ])  # fmt: skip
     state = state_of(spark, tmp_path)
     assert state["produce", ALICE, "p1"] == {
@@ -57,6 +58,7 @@ def test_windows_are_counted_by_entity_and_proxy_and_pooled(spark: SparkSession,
         bucket_of(2_000): (0, 0, 1),
     }
     assert state["produce", BOB, "p1"] == {bucket_of(40): (1, 0, 0)}
+    assert {entity for kind, entity, _ in state if kind == "produce"} == {ALICE, BOB}
     assert not any(kind == "fetch" for kind, _, _ in state), "nobody has such a limit"
 
 
