@@ -1,9 +1,9 @@
 """The admin port: /metrics, /top, /status, /livez, /readyz, /startupz. Nothing can be changed through it.
 
     /metrics/kafka   404 unless metrics.kafka_page is set
-    /top        who is throttled, as JSON (top.py); ?rows=20&why=true
-    /replication  which followers catch up, as JSON (replication_rows.py); ?rows=20
-    /status     the status page, and its API under /api/v1; for who may see them (status_access.py)
+    /top, /replication  who is throttled, which followers catch up, as JSON (top.py, replication_rows.py);
+                ?rows=20, of /top also &why=true
+    /status     the status page, and its API under /api/v1; all these for who may see them (status_access.py)
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
     /readyz     503, with the reasons, before that, while draining, and while an upstream cannot be reached
@@ -85,11 +85,9 @@ class AdminServer:
         """
         self._desk = desk
         self._status: StatusDesk | None = None
-        self._status_routes: list[Route] = []
         if desk is not None and options.status.enabled:
             self._status = StatusDesk(options.status, desk.sources, health.not_ready)
-            token = token_file(options.status)
-            self._status_routes = StatusRoutes(options.status, self._status, token).routes()
+        self._status_routes = StatusRoutes(options.status, self._status, token_file(options.status))
         self._following: asyncio.Task[None] | None = None
         self._socket = None
         if desk is not None and options.socket is not None:
@@ -136,8 +134,9 @@ class AdminServer:
         if self._kafka_page is not None:
             routes.append(Route("/metrics/kafka", partial(_shown, self._kafka_page)))
         if self._desk is not None:
-            routes += [Route("/top", self._top), Route("/replication", self._replication)]
-        return Starlette(routes=routes + self._status_routes)
+            guarded = self._status_routes.guarded
+            routes += [guarded("/top", self._top), guarded("/replication", self._replication)]
+        return Starlette(routes=routes + self._status_routes.routes())
 
     async def _top(self, request: Request) -> Response:
         assert self._desk is not None

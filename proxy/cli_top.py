@@ -37,13 +37,16 @@ def top(
     config: ConfigOption = None,
     admin_socket: AdminSocketOption = None,
     url: Annotated[str, typer.Option(metavar="URL", help=f"The admin port; {_DEFAULT_URL}.")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="The token of admin.status.token_file.")
+    ] = None,
 ) -> None:
     """Show who is throttled now, the most throttled first, then who is nearest to the limit; Ctrl-C ends it.
 
     A row is a bucket: the connections that share one limit. `owes`: how long until what it owes is paid.
     Asks the proxy of the configuration file, through its admin socket if it has one, else its admin port.
     """
-    source = _source(config, admin_socket, url)
+    source = _source(config, admin_socket, url, token_file)
 
     def look() -> dict[str, Any]:
         return source.replication(rows) if replication else source.top(rows, why=why)
@@ -83,19 +86,19 @@ def top(
         return
 
 
-def _source(config: Path | None, admin_socket: Path | None, url: str) -> Snapshots:
+def _source(config: Path | None, admin_socket: Path | None, url: str, token_file: Path | None) -> Snapshots:
     from sluice.proxy.local_admin import PortClient, SocketClient
 
     if admin_socket is not None:
         return SocketClient(admin_socket)
     if url:
-        return PortClient(url)
+        return PortClient(url, token_file)
     if config is None:
-        return PortClient(_DEFAULT_URL)
+        return PortClient(_DEFAULT_URL, token_file)
     from sluice.proxy.config_file import load_config
 
     admin = load_config(config, os.environ).admin
     if admin.socket is not None:
         return SocketClient(admin.socket)
     host = _ANY.get(admin.bind_host, f"[{admin.bind_host}]" if ":" in admin.bind_host else admin.bind_host)
-    return PortClient(f"http://{host}:{admin.bind_port}")
+    return PortClient(f"http://{host}:{admin.bind_port}", token_file or admin.status.token_file)

@@ -62,9 +62,11 @@ class SocketClient:
 class PortClient:
     """Asks through the admin port: only for what does not change anything."""
 
-    def __init__(self, url: str) -> None:
-        """`url`: `http://host:9308`."""
+    def __init__(self, url: str, token_file: Path | None = None) -> None:
+        """`url`: `http://host:9308`. `token_file`: with the token of admin.status.token_file, which is asked
+        for from other machines."""
         self._url = url.rstrip("/")
+        self._token_file = token_file
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
         """As Snapshots.top."""
@@ -77,11 +79,28 @@ class PortClient:
     def _get(self, url: str) -> dict[str, Any]:
         if not url.startswith(("http://", "https://")):
             raise CommandFailed(f"{self._url}: must begin with http://")
+        request = urllib.request.Request(url)  # noqa: S310  checked above
         try:
-            with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310  checked above
+            if self._token_file is not None:
+                token = self._token_file.read_text(encoding="utf-8").strip()
+                request.add_unredirected_header("Authorization", f"Bearer {token}")
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310  checked above
                 return _parsed(answer.read(_MAX_ANSWER_BYTES), self._url)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise CommandFailed(
+                    f"{self._url}: {error.code}: {_detail(error.read(_MAX_ANSWER_BYTES))}"
+                ) from None
         except (OSError, urllib.error.URLError) as error:
             raise CommandFailed(f"{self._url}: {error}; does the proxy run?") from None
+
+
+def _detail(data: bytes) -> str:
+    """What a refusal says to do."""
+    try:
+        return str(json.loads(data)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return "is this a Sluice?"
 
 
 def _parsed(data: bytes, source: str) -> dict[str, Any]:

@@ -45,7 +45,10 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 class StatusRoutes:
     """Of one process."""
 
-    def __init__(self, options: StatusOptions, desk: StatusDesk, token: TokenFile | None = None) -> None:
+    def __init__(
+        self, options: StatusOptions, desk: StatusDesk | None, token: TokenFile | None = None
+    ) -> None:
+        """`desk`: None if there is to be no page; the rule then holds for what others bring to it."""
         self._desk = desk
         self._token = token
         self._access = Access(
@@ -58,9 +61,15 @@ class StatusRoutes:
 
     def routes(self) -> list[Route]:
         """All of them, each behind the rule of status_access.py."""
+        if self._desk is None:
+            return []
         pages: list[tuple[str, Handler]] = [(PAGE, self._page), (DOCUMENT, self._document)]
         pages += [(endpoint.path, partial(self._answer, endpoint)) for endpoint in ENDPOINTS]
-        return [Route(path, partial(self._guarded, handler), methods=["GET"]) for path, handler in pages]
+        return [self.guarded(path, handler) for path, handler in pages]
+
+    def guarded(self, path: str, handler: Handler) -> Route:
+        """A route behind that rule."""
+        return Route(path, partial(self._guarded, handler), methods=["GET"])
 
     async def _guarded(self, handler: Handler, request: Request) -> Response:
         await self._follow_token()
@@ -109,6 +118,7 @@ class StatusRoutes:
     async def _page(self, request: Request) -> Response:
         query = _asked(request, PageQuery).model_copy(update={"history": True})
         desk = self._desk
+        assert desk is not None
         rest = Query(search=query.search, limit=_EVENTS_SHOWN)
         clients = ConnectionsQuery(
             search=query.search, throttled=query.throttled, offset=query.connections_offset

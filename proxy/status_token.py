@@ -53,7 +53,7 @@ class TokenFile:
 
 def token_file(options: StatusOptions) -> TokenFile | None:
     """The one that is named. Raises ConfigError if it holds no token."""
-    if not options.enabled or options.token_file is None:
+    if options.token_file is None:
         return None
     return TokenFile(options.token_file)
 

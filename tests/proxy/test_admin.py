@@ -43,7 +43,7 @@ async def get(
     port: int, path: str, *, method: str = "GET", accept: str = "*/*", host: str = "127.0.0.1"
 ) -> Answer:
     reader, writer = await asyncio.open_connection(host, port)
-    request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    request = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
     writer.write(request.encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()

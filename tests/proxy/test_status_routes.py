@@ -209,10 +209,27 @@ def test_another_name_for_this_host_is_refused_without_the_token(path: str, tmp_
 
 def test_metrics_and_health_stay_open_under_any_name() -> None:
     async def use(server: AdminServer) -> None:
-        for path in ("/metrics", "/livez", "/readyz", "/startupz", "/top"):
+        for path in ("/metrics", "/livez", "/readyz", "/startupz"):
             assert (await get(server, path, host="evil.example", Via="x")).status == 200
 
     with_status(use, Feed())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_sluice_top_asks_for_is_behind_the_same_rule_page_or_no_page(
+    tmp_path: Path, enabled: bool
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+
+    async def use(server: AdminServer) -> None:
+        for path in ("/top", "/replication"):
+            assert (await get(server, path)).status == 200
+            assert (await get(server, path, host="evil.example", Via="x")).status == 401
+            answer = await get(server, path, host="evil.example", Via="x", Authorization=f"Bearer {TOKEN}")
+            assert answer.status == 200
+
+    with_status(use, Feed(), token_file=str(file), enabled=enabled)
 
 
 def test_a_new_token_counts_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -129,7 +130,10 @@ def port() -> Iterator[tuple[int, list[str]]]:
         def do_GET(self) -> None:
             paths.append(self.path)
             body = b"no JSON" if "rows=13" in self.path else json.dumps(SNAPSHOT).encode()
-            self.send_response(200)
+            refused = "rows=17" in self.path and self.headers["authorization"] != "Bearer the token"
+            if refused:
+                body = b'{"detail": "The token is missing."}'
+            self.send_response(401 if refused else 200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -171,6 +175,23 @@ def test_without_a_terminal_there_is_one_table(
     assert run(monkeypatch, "--url", f"http://127.0.0.1:{port[0]}") == 0
     assert "1 of 4 active buckets throttled" in capsys.readouterr().out
     assert len(port[1]) == 1
+
+
+def test_a_token_goes_with_it_and_its_lack_is_told(
+    port: tuple[int, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    url = f"http://127.0.0.1:{port[0]}"
+    assert run(monkeypatch, "--json", "--rows", "17", "--url", url) == 1
+    assert "401: The token is missing." in capsys.readouterr().err
+    file = tmp_path / "token"
+    file.write_text("the token\n")
+    assert run(monkeypatch, "--json", "--rows", "17", "--url", url, "--token-file", str(file)) == 0
+    assert json.loads(capsys.readouterr().out) == SNAPSHOT
+    assert run(monkeypatch, "--url", url, "--token-file", str(tmp_path / "none")) == 1
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_what_is_no_proxy_is_told(
