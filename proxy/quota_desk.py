@@ -32,6 +32,7 @@ from sluice.proxy.quota_wire import (
     described_in_steps,
     read_request,
 )
+from sluice.proxy.tasks import in_turns
 from sluice.quotas.limits import QuotaLimits
 
 _ENTRIES_PER_STEP: Final = 250
@@ -123,14 +124,7 @@ class QuotaDesk:
                 found = await self.describe(question.user, request.components, strict=request.strict)
             except QuotaApiError as error:
                 return describe_refused(version, correlation_id, error.code, error.message)
-            steps = described_in_steps(version, correlation_id, found)
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as done:
-                    answer: bytes = done.value
-                    return answer
-                await asyncio.sleep(0)
+            return await in_turns(described_in_steps(version, correlation_id, found))
         try:
             results = await self.alter(
                 question.user, request.alterations, validate_only=request.validate_only

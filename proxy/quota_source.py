@@ -21,12 +21,13 @@ from sluice.proxy.quota_copy import Copied, QuotaCopy
 from sluice.proxy.quota_desk import FileStore, QuotaDesk, QuotaStore
 from sluice.proxy.quota_topic_records import Stored
 from sluice.proxy.quota_watch import QuotaFile
-from sluice.proxy.tasks import spawn
+from sluice.proxy.tasks import in_turns, spawn
 from sluice.proxy.topic_guard import OwnTopic
 from sluice.proxy.watched_file import ReloadStatus
 from sluice.quotas.config_error import Problem, QuotaFileError
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.steps import at_once
 
 Apply = Callable[[QuotaLimits], None]
 FILE: Final = "file"
@@ -148,13 +149,7 @@ class TopicLimits:
 
     def at_start(self) -> QuotaLimits:
         """From the copy, if there is one."""
-        steps = merged_in_steps(self._base, self.topic.entries)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                limits: QuotaLimits = done.value
-                return limits
+        return at_once(merged_in_steps(self._base, self.topic.entries))
 
     def work(self) -> Iterator[tuple[Coroutine[Any, Any, None], str]]:
         """What is to run as long as the process."""
@@ -196,14 +191,7 @@ class TopicLimits:
             await self._dirty.wait()
             self._dirty.clear()
             version = self._version
-            steps = merged_in_steps(self._base, dict(self.topic.entries))
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as done:
-                    self._put(done.value)
-                    break
-                await asyncio.sleep(0)
+            self._put(await in_turns(merged_in_steps(self._base, dict(self.topic.entries))))
             self._built = version
             for wanted, waiting in self._waiting:
                 if wanted <= version and not waiting.done():

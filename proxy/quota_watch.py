@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from sluice.proxy.log import get_logger
+from sluice.proxy.tasks import in_turns
 from sluice.proxy.watched_file import ReloadOutcome, ReloadStatus, Seen, WatchedFiles, hash_of, identify
 from sluice.quotas.config_error import ConfigError, QuotaFileError
 from sluice.quotas.limits import QuotaLimits
@@ -23,7 +24,6 @@ from sluice.quotas.scheduled_limits import LimitsAt, limits_at, limits_at_in_ste
 from sluice.quotas.yaml_lines import read_text
 
 _LOGGED_PROBLEMS: Final = 20
-_Found = TypeVar("_Found", QuotaLimits, LimitsAt)
 
 _log = get_logger()
 
@@ -85,7 +85,7 @@ class QuotaFile:
 
     async def _limits_now(self) -> QuotaLimits:
         now_unix_s = self._clock()
-        return self._evaluated(await _finished(limits_at_in_steps(self.base, now_unix_s)), now_unix_s)
+        return self._evaluated(await in_turns(limits_at_in_steps(self.base, now_unix_s)), now_unix_s)
 
     def _evaluated(self, found: LimitsAt, now_unix_s: float) -> QuotaLimits:
         self._evaluated_unix_s = now_unix_s
@@ -104,7 +104,7 @@ class QuotaFile:
         if outcome is not ReloadOutcome.SUCCESS or isinstance(text, ConfigError):
             return outcome
         try:
-            self.base = await _finished(parse_quotas_in_steps(text, str(self._path)))
+            self.base = await in_turns(parse_quotas_in_steps(text, str(self._path)))
         except QuotaFileError as error:
             self._watched.refuse(hash_of(text), error)
             self._log_kept(ReloadOutcome.INVALID)
@@ -135,14 +135,3 @@ class QuotaFile:
             problems=problems[:_LOGGED_PROBLEMS],
             problems_not_shown=max(0, len(problems) - _LOGGED_PROBLEMS),
         )
-
-
-async def _finished(steps: Generator[None, None, _Found]) -> _Found:
-    """What the steps come to; connections are served between them."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: _Found = done.value
-            return found
-        await asyncio.sleep(0)

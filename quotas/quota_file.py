@@ -38,6 +38,7 @@ from sluice.quotas.quota_sections import SectionReader
 from sluice.quotas.replication_section import ReplicationSection
 from sluice.quotas.schedule import Schedule
 from sluice.quotas.schedule_entries import SCHEDULE_KEY
+from sluice.quotas.steps import at_once
 from sluice.quotas.yaml_lines import YamlDocument, YamlPath, parse_yaml, parse_yaml_in_steps, read_text
 
 __all__ = [
@@ -67,13 +68,7 @@ def load_quotas(file: Path) -> QuotaLimits:
 
 def parse_quotas(text: str, source: str) -> QuotaLimits:
     """The limits in `text`. Raises QuotaFileError with every problem, naming `source`, key and line."""
-    steps = parse_quotas_in_steps(text, source)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            limits: QuotaLimits = done.value
-            return limits
+    return at_once(parse_quotas_in_steps(text, source))
 
 
 def parse_quotas_in_steps(text: str, source: str) -> Generator[None, None, QuotaLimits]:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.schedule import Scheduled, in_force, next_begin, next_change
+from sluice.quotas.steps import at_once
 
 _ENTRIES_PER_STEP: Final = 20
 """about a millisecond"""
@@ -61,13 +62,7 @@ def limits_at_in_steps(base: QuotaLimits, now_unix_s: float) -> Generator[None, 
 
 def limits_at(base: QuotaLimits, now_unix_s: float) -> LimitsAt:
     """The same at once."""
-    steps = limits_at_in_steps(base, now_unix_s)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: LimitsAt = done.value
-            return found
+    return at_once(limits_at_in_steps(base, now_unix_s))
 
 
 def told_now(limits: QuotaLimits, entity: QuotaEntity, key: str) -> str:

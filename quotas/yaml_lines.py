@@ -19,6 +19,7 @@ import yaml
 from yaml.cyaml import CSafeLoader
 
 from sluice.quotas.config_error import ConfigError, Problem
+from sluice.quotas.steps import at_once
 
 YamlValue: TypeAlias = "str | int | float | bool | list[YamlValue] | dict[str, YamlValue] | None"
 YamlPath: TypeAlias = tuple[str | int, ...]
@@ -85,13 +86,7 @@ def dotted(path: YamlPath) -> str:
 
 def parse_yaml(text: str, source: str) -> YamlDocument:
     """The document in `text`. Raises ConfigError naming `source` and the line."""
-    steps = parse_yaml_in_steps(text, source)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            document: YamlDocument = done.value
-            return document
+    return at_once(parse_yaml_in_steps(text, source))
 
 
 def parse_yaml_in_steps(text: str, source: str) -> Generator[None, None, YamlDocument]:

@@ -12,9 +12,8 @@ from typing import Final
 
 from bench.lib.stats import Spread, spread
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.quota_file import load_quotas, parse_quotas_in_steps
+from sluice.quotas.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps
 
 COUNTS: Final = (1, 10, 100, 1_000, 10_000)
 KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -93,10 +92,10 @@ def memory(count: int, shown: str, *, client_ids: bool, keys: Sequence[str]) -> 
     names = names_of(count)
     text = quota_file(names, client_ids=client_ids, keys=keys)
     kinds = (PRODUCE, QuotaKind.FETCH)[: len(keys)]
-    limits_of(text)
+    parse_quotas(text, "quotas.yaml")
     gc.collect()
     tracemalloc.start()
-    limits = limits_of(text)
+    limits = parse_quotas(text, "quotas.yaml")
     gc.collect()
     loaded = tracemalloc.get_traced_memory()[0]
     manager = QuotaManager(limits)
@@ -111,22 +110,12 @@ def memory(count: int, shown: str, *, client_ids: bool, keys: Sequence[str]) -> 
     return Memory(shown, loaded / count, (running - loaded) / count, (with_all - running) / count)
 
 
-def limits_of(text: str) -> QuotaLimits:
-    steps = parse_quotas_in_steps(text, "quotas.yaml")
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            limits: QuotaLimits = done.value
-            return limits
-
-
 class LookUps:
     """What a connection's look-up of its bucket costs, in µs of processor time, one sample a repeat."""
 
     def __init__(self, count: int) -> None:
         names = names_of(count)
-        self._limits = limits_of(quota_file(names))
+        self._limits = parse_quotas(quota_file(names), "quotas.yaml")
         self._manager = QuotaManager(self._limits)
         self._names = random.Random(count).sample(names, count)
         self._one = [self._names[0]] * CALLS
