@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sluice.protocol.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec_wire import Struct, Value
+from sluice.protocol.error_codes import error_codes
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -138,18 +139,8 @@ def answered(api_key: int, frame: bytes) -> Struct:
 
 
 def error_in(body: Value) -> int:
-    """The first error code in an answer that is one; 0: none."""
-    pending: list[Value] = [body]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            code = one.get("errorCode")
-            if isinstance(code, int) and code != NO_ERROR:
-                return code
-            pending.extend(one.values())
-        elif isinstance(one, list):
-            pending.extend(one)
-    return NO_ERROR
+    """An error code in an answer that is one; 0: none."""
+    return next((code for code in error_codes(body) if code != NO_ERROR), NO_ERROR)
 
 
 def produce(client_id: str, topic: str, batches: Mapping[int, bytes], acks: int) -> bytes:

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Final, TypeAlias
 
 from sluice.protocol.codec import decode_frame
-from sluice.protocol.codec_wire import Value
+from sluice.protocol.error_codes import error_codes
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import (
     FETCH,
@@ -254,21 +254,7 @@ def is_refused(buf: bytearray, pos: int, frame_end: int, api_key: int, version: 
         frame = decode_frame("response", api_key, version, bytes(buf[pos + 4 : frame_end]))
     except ProtocolError:
         return True  # what cannot be read is not exempt
-    return _has_error(frame.body, _CLUSTER_AUTHORIZATION_FAILED)
-
-
-def _has_error(value: Value, error_code: int) -> bool:
-    """Is there such an error code anywhere in an answer?"""
-    pending: list[Value] = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            if one.get("errorCode") == error_code:
-                return True
-            pending.extend(one.values())
-        elif isinstance(one, list):
-            pending.extend(one)
-    return False
+    return _CLUSTER_AUTHORIZATION_FAILED in error_codes(frame.body)
 
 
 def _is_fine(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> bool:
