@@ -298,7 +298,10 @@ class QuotaTopic:
                     REQUEST_TIMED_OUT,
                     f"The quota topic {self._options.name} cannot be reached: {self._why_not}",
                 )
+            # What another writes from here on, the records below do not stand on: so they must not say that
+            # they had seen it.
             entries = {entity: stored.limits for entity, stored in self.entries.items()}
+            seen = self._log.last_offsets()
             if len(alterations) <= _AT_ONCE:
                 outcome = alter(entries, alterations)
             else:
@@ -309,7 +312,7 @@ class QuotaTopic:
                 async with asyncio.timeout(self._options.request_timeout_s):
                     await asyncio.gather(
                         *(
-                            self._write(entity, limits, outcome.asked[entity], by)
+                            self._write(entity, limits, outcome.asked[entity], by, seen.get(entity, -1))
                             for entity, limits in outcome.changes.items()
                         )
                     )
@@ -320,9 +323,10 @@ class QuotaTopic:
             return outcome.results
 
     async def _write(
-        self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str
+        self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str, after: int
     ) -> None:
-        """Until the record is accepted, on top of whatever others write meanwhile."""
+        """Until the record is accepted, on top of whatever others write meanwhile. `after`: the last record
+        of the entity on which `limits` stand."""
         for _ in range(_MAX_REWRITES):
             base = self.entries.get(entity, NOTHING)
             write_id = secrets.token_hex(8)
@@ -339,14 +343,14 @@ class QuotaTopic:
                     headers=[
                         (_BY, by.encode()),
                         (_WRITE_ID, write_id.encode()),
-                        (_AFTER, str(self._log.last_offset(entity)).encode()),
+                        (_AFTER, str(after).encode()),
                     ],
                 )
                 if await accepted:
                     return
             finally:
                 self._own.pop(write_id, None)
-            now = self.entries.get(entity, NOTHING).limits
+            now, after = self.entries.get(entity, NOTHING).limits, self._log.last_offset(entity)
             limits = alter({entity: now}, [asked]).changes.get(entity, now)
         raise TimeoutError(f"{_MAX_REWRITES} others were quicker")
 

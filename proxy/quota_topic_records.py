@@ -146,6 +146,10 @@ class TopicLog:
         """Of its last accepted record; −1: there is none."""
         return self._accepted.get(entity, _NO_RECORD)[0]
 
+    def last_offsets(self) -> dict[QuotaEntity, int]:
+        """As of now, of all that have one."""
+        return {entity: offset for entity, (offset, _) in self._accepted.items()}
+
     def apply(
         self, key: bytes | None, value: bytes | None, offset: int = 0, after: int | None = None
     ) -> Applied:

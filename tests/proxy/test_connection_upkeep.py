@@ -296,7 +296,7 @@ async def test_a_client_that_has_left_behind_a_broker_that_takes_nothing_is_noti
 async def test_a_broker_that_takes_nothing_for_long_ends_the_connection() -> None:
     async with FaultBroker(never_reads) as broker, LocalProxy(broker.port) as proxy:
         with await proxy.client() as client:
-            sending = asyncio.ensure_future(client.send(produce_of(16 * MIB)))
+            sending = asyncio.ensure_future(client.send(produce_of(64 * MIB)))
             await stands_still(proxy)
             sweeps = Sweeps(proxy)
             assert sweeps(0.0) == sweeps(599.0) == []

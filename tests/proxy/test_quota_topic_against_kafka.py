@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -19,8 +20,9 @@ from local_proxy import until
 from structlog.testing import capture_logs
 
 from bench.harness.kafka_node import KafkaNode
+from sluice.proxy import quota_topic
 from sluice.proxy.config_quotas import QuotaTopicOptions
-from sluice.proxy.quota_admin import Alteration, QuotaApiError
+from sluice.proxy.quota_admin import Alteration, Outcome, QuotaApiError, alter
 from sluice.proxy.quota_audit import QuotaAudit
 from sluice.proxy.quota_topic import QuotaTopic
 from sluice.proxy.quota_topic_records import Stored
@@ -90,6 +92,37 @@ async def test_many_entities_are_altered_at_once(kafka: KafkaNode) -> None:
         results = await one.alter([*asked, wrong], validate_only=False, by="tester")
         assert [result.code for result in results] == [0] * 250 + [42]
         assert len(one.entries) == 250
+        await until(lambda: two.entries == one.entries)
+
+
+async def test_what_another_writes_while_an_alteration_is_thought_about_is_kept(
+    kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many alterations are worked out in a thread; meanwhile one of their entities gets another limit."""
+    go_on = threading.Event()
+
+    def slowly(entries: Mapping[QuotaEntity, Mapping[str, float]], asked: Sequence[Alteration]) -> Outcome:
+        outcome = alter(entries, asked)
+        if len(asked) > 100:
+            assert go_on.wait(20)
+        return outcome
+
+    monkeypatch.setattr(quota_topic, "alter", slowly)
+    users = ["alice", *(f"u{number}" for number in range(100))]
+    asked = [Alteration((("user", user),), (("producer_byte_rate", 5.0),)) for user in users]
+    options = options_of(kafka, request_timeout_s=30.0)
+    async with following(options) as one, following(options) as two:
+        await set_rate(two, "alice", 1.0)
+        await until(lambda: ALICE in one.entries)
+        altering = asyncio.ensure_future(one.alter(asked, validate_only=False, by="tester"))
+        await asyncio.sleep(0.1)
+        other = Alteration((("user", "alice"),), (("consumer_byte_rate", 7.0),))
+        assert [each.code for each in await two.alter([other], validate_only=False, by="tester")] == [0]
+        await until(lambda: one.entries == two.entries)
+        go_on.set()
+        assert {result.code for result in await altering} == {0}
+        both = Stored({"producer_byte_rate": 5, "consumer_byte_rate": 7})
+        assert one.entries[ALICE] == both
         await until(lambda: two.entries == one.entries)
 
 
