@@ -94,7 +94,6 @@ HAPPENINGS: list[Happening] = [*DEADLY, partitions_are_moved, coordinators_move]
 IN_EVERY_RUN = {
     ("broker", a_broker_is_killed_and_comes_back, True),
     ("broker", coordinators_move, True),
-    ("gateway", a_broker_is_killed_and_comes_back, False),
     ("gateway", partitions_are_moved, True),
 }
 """the others are slow: half a minute each, and they say little that these do not"""
