@@ -20,8 +20,8 @@ class StatusOptions(Options):
     enabled: bool = Field(default=True, description="Whether there are a status page and its API.")
     token_file: File | None = Field(
         default=None,
-        description="Holds a token of at least 16 characters, with which both may be asked for from "
-        "elsewhere than loopback; if left out, they may not. Followed.",
+        description="Holds a token of at least 16 characters, with which both, and what `sluice top` asks "
+        "for, may be asked for from elsewhere than loopback; if left out, they may not. Followed.",
     )
     token_on_loopback: bool = Field(
         default=False,

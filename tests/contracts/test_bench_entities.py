@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bench.entities import limits_for
-from bench.lib.entity_figures import KEYS, Loads, LookUps, limits_of, load, memory, names_of, quota_file
+from bench.lib.entity_figures import KEYS, Loads, LookUps, load, memory, names_of, quota_file
+from sluice.quotas.quota_file import parse_quotas
 
 
 def test_a_file_has_so_many_entities_and_no_two_limits_are_the_same() -> None:
-    entries = limits_of(quota_file(names_of(300))).entries
+    entries = parse_quotas(quota_file(names_of(300)), "quotas.yaml").entries
     limits = [limit for values in entries.values() for limit in values.values()]
     assert (len(entries), len(limits), len(set(limits))) == (300, 600, 600)
 

@@ -162,5 +162,10 @@ def test_a_token_that_cannot_be_used_is_an_error_of_start_that_does_not_show_it(
     assert "secret" not in str(caught.value)
 
 
-def test_a_page_that_is_off_reads_no_token(tmp_path: Path) -> None:
-    assert token_file(StatusOptions(enabled=False, token_file=tmp_path / "none")) is None
+def test_where_the_page_is_off_the_token_still_guards_what_sluice_top_asks_for(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-of-some-length")
+    found = token_file(StatusOptions(enabled=False, token_file=file))
+    assert found is not None
+    assert found.digest == digest_of("a-token-of-some-length")
+    assert token_file(StatusOptions()) is None
