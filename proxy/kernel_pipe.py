@@ -31,10 +31,10 @@ class KernelPipe:
         self._reader = self._writer = -1  # made for the first large frame: most workers of tests see none
 
     def _open(self) -> None:
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
+            self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             fcntl.fcntl(self._writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except OSError:  # this user has many pipes already
+        except OSError:  # no file descriptors are left, or this user has many pipes already
             self.close()
 
     def move(self, source: int, target: int, max_bytes: int) -> tuple[int, bytes]:

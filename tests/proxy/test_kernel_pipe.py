@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -111,3 +112,17 @@ def test_where_the_kernel_has_no_such_way_nothing_is_taken(pipe: KernelPipe) -> 
             os.close(epoll)
         assert not pipe.is_usable
         assert pipe.move(to_broker.fileno(), to_broker.fileno(), MIB) == (0, b"")
+
+
+def test_where_no_pipe_can_be_had_nothing_is_taken_and_nobody_is_blamed(
+    pipe: KernelPipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pipe2", none_left)
+    ours, client = tcp_pair()
+    with ours, client:
+        client.sendall(b"abc")
+        assert pipe.move(ours.fileno(), ours.fileno(), MIB) == (0, b"")
+        assert ours.recv(100) == b"abc"
