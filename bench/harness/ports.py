@@ -1,55 +1,90 @@
-"""Free loopback ports for servers that must know their port before they start."""
+"""Free loopback ports for servers that must know their port before they start.
+
+A port is told long before its server listens on it (a broker's takes seconds), so that nobody listens on it
+now is not enough: each process takes its ports from a block of its own, in turn, and holds the block until it
+ends.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
+from pathlib import Path
+from typing import IO, Final
 
 LOOPBACK = "127.0.0.1"
 # Below Linux' ephemeral range (32768 …), or an outgoing connection could take the port before the server
 # does.
-PORT_RANGE = range(20_000, 32_000)
+PORT_RANGE: Final = range(20_000, 32_000)
+BLOCK_SIZE: Final = 600
+"""ports of one process: many more than it has servers at a time"""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different loopback TCP ports that nobody listens on now.
+    """Return `count` different loopback TCP ports that nobody listens on now, nor is told soon.
 
-    Nothing reserves them: the chance that another process picks the same one before its use is about 1 in
-    10,000. Raises RuntimeError if no free port is found in 1,000 tries.
+    Raises RuntimeError if the process' block has none.
     """
-    held: list[socket.socket] = []
-    try:
-        for _ in range(1_000):
-            if len(held) == count:
-                return [held_socket.getsockname()[1] for held_socket in held]
-            candidate = socket.socket()
-            try:
-                candidate.bind((LOOPBACK, random.choice(PORT_RANGE)))
-            except OSError:
-                candidate.close()
-                continue
-            held.append(candidate)
-        raise RuntimeError(f"no {count} free ports on {LOOPBACK}")
-    finally:
-        for held_socket in held:
-            held_socket.close()
+    return [free_port() for _ in range(count)]
 
 
 def free_port() -> int:
-    """Return one loopback TCP port that nobody listens on now (see free_ports)."""
-    return free_ports(1)[0]
+    """Return one port (see free_ports)."""
+    return free_port_range(1)
 
 
 def free_port_range(count: int) -> int:
-    """Return the first of `count` loopback TCP ports in a row that nobody listens on now (see free_ports).
+    """Return the first of `count` ports in a row (see free_ports)."""
+    pid = os.getpid()  # a fork would else give what its parent gives
+    if pid not in _blocks:
+        _blocks[pid] = _Block()
+    return _blocks[pid].next_run(count)
 
-    Raises RuntimeError if there are none in 1,000 tries.
-    """
-    for _ in range(1_000):
-        first = random.randrange(PORT_RANGE.start, PORT_RANGE.stop - count)
-        if all(_is_free(port) for port in range(first, first + count)):
-            return first
-    raise RuntimeError(f"no {count} free ports in a row on {LOOPBACK}")
+
+class _Block:
+    """The ports of one process, given in turn: one that was given comes again after all others."""
+
+    def __init__(self) -> None:
+        self.ports, self._lock = _claimed()
+        self._next = random.randrange(len(self.ports))
+
+    def next_run(self, count: int) -> int:
+        for _ in range(2 * len(self.ports)):  # twice: the round may begin within a run
+            if self._next + count > len(self.ports):
+                self._next = 0
+            first = self.ports[self._next]
+            if all(_is_free(port) for port in range(first, first + count)):
+                self._next += count
+                return first
+            self._next += 1
+        raise RuntimeError(f"no {count} free ports in a row on {LOOPBACK} in {self.ports}")
+
+
+_blocks: Final[dict[int, _Block]] = {}
+"""by process id"""
+
+
+def _claimed() -> tuple[range, IO[str] | None]:
+    """A block that no other process holds; where all are held, the whole range, from where chance says."""
+    folder = Path(tempfile.gettempdir()) / "sluice-test-ports"
+    folder.mkdir(exist_ok=True)
+    starts = list(range(PORT_RANGE.start, PORT_RANGE.stop, BLOCK_SIZE))
+    random.shuffle(starts)
+    for start in starts:
+        try:
+            lock = (folder / str(start)).open("w")
+        except OSError:  # another user's
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            continue
+        return range(start, start + BLOCK_SIZE), lock
+    return PORT_RANGE, None
 
 
 def _is_free(port: int) -> bool:

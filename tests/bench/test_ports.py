@@ -1,0 +1,53 @@
+"""Ports that are told before their servers listen: nobody else is told the same meanwhile."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from bench.harness.ports import BLOCK_SIZE, LOOPBACK, free_port, free_port_range, free_ports
+
+MANY = 100
+
+
+def in_a_fork(told: Callable[[], object]) -> object:
+    reader, writer = multiprocessing.Pipe(duplex=False)
+
+    def tell(end: Connection) -> None:
+        end.send(told())
+
+    process = multiprocessing.get_context("fork").Process(target=tell, args=(writer,))
+    process.start()
+    found: object = reader.recv()
+    process.join()
+    return found
+
+
+def test_no_port_is_told_twice_in_a_row_of_many() -> None:
+    told = [free_port() for _ in range(MANY)] + free_ports(MANY)
+    assert len(set(told)) == 2 * MANY
+
+
+def test_neither_a_fork_nor_another_process_is_told_the_same() -> None:
+    here = set(free_ports(MANY))
+    forked = in_a_fork(lambda: free_ports(MANY))
+    assert isinstance(forked, list)
+    code = f"from bench.harness.ports import free_ports; print(*free_ports({MANY}))"
+    started = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    there = {int(port) for port in started.stdout.split()}
+    assert len(here | set(forked) | there) == 3 * MANY
+
+
+def test_ports_in_a_row_are_free_and_one_that_is_listened_on_is_never_told() -> None:
+    first = free_port_range(20)
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, first + 7))
+        taken.listen()
+        starts = [free_port_range(20) for _ in range(BLOCK_SIZE // 20)]
+        told = {port for start in starts for port in range(start, start + 20)}
+    assert first + 7 not in told
+    assert len(told) > BLOCK_SIZE // 2, "the rest of the block is told in turn"
