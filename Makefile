@@ -22,6 +22,8 @@ PY := .venv/bin/python
 READY := .venv/.ready
 DEPLOY_READY := .venv/.deploy-ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests and benchmarks start many processes; without compiled modules each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
