@@ -35,12 +35,12 @@ JAVA: Final = "java"
 LIBRARIES: Final = ("aiokafka", "confluent", "kafka-python", JAVA)
 PACED: Final = "paced"
 HELD: Final = "held"
-PACED_RATE: Final = 100.0  # records per second
+PACED_RATE: Final = 50.0  # records per second: of two cores enough is left for proxies to start
 RECORD_BYTES: Final = 500
 # What a proxy lets a held client through: less than it asks for at any time, so that a SIGTERM always finds
 # requests held. VerifiableProducer's records are a few bytes each.
-HELD_BYTES_PER_S: Final = {JAVA: 2_000}
-HELD_BYTES_PER_S_ELSE: Final = 50_000
+HELD_BYTES_PER_S: Final = {JAVA: 1_000}
+HELD_BYTES_PER_S_ELSE: Final = 25_000
 READ_WITHIN_S: Final = 180.0
 END_WITHIN_S: Final = 200.0  # clients wait for what is under way, behind a send() that may wait a minute
 BROKER, GATEWAY = "broker", "gateway"
