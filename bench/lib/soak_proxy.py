@@ -26,7 +26,7 @@ from bench.lib.proxies import ensure_haproxy
 
 READY_WITHIN_S: Final = 20.0
 END_WITHIN_S: Final = 40.0  # a drain takes 25 s at most
-_POLL_S: Final = 0.01
+_POLL_S: Final = 0.05
 
 _HAPROXY_CONFIG: Final = """\
 global

@@ -177,7 +177,9 @@ class SoakRig:
             return self._start_java(client)
         rate = PACED_RATE if client.kind == PACED else 0.0
         plan = (self._bootstrap, TOPIC, PARTITIONS, client.index, client.name, rate, RECORD_BYTES)
-        command = [sys.executable, "-m", "bench.lib.soak_client", client.library, *map(str, plan)]
+        # A library that spins while it is held must not take the core on which its proxy starts.
+        command = ["nice", "-n", "5", sys.executable, "-m", "bench.lib.soak_client", client.library]
+        command += map(str, plan)
         return GuardedProcess([*command, str(self._entries(client))], output=self._log(client))
 
     def _start_java(self, client: Client) -> GuardedProcess:
