@@ -48,7 +48,7 @@ class Plan:
     kills: int
 
 
-FULL: Final = (Plan("restarts", 200, 0), Plan("kills", 0, 14), Plan("both", 100, 6))
+FULL: Final = (Plan("restarts", 180, 0), Plan("kills", 0, 10), Plan("both", 120, 10))
 QUICK: Final = (Plan("restarts", 12, 0), Plan("kills", 0, 2), Plan("both", 6, 1))
 
 

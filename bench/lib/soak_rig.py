@@ -42,7 +42,7 @@ RECORD_BYTES: Final = 500
 # requests held. VerifiableProducer's records are a few bytes each.
 HELD_BYTES_PER_S: Final = {JAVA: 1_000}
 HELD_BYTES_PER_S_ELSE: Final = 25_000
-CLIENT_NICE: Final = 5
+CLIENT_NICE: Final = 10
 READ_WITHIN_S: Final = 180.0
 END_WITHIN_S: Final = 200.0  # clients wait for what is under way, behind a send() that may wait a minute
 BROKER, GATEWAY = "broker", "gateway"
@@ -99,8 +99,8 @@ class SoakRig:
         """Returns once each has had a record acknowledged. Raises BenchError when one does not."""
         for client in self.clients:
             self._running[client] = process = self._start(client)
-            # A library that spins while it is held must not take the core on which its proxy starts. Each has a
-            # session of its own, and the kernel shares its time among sessions first where it groups by them.
+            # A library that spins while it is held must not take the core on which its proxy starts. Each has
+            # a session of its own, and where the kernel groups by them, it shares its time among those first.
             group = Path(f"/proc/{process.pid}/autogroup")
             if group.exists():
                 group.write_text(str(CLIENT_NICE))
