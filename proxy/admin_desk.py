@@ -55,7 +55,7 @@ class AdminDesk:
         addresses = tuple if rates is None else rates.sensors
         self.top = Top(quotas, producer_ids, connections, addresses)
         log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
-        self.sources = Sources(quotas, producer_ids, connections, addresses, log)
+        self.sources = Sources(quotas, producer_ids, connections, addresses, log, replication)
         """what the status page is made from"""
         self._quotas = desk
         self._replication = replication

@@ -1,4 +1,6 @@
-"""Who is catching up, on what, how much is left and when it will be there: `sluice top --replication`. Pure.
+"""Who is catching up, on what, how much is left and when it will be there. Pure.
+
+For `sluice top --replication` and the status page.
 
     left bytes   = lag in records · bytes per record, as they have come so far
     ends in (s)  = left bytes / (rate − inflow)
@@ -14,12 +16,14 @@ Worked example: 100 MB and 20 MB left at 5 MB/s without inflow: 24 s in all, the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from sluice.proxy.replication import Replication
 from sluice.proxy.replication_mirror import MirroredPartition, SessionMirror
 
 MAX_ROWS: Final = 200
+_PER_STEP: Final = 200
 _MS_PER_S: Final = 1000.0
 
 
@@ -42,30 +46,72 @@ class _Left:
             self.inflow_bytes_per_s = grown * record_bytes * _MS_PER_S / max(now_ms - begun_ms, _MS_PER_S)
 
 
+class ReplicationSurvey:
+    """What is told, made in steps, for a session may have thousands of partitions."""
+
+    def __init__(self, search: str = "", max_rows: int = MAX_ROWS) -> None:
+        """`search`: part of a topic's name, upper and lower case alike; followers are told whole."""
+        self.leader_id: int | None = None
+        self.limit: float | None = None
+        self.rate = 0.0
+        self.move_ratio: float | None = None
+        self.followers: list[dict[str, Any]] = []
+        self.partitions: list[dict[str, Any]] = []
+        """those with most left first, at most `max_rows`"""
+        self.matching = 0
+        self._search = search.casefold()
+        self._max_rows = max(0, max_rows)
+
+    def steps(self, replication: Replication, now_ms: float) -> Iterator[None]:
+        """Pauses where others may have their turn."""
+        by_follower: dict[int, list[_Left]] = {}
+        for mirror in list(replication.sessions):
+            some = by_follower.setdefault(mirror.replica_id, [])
+            for partition in list(mirror.waiting.values()):
+                some.append(_Left(mirror, partition, now_ms))
+                if len(some) % _PER_STEP == 0:
+                    yield
+        busy = max(1, sum(bool(some) for some in by_follower.values()))
+        for follower, some in by_follower.items():
+            self.followers.append(_follower(replication, follower, some, busy, now_ms))
+            yield
+        self.followers.sort(key=lambda row: int(row["follower"]))
+        shown = [one for some in by_follower.values() for one in some if self._is_asked(replication, one)]
+        shown.sort(key=lambda one: -(one.left_bytes or one.partition.lag))
+        self.matching = len(shown)
+        for number, one in enumerate(shown[: self._max_rows], start=1):
+            self.partitions.append(_partition(replication, one))
+            if number % _PER_STEP == 0:
+                yield
+        leader = replication.leader_bucket
+        self.leader_id = replication.leader_id
+        self.limit = None if leader is None else leader.rate_bytes_per_s
+        self.rate = 0.0 if leader is None else leader.rate.measure(int(now_ms))
+        self.move_ratio = replication.move_ratio
+
+    def _is_asked(self, replication: Replication, one: _Left) -> bool:
+        return not self._search or self._search in topic_of(replication, one.partition).casefold()
+
+
 def replication_rows(replication: Replication, now_ms: float, rows: int = MAX_ROWS) -> dict[str, Any]:
-    """As JSON can say it. At most `rows` partitions, those with most left first."""
-    waiting = [
-        _Left(mirror, partition, now_ms)
-        for mirror in replication.sessions
-        for partition in mirror.waiting.values()
-    ]
-    by_follower: dict[int, list[_Left]] = {mirror.replica_id: [] for mirror in replication.sessions}
-    for one in waiting:
-        by_follower[one.follower].append(one)
-    busy = sum(bool(some) for some in by_follower.values())
-    followers = [
-        _follower(replication, follower, some, max(1, busy), now_ms) for follower, some in by_follower.items()
-    ]
-    waiting.sort(key=lambda one: -(one.left_bytes or one.partition.lag))
-    leader = replication.leader_bucket
+    """As JSON can say it. At most `rows` partitions."""
+    survey = ReplicationSurvey(max_rows=min(rows, MAX_ROWS))
+    for _ in survey.steps(replication, now_ms):
+        pass
     return {
-        "leader": replication.leader_id,
-        "limit": None if leader is None else leader.rate_bytes_per_s,
-        "rate": 0.0 if leader is None else leader.rate.measure(int(now_ms)),
-        "move_ratio": replication.move_ratio,
-        "followers": sorted(followers, key=lambda row: int(row["follower"])),
-        "partitions": [_partition(replication, one) for one in waiting[: max(0, min(rows, MAX_ROWS))]],
+        "leader": survey.leader_id,
+        "limit": survey.limit,
+        "rate": survey.rate,
+        "move_ratio": survey.move_ratio,
+        "followers": survey.followers,
+        "partitions": survey.partitions,
     }
+
+
+def topic_of(replication: Replication, partition: MirroredPartition) -> str:
+    """Its topic's name, or the id in hex while the name is not known."""
+    topic_id, _ = partition.key
+    return replication.topic_names.get(topic_id, topic_id.hex())
 
 
 def _follower(
@@ -106,10 +152,9 @@ def _ends(waiting: list[_Left], rate_bytes_per_s: float) -> None:
 
 
 def _partition(replication: Replication, one: _Left) -> dict[str, Any]:
-    topic_id, index = one.partition.key
     return {
-        "topic": replication.topic_names.get(topic_id, topic_id.hex()),
-        "partition": index,
+        "topic": topic_of(replication, one.partition),
+        "partition": one.partition.key[1],
         "follower": one.follower,
         "offset": one.partition.offset,
         "high_watermark": one.partition.high_watermark,

@@ -64,15 +64,18 @@ function row(key, head, cells) {
   return h("tr", { "data-key": key }, h("th", { scope: "row", class: "name" }, head), ...shown);
 }
 
-function use(one) {
-  const over = one.utilisation > 1 || (one.delay_ms > 0 && !one.shadow);
-  const level = over ? " over" : one.utilisation >= NEAR ? " near" : "";
-  const width = fixed(Math.min(100, one.utilisation * 100), 0);
+function bar(share, level) {
+  const width = fixed(Math.min(100, share * 100), 0);
   return h("div", { class: "use" },
     svg("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
       svg("rect", { class: "track", width: "100", height: "10" }),
-      svg("rect", { class: `fill${level}`, width, height: "10" })),
-    h("span", null, percent(one.utilisation)));
+      svg("rect", { class: `fill${level || ""}`, width, height: "10" })),
+    h("span", null, percent(share)));
+}
+
+function use(one) {
+  const over = one.utilisation > 1 || (one.delay_ms > 0 && !one.shadow);
+  return bar(one.utilisation, over ? " over" : one.utilisation >= NEAR ? " near" : "");
 }
 
 function throttle(one) {
@@ -179,5 +182,32 @@ function idsRow(one) {
     ["num", waits],
     ["num", count(one.pairs)],
     ["num", count(one.forced)],
+  ]);
+}
+
+const megabytes = (left) => (left === null ? soft("?") : `${fixed(left / 1e6, 1)} MB`);
+const ends = (inS) => (inS === null ? soft("?") : took(inS * 1000));
+
+function followerRow(one) {
+  return row(String(one.follower), `broker ${one.follower}`, [
+    ["num", one.limit === null ? none() : amount(one.limit, "bytes per second")],
+    ["num", amount(one.rate, "bytes per second")],
+    ["num", count(one.waiting)],
+    ["num", count(one.lag_records)],
+    ["num", megabytes(one.left_bytes)],
+    ["num", one.waiting ? ends(one.ends_in_s) : none()],
+  ]);
+}
+
+function replicaRow(one) {
+  const left = one.left_bytes;
+  return row(`${one.topic} ${one.partition} ${one.follower}`, text(one.topic), [
+    ["num", count(one.partition)],
+    ["num", count(one.follower)],
+    ["num", count(one.lag_records)],
+    ["", left === null ? none() : bar(one.passed_bytes / Math.max(1, one.passed_bytes + left))],
+    ["num", megabytes(left)],
+    ["num", amount(one.inflow, "bytes per second")],
+    ["num", ends(one.ends_in_s)],
   ]);
 }

@@ -10,12 +10,22 @@ from html import escape
 from typing import Final
 
 from sluice.proxy.status_history import POINTS
-from sluice.proxy.status_model import ConnectionInfo, Event, History, PlanChange, Principal, ProducerIdsOf
+from sluice.proxy.status_model import (
+    ConnectionInfo,
+    Event,
+    FollowerInfo,
+    History,
+    PlanChange,
+    Principal,
+    ProducerIdsOf,
+    ReplicaInfo,
+)
 from sluice.proxy.top_text import amount, duration, printable
 
 NEAR: Final = 0.8
 """of a limit: shown in another colour"""
 NONE: Final = '<span class="soft">–</span>'
+_BYTES_PER_S: Final = "bytes per second"
 _JOINED: Final = 3
 """points: so near to each other they are joined, for one or two may be missed"""
 _WIDTH: Final = 120
@@ -58,17 +68,10 @@ def principal_row(row: Principal, link: str) -> str:
 
 
 def use(row: Principal) -> str:
-    """A bar, which ends at the limit, and the share in figures."""
+    """How much of the limit is used."""
     is_over = row.utilisation > 1.0 or (row.delay_ms > 0.0 and not row.shadow)
     level = " over" if is_over else " near" if row.utilisation >= NEAR else ""
-    width = min(100.0, row.utilisation * 100.0)
-    return (
-        '<div class="use">'
-        '<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="track" width="100" height="10"></rect>'
-        f'<rect class="fill{level}" width="{width:.0f}" height="10"></rect></svg>'
-        f"<span>{percent(row.utilisation)}</span></div>"
-    )
+    return bar(row.utilisation, level)
 
 
 def throttle(row: Principal) -> str:
@@ -80,6 +83,17 @@ def throttle(row: Principal) -> str:
     if row.shadow:
         return f'<span class="tag plain">would be {took}</span>{waiting}'
     return f'<span class="tag bad">{took}</span>{waiting}'
+
+
+def bar(share: float, level: str = "") -> str:
+    """A bar, full at 1, and the share in figures."""
+    return (
+        '<div class="use">'
+        '<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="track" width="100" height="10"></rect>'
+        f'<rect class="fill{level}" width="{min(100.0, share * 100.0):.0f}" height="10"></rect></svg>'
+        f"<span>{percent(share)}</span></div>"
+    )
 
 
 def percent(share: float) -> str:
@@ -195,3 +209,44 @@ def plan_row(row: PlanChange) -> str:
         ("", review),
     )
     return row_of(f"{row.key} {row.who}", text(row.who), cells)
+
+
+def follower_row(row: FollowerInfo) -> str:
+    """A follower."""
+    cells = (
+        ("num", NONE if row.limit is None else amount(row.limit, _BYTES_PER_S)),
+        ("num", amount(row.rate, _BYTES_PER_S)),
+        ("num", f"{row.waiting:,}"),
+        ("num", f"{row.lag_records:,}"),
+        ("num", megabytes(row.left_bytes)),
+        ("num", ends(row.ends_in_s, is_behind=row.waiting > 0)),
+    )
+    return row_of(str(row.follower), f"broker {row.follower}", cells)
+
+
+def replica_row(row: ReplicaInfo) -> str:
+    """A partition that a follower is behind on."""
+    left = row.left_bytes
+    done = NONE if left is None else bar(row.passed_bytes / max(1, row.passed_bytes + left))
+    cells = (
+        ("num", f"{row.partition:,}"),
+        ("num", f"{row.follower:,}"),
+        ("num", f"{row.lag_records:,}"),
+        ("", done),
+        ("num", megabytes(left)),
+        ("num", amount(row.inflow, _BYTES_PER_S)),
+        ("num", ends(row.ends_in_s, is_behind=True)),
+    )
+    return row_of(f"{row.topic} {row.partition} {row.follower}", text(row.topic), cells)
+
+
+def megabytes(left_bytes: int | None) -> str:
+    """`12.3 MB`."""
+    return '<span class="soft">?</span>' if left_bytes is None else f"{left_bytes / 1e6:,.1f} MB"
+
+
+def ends(in_s: float | None, *, is_behind: bool) -> str:
+    """When it will have caught up."""
+    if not is_behind:
+        return NONE
+    return '<span class="soft">?</span>' if in_s is None else duration(in_s * 1000.0) or "0 ms"

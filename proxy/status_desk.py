@@ -18,18 +18,24 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sluice.proxy.config_admin import StatusOptions
 from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.replication import Replication
+from sluice.proxy.replication_rows import ReplicationSurvey
 from sluice.proxy.status_events import Episodes, event_of
 from sluice.proxy.status_history import Histories, NewIds
 from sluice.proxy.status_model import (
+    MAX_LISTED,
     Connections,
     ConnectionsQuery,
     Events,
+    FollowerInfo,
     Plan,
     PrincipalDetail,
     Principals,
     PrincipalsQuery,
     ProducerIdsList,
     Query,
+    ReplicaInfo,
+    ReplicationInfo,
     Summary,
     clean,
 )
@@ -78,6 +84,8 @@ class Sources(NamedTuple):
     connections: Callable[[], Sequence[Connected]]
     addresses: Callable[[], Sequence[Sensor]]
     throttle_log: ThrottleLog
+    replication: Replication | None = None
+    """None: no listener of this proxy has followers"""
 
 
 class _Made(NamedTuple):
@@ -218,6 +226,29 @@ class StatusDesk:
 
         rows = [event_of(episode, made.made_s * 1000.0, wall_of) for episode in _page(found.rows, query)]
         return Events(rows=rows, **_listing(made, query, found.matching, len(found.rows)))
+
+    async def replication(self, query: Query) -> ReplicationInfo:
+        """Raises Busy."""
+        replication = self._sources.replication
+
+        def make() -> tuple[ReplicationSurvey, Iterator[None]]:
+            found = ReplicationSurvey(query.search, MAX_LISTED)
+            return found, iter(()) if replication is None else found.steps(replication, _now_ms())
+
+        made = await self._made(("replication", query.search), make)
+        found: ReplicationSurvey = made.found
+        rows = [
+            ReplicaInfo(**{**row, "topic": clean(row["topic"])}) for row in _page(found.partitions, query)
+        ]
+        return ReplicationInfo(
+            leader=found.leader_id,
+            throttle=found.limit,
+            rate=found.rate,
+            move_ratio=found.move_ratio,
+            followers=[FollowerInfo(**row) for row in found.followers],
+            rows=rows,
+            **_listing(made, query, found.matching, len(found.partitions)),
+        )
 
     async def plan(self) -> Plan:
         """The last one; its file is looked at every few seconds at most."""

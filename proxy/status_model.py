@@ -247,6 +247,45 @@ class Events(Listing):
     rows: list[Event]
 
 
+class FollowerInfo(Model):
+    """A follower of this broker, by what its fetches tell."""
+
+    follower: int = Field(description="Its broker id.")
+    limit: float | None = Field(description="Bytes per second that it may have here; null: no limit.")
+    rate: float = Field(description="Of what is throttled, bytes per second.")
+    passed_bytes: int = Field(description="Throttled bytes that went to it so far.")
+    waiting: int = Field(description="Throttled partitions that it is behind on.")
+    lag_records: int
+    left_bytes: int | None = Field(description="Null: nothing has come yet to tell it by.")
+    ends_in_s: float | None = Field(description="Null: unknown, or more comes in than may go.")
+
+
+class ReplicaInfo(Model):
+    """A throttled partition that a follower is behind on."""
+
+    topic: str
+    partition: int
+    follower: int
+    offset: int = Field(description="What the follower asked for last.")
+    high_watermark: int
+    lag_records: int
+    passed_bytes: int = Field(description="So far.")
+    left_bytes: int | None = Field(description="Null: nothing has come yet to tell it by.")
+    inflow: float = Field(description="Bytes per second that producers add meanwhile.")
+    ends_in_s: float | None = Field(description="Null: unknown, or more comes in than may go.")
+
+
+class ReplicationInfo(Listing):
+    """Followers that catch up with this broker, and a page of what they are behind on: most left first."""
+
+    leader: int | None = Field(description="This broker's id; null: no listener has followers.")
+    throttle: float | None = Field(description="`leader.replication.throttled.rate`; null: no limit.")
+    rate: float = Field(description="Of what is throttled, bytes per second.")
+    move_ratio: float | None = Field(description="Partitions that are being moved, of all.")
+    followers: list[FollowerInfo]
+    rows: list[ReplicaInfo]
+
+
 class PlanChange(Model):
     """A limit that the plan would change."""
 

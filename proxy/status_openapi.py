@@ -25,6 +25,7 @@ from sluice.proxy.status_model import (
     Problem,
     ProducerIdsList,
     Query,
+    ReplicationInfo,
     Summary,
 )
 
@@ -91,6 +92,15 @@ ENDPOINTS: Final = (
         Events,
         "Recent throttling",
         "Episodes, as the log tells of them: those that go on, and the last 500 that are over.",
+    ),
+    Endpoint(
+        "replication",
+        f"{API}/replication",
+        Query,
+        ReplicationInfo,
+        "Followers that catch up",
+        "What throttled followers are behind on, how much is left, when they will be there. The search is "
+        "for topics.",
     ),
     Endpoint(
         "plan",

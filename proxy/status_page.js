@@ -130,6 +130,20 @@ function why(one) {
   fill("shown", one.shown.map(connectionRow));
 }
 
+function followersTold(one) {
+  const limit = one.throttle === null ? "no limit" : `limit ${amount(one.throttle, "bytes per second")}`;
+  const moved = one.move_ratio === null ? "" : ` · ${fixed(one.move_ratio * 100, 1)} % of all partitions are being moved`;
+  return `Leader ${one.leader} · ${limit} · ${amount(one.rate, "bytes per second")} now${moved}`;
+}
+
+// Whether a listener has followers is settled when the proxy starts: without, there are no tables to fill.
+function replication(one) {
+  if (!$("replicas")) return;
+  put($("followers-caption"), followersTold(one));
+  fill("followers", one.followers.map(followerRow));
+  list("replicas", one, "partitions", replicaRow);
+}
+
 // A plan comes once a night: what the server made of the last one stays until there is another.
 let planShown = "";
 
@@ -206,10 +220,11 @@ async function refresh(told) {
       get("events", one),
       get("connections", { search, throttled: asked.throttled, offset: asked.connections_offset }),
       get("producer-ids", one),
+      get("replication", one),
       get("plan"),
     ]);
     if (mine !== round) return;
-    const [whole, principals, detail, events, connections, ids, planned] = answers;
+    const [whole, principals, detail, events, connections, ids, replicas, planned] = answers;
     summary(whole);
     list("buckets", principals, "buckets", principalRow);
     pages("buckets-pages", principals, "offset");
@@ -219,6 +234,7 @@ async function refresh(told) {
     list("clients", connections, "connections", connectionRow);
     pages("clients-pages", connections, "connections_offset");
     list("ids", ids, "principals", idsRow);
+    replication(replicas);
     plan(planned);
     waitMs = POLL_MS;
     if (told) tell(told(principals, detail));

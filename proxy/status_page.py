@@ -22,9 +22,11 @@ from sluice.proxy.status_cells import (
     connection_row,
     drawn,
     event_row,
+    follower_row,
     plan_row,
     principal_row,
     producer_ids_row,
+    replica_row,
     text,
 )
 from sluice.proxy.status_model import (
@@ -38,9 +40,10 @@ from sluice.proxy.status_model import (
     PrincipalDetail,
     Principals,
     ProducerIdsList,
+    ReplicationInfo,
     Summary,
 )
-from sluice.proxy.top_text import SHORT_UNITS
+from sluice.proxy.top_text import SHORT_UNITS, amount
 from sluice.quotas.kinds import KINDS
 
 _FOLDER: Final = Path(__file__).parent
@@ -50,6 +53,7 @@ _PROGRAM: Final = "".join(
 )
 _SCRIPT: Final = _PROGRAM.replace("{UNITS}", json.dumps(SHORT_UNITS))
 _PIECES: Final = re.split(r"\{\{(\w+)\}\}", (_FOLDER / "status_page.html").read_text(encoding="utf-8"))
+_BYTES_PER_S: Final = "bytes per second"
 _DEFAULTS: Final = PageQuery().model_dump(mode="json")
 
 
@@ -94,6 +98,15 @@ _IDS: Final = (
     ("New ids", "num", None), ("Tokens", "num", None), ("Waiting", "num", None), ("Pairs", "num", None),
     ("Forced", "num", None),
 )  # fmt: skip
+_FOLLOWERS: Final = (
+    ("Follower", "", None), ("Limit", "num", None), ("Rate", "num", None), ("Behind on", "num", None),
+    ("Lag in records", "num", None), ("Left", "num", None), ("Ends in", "num", None),
+)  # fmt: skip
+_REPLICAS: Final = (
+    ("Topic", "", None), ("Partition", "num", None), ("Follower", "num", None),
+    ("Lag in records", "num", None), ("Done", "share", None), ("Left", "num", None),
+    ("Written meanwhile", "num", None), ("Ends in", "num", None),
+)  # fmt: skip
 _PLAN: Final = (
     ("Who", "", None), ("Limit", "", None), ("Now", "num", None), ("Proposed", "num", None),
     ("Change", "num", None), ("Reason", "", None), ("Review", "", None),
@@ -111,6 +124,7 @@ class PageData:
     events: Events
     connections: Connections
     producer_ids: ProducerIdsList
+    replication: ReplicationInfo
     plan: Plan
 
 
@@ -156,6 +170,8 @@ def render(data: PageData) -> Iterator[str]:
                 rows = map(producer_ids_row, data.producer_ids.rows)
                 note = "Of principals whose producer ids are limited or counted. Known ids pass freely."
                 yield from _table("ids", _IDS, rows, caption(data.producer_ids, "principals"), note)
+            case "replication":
+                yield from _replication(data.replication)
             case "plan":
                 yield from _plan(data.plan)
             case "version":
@@ -255,6 +271,24 @@ def _pages(name: str, label: str, query: PageQuery, found: Listing, key: str) ->
         if is_there
     ]
     return f'<nav class="pages" id="{name}" aria-label="{label}">{"".join(links)}</nav>'
+
+
+def _replication(found: ReplicationInfo) -> Iterator[str]:
+    if found.leader is None:
+        yield '<p class="note">No listener of this proxy has followers: the section replication of the '
+        yield "configuration names none.</p>"
+        return
+    limit = "no limit" if found.throttle is None else f"limit {amount(found.throttle, _BYTES_PER_S)}"
+    ratio = found.move_ratio
+    moved = "" if ratio is None else f" · {ratio * 100.0:,.1f} % of all partitions are being moved"
+    told = f"Leader {found.leader} · {limit} · {amount(found.rate, _BYTES_PER_S)} now{moved}"
+    yield from _table("followers", _FOLLOWERS, map(follower_row, found.followers), told)
+    note = (
+        "Throttled partitions that a follower is behind on, those with most left first. The end is told by "
+        "the limit, less what producers write meanwhile."
+    )
+    rows = map(replica_row, found.rows)
+    yield from _table("replicas", _REPLICAS, rows, caption(found, "partitions"), note)
 
 
 def _plan(plan: Plan) -> Iterator[str]:

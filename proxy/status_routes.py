@@ -130,6 +130,7 @@ class StatusRoutes:
             events=await desk.events(rest),
             connections=await desk.connections(clients),
             producer_ids=await desk.producer_ids(rest),
+            replication=await desk.replication(rest),
             plan=await desk.plan(),
             summary=await desk.summary(),
         )

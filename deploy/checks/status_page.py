@@ -11,11 +11,13 @@ name that leads here; that nothing is loaded from elsewhere. Screenshots lie in 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +29,10 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from axe_core import axe_source, violations  # noqa: E402
 from chromium import BrowserError, Chromium, Page  # noqa: E402
+from replica_model import key_of  # noqa: E402
+from replica_world import a_move  # noqa: E402
 from sluice_process import SluiceProcess, doors_of  # noqa: E402
+from status_feed import Feed, served  # noqa: E402
 
 from bench.harness.kafka_node import KafkaNode  # noqa: E402
 from bench.harness.ports import LOOPBACK, free_port  # noqa: E402
@@ -209,16 +214,16 @@ def check_keyboard(page: Page) -> None:
     page.until_true("document.querySelectorAll('#buckets tbody tr').length >= 8")
 
 
-def shape(page: Page) -> list[Any]:
-    """Who is shown, with quota, rule and limit, and the plan: what is the same from one look to the next."""
+def shape(page: Page, tables: Sequence[str] = ("buckets", "changes")) -> list[Any]:
+    """What is the same from one look to the next: of buckets, who is shown, with quota, rule and limit."""
     rows = page.run(
         "[...document.querySelectorAll('tbody tr')].map((row) => [row.closest('table').id, row.dataset.key,"
         "[...row.cells].map((cell) => cell.outerHTML)])"
     )
     return sorted(
-        [table, key, cells if table == "changes" else [cells[at] for at in STEADY]]
+        [table, key, [cells[at] for at in STEADY] if table == "buckets" else cells]
         for table, key, cells in rows
-        if table in {"buckets", "changes"}
+        if table in tables
     )
 
 
@@ -282,6 +287,50 @@ def check_everybody(page: Page, address: str) -> None:
     print(f"axe-core: nothing found; pictures in {WORK.relative_to(ROOT)}", flush=True)
 
 
+@contextmanager
+def followers_that_catch_up() -> Iterator[str]:
+    """The page's address of a proxy whose followers are models: what is left stays as it is."""
+    world, _ = a_move(400, 100, 5_000.0)
+    world.replication.topic_names = {key_of(0, 0)[0]: HOSTILE[0], key_of(1, 1)[0]: "orders"}
+    begun: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        async with served(Feed(replication=world.replication)) as server:
+            begun.set_result((server.port, asyncio.get_running_loop(), over))
+            await over.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    port, loop, over = begun.result(10.0)
+    try:
+        yield f"http://{LOOPBACK}:{port}/status"
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+
+
+def check_replication(page: Page, address: str) -> None:
+    """What is left and when it ends, the same with script and without."""
+    tables = ("followers", "replicas")
+    page.look(*SIZES["wide"], "light")
+    page.go(address)
+    page.until_true("document.getElementById('pause').hidden === false")
+    time.sleep(2.5)
+    with_script = shape(page, tables)
+    ensure([name for name, *_ in with_script] == ["followers", "replicas", "replicas"], "not all is shown")
+    ensure(page.run("document.getElementById('told').textContent") == "", "the script tells of a trouble")
+    violating = violations(page, axe_source(CACHE))
+    ensure(not violating, f"axe-core: {violating}")
+    page.run("document.getElementById('replication').scrollIntoView()")
+    page.screenshot(WORK / "replication.png", whole=False)
+    page.script(enabled=False)
+    page.go(address)
+    without = shape(page, tables)
+    page.script(enabled=True)
+    ensure(without == with_script, f"server and script do not make the same: {with_script} {without}"[:3000])
+
+
 def check_rebinding(page: Page, port: int) -> None:
     """A foreign name that leads to this machine is told nothing."""
     page.go(f"http://{EVIL}:{port}/status")
@@ -308,7 +357,11 @@ def check_silence(page: Page, port: int) -> None:
 
 def main() -> None:
     WORK.mkdir(parents=True, exist_ok=True)
-    with Chromium(f"--host-resolver-rules=MAP {EVIL} {LOOPBACK}") as browser, proxy_under_load() as sluice:
+    with (
+        Chromium(f"--host-resolver-rules=MAP {EVIL} {LOOPBACK}") as browser,
+        proxy_under_load() as sluice,
+        followers_that_catch_up() as followers,
+    ):
         address = f"http://{LOOPBACK}:{sluice.admin_port}/status"
         page = browser.page()
         page.look(*SIZES["wide"])
@@ -318,6 +371,7 @@ def main() -> None:
             ("without script", lambda: check_without_script(page, address)),
             ("for everybody", lambda: check_everybody(page, address)),
             ("nothing from elsewhere", lambda: check_silence(page, sluice.admin_port)),
+            ("replication", lambda: check_replication(page, followers)),
             ("another host's name", lambda: check_rebinding(page, sluice.admin_port)),
         )
         for name, check in checks:

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from replica_model import Log, ModelFollower, key_of
-from replica_world import ALL_REPLICAS, LEADER, World
+from replica_model import key_of
+from replica_world import LEADER, a_move
 from rich.console import Console
 
 from sluice.proxy.replication import Replication
@@ -21,23 +21,9 @@ from sluice.quotas.replication_limits import ReplicationLimits, ThrottledReplica
 RATE = 5_000.0
 
 
-def a_move(first: int, second: int) -> tuple[World, ModelFollower]:
-    """Two partitions with so many records of 100 bytes, of which one round has come."""
-    world = World()
-    world.limit(ReplicationLimits({LEADER: RATE}, {}, ALL_REPLICAS))
-    follower = ModelFollower(2)
-    for index, records in enumerate((first, second)):
-        world.broker.logs[key_of(index, index)] = Log(100, records)
-        follower.wanted[key_of(index, index)] = 0
-    for _ in range(8):
-        world.fetch(follower)
-        world.now_ms += 50.0
-    return world, follower
-
-
 def test_the_worked_example_a_thousandth_as_large() -> None:
     """100 kB and 20 kB left at 5 kB/s: 24 s in all, the smaller after 8 s."""
-    world, follower = a_move(0, 0)
+    world, follower = a_move(0, 0, RATE)
     for index, left in enumerate((1_000, 200)):
         key = key_of(index, index)
         (mirror,) = world.replication.sessions
@@ -64,7 +50,7 @@ def test_the_worked_example_a_thousandth_as_large() -> None:
 
 def test_the_end_that_is_told_is_the_end_that_comes() -> None:
     """Within a tenth (KIP-73: "reliably predict")."""
-    world, follower = a_move(400, 100)
+    world, follower = a_move(400, 100, RATE)
     while any(at < 8 for at in follower.wanted.values()):
         world.fetch(follower)
         world.now_ms += 5.0
@@ -77,7 +63,7 @@ def test_the_end_that_is_told_is_the_end_that_comes() -> None:
 
 
 def test_no_end_is_told_where_more_comes_in_than_may_go() -> None:
-    world, follower = a_move(400, 100)
+    world, follower = a_move(400, 100, RATE)
     for _ in range(100):
         for log in world.broker.logs.values():
             log.end += 10
@@ -89,7 +75,7 @@ def test_no_end_is_told_where_more_comes_in_than_may_go() -> None:
 
 
 def test_snapshots_are_json_and_tables_whose_names_do_nothing_to_a_terminal() -> None:
-    world, _ = a_move(400, 100)
+    world, _ = a_move(400, 100, RATE)
     world.replication.topic_names = {key_of(0, 0)[0]: "evil\x1b[31m"}
     world.replication.move_ratio = 0.25
     found = json.loads(json.dumps(replication_rows(world.replication, world.now_ms)))
@@ -104,7 +90,7 @@ def test_snapshots_are_json_and_tables_whose_names_do_nothing_to_a_terminal() ->
 
 
 def test_bytes_of_a_throttle_that_is_gone_stay_counted() -> None:
-    world, _ = a_move(400, 100)
+    world, _ = a_move(400, 100, RATE)
     before = dict(replication_samples(world.replication))["sluice_replication_throttled_bytes_total"]
     (((labels, count),)) = list(before)
     assert labels == ("leader", str(LEADER))

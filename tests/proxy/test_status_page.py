@@ -8,12 +8,14 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
-from html import unescape
+from html import escape, unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from replica_model import key_of
+from replica_world import a_move
 from status_feed import HOSTILE, Feed
 
 import sluice.proxy
@@ -99,6 +101,7 @@ async def data_of(feed: Feed, query: PageQuery, plan: Plan) -> PageData:
         events=await desk.events(rest),
         connections=await desk.connections(ConnectionsQuery(offset=query.connections_offset, limit=5)),
         producer_ids=await desk.producer_ids(rest),
+        replication=await desk.replication(rest),
         plan=plan,
         summary=await desk.summary(),
     )
@@ -269,3 +272,25 @@ def test_a_curve_is_broken_where_nothing_was_seen_and_tells_its_figures() -> Non
     assert (line.count("M"), line.count("L")) == (2, 1)
     (marks,) = re.findall(r'class="held" d="([^"]*)"', drawn)
     assert marks.count("M") == 1
+
+
+def test_what_followers_are_behind_on_is_shown_with_its_end_and_found_by_topic() -> None:
+    world, _ = a_move(400, 100, 5_000.0)
+    world.replication.topic_names = {key_of(0, 0)[0]: HOSTILE[0], key_of(1, 1)[0]: "orders"}
+    world.replication.move_ratio = 0.25
+    followed = Feed(replication=world.replication)
+    html = page(followed)
+    assert "Leader 1 · limit 5.00 kB/s · " in html
+    assert "25.0 % of all partitions are being moved" in html
+    assert f"<bdi>{escape(HOSTILE[0])}</bdi>" in html
+    assert "1 to 2 of 2 partitions" in html
+    found = asyncio.run(StatusDesk(StatusOptions(), followed.desk.sources).replication(Query(search="ORD")))
+    (row,) = found.rows
+    assert (row.topic, row.partition, row.follower, found.matching) == ("orders", 1, 2, 1)
+    (follower,) = found.followers
+    assert row.left_bytes is not None
+    assert follower.left_bytes is not None
+    assert 0 < row.left_bytes < follower.left_bytes, "a follower is told whole, whatever is asked for"
+    assert row.ends_in_s is not None
+    assert follower.ends_in_s is not None
+    assert 0.0 < row.ends_in_s < follower.ends_in_s

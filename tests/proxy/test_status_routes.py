@@ -98,6 +98,7 @@ def test_the_document_is_checked_in_and_says_all_that_can_be_asked() -> None:
         "connections": {"offset", "limit", "search", "throttled"},
         "producer_ids": {"offset", "limit", "search"},
         "events": {"offset", "limit", "search"},
+        "replication": {"offset", "limit", "search"},
         "plan": set(),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playbook import limits_of, shared_of
-from replica_model import CAP, ModelBroker, ModelFollower, key_of
+from replica_model import CAP, Log, ModelBroker, ModelFollower, key_of
 
 from sluice.protocol.addresses import spliced
 from sluice.protocol.replica_fetch import PartitionKey
@@ -152,3 +152,17 @@ class World:
             if key not in mirror.waiting or (key in in_sync and partition.high_watermark >= 0):
                 assert partition.inside, "a partition that is in sync, or not throttled, is left out"
                 assert session.partitions[key][0] == follower.session[key]
+
+
+def a_move(first: int, second: int, rate_bytes_per_s: float) -> tuple[World, ModelFollower]:
+    """Two partitions with so many records of 100 bytes, of which one round has come."""
+    world = World()
+    world.limit(ReplicationLimits({LEADER: rate_bytes_per_s}, {}, ALL_REPLICAS))
+    follower = ModelFollower(2)
+    for index, records in enumerate((first, second)):
+        world.broker.logs[key_of(index, index)] = Log(100, records)
+        follower.wanted[key_of(index, index)] = 0
+    for _ in range(8):
+        world.fetch(follower)
+        world.now_ms += 50.0
+    return world, follower

@@ -18,6 +18,7 @@ from sluice.proxy.config_admin import AdminOptions
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.metrics import SluiceCollector
 from sluice.proxy.policy import SessionPolicy, SharedState
+from sluice.proxy.replication import Replication
 from sluice.proxy.session import Session
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.proxy.watched_file import ReloadStatus
@@ -68,7 +69,7 @@ def now_ms() -> float:
 class Feed:
     """Quotas, sessions and meter of one process."""
 
-    def __init__(self, limits: QuotaLimits = LIMITS) -> None:
+    def __init__(self, limits: QuotaLimits = LIMITS, replication: Replication | None = None) -> None:
         self.shared = SharedState(QuotaManager(limits), Recorder())
         self.meter = UsageMeter(self.shared.recorder, self.shared.quotas, self.shared.producer_ids)
         self.clients: list[Client] = []
@@ -79,6 +80,7 @@ class Feed:
             None,
             None,
             self.meter.throttle_log,
+            replication,
         )
 
     def client(self, user: str) -> Shell:
