@@ -21,10 +21,12 @@ End = Literal["closed", "reset"]
 class Wire:
     """One connected socket. Closes with the `with` block."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, within_s: float = WITHIN_S) -> None:
+        """`within_s`: how long one step may take."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
+        self.within_s = within_s
         self._read = bytearray()
 
     def __enter__(self) -> Self:
@@ -35,7 +37,7 @@ class Wire:
 
     async def send(self, data: bytes | bytearray) -> None:
         """Send all of it, as fast as it is taken; TimeoutError if it is not."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(self.within_s):
             await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
     async def send_in_pieces(self, data: bytes, piece_bytes: int = 1) -> None:
@@ -100,22 +102,25 @@ class Wire:
                 raise EOFError(f"ended after {bytes(self._read)!r}")
 
     async def _more(self) -> bool:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(self.within_s):
             data = await asyncio.get_running_loop().sock_recv(self.sock, 1024 * 1024)
         self._read += data
         return bool(data)
 
 
-async def dial(port: int, *, receive_buffer_bytes: int | None = None) -> Wire:
-    """Connect to a loopback port; with a receive buffer of about so many bytes, to stop reading early."""
+async def dial(port: int, *, receive_buffer_bytes: int | None = None, within_s: float = WITHIN_S) -> Wire:
+    """Connect to a loopback port; with a receive buffer of about so many bytes, to stop reading early.
+
+    `within_s`: how long one step may take.
+    """
     sock = socket.socket()
     sock.setblocking(False)
     if receive_buffer_bytes is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     try:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(within_s):
             await asyncio.get_running_loop().sock_connect(sock, (LOOPBACK, port))
     except BaseException:
         sock.close()
         raise
-    return Wire(sock)
+    return Wire(sock, within_s)
