@@ -48,6 +48,8 @@ NO_HEAD: Final = b"\xff" * 16
 _UNKNOWN: Final = -1
 _MAX_FLOWS: Final = 64
 """of a connection; with more topics it is counted among `connections` more than once in a window"""
+_MAX_HEAD_LENGTHS: Final = 8
+"""each is one more try, of a tenth of the time that reading takes"""
 _MAX_TOPIC: Final = 249
 _FETCH_FIRST_SESSION: Final = 7
 _FETCH_FIRST_FLEXIBLE: Final = 12
@@ -74,7 +76,8 @@ class Flows:
     """Of one connection. `produce_…` and `fetch_…` are looked at where requests are judged."""
 
     __slots__ = (
-        "_client_id", "_flows", "_names", "_others", "_session_is_several", "_session_topic",
+        "_client_id", "_flows", "_head_lengths", "_heads", "_names", "_others", "_session_is_several",
+        "_session_topic",
         "fetch", "fetch_head", "origin", "produce", "produce_head",
     )  # fmt: skip
 
@@ -84,6 +87,10 @@ class Flows:
         self._flows: dict[tuple[str, str, str], AccessFlow] = {}  # by client id, API class, topic
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
+        self._heads: dict[bytes, tuple[bytes, AccessFlow]] = {}
+        """of Produce requests: one that goes to several topics by turns is not read each time"""
+        self._head_lengths: list[int] = []
+        """that these have"""
         self.produce_head = NO_HEAD
         """of the last Produce of one topic: what stands behind the client id, to the end of the topic"""
         self.produce = self._of(PRODUCE_CLASS)
@@ -102,6 +109,7 @@ class Flows:
         if client_id != self._client_id:
             self._client_id = client_id
             self._others.clear()
+            self._forget_heads()
             self.produce_head = self.fetch_head = NO_HEAD
             if self._session_is_several:
                 self.fetch = self._of(FETCH_CLASS)
@@ -125,6 +133,11 @@ class Flows:
 
     def read_produce(self, buf: bytearray, start: int, limit: int, version: int) -> AccessFlow | None:
         """Of the Produce whose client id ends at `start`; None: its topic has not arrived before `limit`."""
+        for length in self._head_lengths:
+            known = self._heads.get(bytes(buf[start : start + length]))
+            if known is not None and start + length <= limit:
+                self.produce_head, self.produce = known
+                return self.produce
         try:
             pos = request_body(buf, start, limit, PRODUCE, version)
             is_flexible = version >= FIRST_FLEXIBLE
@@ -137,8 +150,16 @@ class Flows:
         if count != 1:
             return self._of(PRODUCE_CLASS)
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
-        self.produce_head = self._names.shared_head(bytes(buf[start:pos]))
+        self.produce_head = head = self._names.shared_head(bytes(buf[start:pos]))
         self.produce = flow
+        if len(head) not in self._head_lengths:
+            if len(self._head_lengths) >= _MAX_HEAD_LENGTHS:
+                return flow
+            self._head_lengths.append(len(head))
+        if len(self._heads) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
+            self._forget_heads()
+            self._head_lengths.append(len(head))
+        self._heads[head] = head, flow
         return flow
 
     def read_fetch(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:
@@ -174,6 +195,10 @@ class Flows:
             self.fetch_head = self._names.shared_head(bytes(buf[at:pos]))
         return flow
 
+    def _forget_heads(self) -> None:
+        self._heads.clear()
+        self._head_lengths.clear()
+
     def _of(self, api_class: str, topic: str = "", topic_id: bytes = b"") -> AccessFlow:
         key = (self._client_id, api_class, topic)
         flow = self._flows.get(key)
@@ -181,6 +206,7 @@ class Flows:
             if len(self._flows) >= _MAX_FLOWS:
                 self._flows.clear()
                 self._others.clear()
+                self._forget_heads()
             flow = self._flows[key] = AccessFlow(self.origin, self._client_id, api_class, topic, topic_id)
         return flow
 

@@ -232,6 +232,34 @@ def test_a_connection_keeps_few_flows_however_many_topics_it_writes_to() -> None
     assert len(flows._flows) <= 64
 
 
+@pytest.mark.parametrize("version", PRODUCES)
+def test_topics_by_turns_are_told_apart_though_none_is_read_twice(version: int) -> None:
+    shell = logged()
+    turns = ["a", "b", "orders", "b", "a", "a", "orders", "b"]
+    for topic in turns * 2:
+        assert topic_of(shell, produced([topic], version, acks=0)) == told(topic, version)
+        assert topic_of(shell, produced(["a", "b"], version, acks=0)) == ""
+    flows = shell.session._requests._flows
+    assert flows is not None
+    assert len(flows._heads) == 3
+
+
+def test_a_connection_keeps_few_heads_however_many_ways_its_requests_begin() -> None:
+    shell = logged()
+    for number in range(1_000):
+        body: Struct = {
+            "transactionalId": "x" * (number % 300),
+            "acks": 0,
+            "timeoutMs": number,
+            "topicData": [{"name": "a", "partitionData": [{"index": 0, "records": record_batch().hex()}]}],
+        }
+        assert topic_of(shell, request(PRODUCE, 9, body)) == "a"
+    flows = shell.session._requests._flows
+    assert flows is not None
+    assert len(flows._heads) <= 64
+    assert len(flows._head_lengths) <= 8
+
+
 def test_a_topics_name_that_is_too_long_for_one_is_not_kept() -> None:
     assert topic_of(logged(), produce({"x" * 250: [(0, record_batch())]})) == ""
 
