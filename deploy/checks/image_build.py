@@ -115,7 +115,7 @@ def _run(step: Step, root: Path, config: ImageConfig) -> None:
         kept.mkdir(parents=True, exist_ok=True)
         (root / options["target"].lstrip("/")).mkdir(parents=True, exist_ok=True)
         binds.append(Bind(kept, options["target"], read_only=False))
-    with _network_of_the_machine(root) as (network, variables):
+    with network_of_the_machine(root) as (network, variables):
         done = subprocess.run(
             entered(
                 root,
@@ -138,7 +138,7 @@ def _run(step: Step, root: Path, config: ImageConfig) -> None:
 
 
 @contextmanager
-def _network_of_the_machine(root: Path) -> Iterator[tuple[list[Bind], Mapping[str, str]]]:
+def network_of_the_machine(root: Path) -> Iterator[tuple[list[Bind], Mapping[str, str]]]:
     """What an engine brings in: names of hosts; and the CAs and the index that this machine's pip uses."""
     binds, variables = [], {}
     for outside, inside in ((Path("/etc/resolv.conf"), "/etc/resolv.conf"), (_CA_BUNDLE, _CA_INSIDE)):
