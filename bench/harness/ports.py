@@ -13,7 +13,7 @@ import random
 import socket
 import tempfile
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 LOOPBACK = "127.0.0.1"
 # Below Linux' ephemeral range (32768 …), or an outgoing connection could take the port before the server
@@ -48,7 +48,7 @@ class _Block:
     """The ports of one process, given in turn: one that was given comes again after all others."""
 
     def __init__(self) -> None:
-        self.ports, self._lock = _claimed()
+        self.ports = _claimed()
         self._next = random.randrange(len(self.ports))
 
     def next_run(self, count: int) -> int:
@@ -67,24 +67,27 @@ _blocks: Final[dict[int, _Block]] = {}
 """by process id"""
 
 
-def _claimed() -> tuple[range, IO[str] | None]:
-    """A block that no other process holds; where all are held, the whole range, from where chance says."""
+def _claimed() -> range:
+    """A block that no other process holds; where all are held, the whole range, from where chance says.
+
+    The lock's file stays open until the process ends.
+    """
     folder = Path(tempfile.gettempdir()) / "sluice-test-ports"
     folder.mkdir(exist_ok=True)
     starts = list(range(PORT_RANGE.start, PORT_RANGE.stop, BLOCK_SIZE))
     random.shuffle(starts)
     for start in starts:
         try:
-            lock = (folder / str(start)).open("w")
+            lock = os.open(folder / str(start), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:  # another user's
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            lock.close()
+            os.close(lock)
             continue
-        return range(start, start + BLOCK_SIZE), lock
-    return PORT_RANGE, None
+        return range(start, start + BLOCK_SIZE)
+    return PORT_RANGE
 
 
 def _is_free(port: int) -> bool:
