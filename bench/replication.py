@@ -23,7 +23,7 @@ from bench.lib.replication_rig import Growth, HotClient, ReplicationRig, open_ri
 from bench.lib.results import machine, print_last_line, results_folder, write_json
 
 RATE: Final = 5_000_000
-HOT_BYTES_PER_S: Final = 1_000_000
+HOT_BYTES_PER_S: Final = 300_000
 HOT_PARTITIONS: Final = 6
 SETTLE_S: Final = 10.0
 BASELINE_S: Final = 30.0

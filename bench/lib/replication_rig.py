@@ -307,7 +307,7 @@ class HotClient:
             {
                 "bootstrap.servers": self._rig.cluster.bootstrap,
                 "acks": "all",
-                "linger.ms": 1,
+                "linger.ms": 5,
                 "log_level": 0,
             }
         )
