@@ -47,7 +47,7 @@ the proxy logs in as each user by a password, or by his token, or as one for all
 all."""
 RULES = r"RULE:^CN=([a-z]+),OU=Payments$/$1/, DEFAULT"
 SESSION_MS = 6_000
-"""how long the broker lets a login count at AGAIN: a Fetch that was sent before the next login has 5 % of it to
+"""how long the broker lets a login count at AGAIN: a Fetch sent before the next login has 5 % of it to
 reach the broker, on a machine that others use too"""
 RECORDS = numbered(200, size_bytes=500)
 PAYLOAD_BYTES = sum(len(record.value) for record in RECORDS)
