@@ -39,6 +39,8 @@ def main() -> None:
         remove_root(root)
     WORK.mkdir(parents=True, exist_ok=True)
     make_debian(RELEASE, root, CACHE / "debian")
+    # debootstrap leaves it to the installer, and engines bring their own.
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost\n", encoding="utf-8")
     install = f"apt-get install -qq -y --no-install-recommends {PACKAGES}"
     run(root, f"apt-get update -qq && {install}", "/", quiet=True)
     target = root / CLONE.lstrip("/")
