@@ -27,7 +27,7 @@ RELEASE: Final = "bookworm"
 PACKAGES: Final = "python3 python3-venv make curl ca-certificates"
 """what the README says is needed, and nothing else"""
 HOME: Final = "/root"
-CLONE: Final = "/root/sluice"
+CLONE: Final = "/srv/sluice"
 COMMANDS: Final = ("make demo", "make test")
 KEEP: Final = {"TERM": "dumb", "COLUMNS": "120", "HOME": HOME, "PATH": "/usr/local/bin:/usr/bin:/bin:/sbin"}
 
