@@ -45,21 +45,24 @@ def free_port_range(count: int) -> int:
 
 
 class _Block:
-    """The ports of one process, given in turn: one that was given comes again after all others."""
+    """The ports of one process: one that was told comes again only when all others were, too."""
 
     def __init__(self) -> None:
         self.ports = _claimed()
-        self._next = random.randrange(len(self.ports))
+        self._told: set[int] = set()
 
     def next_run(self, count: int) -> int:
-        for _ in range(2 * len(self.ports)):  # twice: the round may begin within a run
-            if self._next + count > len(self.ports):
-                self._next = 0
-            first = self.ports[self._next]
-            if all(_is_free(port) for port in range(first, first + count)):
-                self._next += count
-                return first
-            self._next += 1
+        starts = self.ports[: len(self.ports) - count + 1]
+        for _ in range(2):
+            # In no order: who adds one to a port must not find the next one that is told.
+            for first in random.sample(
+                self.ports[: len(self.ports) - count + 1], len(self.ports) - count + 1
+            ):
+                run = range(first, first + count)
+                if self._told.isdisjoint(run) and all(map(_is_free, run)):
+                    self._told.update(run)
+                    return first
+            self._told.clear()
         raise RuntimeError(f"no {count} free ports in a row on {LOOPBACK} in {self.ports}")
 
 
