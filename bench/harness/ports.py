@@ -55,9 +55,7 @@ class _Block:
         starts = self.ports[: len(self.ports) - count + 1]
         for _ in range(2):
             # In no order: who adds one to a port must not find the next one that is told.
-            for first in random.sample(
-                self.ports[: len(self.ports) - count + 1], len(self.ports) - count + 1
-            ):
+            for first in random.sample(starts, len(starts)):
                 run = range(first, first + count)
                 if self._told.isdisjoint(run) and all(map(_is_free, run)):
                     self._told.update(run)
