@@ -1,8 +1,7 @@
 """Free loopback ports for servers that must know their port before they start.
 
 A port is told long before its server listens on it (a broker's takes seconds), so that nobody listens on it
-now is not enough: each process takes its ports from a block of its own, in turn, and holds the block until it
-ends.
+now is not enough: each process takes its ports from a block of its own, which it holds until it ends.
 """
 
 from __future__ import annotations
@@ -45,23 +44,26 @@ def free_port_range(count: int) -> int:
 
 
 class _Block:
-    """The ports of one process: one that was told comes again only when all others were, too."""
+    """The ports of one process. One that was told is not told again soon: not while half of them were not."""
 
     def __init__(self) -> None:
         self.ports = _claimed()
-        self._told: set[int] = set()
+        self._told: dict[int, None] = {}
+        """the longest ago first"""
 
     def next_run(self, count: int) -> int:
         starts = self.ports[: len(self.ports) - count + 1]
-        for _ in range(2):
+        while True:
             # In no order: who adds one to a port must not find the next one that is told.
             for first in random.sample(starts, len(starts)):
                 run = range(first, first + count)
-                if self._told.isdisjoint(run) and all(map(_is_free, run)):
-                    self._told.update(run)
+                if self._told.keys().isdisjoint(run) and all(map(_is_free, run)):
+                    self._told.update(dict.fromkeys(run))
                     return first
-            self._told.clear()
-        raise RuntimeError(f"no {count} free ports in a row on {LOOPBACK} in {self.ports}")
+            if not self._told:
+                raise RuntimeError(f"no {count} free ports in a row on {LOOPBACK} in {self.ports}")
+            for port in list(self._told)[: (len(self._told) + 1) // 2]:
+                del self._told[port]
 
 
 _blocks: Final[dict[int, _Block]] = {}
@@ -69,7 +71,7 @@ _blocks: Final[dict[int, _Block]] = {}
 
 
 def _claimed() -> range:
-    """A block that no other process holds; where all are held, the whole range, from where chance says.
+    """A block that no other process holds; where all are held, the whole range.
 
     The lock's file stays open until the process ends.
     """

@@ -32,6 +32,12 @@ def test_no_port_is_told_twice_in_a_row_of_many() -> None:
     assert len(set(told)) == 2 * MANY
 
 
+def test_what_was_told_lately_is_not_told_again_when_the_block_begins_anew() -> None:
+    told = [free_port() for _ in range(3 * BLOCK_SIZE)]
+    for at in range(len(told) - MANY):
+        assert len(set(told[at : at + MANY])) == MANY
+
+
 def test_neither_a_fork_nor_another_process_is_told_the_same() -> None:
     here = set(free_ports(MANY))
     forked = in_a_fork(lambda: free_ports(MANY))
@@ -50,4 +56,4 @@ def test_ports_in_a_row_are_free_and_one_that_is_listened_on_is_never_told() -> 
         starts = [free_port_range(20) for _ in range(BLOCK_SIZE // 20)]
         told = {port for start in starts for port in range(start, start + 20)}
     assert first + 7 not in told
-    assert len(told) > BLOCK_SIZE // 2, "the rest of the block is told in turn"
+    assert len(told) > BLOCK_SIZE // 2, "the rest of the block is told"
