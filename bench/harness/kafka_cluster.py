@@ -12,13 +12,15 @@ so one node may be away at any time.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bench.harness.cluster_view import ClusterView, Copies
 from bench.harness.kafka_config import NATIVE, BrokerTls
 from bench.harness.kafka_dist import KafkaDist, ensure_kafka
 from bench.harness.kafka_node import USERS, KafkaNode, new_cluster_id
@@ -132,31 +134,31 @@ class KafkaCluster:
 
     def live_ids(self) -> set[int]:
         """Which brokers the cluster counts as alive; one that was killed for some 5 s more."""
-        return set(self._admin.list_topics(timeout=_ASK_TIMEOUT_S).brokers)
+        return set(self._view().live_ids)
 
     # Who leads what ---------------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The node that leads a partition; -1: none at the moment."""
-        return int(self._partition(topic, partition).leader)
+        return self._copies(topic, partition).leader
 
     def replicas(self, topic: str, partition: int = 0) -> list[int]:
         """The nodes that have a copy, the preferred leader first."""
-        return list(self._partition(topic, partition).replicas)
+        return list(self._copies(topic, partition).replicas)
 
     def in_sync(self, topic: str, partition: int = 0) -> set[int]:
         """The nodes whose copy is complete."""
-        return set(self._partition(topic, partition).isrs)
+        return set(self._copies(topic, partition).in_sync)
 
     def await_in_sync(self, *topics: str) -> None:
         """Wait until every copy of every partition of these topics (none named: of all topics) is in sync."""
 
         def complete() -> bool:
-            known = self._admin.list_topics(timeout=_ASK_TIMEOUT_S).topics
+            known = self._view().topics
             return all(
-                set(partition.isrs) == set(partition.replicas) and partition.leader >= 0
+                copies.in_sync == set(copies.replicas) and copies.leader >= 0
                 for name in topics or known
-                for partition in known[name].partitions.values()
+                for copies in known[name].values()
             )
 
         self.await_until(complete, f"all copies of {', '.join(topics) or 'everything'} in sync")
@@ -189,11 +191,11 @@ class KafkaCluster:
             admin.close()
 
         def done() -> bool:
-            known = self._admin.list_topics(timeout=_ASK_TIMEOUT_S).topics
+            view = self._view()
             return all(
-                known[topic].partitions[partition].replicas == list(replicas)
-                and set(known[topic].partitions[partition].isrs) == set(replicas)
-                for (topic, partition), replicas in moves.items()
+                view.copies(*partition).replicas == tuple(replicas)
+                and view.copies(*partition).in_sync == set(replicas)
+                for partition, replicas in moves.items()
             )
 
         self.await_until(done, f"reassigned: {moves}")
@@ -204,11 +206,11 @@ class KafkaCluster:
         asked = list(partitions)
 
         def unled() -> list[TopicPartition]:
-            known = self._admin.list_topics(timeout=_ASK_TIMEOUT_S).topics
+            view = self._view()
             return [
-                TopicPartition(topic, partition)
-                for topic, partition in asked
-                if known[topic].partitions[partition].leader != known[topic].partitions[partition].replicas[0]
+                TopicPartition(*partition)
+                for partition in asked
+                if view.copies(*partition).leader != view.copies(*partition).replicas[0]
             ]
 
         if wanted := unled():
@@ -262,15 +264,31 @@ class KafkaCluster:
     def _running_bootstrap(self) -> str:
         return ",".join(node.bootstrap for node in self.nodes if node.is_running)
 
-    def _partition(self, topic: str, partition: int) -> Any:  # confluent-kafka does not export its type
-        known = self._admin.list_topics(topic, timeout=_ASK_TIMEOUT_S).topics[topic]
-        if known.error is not None:
-            raise KeyError(f"{topic}: {known.error}")
-        return known.partitions[partition]
+    def _view(self) -> ClusterView:
+        """What all nodes that take requests say. While they say different things, they are asked again.
+
+        So what was seen once is never unseen, whoever is asked. Raises TimeoutError, with what each says.
+        """
+        deadline_s = time.monotonic() + SEEN_WITHIN_S
+        while True:
+            views = {}
+            for node in self.nodes:
+                if node.is_running:
+                    with contextlib.suppress(OSError):  # it dies, or does not listen yet
+                        views[node.node_id] = ClusterView.of(node.address(NATIVE), _ASK_TIMEOUT_S)
+            told = list(views.values())
+            if told and told.count(told[0]) == len(told):
+                return told[0]
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the nodes do not agree in {SEEN_WITHIN_S:g} s, or none answers: {views}")
+            time.sleep(0.05)
+
+    def _copies(self, topic: str, partition: int) -> Copies:
+        return self._view().copies(topic, partition)
 
     def _internal_partition(self, topic: str, name: str) -> int:
         # As GroupMetadataManager and TransactionStateManager: Utils.abs(name.hashCode()) % partitions.
-        count = len(self._admin.list_topics(topic, timeout=_ASK_TIMEOUT_S).topics[topic].partitions)
+        count = len(self._view().topics[topic])
         value = 0
         for character in name:
             value = (31 * value + ord(character)) & 0xFFFFFFFF
