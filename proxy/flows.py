@@ -152,12 +152,11 @@ class Flows:
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
         self.produce_head = head = self._names.shared_head(bytes(buf[start:pos]))
         self.produce = flow
+        if len(self._heads) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
+            self._forget_heads()
         if len(head) not in self._head_lengths:
             if len(self._head_lengths) >= _MAX_HEAD_LENGTHS:
                 return flow
-            self._head_lengths.append(len(head))
-        if len(self._heads) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
-            self._forget_heads()
             self._head_lengths.append(len(head))
         self._heads[head] = head, flow
         return flow

@@ -10,9 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sluice.proxy.top_text import amount, duration, printable
-
-_BYTES = "bytes per second"
+from sluice.proxy.top_text import BYTES_PER_S, amount, duration, printable
 
 
 def replication_view(snapshot: Mapping[str, Any]) -> RenderableType:
@@ -23,10 +21,12 @@ def replication_view(snapshot: Mapping[str, Any]) -> RenderableType:
 
 
 def _head(snapshot: Mapping[str, Any]) -> Text:
-    limit = "no limit" if snapshot["limit"] is None else f"limit {amount(snapshot['limit'], _BYTES)}"
+    limit = "no limit" if snapshot["limit"] is None else f"limit {amount(snapshot['limit'], BYTES_PER_S)}"
     ratio = snapshot["move_ratio"]
     moving = "" if ratio is None else f" · {ratio:.1%} of all partitions are being moved"
-    return Text(f"leader {snapshot['leader']} · {limit} · {amount(snapshot['rate'], _BYTES)} now{moving}")
+    return Text(
+        f"leader {snapshot['leader']} · {limit} · {amount(snapshot['rate'], BYTES_PER_S)} now{moving}"
+    )
 
 
 def _table(*titles: str) -> Table:
@@ -41,8 +41,8 @@ def _followers(snapshot: Mapping[str, Any]) -> Table:
     for row in snapshot["followers"]:
         table.add_row(
             str(row["follower"]),
-            "" if row["limit"] is None else amount(row["limit"], _BYTES),
-            amount(row["rate"], _BYTES),
+            "" if row["limit"] is None else amount(row["limit"], BYTES_PER_S),
+            amount(row["rate"], BYTES_PER_S),
             f"{row['waiting']:,}",
             f"{row['lag_records']:,}",
             _left(row),

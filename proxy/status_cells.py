@@ -20,12 +20,11 @@ from sluice.proxy.status_model import (
     ProducerIdsOf,
     ReplicaInfo,
 )
-from sluice.proxy.top_text import amount, duration, printable
+from sluice.proxy.top_text import BYTES_PER_S, amount, duration, printable
 
 NEAR: Final = 0.8
 """of a limit: shown in another colour"""
 NONE: Final = '<span class="soft">–</span>'
-_BYTES_PER_S: Final = "bytes per second"
 _JOINED: Final = 3
 """points: so near to each other they are joined, for one or two may be missed"""
 _WIDTH: Final = 120
@@ -214,8 +213,8 @@ def plan_row(row: PlanChange) -> str:
 def follower_row(row: FollowerInfo) -> str:
     """A follower."""
     cells = (
-        ("num", NONE if row.limit is None else amount(row.limit, _BYTES_PER_S)),
-        ("num", amount(row.rate, _BYTES_PER_S)),
+        ("num", NONE if row.limit is None else amount(row.limit, BYTES_PER_S)),
+        ("num", amount(row.rate, BYTES_PER_S)),
         ("num", f"{row.waiting:,}"),
         ("num", f"{row.lag_records:,}"),
         ("num", megabytes(row.left_bytes)),
@@ -234,7 +233,7 @@ def replica_row(row: ReplicaInfo) -> str:
         ("num", f"{row.lag_records:,}"),
         ("", done),
         ("num", megabytes(left)),
-        ("num", amount(row.inflow, _BYTES_PER_S)),
+        ("num", amount(row.inflow, BYTES_PER_S)),
         ("num", ends(row.ends_in_s, is_behind=True)),
     )
     return row_of(f"{row.topic} {row.partition} {row.follower}", text(row.topic), cells)

@@ -43,7 +43,7 @@ from sluice.proxy.status_model import (
     ReplicationInfo,
     Summary,
 )
-from sluice.proxy.top_text import SHORT_UNITS, amount
+from sluice.proxy.top_text import BYTES_PER_S, SHORT_UNITS, amount
 from sluice.quotas.kinds import KINDS
 
 _FOLDER: Final = Path(__file__).parent
@@ -53,7 +53,6 @@ _PROGRAM: Final = "".join(
 )
 _SCRIPT: Final = _PROGRAM.replace("{UNITS}", json.dumps(SHORT_UNITS))
 _PIECES: Final = re.split(r"\{\{(\w+)\}\}", (_FOLDER / "status_page.html").read_text(encoding="utf-8"))
-_BYTES_PER_S: Final = "bytes per second"
 _DEFAULTS: Final = PageQuery().model_dump(mode="json")
 
 
@@ -278,10 +277,10 @@ def _replication(found: ReplicationInfo) -> Iterator[str]:
         yield '<p class="note">No listener of this proxy has followers: the section replication of the '
         yield "configuration names none.</p>"
         return
-    limit = "no limit" if found.throttle is None else f"limit {amount(found.throttle, _BYTES_PER_S)}"
+    limit = "no limit" if found.throttle is None else f"limit {amount(found.throttle, BYTES_PER_S)}"
     ratio = found.move_ratio
     moved = "" if ratio is None else f" · {ratio * 100.0:,.1f} % of all partitions are being moved"
-    told = f"Leader {found.leader} · {limit} · {amount(found.rate, _BYTES_PER_S)} now{moved}"
+    told = f"Leader {found.leader} · {limit} · {amount(found.rate, BYTES_PER_S)} now{moved}"
     yield from _table("followers", _FOLLOWERS, map(follower_row, found.followers), told)
     note = (
         "Throttled partitions that a follower is behind on, those with most left first. The end is told by "

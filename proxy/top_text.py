@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+BYTES_PER_S: Final = "bytes per second"
 SHORT_UNITS: Final = {
     "percent of one broker thread": "%",
     "partitions created or deleted per second": "partitions/s",
@@ -33,7 +34,7 @@ def printable(name: str) -> str:
 
 def amount(value: float, unit: str) -> str:
     """A rate with its unit, as short as can be: `1.05 MB/s`, `50 %`."""
-    if unit == "bytes per second":
+    if unit == BYTES_PER_S:
         for factor, name in _SI:
             if value >= factor:
                 return f"{value / factor:,.2f} {name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
@@ -34,3 +35,10 @@ def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
         return f"{what}-{test}-{os.getpid()}-{next(_numbers)}"
 
     return name
+
+
+@pytest.fixture
+def collect_sockets() -> Iterator[None]:
+    """What a test's clients left open ends with the test (kafka_clients.LEAVES_SOCKETS)."""
+    yield
+    gc.collect()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from everybody import WITHOUT_FRAIL, everybody_at_work
+from kafka_clients import LEAVES_SOCKETS
 from sluice_process import SluiceProcess, doors_of
 
 from bench.harness.kafka_dist import ensure_kafka
@@ -18,15 +18,8 @@ Unique = Callable[[str], str]
 
 pytestmark = [
     pytest.mark.kafka,
-    # kafka-python leaves the socket of a refused connection to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    *LEAVES_SOCKETS,
 ]
-
-
-@pytest.fixture(autouse=True)
-def _collect_its_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.mark.parametrize(

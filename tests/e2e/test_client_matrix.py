@@ -6,7 +6,6 @@ exactly once and in order. TLS ends at the proxy; a login goes on to the broker,
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any, Final
 import pytest
 from client_security import NO_SECURITY, Login, Security
 from everybody import everybody_at_work
+from kafka_clients import LEAVES_SOCKETS
 from secured_kafka import Certificates
 from sluice_process import Door, SluiceProcess, doors_of_cluster, gateway_door
 from tls_doors import MountedSecret, secret_of, tls_of
@@ -29,27 +29,14 @@ Unique = Callable[[str], str]
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.slow,
-    # kafka-python leaves the socket of a refused connection to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    *LEAVES_SOCKETS,
 ]
 
 PLAINTEXT: Final = "PLAINTEXT"
 SASL_SSL: Final = "SASL_SSL"
 MTLS: Final = "mTLS"
-UPSTREAM: Final = {
-    PLAINTEXT: ("SLUICE", "PLAINTEXT"),
-    SASL_SSL: ("SLUICE_SASL", "SASL"),
-    MTLS: ("SLUICE", "PLAINTEXT"),
-}
-"""the brokers' listener behind the proxy, by mode: broker, gateway"""
 AT_WORK_S: Final = 5.0
 RULES: Final = r"RULE:^CN=([a-z]+),OU=Payments$/$1/"
-
-
-@pytest.fixture(autouse=True)
-def _collect_its_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

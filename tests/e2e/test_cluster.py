@@ -5,13 +5,13 @@ Clients of four libraries, idempotent and transactional, and their groups are at
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
 from _pytest.mark import ParameterSet
 from everybody import EVERYBODY, WITHOUT_FRAIL, Worker, everybody_at_work
+from kafka_clients import LEAVES_SOCKETS
 from sluice_process import SluiceProcess, doors_of_cluster, gateway_door
 
 from bench.harness.kafka_cluster import KafkaCluster
@@ -22,15 +22,8 @@ Happening = Callable[[KafkaCluster, list[Worker]], None]
 
 pytestmark = [
     pytest.mark.kafka,
-    # kafka-python leaves the socket of a refused connection to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    *LEAVES_SOCKETS,
 ]
-
-
-@pytest.fixture(autouse=True)
-def _collect_its_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

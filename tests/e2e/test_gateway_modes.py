@@ -8,7 +8,6 @@ every byte: so a broker's address in what a client receives can only be one that
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -26,7 +25,15 @@ from everybody import everybody_at_work
 from frames import METADATA, decoded, request
 from java_client import ALL_CLIENTS, _gateway, _properties
 from kafka import KafkaAdminClient
-from kafka_clients import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, Client, Options, confluent_producer
+from kafka_clients import (
+    AIOKAFKA,
+    CONFLUENT,
+    KAFKA_PYTHON,
+    LEAVES_SOCKETS,
+    Client,
+    Options,
+    confluent_producer,
+)
 from kafka_records import assert_exactly, create_topic, numbered, stored
 from recording_relay import RecordingRelay
 from secured_kafka import Certificates
@@ -43,8 +50,7 @@ from bench.harness.sasl_clients import java_client_properties, write_properties
 
 pytestmark = [
     pytest.mark.kafka,
-    # kafka-python leaves the socket of a refused connection to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    *LEAVES_SOCKETS,
 ]
 Unique = Callable[[str], str]
 HERE, TOLD, REAL = "127.0.0.8", "127.0.0.9", LOOPBACK
@@ -52,12 +58,6 @@ HERE, TOLD, REAL = "127.0.0.8", "127.0.0.9", LOOPBACK
 DOMAIN: Final = "kafka.test"
 RECORDS = numbered(200, size_bytes=300)
 PRODUCE, FETCH, FIND_COORDINATOR, JOIN_GROUP, DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 0, 1, 10, 11, 32, 60
-
-
-@pytest.fixture(autouse=True)
-def _collect_its_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections import Counter
@@ -11,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kafka_clients import CLIENTS, CONFLUENT, KAFKA_PYTHON, Client, Options
+from kafka_clients import CLIENTS, CONFLUENT, KAFKA_PYTHON, LEAVES_SOCKETS, Client, Options
 from kafka_records import assert_exactly, create_topic, difference, numbered, stored
 from sluice_process import SluiceProcess, doors_of
 from traffic import about, flowing
@@ -25,14 +24,7 @@ QUOTA_BYTES_PER_S = 600_000
 SLOW, QUICK = 100_000, 400_000
 
 
-# kafka-python leaves the socket of a refused connection to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def _collect_its_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
+pytestmark = [*LEAVES_SOCKETS]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from kafka_clients import LEAVES_SOCKETS
 
 from bench.lib.replication_rig import Growth, HotClient, ReplicationRig, open_rig
 from sluice.quotas.replication_limits import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -18,7 +19,7 @@ MOVED_BYTES = 60_000_000
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    *LEAVES_SOCKETS,
 ]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import aiokafka
 import confluent_kafka
 import kafka as kafka_python
+import pytest
 from client_security import (
     NO_SECURITY,
     Security,
@@ -383,3 +384,9 @@ AIOKAFKA: Final = Client("aiokafka", _aiokafka_produce, _aiokafka_consume)
 CONFLUENT: Final = Client("confluent", _confluent_produce, _confluent_consume)
 KAFKA_PYTHON: Final = Client("kafka-python", _kafka_python_produce, _kafka_python_consume)
 CLIENTS: Final = (AIOKAFKA, CONFLUENT, KAFKA_PYTHON)
+
+LEAVES_SOCKETS: Final = (
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.usefixtures("collect_sockets"),
+)
+"""For tests whose connections may be refused: kafka-python leaves their sockets to the garbage collector."""
