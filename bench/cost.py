@@ -8,7 +8,7 @@ of standard output is one JSON object. What is measured, and why so: docs/benchm
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -42,9 +42,9 @@ SPARE_FDS: Final = 200  # in each process: files, libraries, listeners, the load
 class Rig:
     """Load generator and fake broker in one loop of this process; the proxies are processes of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, fetch_answers: Mapping[int, bytes] | None = None) -> None:
         self.poller = Poller()
-        self.broker = FakeBroker(self.poller, TOPIC, FETCH_ANSWER_BYTES)
+        self.broker = FakeBroker(self.poller, TOPIC, FETCH_ANSWER_BYTES, fetch_answers)
 
     def measure(self, proxy: proxies.Proxy, work: Work) -> Measured:
         """One repeat over fresh connections."""

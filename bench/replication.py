@@ -1,6 +1,6 @@
 """Partition moves at 5 MB/s: Kafka's own throttle and Sluice's, beside clients with acks=all; with faults.
 
-    python -m bench.replication [--megabytes 1024] [--quick] [--only native move faults plan cost]
+    python -m bench.replication [--megabytes 1024] [--quick] [--only native move faults plan uneven cost]
 
 Three brokers, all traffic between them through Sluice; moves are begun by kafka-reassign-partitions. The last
 line of standard output is one JSON object. What is measured, and why so: docs/benchmarks.md.
@@ -15,19 +15,26 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from bench.cost import Rig, measure_rounds
 from bench.harness.kafka_lock import KafkaDistError
 from bench.harness.kafka_node import KafkaNodeError
+from bench.lib.placement import Placement, place_benchmark
 from bench.lib.process import BenchError
-from bench.lib.replication_cost import session_cost_ms
-from bench.lib.replication_rig import Growth, HotClient, ReplicationRig, open_rig
+from bench.lib.proxies import HAPROXY, SLUICE_BEFORE_FOLLOWERS
+from bench.lib.replication_clients import Growth, HotClient
+from bench.lib.replication_cost import session_cost_ms, unthrottled_answers, unthrottled_cases
+from bench.lib.replication_rig import ReplicationRig, open_rig
 from bench.lib.results import machine, print_last_line, results_folder, write_json
 
 RATE: Final = 5_000_000
+COST_ROUNDS: Final = 9
+QUICK_SCALE: Final = 0.1
 HOT_BYTES_PER_S: Final = 300_000
 HOT_PARTITIONS: Final = 6
+MOVED_PARTITIONS: Final = 8
 SETTLE_S: Final = 10.0
 BASELINE_S: Final = 30.0
-PARTS: Final = ("native", "move", "faults", "plan", "cost")
+PARTS: Final = ("native", "move", "faults", "plan", "uneven", "cost")
 MB: Final = 1_000_000
 
 
@@ -104,7 +111,8 @@ class Bench:
         rig.create(topic, come_from)
         rig.fill(topic, total_bytes, len(come_from))
         source = come_from[0][0]
-        digest = rig.digest(topic, source) if len(to) == 1 else ""
+        is_one_way = come_from == come_from[:1] * len(come_from) and to == to[:1] * len(to)
+        digest = rig.digest(topic, source) if is_one_way else ""
         nodes = sorted({node for replicas in to for node in replicas} - {source})
         sluice = rig.sluices[source]
         leader_pid = rig.cluster.node(source).pid
@@ -196,6 +204,53 @@ def kip_plan(bench: Bench) -> list[Move]:
     return found
 
 
+def uneven(bench: Bench) -> dict[str, Any]:
+    """Rates that differ by broker and side, set as kafka-configs sets them; and an empty broker that joins.
+
+    Leader 1 may send 8 MB/s; of its followers 2 may take 2, 3 may take 20: so 2 and 6 are due. Then broker 3
+    is replaced, and gets 5 MB/s of two leaders. Each as a share of what is due.
+    """
+    rig = bench.rig
+    rig.create("uneven", [[1]] * 4)
+    rig.fill("uneven", 80 * MB, 4)
+    rig.set_throttle("uneven", leader={1: 8 * MB}, follower={2: 2 * MB, 3: 20 * MB})
+    to = [[2], [3], [3], [3]]
+    with Growth(rig, "uneven", [2]) as slow, Growth(rig, "uneven", [3]) as fast:
+        rig.begin_move("uneven", to, None)
+        rig.cluster.await_until(lambda: rig.is_moved("uneven", to), "uneven moved", 120.0)
+    rig.remove_throttle()
+    rig.create("kept", [[1, 3], [2, 3]] * 6)
+    rig.fill("kept", 120 * MB, 12)
+    rig.set_throttle("kept", leader={1: 20 * MB, 2: 20 * MB}, follower={3: RATE})
+    with Growth(rig, "kept", [3]) as joined:
+        rig.replace(3)
+        rig.cluster.await_until(lambda: rig.is_moved("kept", [[1, 3], [2, 3]] * 6), "kept in sync", 180.0)
+    rig.remove_throttle()
+    found = {
+        "asymmetric_slow_ratio": (slow, 2 * MB),
+        "asymmetric_fast_ratio": (fast, 6 * MB),
+        "bootstrap_ratio": (joined, RATE),
+    }
+    print({name: growth.per_second() for name, (growth, _) in found.items()}, flush=True)
+    return {
+        name: round(statistics.mean(growth.per_second()) / due, 3) for name, (growth, due) in found.items()
+    }
+
+
+def unthrottled_cost(rounds: int, scale: float) -> dict[str, Any]:
+    """CPU per GiB of followers' answers that nothing throttles, Sluice's ÷ HAProxy's, by turns in one run."""
+    rig = Rig(unthrottled_answers())
+    place_benchmark(Placement.FREE)
+    names = SLUICE_BEFORE_FOLLOWERS, HAPROXY
+    part = measure_rounds(rig, names, Placement.FREE, rounds, unthrottled_cases(scale))
+    found: dict[str, Any] = {}
+    for result in part.results:
+        ratio = result.ratio(*names)
+        found[f"{result.case.name}_vs_haproxy"] = round(ratio.median, 3)
+        found[f"{result.case.name}_vs_haproxy_range"] = ratio.as_range()
+    return found
+
+
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """All parts that are asked for. Raises BenchError, or TimeoutError for a move that does not end."""
     chosen = arguments.only or PARTS
@@ -215,20 +270,25 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             if "plan" in chosen:
                 rig.start_sluices(paced=True)
                 kip_plan(bench)
+            if "uneven" in chosen:
+                rig.start_sluices(paced=True)
+                summary |= uneven(bench)
             summary["isr_shrinks_all"] = rig.isr_shrinks()
             details["moves"] = [asdict(move) | {"cv": move.cv} for move in bench.moves]
     if "cost" in chosen:
         summary["session_2000_ms_per_fetch"] = round(session_cost_ms(2_000), 4)
+        summary |= unthrottled_cost(COST_ROUNDS, QUICK_SCALE if arguments.quick else 1.0)
     return {"summary": summary, "details": details}
 
 
 def _compare(bench: Bench, chosen: Sequence[str], summary: dict[str, Any]) -> None:
     """The same move by Kafka's own throttle and by Sluice's, each beside the same clients."""
     rig = bench.rig
+    sides = [[1]] * MOVED_PARTITIONS, [[2]] * MOVED_PARTITIONS
     with bench.hot() as hot:
         bench.baseline(hot, BASELINE_S if bench.moved_bytes >= 500 * MB else 10.0)
         if "native" in chosen:
-            native = bench.move("native", [[1]], [[2]], min(bench.moved_bytes, 300 * MB))
+            native = bench.move("native", *sides, min(bench.moved_bytes, 300 * MB))
             bench.native_p99_ms = hot.p99_ms()
             summary |= {"native_cv": round(native.cv, 3), "native_rate_ratio": _ratio(native.bytes_per_s)}
             summary["native_client_p99_ratio"] = round(bench.native_p99_ms / bench.quiet_p99_ms, 2)
@@ -236,7 +296,7 @@ def _compare(bench: Bench, chosen: Sequence[str], summary: dict[str, Any]) -> No
             rig.start_sluices(paced=True)
             bench.baseline(hot, BASELINE_S if bench.moved_bytes >= 500 * MB else 10.0)
             shrinks = rig.isr_shrinks()
-            move = bench.move("moved", [[1]], [[2]], bench.moved_bytes)
+            move = bench.move("moved", *sides, bench.moved_bytes)
             bench.move_p50_ms, bench.move_p99_ms = hot.p50_ms(), hot.p99_ms()
             predicted_s = bench.moved_bytes / RATE
             summary |= {

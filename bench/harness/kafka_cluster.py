@@ -134,7 +134,7 @@ class KafkaCluster:
 
     def live_ids(self) -> set[int]:
         """Which brokers the cluster counts as alive; one that was killed for some 5 s more."""
-        return set(self._view().live_ids)
+        return set(self.view().live_ids)
 
     # Who leads what ---------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class KafkaCluster:
         """Wait until every copy of every partition of these topics (none named: of all topics) is in sync."""
 
         def complete() -> bool:
-            known = self._view().topics
+            known = self.view().topics
             return all(
                 copies.in_sync == set(copies.replicas) and copies.leader >= 0
                 for name in topics or known
@@ -170,6 +170,25 @@ class KafkaCluster:
     def transaction_coordinator_of(self, transactional_id: str) -> int:
         """The same for a transactional id."""
         return self.leader(TRANSACTIONS_TOPIC, self._internal_partition(TRANSACTIONS_TOPIC, transactional_id))
+
+    def view(self) -> ClusterView:
+        """What all nodes that take requests say. While they say different things, they are asked again.
+
+        So what was seen once is never unseen, whoever is asked. Raises TimeoutError, with what each says.
+        """
+        deadline_s = time.monotonic() + SEEN_WITHIN_S
+        while True:
+            views = {}
+            for node in self.nodes:
+                if node.is_running:
+                    with contextlib.suppress(OSError):  # it dies, or does not listen yet
+                        views[node.node_id] = ClusterView.of(node.address(NATIVE), _ASK_TIMEOUT_S)
+            told = list(views.values())
+            if told and told.count(told[0]) == len(told):
+                return told[0]
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the nodes do not agree in {SEEN_WITHIN_S:g} s, or none answers: {views}")
+            time.sleep(0.05)
 
     # Moves ------------------------------------------------------------------------------------------------
 
@@ -191,7 +210,7 @@ class KafkaCluster:
             admin.close()
 
         def done() -> bool:
-            view = self._view()
+            view = self.view()
             return all(
                 view.copies(*partition).replicas == tuple(replicas)
                 and view.copies(*partition).in_sync == set(replicas)
@@ -206,7 +225,7 @@ class KafkaCluster:
         asked = list(partitions)
 
         def unled() -> list[TopicPartition]:
-            view = self._view()
+            view = self.view()
             return [
                 TopicPartition(*partition)
                 for partition in asked
@@ -264,31 +283,12 @@ class KafkaCluster:
     def _running_bootstrap(self) -> str:
         return ",".join(node.bootstrap for node in self.nodes if node.is_running)
 
-    def _view(self) -> ClusterView:
-        """What all nodes that take requests say. While they say different things, they are asked again.
-
-        So what was seen once is never unseen, whoever is asked. Raises TimeoutError, with what each says.
-        """
-        deadline_s = time.monotonic() + SEEN_WITHIN_S
-        while True:
-            views = {}
-            for node in self.nodes:
-                if node.is_running:
-                    with contextlib.suppress(OSError):  # it dies, or does not listen yet
-                        views[node.node_id] = ClusterView.of(node.address(NATIVE), _ASK_TIMEOUT_S)
-            told = list(views.values())
-            if told and told.count(told[0]) == len(told):
-                return told[0]
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(f"the nodes do not agree in {SEEN_WITHIN_S:g} s, or none answers: {views}")
-            time.sleep(0.05)
-
     def _copies(self, topic: str, partition: int) -> Copies:
-        return self._view().copies(topic, partition)
+        return self.view().copies(topic, partition)
 
     def _internal_partition(self, topic: str, name: str) -> int:
         # As GroupMetadataManager and TransactionStateManager: Utils.abs(name.hashCode()) % partitions.
-        count = len(self._view().topics[topic])
+        count = len(self.view().topics[topic])
         value = 0
         for character in name:
             value = (31 * value + ord(character)) & 0xFFFFFFFF

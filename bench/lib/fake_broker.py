@@ -1,11 +1,13 @@
 """Kafka requests → precomputed answers: the cheapest broker that a proxy cannot tell from a real one.
 
-Answers ApiVersions v3, Produce v12 and Fetch v12 in order, with the right correlation id. A Fetch is answered
-with a frame of as many bytes as its max_bytes asks for. It stores nothing and checks no record.
+Answers ApiVersions v3, Produce v12 and Fetch up to v14 in order, with the right correlation id. A Fetch is
+answered with a frame of as many bytes as its max_bytes asks for, or with the one that was made for that
+max_bytes. It stores nothing and checks no record.
 """
 
 import socket
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 from bench.lib import frames
@@ -19,7 +21,13 @@ _INT32: Final = struct.Struct(">i")
 class FakeBroker:
     """Listens on a loopback port of its own."""
 
-    def __init__(self, poller: Poller, topic: str, fetch_answer_bytes: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        poller: Poller,
+        topic: str,
+        fetch_answer_bytes: tuple[int, ...] = (),
+        fetch_answers: Mapping[int, bytes] | None = None,
+    ) -> None:
         self.poller = poller
         self.connections: set[_Connection] = set()
         self.produce_answer = bytes(frames.produce_response(topic))
@@ -27,6 +35,8 @@ class FakeBroker:
         self.fetch_answers = {
             size: memoryview(bytes(frames.fetch_response_of(topic, size))) for size in fetch_answer_bytes
         }
+        for max_bytes, answer in (fetch_answers or {}).items():
+            self.fetch_answers[max_bytes] = memoryview(answer)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]

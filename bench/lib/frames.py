@@ -1,7 +1,8 @@
 """Plain values → whole Kafka frames, size included, for load generators and the fake broker.
 
-Written against the message definitions of Kafka 4.3.1 (Produce v12, Fetch v12, ApiVersions v3); knows no
-other version. It shares no code with the proxy on purpose: a mistake in ours must not cancel out here.
+Written against the message definitions of Kafka 4.3.1 (Produce v12, Fetch v12 and a follower's v14,
+ApiVersions v3); knows no other version. It shares no code with the proxy on purpose: a mistake in ours must
+not cancel out here.
 """
 
 import struct
@@ -16,6 +17,7 @@ API_VERSIONS: Final = 18
 
 PRODUCE_VERSION: Final = 12  # the last that names topics; v13 needs ids from Metadata first
 FETCH_VERSION: Final = 12
+REPLICA_FETCH_VERSION: Final = 14  # the last whose body begins with the follower's id
 API_VERSIONS_VERSION: Final = 3
 
 CORRELATION_AT: Final = 8  # in a request: size 4, api key 2, api version 2
@@ -166,16 +168,44 @@ def fetch_response_of(topic: str, frame_bytes: int) -> bytearray:
     looks inside, and the generator does not either. Raises ValueError when that size cannot be had.
     """
     before = struct.pack(">ihi", 0, 0, 0) + uvarint(2) + compact(topic.encode()) + uvarint(2)
-    before += struct.pack(">ihqqq", 0, 0, 1, 1, 0) + uvarint(0) + struct.pack(">i", -1)
+    before += _fetched_partition(0)
     after = NO_TAGS * 3
     overhead = len(_answer_v1(before + after))
     for length_bytes in range(1, 6):
         size = frame_bytes - overhead - length_bytes
         if size > 61 and len(uvarint(size + 1)) == length_bytes:
-            head = struct.pack(">qiibI", 0, size - 12, 0, 2, 0)
-            head += struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1)
-            return _answer_v1(before + compact(head + bytes(size - len(head))) + after)
+            return _answer_v1(before + compact(_batch_of(size)) + after)
     raise ValueError(f"no Fetch answer is {frame_bytes} bytes long")
+
+
+def _fetched_partition(index: int) -> bytes:
+    """Of a Fetch answer, up to its records."""
+    return struct.pack(">ihqqq", index, 0, 1, 1, 0) + uvarint(0) + struct.pack(">i", -1)
+
+
+def _batch_of(size: int) -> bytes:
+    """One batch of so many bytes, without a checksum."""
+    head = struct.pack(">qiibI", 0, size - 12, 0, 2, 0)
+    head += struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1)
+    return head + bytes(size - len(head))
+
+
+def replica_fetch_request(replica_id: int, topic_id: bytes, partitions: int, max_bytes: int) -> bytearray:
+    """A follower's full Fetch of so many partitions, without a session (session id 0, epoch −1)."""
+    body = struct.pack(">iiiibii", replica_id, 500, 1, max_bytes, 0, 0, -1) + uvarint(2) + topic_id
+    body += uvarint(partitions + 1)
+    for index in range(partitions):
+        body += struct.pack(">iiqiqi", index, -1, 0, -1, -1, 1 << 20) + NO_TAGS
+    body += NO_TAGS + uvarint(1) + compact(b"") + NO_TAGS  # topic, nothing forgotten, no rack, request
+    return request(FETCH, REPLICA_FETCH_VERSION, "broker-2-fetcher-0", body)
+
+
+def replica_fetch_response(topic_id: bytes, partitions: int, records_bytes: int) -> bytearray:
+    """The answer to `replica_fetch_request`: so many bytes of records of each partition."""
+    body = struct.pack(">ihi", 0, 0, 0) + uvarint(2) + topic_id + uvarint(partitions + 1)
+    records = compact(_batch_of(records_bytes)) + NO_TAGS
+    body += b"".join(_fetched_partition(index) + records for index in range(partitions))
+    return _answer_v1(body + NO_TAGS * 2)
 
 
 def api_versions_request(client_id: str) -> bytearray:

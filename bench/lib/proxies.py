@@ -23,6 +23,7 @@ from bench.lib.process import BenchError, wait_for_port
 
 SLUICE: Final = "sluice"
 SLUICE_WITH_IDS: Final = "sluice with producer_ids_rate"
+SLUICE_BEFORE_FOLLOWERS: Final = "sluice before followers"
 HAPROXY: Final = "haproxy"
 RELAY: Final = "relay"
 
@@ -80,16 +81,26 @@ def start(name: str, upstream_port: int, max_connections: int) -> Iterator[Proxy
     """The named proxy in front of a loopback port, ready for connections; stopped when the block ends.
 
     Sluice runs with everything on: quotas that charge every request and that no benchmark exceeds. (But new
-    producer ids are limited only in SLUICE_WITH_IDS, for most users do without.)
+    producer ids are limited only in SLUICE_WITH_IDS, for most users do without, and followers' sessions
+    mirrored only in SLUICE_BEFORE_FOLLOWERS, which finds no broker to ask for throttles.)
     Raises BenchError with the end of its log when it does not come up or ends with an error.
     """
-    if name in {SLUICE, SLUICE_WITH_IDS}:
+    if name in {SLUICE, SLUICE_WITH_IDS, SLUICE_BEFORE_FOLLOWERS}:
         quotas: list[Mapping[str, object]] = [
             {"client-id": "<default>", "producer_byte_rate": 10**13, "consumer_byte_rate": 10**13}
         ]
         if name == SLUICE_WITH_IDS:
             quotas.append({"user": "<default>", "producer_ids_rate": 1000})
-        with sluice([upstream_port], quotas) as (pid, ports):
+        options: dict[str, Any] = {}
+        if name == SLUICE_BEFORE_FOLLOWERS:
+            nobody = f"{LOOPBACK}:{free_ports(1)[0]}"
+            options["replication"] = {
+                "listener": "bench0",
+                "leader_id": 1,
+                "bootstrap": [nobody],
+                "refresh_interval_s": 3600,
+            }
+        with sluice([upstream_port], quotas, **options) as (pid, ports):
             yield Proxy(name, pid, ports[0])
         return
     (port,) = free_ports(1)

@@ -6,39 +6,59 @@ sets, clients time their own records.
 
 import contextlib
 import hashlib
-import itertools
 import json
+import shutil
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from bench.harness.java_tools import run_tool
 from bench.harness.kafka_cluster import KafkaCluster
+from bench.harness.kafka_config import BrokerTls
 from bench.harness.ports import LOOPBACK, free_ports
 from bench.lib.process import BenchError
 from bench.lib.soak_proxy import Sluice
+from sluice.quotas.replication_limits import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
-LISTENER: Final = "REPLICAS"
 VALUE_BYTES: Final = 1024
 BATCH_BYTES: Final = 16_384
 """the Java producer's default"""
-SAMPLE_S: Final = 0.1
 _NO_QUOTAS: Final[list[dict[str, object]]] = [{"client-id": "nobody-has-this-name", "producer_byte_rate": 1}]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How followers come to their leaders."""
+
+    listener: str = "REPLICAS"
+    """its name's end is its security protocol (bench.harness.kafka_config)"""
+    broker: Mapping[str, str] = field(default_factory=dict)
+    """further server.properties, such as the brokers' login"""
+    tls: BrokerTls | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """of Sluice's listener"""
+    users: Sequence[str] = ()
+    """who is a broker; none named: whoever says so"""
+
+
+IN_THE_CLEAR: Final = Way()
 
 
 class ReplicationRig:
     """The cluster and a Sluice before each broker's inter-broker listener."""
 
-    def __init__(self, cluster: KafkaCluster, folder: Path) -> None:
+    def __init__(self, cluster: KafkaCluster, folder: Path, way: Way) -> None:
         self.cluster = cluster
         self.folder = folder
+        self._way = way
         self.sluices: dict[int, Sluice] = {}
         self._admin_ports = dict(zip(sorted(cluster.ids), free_ports(len(cluster.ids)), strict=True))
 
@@ -66,9 +86,10 @@ class ReplicationRig:
         node = self.cluster.node(node_id)
         listener = {
             "name": "replicas",
-            "bind_port": node.advertised(LISTENER)[1],
+            "bind_port": node.advertised(self._way.listener)[1],
             "upstream_host": LOOPBACK,
-            "upstream_port": node.address(LISTENER)[1],
+            "upstream_port": node.address(self._way.listener)[1],
+            **self._way.options,
         }
         options: dict[str, Any] = {}
         if paced:
@@ -78,6 +99,7 @@ class ReplicationRig:
                 "leader_id": node_id,
                 "bootstrap": [other.bootstrap for other in self.cluster.nodes],
                 "refresh_interval_s": 0.5,
+                "users": list(self._way.users),
             }
         name = f"sluice-{node_id}" if paced else f"relay-{node_id}"
         return Sluice(name, self.folder, self._admin_ports[node_id], [listener], _NO_QUOTAS, **options)
@@ -97,9 +119,10 @@ class ReplicationRig:
         self.cluster.await_until(lambda: self._leads(topic, assignment), f"{topic} is led")
 
     def _leads(self, topic: str, assignment: Sequence[Sequence[int]]) -> bool:
-        with contextlib.suppress(KeyError):
-            return all(self.cluster.leader(topic, x) == r[0] for x, r in enumerate(assignment))
-        return False
+        there = self.cluster.view().topics.get(topic, {})
+        return {x: copies.leader for x, copies in there.items()} == {
+            x: replicas[0] for x, replicas in enumerate(assignment)
+        }
 
     def fill(
         self, topic: str, total_bytes: int, partitions: int = 1, *, batch_bytes: int = BATCH_BYTES
@@ -165,10 +188,39 @@ class ReplicationRig:
     def remove_throttle(self) -> None:
         """What --verify would do after the move, before it has ended: by kafka-configs, of all brokers."""
         for node in self.cluster.nodes:
-            keys = "leader.replication.throttled.rate,follower.replication.throttled.rate"
+            keys = f"{LEADER_RATE},{FOLLOWER_RATE}"
             broker = ("--entity-type", "brokers", "--entity-name", str(node.node_id))
             arguments = ("--bootstrap-server", self._running(), "--alter", *broker, "--delete-config", keys)
             run_tool(self.cluster.dist, "configs", *arguments, check=False)
+
+    def set_throttle(
+        self, topic: str, leader: Mapping[int, int] | None = None, follower: Mapping[int, int] | None = None
+    ) -> None:
+        """bytes/s by broker, in force for all of a topic's replicas: what kafka-configs would set.
+
+        `remove_throttle` takes the rates away.
+        """
+        admin = AdminClient({"bootstrap.servers": self._running(), "log_level": 0})
+        alterations = [
+            _alteration(ResourceType.BROKER, str(node_id), {key: str(rate)})
+            for key, rates in ((LEADER_RATE, leader or {}), (FOLLOWER_RATE, follower or {}))
+            for node_id, rate in rates.items()
+        ]
+        replicas = {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "*"}
+        alterations.append(_alteration(ResourceType.TOPIC, topic, replicas))
+        for alteration in alterations:  # one of a resource in each request
+            for done in admin.incremental_alter_configs([alteration]).values():
+                done.result(30.0)
+
+    def replace(self, node_id: int) -> None:
+        """A broker dies, and another with the same id and an empty disk comes in its place."""
+        cluster = self.cluster
+        cluster.kill(node_id)
+        cluster.await_until(lambda: node_id not in cluster.live_ids(), f"{node_id} counted as dead")
+        for folder in (cluster.node(node_id).folder / "data").glob("*-*"):
+            if folder.name != "__cluster_metadata-0":
+                shutil.rmtree(folder)
+        cluster.start(node_id)
 
     def verify_move(self, topic: str, assignment: Sequence[Sequence[int]]) -> str:
         """--verify, which takes the throttle off once the move has ended."""
@@ -195,13 +247,11 @@ class ReplicationRig:
 
     def is_moved(self, topic: str, assignment: Sequence[Sequence[int]]) -> bool:
         """Every partition has these replicas, all in sync."""
-        with contextlib.suppress(Exception):  # a broker is away
-            return all(
-                set(self.cluster.replicas(topic, x)) == set(replicas)
-                and self.cluster.in_sync(topic, x) == set(replicas)
-                for x, replicas in enumerate(assignment)
-            )
-        return False
+        there = self.cluster.view().topics.get(topic, {})
+        return len(there) == len(assignment) and all(
+            set(there[x].replicas) == there[x].in_sync == set(replicas)
+            for x, replicas in enumerate(assignment)
+        )
 
     def isr_shrinks(self) -> int:
         """How often a leader has dropped somebody from an in-sync set, as the brokers' logs say."""
@@ -212,156 +262,21 @@ class ReplicationRig:
         )
 
 
-class Growth:
-    """How a topic's logs grow at brokers, sampled in a thread."""
-
-    def __init__(self, rig: ReplicationRig, topic: str, node_ids: Sequence[int]) -> None:
-        self._rig = rig
-        self._topic = topic
-        self._nodes = node_ids
-        self.samples: list[tuple[float, int]] = []
-        """monotonic seconds, bytes there"""
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "Growth":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_exc_info: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ends.wait(SAMPLE_S):
-            with contextlib.suppress(OSError):  # a segment has just gone
-                there = sum(self._rig.log_bytes(self._topic, node) for node in self._nodes)
-                self.samples.append((time.monotonic(), there))
-
-    def lasted_s(self) -> float:
-        """From the first growth to the last; at least a sample."""
-        grown = [after[0] for before, after in itertools.pairwise(self.samples) if after[1] > before[1]]
-        return max(grown[-1] - grown[0], SAMPLE_S) if grown else SAMPLE_S
-
-    def per_second(self) -> list[int]:
-        """Bytes in each whole second from the first growth to the last, without the first and the last two:
-        there a part of a second is counted."""
-        grown = [
-            number
-            for number in range(1, len(self.samples))
-            if self.samples[number][1] > self.samples[number - 1][1]
-        ]
-        if len(grown) < 2:
-            return []
-        begun_s, ended_s = self.samples[grown[0] - 1][0], self.samples[grown[-1]][0]
-        marks = [self._at(begun_s + second) for second in range(int(ended_s - begun_s) + 1)]
-        return [later - earlier for earlier, later in itertools.pairwise(marks)][1:-1]
-
-    def _at(self, moment_s: float) -> int:
-        """Interpolated: a sample is 0.1 s wide."""
-        before = self.samples[0]
-        for after in self.samples:
-            if after[0] >= moment_s:
-                span_s = after[0] - before[0]
-                share = (moment_s - before[0]) / span_s if span_s > 0 else 0.0
-                return round(before[1] + share * (after[1] - before[1]))
-            before = after
-        return before[1]
-
-
-class HotClient:
-    """A producer with acks=all at a steady rate, which times every record."""
-
-    def __init__(self, rig: ReplicationRig, topic: str, partitions: int, bytes_per_s: int) -> None:
-        self._rig = rig
-        self._topic = topic
-        self._partitions = partitions
-        self._pause_s = VALUE_BYTES / bytes_per_s
-        self.latencies_ms: list[float] = []
-        self.failed = 0
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "HotClient":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_exc_info: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def clear(self) -> None:
-        """Forget what was timed up to now."""
-        self.latencies_ms = []
-
-    def p99_ms(self) -> float:
-        ordered = sorted(self.latencies_ms)
-        return ordered[int(len(ordered) * 0.99)] if ordered else 0.0
-
-    def p50_ms(self) -> float:
-        ordered = sorted(self.latencies_ms)
-        return ordered[len(ordered) // 2] if ordered else 0.0
-
-    def _run(self) -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": self._rig.cluster.bootstrap,
-                "acks": "all",
-                "linger.ms": 5,
-                "log_level": 0,
-            }
-        )
-        value = b"h" * VALUE_BYTES
-        due_s = time.monotonic()
-        number = 0
-        while not self._ends.is_set():
-            now_s = time.monotonic()
-            while due_s <= now_s:
-                due_s += self._pause_s
-                number += 1
-                with contextlib.suppress(BufferError):
-                    producer.produce(
-                        self._topic,
-                        value=value,
-                        partition=number % self._partitions,
-                        on_delivery=_timed(self, time.monotonic()),
-                    )
-            producer.poll(min(0.005, max(0.0, due_s - time.monotonic())))
-        producer.flush(30.0)
-
-
-def _timed(client: HotClient, begun_s: float) -> Any:
-    def delivered(error: object, _message: object) -> None:
-        if error is None:
-            client.latencies_ms.append((time.monotonic() - begun_s) * 1000.0)
-        else:
-            client.failed += 1
-
-    return delivered
-
-
-def _cluster(heap: str) -> KafkaCluster:
-    """Not started. Ports that nobody has bound yet may be given twice: then another."""
-    while True:
-        config = {"inter.broker.listener.name": LISTENER}
-        cluster = KafkaCluster(proxied=[LISTENER], config=config, heap=heap)
-        ports = [
-            port
-            for node in cluster.nodes
-            for port in (node.advertised(LISTENER)[1], *(node.address(name)[1] for name in node.listeners))
-        ]
-        if len(set(ports)) == len(ports):
-            return cluster
-        cluster.close()
+def _alteration(kind: ResourceType, name: str, values: Mapping[str, str]) -> ConfigResource:
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in values.items()
+    ]
+    return ConfigResource(kind, name, incremental_configs=entries)
 
 
 @contextlib.contextmanager
-def open_rig(*, heap: str = "224m") -> Iterator[ReplicationRig]:
+def open_rig(*, heap: str = "224m", way: Way = IN_THE_CLEAR) -> Iterator[ReplicationRig]:
     """Brokers and Sluices, which only pass on; all gone when the block ends."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
-        cluster = _cluster(heap)
-        rig = ReplicationRig(cluster, folder)
+        config = {"inter.broker.listener.name": way.listener, **way.broker}
+        cluster = KafkaCluster(proxied=[way.listener], tls=way.tls, config=config, heap=heap)
+        rig = ReplicationRig(cluster, folder, way)
         stack.callback(rig.stop_sluices)
         stack.enter_context(cluster)
         rig.start_sluices(paced=False)  # behind the brokers, without which they are not ready

@@ -286,6 +286,5 @@ def _create_topic(cluster: KafkaCluster) -> None:
 
 
 def _is_everywhere(cluster: KafkaCluster) -> bool:
-    with contextlib.suppress(KeyError):  # a broker that has not heard of it yet
-        return all(cluster.in_sync(TOPIC, x) == cluster.ids for x in range(PARTITIONS))
-    return False
+    there = cluster.view().topics.get(TOPIC, {})
+    return len(there) == PARTITIONS and all(copies.in_sync == cluster.ids for copies in there.values())

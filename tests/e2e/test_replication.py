@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from kafka_clients import LEAVES_SOCKETS
 
-from bench.lib.replication_rig import Growth, HotClient, ReplicationRig, open_rig
+from bench.lib.replication_clients import Growth, HotClient
+from bench.lib.replication_rig import ReplicationRig, open_rig
 from sluice.quotas.replication_limits import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 RATE = 5_000_000
