@@ -41,6 +41,9 @@ done
 ln -s /proc/self/fd "$root/dev/fd"
 mkdir "$root/dev/shm"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+mkdir "$root/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
 printf '%s\\n' "$binds" | while IFS='|' read -r outside inside how; do
   [ -n "$outside" ] || continue
   mount --bind "$outside" "$root$inside"

@@ -12,6 +12,7 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from tracked_files import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protocol", "proxy", "quotas", "recalibration")
@@ -39,7 +40,9 @@ def wheel(sdist_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_the_wheel_holds_every_module_below_sluice(wheel: zipfile.ZipFile) -> None:
-    tracked = [path for package in PACKAGES for path in _tracked(package) if not path.endswith(".md")]
+    tracked = [
+        path for package in PACKAGES for path in tracked_files(ROOT, package) if not path.endswith(".md")
+    ]
     assert {f"sluice/{path}" for path in tracked} <= set(wheel.namelist())
 
 
@@ -98,11 +101,6 @@ def _build(source: Path, target: str, into: Path) -> None:
         check=True,
         capture_output=True,
     )
-
-
-def _tracked(folder: str) -> list[str]:
-    listed = subprocess.run(["git", "ls-files", folder], cwd=ROOT, check=True, capture_output=True, text=True)
-    return listed.stdout.splitlines()
 
 
 def _metadata(wheel: zipfile.ZipFile) -> Message:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tracked_files import tracked_files, unignored_files
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {"protocol/_tables.py", "protocol/_schemas.py"}
@@ -30,14 +31,9 @@ REGISTRY_HOSTS = re.compile(
 )
 
 
-def _tracked_files() -> list[str]:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
-    return [path for path in listed.stdout.splitlines() if (ROOT / path).is_file()]
-
-
 def _lines_with(pattern: re.Pattern[str]) -> list[str]:
     found = []
-    for path in _tracked_files():
+    for path in tracked_files(ROOT):
         try:
             lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError:  # a picture
@@ -46,6 +42,19 @@ def _lines_with(pattern: re.Pattern[str]) -> list[str]:
             f"{path}:{number}: {line.strip()}" for number, line in enumerate(lines, 1) if pattern.search(line)
         ]
     return found
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout of git's")
+def test_without_git_the_same_files_are_found() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    there = {path for path in listed.stdout.splitlines() if (ROOT / path).is_file()}
+    assert set(unignored_files(ROOT)) == there
 
 
 def test_no_file_names_a_folder_of_the_machine_that_it_was_written_on() -> None:
@@ -59,7 +68,7 @@ def test_no_file_names_the_host_of_a_package_registry() -> None:
 def test_no_python_file_is_longer_than_a_reader_can_hold() -> None:
     too_long = {
         path: count
-        for path in _tracked_files()
+        for path in tracked_files(ROOT)
         if path.endswith(".py")
         and path not in GENERATED
         and (count := len((ROOT / path).read_text(encoding="utf-8").splitlines()))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from jmx import jmx_options, jmx_url
 from sluice_process import SLUICE
 
 from bench.harness.java_tools import run_tool, tool_command
 from bench.harness.kafka_dist import KafkaDist
 from bench.harness.kafka_node import KafkaNode
-from bench.harness.ports import LOOPBACK, free_port
+from bench.harness.ports import free_port
 from sluice.proxy.calibrate import Calibration, Target
 from sluice.proxy.calibration_fit import fit_all
 from sluice.proxy.calibration_jmx import read_request_ms
@@ -22,13 +23,6 @@ from sluice.proxy.calibration_rig import CalibrationError
 from sluice.proxy.request_cost_file import load_request_costs
 
 MEASURED = {"Produce none 1×16×1000 B acks=1", "Produce none 1×1×100 B acks=1", "Heartbeat", "Fetch 32000 B"}
-JMX = (
-    "-Dcom.sun.management.jmxremote.port={port}",
-    "-Dcom.sun.management.jmxremote.rmi.port={port}",
-    "-Dcom.sun.management.jmxremote.authenticate=false",
-    "-Dcom.sun.management.jmxremote.ssl=false",
-    "-Djava.rmi.server.hostname=127.0.0.1",
-)
 
 pytestmark = pytest.mark.kafka
 
@@ -41,21 +35,25 @@ def jmx_port() -> int:
 @pytest.fixture(scope="module")
 def node(kafka_dist: KafkaDist, jmx_port: int) -> Iterator[KafkaNode]:
     """A broker with a JMX port."""
-    options = [option.format(port=jmx_port) for option in JMX]
-    with KafkaNode(kafka_dist, java_options=options) as node:
+    with KafkaNode(kafka_dist, java_options=jmx_options(jmx_port)) as node:
         yield node
 
 
-def target_of(node: KafkaNode, jmx_port: int) -> Target:
+@pytest.fixture(scope="module")
+def jmx(node: KafkaNode, jmx_port: int) -> str:
+    """The way to it."""
+    return jmx_url(jmx_port)
+
+
+def target_of(node: KafkaNode, jmx: str) -> Target:
     host, port = node.address("PLAINTEXT")
-    url = f"service:jmx:rmi:///jndi/rmi://{LOOPBACK}:{jmx_port}/jmxrmi"
-    return Target(host, port, tuple(tool_command(node.dist, "jmx")), url)
+    return Target(host, port, tuple(tool_command(node.dist, "jmx")), jmx)
 
 
 def test_a_broker_tells_what_its_threads_spent_on_each_load_and_nothing_stays_behind(
-    node: KafkaNode, jmx_port: int
+    node: KafkaNode, jmx: str
 ) -> None:
-    calibration = Calibration(target_of(node, jmx_port), 0.4)
+    calibration = Calibration(target_of(node, jmx), 0.4)
     found = calibration.measure(1, lambda load: load.name in MEASURED)
     assert {load.name for load in found} == MEASURED
     for load in found:
@@ -70,8 +68,8 @@ def test_a_broker_tells_what_its_threads_spent_on_each_load_and_nothing_stays_be
     assert "request_percentage" not in quotas.stdout
 
 
-def test_a_mix_is_judged_by_the_costs_that_sluice_brings(node: KafkaNode, jmx_port: int) -> None:
-    calibration = Calibration(target_of(node, jmx_port), 0.3)
+def test_a_mix_is_judged_by_the_costs_that_sluice_brings(node: KafkaNode, jmx: str) -> None:
+    calibration = Calibration(target_of(node, jmx), 0.3)
     costs = load_request_costs(None).plain
     results = calibration.judge(costs, 1, lambda mix: mix.name == "consumers, flat out")
     (result,) = results
@@ -80,8 +78,8 @@ def test_a_mix_is_judged_by_the_costs_that_sluice_brings(node: KafkaNode, jmx_po
     assert -1.0 < result.error < 20.0
 
 
-def test_a_client_id_of_which_jmx_tells_nothing_is_an_error(node: KafkaNode, jmx_port: int) -> None:
-    target = target_of(node, jmx_port)
+def test_a_client_id_of_which_jmx_tells_nothing_is_an_error(node: KafkaNode, jmx: str) -> None:
+    target = target_of(node, jmx)
     with pytest.raises(CalibrationError, match="nobody"):
         read_request_ms(target.jmx_command, target.jmx_url, ["nobody"])
 
@@ -107,13 +105,11 @@ def test_a_cost_file_that_is_not_there_is_told(node: KafkaNode) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_command_writes_a_file_that_sluice_takes(
-    node: KafkaNode, jmx_port: int, tmp_path: Path
-) -> None:
+def test_the_whole_command_writes_a_file_that_sluice_takes(node: KafkaNode, jmx: str, tmp_path: Path) -> None:
     out = tmp_path / "costs.yaml"
     host, port = node.address("PLAINTEXT")
     command: list[str | Path] = [SLUICE, "calibrate-cost", "--bootstrap-server", f"{host}:{port}"]
-    command += ["--jmx", f"{LOOPBACK}:{jmx_port}", "--out", out, "--seconds", "0.5", "--rounds", "2"]
+    command += ["--jmx", jmx, "--out", out, "--seconds", "0.5", "--rounds", "2"]
     command += ["--jmx-command", shlex.join(tool_command(node.dist, "jmx")), "--note", "a test"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1_200)
     assert "within ±20 %" in done.stdout

@@ -15,6 +15,7 @@ from math import inf, isnan
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from jmx import jmx_options, jmx_url
 from kafka_clients import CONFLUENT, Options
 from kafka_records import Record, create_topic, numbered
 from sluice_process import SluiceProcess, doors_of
@@ -59,8 +60,8 @@ class Attribute:
 def attributes_of(kafka: KafkaNode, jmx_port: int) -> Iterator[Attribute]:
     """What JmxTool finds of the quotas."""
     queries = [part for group in GROUPS for part in ("--object-name", f"kafka.server:type={group},*")]
-    url = f"service:jmx:rmi:///jndi/rmi://{LOOPBACK}:{jmx_port}/jmxrmi"
-    found = run_tool(kafka.dist, "jmx", "--jmx-url", url, *queries, "--one-time", "--report-format", "tsv")
+    where = ("--jmx-url", jmx_url(jmx_port))
+    found = run_tool(kafka.dist, "jmx", *where, *queries, "--one-time", "--report-format", "tsv")
     for line in found.stdout.splitlines():
         key, _, value = line.partition("\t")
         mbean, _, attribute = key.rpartition(":")
@@ -81,16 +82,11 @@ class Found:
 def found(kafka_dist: KafkaDist) -> Iterator[Found]:
     port, sasl_port, jmx_port = free_ports(3)
     advertised = {"SLUICE": (LOOPBACK, port), "SLUICE_SASL": (LOOPBACK, sasl_port)}
-    remote = "-Dcom.sun.management.jmxremote"
-    java_options = [
-        *(remote, f"{remote}.host={LOOPBACK}", f"{remote}.port={jmx_port}", f"{remote}.rmi.port={jmx_port}"),
-        *(f"{remote}.authenticate=false", f"{remote}.ssl=false", f"-Djava.rmi.server.hostname={LOOPBACK}"),
-    ]
     entities: list[dict[str, str]] = [
         {"client-id": BY_CLIENT},
         {"user": "ANONYMOUS", "client-id": BY_BOTH},
     ]
-    with KafkaNode(kafka_dist, advertised=advertised, java_options=java_options) as kafka:
+    with KafkaNode(kafka_dist, advertised=advertised, java_options=jmx_options(jmx_port)) as kafka:
         for entity in entities:
             set_native_limits(kafka, entity)
         quotas = [{**entity, **LIMITS} for entity in entities]

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import weakref
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -212,8 +213,8 @@ async def test_to_a_broker_the_end_is_told_and_its_answers_are_still_read(contex
         broker.sendall(b"answer 1,")  # lies there while the end is told
         stream.shutdown(socket.SHUT_WR)
         broker.sendall(b"answer 2")
-        with pytest.raises(ssl.SSLEOFError):
-            broker.recv(100)
+        with suppress(ssl.SSLEOFError):  # no close_notify; not every Python says so
+            assert broker.recv(100) == b""
         assert await read_exactly(stream, 17) == b"answer 1,answer 2"
         with pytest.raises(OSError):  # noqa: PT011, PT012  EPIPE or OpenSSL's word for it, soon
             for _ in range(100):
