@@ -24,8 +24,9 @@ from sluice.proxy.relogin import Relogin
 from sluice.quotas.limits import QuotaLimits
 
 pytestmark = pytest.mark.asyncio
-LIFETIME_MS = 400
-"""of a session at the broker: it is renewed after 340 to 380 ms"""
+LIFETIME_MS = 1200
+"""of a session at the broker: it is renewed after 1,020 to 1,140 ms, the longer before its end the less a busy
+machine can spoil"""
 
 
 class Broker:
@@ -118,7 +119,7 @@ async def test_a_busy_connection_outlives_its_sessions(tmp_path: Path) -> None:
     async with rig(tmp_path) as (proxy, broker):
         with await proxy.client() as client:
             sent = done = 0
-            while len(broker.logins) < 5:
+            while len(broker.logins) < 3:
                 while sent < done + 5:
                     sent += 1
                     await client.send(request(METADATA, 12, correlation_id=sent))
@@ -133,7 +134,7 @@ async def test_a_busy_connection_outlives_its_sessions(tmp_path: Path) -> None:
 async def test_an_idle_connection_outlives_them_too(tmp_path: Path) -> None:
     async with rig(tmp_path) as (proxy, broker):
         with await proxy.client() as client:
-            await until(lambda: len(broker.logins) == 4)
+            await until(lambda: len(broker.logins) == 3)
             await ask(client, 1)
         assert not broker.broke
 
@@ -209,7 +210,7 @@ async def test_a_muted_connection_logs_in_again(tmp_path: Path) -> None:
             await client.send(b"".join(produce_of(20_000, correlation_id=n) for n in range(14)))
             for number in range(14):
                 await answered(client, number)
-            assert len(broker.logins) >= 3
+            assert len(broker.logins) >= 2
         assert not broker.broke
 
 
