@@ -25,8 +25,8 @@ from sluice.quotas.limits import QuotaLimits
 
 pytestmark = pytest.mark.asyncio
 LIFETIME_MS = 1200
-"""of a session at the broker: it is renewed after 1,020 to 1,140 ms, the longer before its end the less a busy
-machine can spoil"""
+"""of a session at the broker: it is renewed after 1,020 to 1,140 ms. (The longer before its end, the less a
+busy machine can spoil.)"""
 
 
 class Broker:
