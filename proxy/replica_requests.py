@@ -17,7 +17,6 @@ from sluice.protocol.headers import FETCH, RESPONSE_HEAD_BYTES, request_body
 from sluice.protocol.primitives import INT32
 from sluice.protocol.replica_answer import ReplicaAnswer
 from sluice.protocol.replica_fetch import (
-    FINAL_EPOCH,
     FIRST_WITH_TOPIC_IDS,
     LAST_KNOWN,
     ReplicaFetch,
@@ -79,7 +78,9 @@ class ReplicaRequests:
         self._sent: deque[_Sent] = deque()  # in the order of the entries in flight with work REPLICA
         self._walk: ReplicaAnswer | None = None
         self._held_ms: float | None = None  # since when a request is held
-        self._sessionless = False  # the broker refused the last session that was asked for
+        self._sessionless: SessionMirror | None = None
+        """what the broker was asked the last time, when it gave no session for it: its place in the buckets'
+        queues and what is known of its partitions are not to be lost with every fetch"""
 
     def judge(
         self,
@@ -108,18 +109,14 @@ class ReplicaRequests:
         request = read_replica_fetch(bytes(buf[pos:frame_end]), body, version)
         if request.replica_id < 0:
             return None
-        mirror = (
-            SessionMirror(request.replica_id, self._replication)
-            if request.is_full
-            else self._replication.find(request)
-        )
+        mirror = self._begun_anew(request) if request.is_full else self._replication.find(request)
         if mirror is None:
             self._refuse(pos, frame_end, api_key, version, correlation_id, request.session_id, now_ms)
             return True
         mirror.take(request)
         plan = mirror.plan(request, now_ms)
         hold_ms = plan.hold_ms
-        if request.is_full and self._sessionless and mirror.waiting and not plan.grants:
+        if mirror is self._sessionless and mirror.waiting and not plan.grants:
             held_ms = 0.0 if self._held_ms is None else now_ms - self._held_ms
             hold_ms = min(mirror.wait_ms(now_ms), SESSIONLESS_HOLD_MS - held_ms)
         if hold_ms > 0.0:
@@ -143,6 +140,14 @@ class ReplicaRequests:
             now_ms, held_ms, 0.0, None, REPLICA,
         ))  # fmt: skip
         return True
+
+    def _begun_anew(self, request: ReplicaFetch) -> SessionMirror:
+        """Of a full fetch."""
+        mirror = self._sessionless
+        if mirror is None or mirror.replica_id != request.replica_id:
+            return SessionMirror(request.replica_id, self._replication)
+        mirror.begin_anew(request)
+        return mirror
 
     def _refuse(
         self,
@@ -217,14 +222,19 @@ class ReplicaRequests:
             if not walk.session_id:  # closed by the broker
                 self._replication.forget(request.session_id)
         elif walk.session_id:
-            self._sessionless = False
+            self._left_sessionless(None)
             self._replication.begun(mirror, walk.session_id)
         else:
-            self._sessionless = request.epoch != FINAL_EPOCH
-            mirror.dropped()
+            self._left_sessionless(mirror)
+
+    def _left_sessionless(self, mirror: SessionMirror | None) -> None:
+        before, self._sessionless = self._sessionless, mirror
+        if before is not None and before is not mirror:
+            before.dropped()
 
     def closed(self, now_ms: float) -> None:
         """The connection has ended: nothing more comes for what is out."""
         for sent in self._sent:
             give_back(sent.grants, now_ms)
         self._sent.clear()
+        self._left_sessionless(None)

@@ -167,6 +167,19 @@ class SessionMirror:
                 if partition.inside:
                     self._leaving[key] = None
 
+    def begin_anew(self, request: ReplicaFetch) -> None:
+        """The broker has given it no session, and all is asked anew: before `take` of a full fetch."""
+        asked = {key for key, *_ in request.asked}
+        for key in [key for key in self.partitions if key not in asked]:
+            del self.partitions[key]
+            self.waiting.pop(key, None)
+            self._unknown.pop(key, None)
+        for partition in self.partitions.values():
+            partition.inside = False
+        self._inside = 0
+        self._stale.clear()
+        self._leaving.clear()
+
     def plan(self, request: ReplicaFetch, now_ms: float) -> Plan:
         """What the broker is asked, after `take`. Changes nothing but places in the buckets' queues."""
         if self._generation != self._rules.generation:

@@ -46,6 +46,7 @@ def with_login_and_tls(folder: Path) -> Way:
     secret = MountedSecret(folder / "tls", secret_of(certificates.authority.server()))
     listener = "REPLICAS_SASL_SSL"
     options = {
+        "security_protocol": "SASL_SSL",
         "tls": tls_of(secret),
         "upstream_security_protocol": "SASL_SSL",
         "upstream_tls": {"ca_file": str(certificates.ca_file)},

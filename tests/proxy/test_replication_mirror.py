@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -215,16 +216,15 @@ def test_without_a_throttle_a_request_goes_as_it_is() -> None:
         follower.handle(answer, world.broker.logs)
 
 
-def test_a_follower_without_a_session_is_slowed_down_too() -> None:
+@pytest.mark.parametrize("followers", [1, 3])
+def test_followers_without_a_session_get_the_rate_too(followers: int) -> None:
     """The broker gives none: every fetch is full, and brings one batch at least."""
-    world, (follower,) = a_world(1_000.0, 3, 100, 100)
+    world, found = a_world(10_000.0, 3, 100, 1_000, followers=followers)
     world.broker.gives_sessions = False
     begun_ms = world.now_ms
-    for _ in range(40):
-        world.fetch(follower)
-        world.now_ms += 1.0
-    came = sum(follower.came_bytes.values())
-    assert 0 < came <= 1_000 * (world.now_ms - begun_ms) / 1000.0 * 1.2 + 300
+    due_ms = 3 * 100 * 1_000 * followers / 10_000.0 * 1000.0
+    run(world, found, 5.0, begun_ms + 1.1 * due_ms)
+    assert world.now_ms - begun_ms >= 0.95 * due_ms
 
 
 class AnyOrder(RuleBasedStateMachine):
