@@ -218,7 +218,7 @@ class ReplicationRig:
         cluster.kill(node_id)
         cluster.await_until(lambda: node_id not in cluster.live_ids(), f"{node_id} counted as dead")
         for folder in (cluster.node(node_id).folder / "data").glob("*-*"):
-            if folder.name != "__cluster_metadata-0":
+            if folder.is_dir() and folder.name != "__cluster_metadata-0":
                 shutil.rmtree(folder)
         cluster.start(node_id)
 
