@@ -27,8 +27,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java up to 21, which Kafka's own
-# images run, takes them all for UTF-8. (Java 25 reads each by its type.)
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java up to 21, which Kafka's
+# own images run, takes them all for UTF-8. (Java 25 reads each by its type.)
 _STRING_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _TO_ESCAPE: Final = re.compile(r'[,=+<>#;"\\]')
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")

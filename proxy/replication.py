@@ -19,7 +19,12 @@ from sluice.quotas.replication_limits import (
     NONE_THROTTLED,
     ReplicationLimits,
 )
-from sluice.quotas.replication_throttle import MAX_DEBT_MS, ReplicationBucket
+from sluice.quotas.replication_throttle import (
+    FOLLOWER_SAVED_MS,
+    MAX_DEBT_MS,
+    QUANTUM_MS,
+    ReplicationBucket,
+)
 
 OTHER_REPLICAS: Final = -1
 """counts for the followers beyond MAX_SESSIONS"""
@@ -85,7 +90,8 @@ class Replication:
         renewed = {}
         for follower in followers:
             share = limits.follower_share(follower)
-            bucket = self._renewed(self.follower_buckets.get(follower), share, now_ms)
+            known = self.follower_buckets.get(follower)
+            bucket = self._renewed(known, share, now_ms, saved_ms=FOLLOWER_SAVED_MS)
             if bucket is not None:
                 renewed[follower] = bucket
         for follower, bucket in self.follower_buckets.items():
@@ -95,7 +101,11 @@ class Replication:
         self.follower_buckets = renewed
 
     def _renewed(
-        self, bucket: ReplicationBucket | None, rate_bytes_per_s: float | None, now_ms: float
+        self,
+        bucket: ReplicationBucket | None,
+        rate_bytes_per_s: float | None,
+        now_ms: float,
+        saved_ms: float = QUANTUM_MS,
     ) -> ReplicationBucket | None:
         if rate_bytes_per_s is None:
             return None
@@ -103,7 +113,12 @@ class Replication:
         if bucket is None:
             num, size_s = self.windows
             return ReplicationBucket(
-                paced, now_ms, max_debt_ms=self._max_debt_ms, window_num=num, window_size_s=size_s
+                paced,
+                now_ms,
+                saved_ms=saved_ms,
+                max_debt_ms=self._max_debt_ms,
+                window_num=num,
+                window_size_s=size_s,
             )
         if bucket.rate_bytes_per_s != paced:
             bucket.update(paced, now_ms)

@@ -120,6 +120,21 @@ def test_followers_of_one_leader_share_its_rate_evenly() -> None:
     assert max(came) < 1.1 * min(came)
 
 
+def test_a_follower_with_a_lower_rate_of_its_own_gets_it_beside_one_without() -> None:
+    """Of a leader's 4,000 B/s one may take 1,000: it has them in 10 s, and the other what is left."""
+    world, followers = a_world(None, 1, 1, 16, followers=2)
+    limits = ReplicationLimits({LEADER: 4_000.0}, {2: 1_000.0}, ALL_REPLICAS, ALL_REPLICAS)
+    world.limit(limits)
+    for follower, wanted_bytes, topic in zip(followers, (10_000, 30_000), (1, 2), strict=True):
+        follower.wanted.clear()
+        key = key_of(topic, topic)
+        world.broker.logs[key] = Log(16, wanted_bytes // 16)
+        follower.wanted[key] = 0
+    begun_ms = world.now_ms
+    run(world, followers, 2.0, begun_ms + 10_500.0)
+    assert world.now_ms - begun_ms > 9_500.0
+
+
 def test_a_batch_larger_than_its_cap_gets_through_behind_a_busy_partition() -> None:
     """2,500 bytes at a cap of 1,000: nothing comes, for `busy` is first each time; so the cap grows."""
     world, (follower,) = a_world(20_000.0, 1, 4, 2_500)
