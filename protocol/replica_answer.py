@@ -70,16 +70,6 @@ class ReplicaAnswer:
         """Of the frame, not yet seen; 0: it is whole."""
         return self._left_bytes
 
-    @property
-    def records_left_bytes(self) -> int:
-        """Of the partition whose records have begun: they may pass without being fed."""
-        return self._skip_bytes
-
-    def passed(self, count: int) -> None:
-        """So many bytes of records went by, unseen."""
-        self._skip_bytes -= count
-        self._left_bytes -= count
-
     def feed(self, buf: Buffer, start: int, end: int) -> None:
         """The frame goes on at `buf[start:end]`, which does not reach beyond it.
 

@@ -114,17 +114,11 @@ class AnswerSide:
         return not self._skip
 
     @property
-    def to_come_bytes(self) -> int:
-        """As of RequestSide."""
-        return self._skip
-
-    @property
     def passing_bytes(self) -> int:
-        """As of RequestSide: none while the rest of the answer is looked at, or changed; of a follower's a
-        partition's records."""
+        """As of RequestSide: none while the rest of the answer is looked at, or changed."""
         addresses, mutations, replicas = self._addresses, self._mutations, self._requests.replicas
         if replicas is not None and replicas.is_walking:
-            return replicas.passing_bytes
+            return 0
         if (addresses is not None and addresses.left_bytes) or (
             mutations is not None and mutations.left_bytes
         ):
@@ -133,9 +127,6 @@ class AnswerSide:
 
     def passed(self, count: int) -> None:
         """As of RequestSide."""
-        replicas = self._requests.replicas
-        if replicas is not None and replicas.is_walking:
-            replicas.passed(count)
         self._skip -= count
         self.bytes_read += count
 

@@ -1,9 +1,8 @@
 """Large frames go on through the kernel, once the session has seen what it needs of them.
 
 When a read has ended within a large frame, the rest of the frame is moved (kernel_pipe.py), and of the next
-frame only the beginning is read, for it will be as large. Of an answer to a follower each partition's records
-are moved, and what is between them is read. The last byte of what is moved comes the ordinary way: so all
-that happens at a frame's end happens where it always does.
+frame only the beginning is read, for it will be as large. The last byte of a frame comes the ordinary way: so
+all that happens at a frame's end happens where it always does.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ def can_pass(one: Stream, other: Stream) -> bool:
 
 def expect(peer: Peer, frames: Passing, worker: Worker) -> None:
     """After a read of as much as there was room for: is there a frame to be moved?"""
-    passing_bytes = frames.passing_bytes
-    if passing_bytes and frames.to_come_bytes > _BEGIN_BYTES:
-        peer.passing = passing_bytes > _GO_ON_BYTES
+    if frames.passing_bytes > _BEGIN_BYTES:
+        peer.passing = True
         peer.view = worker.head_view
     elif peer.view is worker.head_view:
         peer.view = worker.view

@@ -182,16 +182,6 @@ class ReplicaRequests:
         """An answer has begun and not ended."""
         return self._walk is not None
 
-    @property
-    def passing_bytes(self) -> int:
-        """Of the answer, still to come: records that nobody looks at."""
-        return 0 if self._walk is None else self._walk.records_left_bytes
-
-    def passed(self, count: int) -> None:
-        """So many of these went by."""
-        assert self._walk is not None
-        self._walk.passed(count)
-
     def begin(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> None:
         """The answer to the oldest fetch that is out begins at `pos`; it has arrived up to `end`.
 

@@ -120,13 +120,8 @@ class RequestSide(ProduceSide):
         return not self._skip
 
     @property
-    def to_come_bytes(self) -> int:
-        """Bytes still to come of a frame."""
-        return self._skip
-
-    @property
     def passing_bytes(self) -> int:
-        """Of these, how many go on as they are, from here on."""
+        """Bytes still to come of a frame that goes on as it is."""
         return 0 if self._dropping else self._skip
 
     def passed(self, count: int) -> None:

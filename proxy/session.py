@@ -38,12 +38,8 @@ class Passing(Protocol):
     """A side of the session, as far as bytes may go on that it does not look at."""
 
     @property
-    def to_come_bytes(self) -> int:
-        """Bytes still to come of a frame."""
-
-    @property
     def passing_bytes(self) -> int:
-        """Of these, how many go on as they are, from here on."""
+        """Bytes still to come of a frame that goes on as it is."""
 
     def passed(self, count: int) -> None:
         """So many of them went on without having been given to `…_data`; one at least is left for it."""

@@ -124,3 +124,20 @@ def test_throttles_of_the_quota_file_pace_a_move_the_lesser_of_both_sides(rig: R
     assert len(seconds) >= 7
     for third in range(len(seconds) - 2):
         assert sum(seconds[third : third + 3]) <= 3 * 1.1 * 3_000_000
+
+
+def test_batches_larger_than_a_seconds_quota_get_through_in_turn(rig: ReplicationRig) -> None:
+    """900 kB each at 300 kB/s, all partitions of the topic throttled: each brings three seconds' debt."""
+    rate, total = 300_000, 7_200_000
+    rig.start_sluices(paced=True)
+    rig.create("bulky", [[1], [1]])
+    rig.fill("bulky", total, 2, batch_bytes=900_000)
+    before = rig.digest("bulky", 1)
+    to = [[2], [2]]
+    with Growth(rig, "bulky", [2]) as growth:
+        rig.begin_move("bulky", to, rate)
+        moved(rig, "bulky", to, 90.0)
+    assert rig.digest("bulky", 2) == before
+    print(growth.per_second())
+    assert growth.lasted_s() > 0.7 * total / rate  # the first batch of each comes at once
+    assert "is completed" in rig.verify_move("bulky", to)

@@ -11,10 +11,7 @@ from frames import fetch, produce, record_batch, sized
 from local_proxy import LocalProxy
 from wire import Wire
 
-from bench.lib.frames import replica_fetch_request, replica_fetch_response
 from sluice.proxy.kernel_pipe import KernelPipe
-from sluice.proxy.policy import SessionPolicy
-from sluice.proxy.replication import Replication
 
 pytestmark = pytest.mark.asyncio
 MIB = 1024 * 1024
@@ -91,35 +88,6 @@ async def test_a_large_answer_arrives_as_it_was_and_is_counted(moves: Moves) -> 
             (connection,) = proxy.connections
             assert connection.session.bytes_to_client == 3 * len(answer_with(0, records))
     assert sum(moves) > 30 * MIB
-
-
-@pytest.mark.parametrize("records_bytes", [MIB, 3 * MIB + 5])
-async def test_of_a_followers_answer_records_are_moved_and_the_rest_is_read(
-    moves: Moves, records_bytes: int
-) -> None:
-    topic_id, partitions, rounds = b"\x05" * 16, 8, 3
-    told = bytearray(replica_fetch_response(topic_id, partitions, records_bytes))
-    batch = told.index(bytes(200)) + 100  # the first partition's records are not all zeros
-    told[batch : batch + MIB // 2] = os.urandom(MIB // 2)
-
-    async def answers(client: BrokerSide) -> None:
-        while True:
-            await client.request()
-            await client.send(bytes(told))
-
-    replication = Replication(1)
-    async with (
-        FaultBroker(answers) as broker,
-        LocalProxy(broker.port, policy=SessionPolicy(replication=replication)) as proxy,
-    ):
-        with await proxy.client() as client:
-            for _ in range(rounds):
-                await client.send(bytes(replica_fetch_request(2, topic_id, partitions, 10 * MIB)))
-                assert await client.frame() == told
-            (connection,) = proxy.connections
-            assert connection.session.bytes_to_client == rounds * len(told)
-    assert replication.passed_bytes == {2: rounds * partitions * records_bytes}
-    assert sum(moves) > rounds * (partitions - 4) * records_bytes
 
 
 async def test_frames_of_a_mebibyte_are_not_moved(moves: Moves) -> None:

@@ -55,7 +55,7 @@ def run(world: World, followers: list[ModelFollower], latency_ms: float, until_m
         door = world.door(follower)
         if number in answers:
             answer = answers.pop(number)
-            door.pass_on(answer, world.now_ms, 61)
+            door.pass_on(answer, world.now_ms, 60)
             follower.handle(answer, world.broker.logs)
         frame = asked.pop(number, b"") or follower.ask()
         what, out = door.ask(frame, world.now_ms)

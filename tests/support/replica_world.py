@@ -53,26 +53,17 @@ class Door:
         return "sent", out
 
     def pass_on(self, answer: bytes, now_ms: float, cut: int) -> None:
-        """The answer comes in pieces, all of which go on as they are; records of a partition in the middle go
-        by unseen if `cut` is odd, all but the last byte."""
+        """The answer comes in pieces, all of which go on as they are."""
         session = self.session
-        frames = session.broker_frames
-        cuts = [5, min(max(cut, 8), len(answer) - 1), len(answer)]
+        cut = min(max(cut, 8), len(answer) - 1)
         kept = b""
-        at = passed = 0
-        while at < len(answer):
-            to = next(end for end in cuts if end > at)
-            piece, at = answer[at:to], to
+        passed = 0
+        for piece in (answer[:5], answer[5:cut], answer[cut:]):
             buf = bytearray(kept + piece + b"\xff" * 9)
             went = session.broker_data(buf, 0, len(kept) + len(piece), now_ms)
             passed += went
             kept = bytes(buf[went : len(kept) + len(piece)])
-            assert frames.passing_bytes <= frames.to_come_bytes == len(answer) - at or kept
-            unseen = min(frames.passing_bytes - 1, len(answer) - at - 1)
-            if cut % 2 and unseen > 0:
-                frames.passed(unseen)
-                at += unseen
-                passed += unseen
+            assert session.broker_frames.passing_bytes == 0, "none of it may pass unseen"
         assert passed == len(answer)
         assert not session.in_flight
 
