@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,14 +47,23 @@ def limit(place: Place, user: str) -> float | None:
     return place.listing().limits.get((("user", user),), {}).get(KEY)
 
 
+def await_limit(place: Place, user: str, bytes_per_s: float) -> None:
+    """A broker tells of a change once it has come back to it from the controller."""
+    deadline_s = time.monotonic() + 30.0
+    while (found := limit(place, user)) != bytes_per_s:
+        assert time.monotonic() < deadline_s, found
+        time.sleep(0.05)
+
+
 def assert_applied_and_rolled_back(place: Place, folder: Path, user: str) -> None:
     place.alter({(("user", user),): {KEY: 1_000.0}})
+    await_limit(place, user, 1_000)
     file = plan_of(folder, user, 1_000, 1_500)
     assert len(apply_plan(read_plan(file), place).found) == 1
-    assert limit(place, user) == 1_500
+    await_limit(place, user, 1_500)
     assert apply_plan(read_plan(file), place).found == []
     assert len(roll_back(file, place).found) == 1
-    assert limit(place, user) == 1_000
+    await_limit(place, user, 1_000)
     place.alter({(("user", user),): {KEY: None}})
 
 
