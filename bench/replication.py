@@ -240,10 +240,11 @@ def uneven(bench: Bench) -> dict[str, Any]:
 
 def unthrottled_cost(rounds: int, scale: float) -> dict[str, Any]:
     """CPU per GiB of followers' answers that nothing throttles, Sluice's ÷ HAProxy's, by turns in one run."""
-    rig = Rig(unthrottled_answers())
+    answers = unthrottled_answers()
+    rig = Rig(answers)
     place_benchmark(Placement.FREE)
     names = SLUICE_BEFORE_FOLLOWERS, HAPROXY
-    part = measure_rounds(rig, names, Placement.FREE, rounds, unthrottled_cases(scale))
+    part = measure_rounds(rig, names, Placement.FREE, rounds, unthrottled_cases(answers, scale))
     found: dict[str, Any] = {}
     for result in part.results:
         ratio = result.ratio(*names)

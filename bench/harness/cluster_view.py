@@ -49,9 +49,10 @@ class ClusterView:
         with socket.create_connection(address, timeout=timeout_s) as sock:
             sock.sendall(request.encode(header=True, framed=True))
             with sock.makefile("rb") as answer:
-                size = answer.read(_SIZE.size)
-                body = answer.read(*_SIZE.unpack(size)) if len(size) == _SIZE.size else b""
-        if not body:
+                head = answer.read(_SIZE.size)
+                (size,) = _SIZE.unpack(head) if len(head) == _SIZE.size else (0,)
+                body = answer.read(size)
+        if not body or len(body) < size:
             raise ConnectionResetError(f"{address} closed the connection instead of an answer")
         told = MetadataResponse.decode(body, version=_VERSION, header=True)
         return cls(

@@ -147,11 +147,10 @@ def server_properties(config: NodeConfig) -> str:
 
 def _sasl_properties(listener_name: str, users: Mapping[str, str]) -> dict[str, str]:
     prefix = f"listener.name.{listener_name.lower()}"
-    plain_users = "".join(f' user_{user}="{password}"' for user, password in users.items())
     scram = f"{_SECURITY}.scram.ScramLoginModule required;"
     return {
         f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        f"{prefix}.plain.sasl.jaas.config": f"{_SECURITY}.plain.PlainLoginModule required{plain_users};",
+        f"{prefix}.plain.sasl.jaas.config": plain_login(users),
         f"{prefix}.scram-sha-256.sasl.jaas.config": scram,
         f"{prefix}.scram-sha-512.sasl.jaas.config": scram,
         # Tokens without a signature (alg: none): the simplest that the broker's own code accepts. Tests
@@ -162,6 +161,13 @@ def _sasl_properties(listener_name: str, users: Mapping[str, str]) -> dict[str, 
         f"{prefix}.oauthbearer.sasl.server.callback.handler.class": _UNSECURED_VALIDATOR,
         "delegation.token.secret.key": "a-secret-of-the-tests",
     }
+
+
+def plain_login(users: Mapping[str, str], as_user: str | None = None) -> str:
+    """The JAAS entry of PLAIN: whom a broker takes, and `as_user`, who it is itself at other brokers."""
+    login = "" if as_user is None else f' username="{as_user}" password="{users[as_user]}"'
+    takes = "".join(f' user_{user}="{password}"' for user, password in users.items())
+    return f"{_SECURITY}.plain.PlainLoginModule required{login}{takes};"
 
 
 def _tls_properties(listener: Listener, tls: BrokerTls | None) -> dict[str, str]:

@@ -69,6 +69,12 @@ class ProxyMemory:
         return self.by_round[-1] - self.by_round[0]
 
 
+def large_frames(frame: bytes, answer: bytes, frame_bytes: int, scale: float) -> Work:
+    """`scale` times GIB_PER_REPEAT of frames that large, over four connections."""
+    count = max(int(GIB_PER_REPEAT * GIB * scale) // frame_bytes, 16)
+    return Work(frame, answer, connections=4, depth=1, requests=count, warmup_requests=8)
+
+
 def all_cases(scale: float) -> Sequence[Case]:
     """Every case, with `scale` times the full number of requests."""
     produce_answer = bytes(frames.produce_response(TOPIC))
@@ -79,13 +85,9 @@ def all_cases(scale: float) -> Sequence[Case]:
         count = int(requests * scale)
         return Work(small, produce_answer, connections, depth, count, count // 20)
 
-    def large_frames(frame: bytes, answer: bytes, frame_bytes: int) -> Work:
-        count = max(int(GIB_PER_REPEAT * GIB * scale) // frame_bytes, 16)
-        return Work(frame, answer, connections=4, depth=1, requests=count, warmup_requests=8)
-
     def fetch(frame_bytes: int) -> Work:
         request = bytes(frames.fetch_request(CLIENT_ID, TOPIC, max_bytes=frame_bytes))
-        return large_frames(request, bytes(frames.fetch_response_of(TOPIC, frame_bytes)), frame_bytes)
+        return large_frames(request, bytes(frames.fetch_response_of(TOPIC, frame_bytes)), frame_bytes, scale)
 
     return (
         Case("request_50", "50 connections × 1 in flight, 1-kB Produce", small_produce(50, 1, 40_000)),
@@ -94,7 +96,7 @@ def all_cases(scale: float) -> Sequence[Case]:
         Case(
             "gib_produce_1mib",
             "4 connections, 1 MiB Produce frames",
-            large_frames(large, produce_answer, MIB),
+            large_frames(large, produce_answer, MIB, scale),
             MIB,
         ),
         Case("gib_fetch_1mib", "4 connections, 1 MiB Fetch answers", fetch(MIB), MIB),

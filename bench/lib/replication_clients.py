@@ -71,6 +71,12 @@ class Growth:
         return before[1]
 
 
+def highest_bytes_per_s(per_second: Sequence[int], over_s: int = 3) -> float:
+    """The mean of the `over_s` seconds in a row with the highest; 0 where there are not so many."""
+    sums = (sum(per_second[at : at + over_s]) for at in range(len(per_second) - over_s + 1))
+    return max(sums, default=0) / over_s
+
+
 class HotClient:
     """A producer with acks=all at a steady rate, which times every record."""
 

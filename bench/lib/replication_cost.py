@@ -2,13 +2,12 @@
 passes unthrottled, against HAProxy."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
 from bench.lib import frames
-from bench.lib.cost_cases import GIB, GIB_PER_REPEAT, Case
-from bench.lib.load import Work
+from bench.lib.cost_cases import MIB, Case, large_frames
 from sluice.protocol.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec_wire import uuid_text
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -25,35 +24,28 @@ _ROUNDS: Final = 400
 _TOPIC: Final = b"\x07" * 16
 _LEADER: Final = 1
 _SESSION: Final = 99
-
-
 PARTITIONS_OF_AN_ANSWER: Final = (1, 10)
 """of 1 MiB (replica.fetch.max.bytes) each; ten are all that replica.fetch.response.max.bytes allows"""
-_MIB: Final = 1 << 20
-
-
-def _max_bytes(partitions: int) -> int:
-    return partitions * _MIB
 
 
 def unthrottled_answers() -> dict[int, bytes]:
     """max_bytes of a follower's fetch → the answer."""
     return {
-        _max_bytes(partitions): bytes(frames.replica_fetch_response(_TOPIC, partitions, _MIB))
+        partitions * MIB: bytes(frames.replica_fetch_response(_TOPIC, partitions, MIB))
         for partitions in PARTITIONS_OF_AN_ANSWER
     }
 
 
-def unthrottled_cases(scale: float) -> Sequence[Case]:
+def unthrottled_cases(answers: Mapping[int, bytes], scale: float) -> Sequence[Case]:
     """Followers that catch up, four at once: bench.cost's large frames, on an inter-broker listener.
 
     The fetches are full ones, each as the one before: an incremental one would have to count its epoch.
     """
     cases = []
-    for partitions, answer in zip(PARTITIONS_OF_AN_ANSWER, unthrottled_answers().values(), strict=True):
-        request = bytes(frames.replica_fetch_request(2, _TOPIC, partitions, _max_bytes(partitions)))
-        count = max(int(GIB_PER_REPEAT * GIB * scale) // len(answer), 16)
-        work = Work(request, answer, connections=4, depth=1, requests=count, warmup_requests=8)
+    for max_bytes, answer in answers.items():
+        partitions = max_bytes // MIB
+        request = bytes(frames.replica_fetch_request(2, _TOPIC, partitions, max_bytes))
+        work = large_frames(request, answer, len(answer), scale)
         shown = f"4 followers, {partitions} × 1 MiB of records"
         cases.append(Case(f"gib_replica_{partitions}mib", shown, work, len(answer)))
     return cases

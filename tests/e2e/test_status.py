@@ -68,7 +68,7 @@ def test_a_throttled_client_is_told_with_its_reasons_its_episode_and_its_curve(
         asked = f"principals?search={client_id}&history=true"
         row = until(lambda: ask(sluice, f"{asked}&throttled=true")["rows"])[0]
         assert (row["bucket"], row["rule"], row["limit"]) == ({"client-id": client_id}, "client", SLOW)
-        assert row["delay_ms"] == pytest.approx(-row["tokens"] / SLOW * 1000.0, rel=0.01, abs=0.1)
+        assert row["delay_ms"] == pytest.approx(-row["tokens"] / SLOW * 1000.0, rel=0.01, abs=0.05)
         detail = ask(sluice, f"principals/{row['id']}")
         assert detail["why"][0].startswith(f"client (client-id '{client_id}'): 50,000 bytes per second.")
         assert {one["client_id"] for one in detail["shown"]} == {client_id}
