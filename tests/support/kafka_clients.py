@@ -348,9 +348,7 @@ def _kafka_python_consume(
     found: list[Record] = []
     deadline_s = time.monotonic() + options.within_s
     try:
-        # Else it may join its group before it knows the topic; then it joins again at once, and of those that
-        # do some stay without partitions for ever (3.0.12, without a proxy too).
-        assert consumer.partitions_for_topic(topic)
+        knows_topic(consumer, topic)
         consumer.subscribe([topic])
         while len(found) < wanted(count):
             assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
@@ -359,6 +357,15 @@ def _kafka_python_consume(
     finally:
         consumer.close()
     return found
+
+
+def knows_topic(consumer: Any, topic: str) -> None:
+    """Ask before a kafka-python consumer subscribes.
+
+    Else it may join its group before it knows the topic; then it joins again at once, and of those that do
+    some stay without partitions for ever (3.0.12, without a proxy too).
+    """
+    assert consumer.partitions_for_topic(topic)
 
 
 def _kafka_python_poll(consumer: Any) -> dict[Any, Any]:
