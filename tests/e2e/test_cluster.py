@@ -86,7 +86,6 @@ DEADLY = [a_broker_is_killed_and_comes_back, a_broker_is_shut_down_and_comes_bac
 HAPPENINGS: list[Happening] = [*DEADLY, partitions_are_moved, coordinators_move]
 IN_EVERY_RUN = {
     ("broker", a_broker_is_killed_and_comes_back, True),
-    ("broker", coordinators_move, True),
     ("gateway", partitions_are_moved, True),
 }
 """the others are slow: half a minute each, and they say little that these do not"""

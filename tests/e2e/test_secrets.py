@@ -165,7 +165,7 @@ def pages(sluice: SluiceProcess) -> str:
     ("level", "form"),
     [
         ("debug", "json"),
-        ("debug", "console"),
+        pytest.param("debug", "console", marks=pytest.mark.slow),
         *(pytest.param(level, "json", marks=pytest.mark.slow) for level in ("info", "warning", "error")),
     ],
 )

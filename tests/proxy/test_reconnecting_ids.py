@@ -131,11 +131,12 @@ class Neighbour:
 
 
 CASES: Final = {
-    "5000-with-one-of-which-some-are-resumed": (5_000, 1, 3),
+    "500-with-one-of-which-some-are-resumed": (500, 1, 3),
     "500-with-a-hundred-new-ids": (500, 100, 0),
 }
 SLOW_CASES: Final = {
     "5000-with-one-new-id": (5_000, 1, 0),
+    "5000-with-one-of-which-some-are-resumed": (5_000, 1, 3),
     "5000-with-a-hundred-new-ids": (5_000, 100, 0),
     "5000-with-a-hundred-of-which-some-are-resumed": (5_000, 100, 3),
 }
