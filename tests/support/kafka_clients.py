@@ -348,8 +348,7 @@ def _kafka_python_consume(
     found: list[Record] = []
     deadline_s = time.monotonic() + options.within_s
     try:
-        knows_topic(consumer, topic)
-        consumer.subscribe([topic])
+        subscribe_knowingly(consumer, topic)
         while len(found) < wanted(count):
             assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
             for messages in _kafka_python_poll(consumer).values():
@@ -359,13 +358,14 @@ def _kafka_python_consume(
     return found
 
 
-def knows_topic(consumer: Any, topic: str) -> None:
-    """Ask before a kafka-python consumer subscribes.
+def subscribe_knowingly(consumer: Any, topic: str, **listener: Any) -> None:
+    """Have a kafka-python consumer know its topic before it joins its group.
 
-    Else it may join its group before it knows the topic; then it joins again at once, and of those that do
-    some stay without partitions for ever (3.0.12, without a proxy too).
+    Else it joins again once it does, and then some stay without partitions for ever (3.0.12, without a proxy
+    too). What it asked for before it subscribed does not count for it; `topics` always asks anew.
     """
-    assert consumer.partitions_for_topic(topic)
+    consumer.subscribe([topic], **listener)
+    assert topic in consumer.topics()
 
 
 def _kafka_python_poll(consumer: Any) -> dict[Any, Any]:

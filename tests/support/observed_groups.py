@@ -20,7 +20,7 @@ import aiokafka
 import kafka as kafka_python
 from confluent_kafka import Consumer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
-from kafka_clients import KAFKA_PYTHON_METADATA_MAX_AGE_MS, Options, confluent_consumer, knows_topic
+from kafka_clients import KAFKA_PYTHON_METADATA_MAX_AGE_MS, Options, confluent_consumer, subscribe_knowingly
 from kafka_records import Record, record_of
 
 from bench.harness.java_tools import start_tool
@@ -152,8 +152,7 @@ def kafka_python_classic(task: Task, seen: Observed) -> None:
         metadata_max_age_ms=KAFKA_PYTHON_METADATA_MAX_AGE_MS,
     )
     try:
-        knows_topic(consumer, task.topic)
-        consumer.subscribe([task.topic], listener=Listener())
+        subscribe_knowingly(consumer, task.topic, listener=Listener())
         while not task.stop.is_set():
             for messages in consumer.poll(timeout_ms=200).values():
                 seen.took([Record(message.partition, message.value) for message in messages])
