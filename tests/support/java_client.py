@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from client_security import java_security
-from kafka_clients import CLIENTS, Client, Count, Options, Pacer, in_transactions, wanted
+from kafka_clients import CLIENTS, Client, Count, Options, Pacer, in_transactions, lacks_records, wanted
 from kafka_records import Record
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
@@ -173,7 +173,7 @@ def _java_consume(bootstrap: str, topic: str, group: str, count: Count, options:
     deadline_s = time.monotonic() + options.within_s
     try:
         consumer.subscribe(_gateway().jvm.java.util.List.of(topic))
-        while len(found) < wanted(count):
+        while lacks_records(found, count):
             assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
             found += java_records(consumer)
     finally:
