@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from everybody import WITHOUT_FRAIL, everybody_at_work
+from everybody import OF_A_LAST_BROKER, WITHOUT_FRAIL, everybody_at_work
 from kafka_clients import LEAVES_SOCKETS
 from sluice_process import SluiceProcess, doors_of
 
@@ -25,9 +25,9 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("release", "graceful", "throttled"),
     [
-        pytest.param(OLDEST, True, True, id="3.9-shut-down-throttled"),
+        pytest.param(OLDEST, False, True, id="3.9-killed-throttled"),
+        pytest.param(OLDEST, True, True, id="3.9-shut-down-throttled", marks=pytest.mark.slow),
         pytest.param(CURRENT, False, False, id="4.3-killed-without-quota", marks=pytest.mark.slow),
-        pytest.param(OLDEST, False, True, id="3.9-killed-throttled", marks=pytest.mark.slow),
     ],
 )
 def test_everybody_goes_on_when_the_broker_is_back(
@@ -39,7 +39,8 @@ def test_everybody_goes_on_when_the_broker_is_back(
         KafkaNode(dist, advertised=advertised) as kafka,
         SluiceProcess(doors_of(kafka, ["SLUICE"])) as proxy,
     ):
-        with everybody_at_work(kafka, proxy, unique, throttled=throttled, who=WITHOUT_FRAIL):
+        who = OF_A_LAST_BROKER if graceful else WITHOUT_FRAIL
+        with everybody_at_work(kafka, proxy, unique, throttled=throttled, who=who):
             kafka.stop(graceful=graceful)
             kafka.start()
         assert proxy.disconnects("upstream_unreachable") > 0
