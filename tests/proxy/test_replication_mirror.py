@@ -328,6 +328,10 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def restart_the_proxy(self) -> None:
+        """Seen by a follower that has a connection just now; another goes on with its session."""
+        for who, follower in enumerate(self.followers):
+            if follower not in self.world.doors:
+                self.errors_due[who] = len(follower.errors) + 1
         self.world.restart_proxy()
 
     @rule()

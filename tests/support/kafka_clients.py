@@ -377,9 +377,10 @@ def subscribe_knowingly(consumer: Any, topic: str, **listener: Any) -> None:
 def _kafka_python_poll(consumer: Any) -> dict[Any, Any]:
     try:
         polled: dict[Any, Any] = consumer.poll(timeout_ms=500)
-    except kafka_python.errors.KafkaConnectionError:
+    except (kafka_python.errors.KafkaConnectionError, kafka_python.errors.UnknownBrokerIdError):
         # It raises when a connection ends while it asks for the broker's versions, as it does when there is
-        # no broker behind a proxy. Of a refused connection it says nothing, and tries again.
+        # no broker behind a proxy, and when it is to ask a broker of which the cluster has ceased to tell. Of
+        # a refused connection it says nothing, and tries again.
         return {}
     return polled
 
