@@ -58,8 +58,9 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
     )
     charged = rows.join(f.broadcast(keys), list(_CLIENT))
     declared = list(_declared(clients, limits, numbers, day)) if limits.schedules else []
+    limited = {kind for kind, _ in numbers}
     used = (
-        _by_kind(charged)
+        _by_kind(charged, [kind for kind in MEASURES if kind.value in limited] or list(MEASURES))
         .groupBy("number", "proxy", "window")
         .agg(
             f.sum("amount").alias("amount"),
@@ -123,11 +124,15 @@ def _key(kind: QuotaKind) -> str:
     return f"key_{kind.value}"
 
 
-def _by_kind(charged: DataFrame) -> DataFrame:
-    """(number, proxy, window, amount, throttled, throttle_ms, connections) per row and kind it counts for."""
+def _by_kind(charged: DataFrame, kinds: Iterable[QuotaKind]) -> DataFrame:
+    """(number, proxy, window, amount, throttled, throttle_ms, connections) per row and kind it counts for.
+
+    `kinds`: those that somebody has a limit of; each is looked at for every row.
+    """
     columns = ["proxy", "throttle_ms", "connections"]
     groups = []
-    for kind, measure in MEASURES.items():
+    for kind in kinds:
+        measure = MEASURES[kind]
         expressions = {
             "number": f"IF({measure.rows}, {_key(kind)}, NULL)",
             "window": f"window_start_ms DIV {measure.window_ms}",
