@@ -90,7 +90,8 @@ def test_a_move_is_held_to_its_rate_whichever_way_followers_come(
     print(f"p50 {hot.p50_ms():.1f} ms, p99 {hot.p99_ms():.1f} ms of {len(hot.latencies_ms)}")
     assert len(seconds) >= MOVED_BYTES // RATE - 3
     assert highest_bytes_per_s(seconds) <= 1.1 * RATE
-    assert {labels["side"]: value for labels, value in throttled}["leader"] >= MOVED_BYTES
+    # What passed until the proxy asked for throttles again (every 0.5 s) was held by the broker.
+    assert {labels["side"]: value for labels, value in throttled}["leader"] >= MOVED_BYTES - RATE
     assert not hot.failed
     assert hot.latencies_ms
     assert (shrinks, faults) == (0, [])
