@@ -30,6 +30,8 @@ from sluice.quotas.replication_limits import FOLLOWER_RATE, FOLLOWER_REPLICAS, L
 
 VALUE_BYTES: Final = 1024
 BATCH_BYTES: Final = 16_384
+THROTTLES_ASKED_S: Final = 0.5
+"""how often each Sluice asks the cluster for its throttles"""
 """the Java producer's default"""
 _NO_QUOTAS: Final[list[dict[str, object]]] = [{"client-id": "nobody-has-this-name", "producer_byte_rate": 1}]
 
@@ -98,7 +100,7 @@ class ReplicationRig:
                 "listener": "replicas",
                 "leader_id": node_id,
                 "bootstrap": [other.bootstrap for other in self.cluster.nodes],
-                "refresh_interval_s": 0.5,
+                "refresh_interval_s": THROTTLES_ASKED_S,
                 "users": list(self._way.users),
             }
         name = f"sluice-{node_id}" if paced else f"relay-{node_id}"
