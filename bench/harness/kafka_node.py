@@ -30,7 +30,7 @@ from bench.harness.kafka_config import (
     server_properties,
 )
 from bench.harness.kafka_dist import KafkaDist, ensure_kafka
-from bench.harness.ports import LOOPBACK, free_ports
+from bench.harness.ports import LOOPBACK, free_ports, give_back, keep
 
 USERS: Final[Mapping[str, str]] = {
     "alice": "alice-secret",
@@ -89,6 +89,8 @@ class KafkaNode:
             for name, port in zip(names, ports, strict=True)
         )
         self.listeners: Mapping[str, Listener] = {listener.name: listener for listener in listeners}
+        self._ports = (controller_port, *ports, *(listener.advertised[1] for listener in listeners))
+        keep(self._ports)
         self.users = users
         self.cluster_id = cluster_id or new_cluster_id()
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-kafka-"))
@@ -210,6 +212,7 @@ class KafkaNode:
     def close(self) -> None:
         """End the broker at once and remove its folder. May be called twice."""
         self.stop(graceful=False)
+        give_back(self._ports)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log_tail(self, lines: int = 40) -> str:

@@ -1,7 +1,8 @@
 """Free loopback ports for servers that must know their port before they start.
 
 A port is told long before its server listens on it (a broker's takes seconds), so that nobody listens on it
-now is not enough: each process takes its ports from a block of its own, which it holds until it ends.
+now is not enough: each process takes its ports from a block of its own, which it holds until it ends. What a
+broker tells its clients (a proxy listens there, or none just now) is kept for as long as the broker is there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import random
 import socket
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -37,10 +39,17 @@ def free_port() -> int:
 
 def free_port_range(count: int) -> int:
     """Return the first of `count` ports in a row (see free_ports)."""
-    pid = os.getpid()  # a fork would else give what its parent gives
-    if pid not in _blocks:
-        _blocks[pid] = _Block()
-    return _blocks[pid].next_run(count)
+    return _own_block().next_run(count)
+
+
+def keep(ports: Iterable[int]) -> None:
+    """Tell none of these again in this process, whoever listens there, until they are given back."""
+    _own_block().kept.update(ports)
+
+
+def give_back(ports: Iterable[int]) -> None:
+    """End what `keep` began."""
+    _own_block().kept.difference_update(ports)
 
 
 class _Block:
@@ -48,6 +57,7 @@ class _Block:
 
     def __init__(self) -> None:
         self.ports = _claimed()
+        self.kept: set[int] = set()
         self._told: dict[int, None] = {}
         """the longest ago first"""
 
@@ -57,7 +67,8 @@ class _Block:
             # In no order: who adds one to a port must not find the next one that is told.
             for first in random.sample(starts, len(starts)):
                 run = range(first, first + count)
-                if self._told.keys().isdisjoint(run) and all(map(_is_free, run)):
+                fresh = self._told.keys().isdisjoint(run) and self.kept.isdisjoint(run)
+                if fresh and all(map(_is_free, run)):
                     self._told.update(dict.fromkeys(run))
                     return first
             if not self._told:
@@ -68,6 +79,13 @@ class _Block:
 
 _blocks: Final[dict[int, _Block]] = {}
 """by process id"""
+
+
+def _own_block() -> _Block:
+    pid = os.getpid()  # a fork would else give what its parent gives
+    if pid not in _blocks:
+        _blocks[pid] = _Block()
+    return _blocks[pid]
 
 
 def _claimed() -> range:

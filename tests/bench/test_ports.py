@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from bench.harness.ports import BLOCK_SIZE, LOOPBACK, free_port, free_port_range, free_ports
+from bench.harness.ports import BLOCK_SIZE, LOOPBACK, free_port, free_port_range, free_ports, give_back, keep
 
 MANY = 100
 
@@ -36,6 +36,16 @@ def test_what_was_told_lately_is_not_told_again_when_the_block_begins_anew() -> 
     told = [free_port() for _ in range(3 * BLOCK_SIZE)]
     for at in range(len(told) - MANY):
         assert len(set(told[at : at + MANY])) == MANY
+
+
+def test_what_is_kept_is_not_told_again_until_it_is_given_back() -> None:
+    kept = free_ports(3)
+    keep(kept)
+    try:
+        assert not set(kept) & {free_port() for _ in range(3 * BLOCK_SIZE)}
+    finally:
+        give_back(kept)
+    assert set(kept) <= {free_port() for _ in range(3 * BLOCK_SIZE)}
 
 
 def test_neither_a_fork_nor_another_process_is_told_the_same() -> None:

@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_counted(
         )
 
     with flowing(kafka, sluice, unique("topic"), client_id) as flow:
-        sluice.quota_file.write_text("quotas: [{client-id: x, producer_bite_rate: 1}]")
+        sluice.exchange_quota_file("quotas: [{client-id: x, producer_bite_rate: 1}]")
         sluice.wait_until(lambda: is_counted("invalid"), "counted")
         sluice.quota_file.unlink()
         sluice.wait_until(lambda: is_counted("unreadable"), "counted")

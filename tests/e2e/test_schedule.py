@@ -36,7 +36,7 @@ def test_limits_change_when_a_window_begins_and_when_it_ends(
             "producer_byte_rate": QUICK,
         }
         text = json.dumps({"quotas": [{**normal, "schedule": [window]}]})
-        sluice.quota_file.write_text(text)
+        sluice.exchange_quota_file(text)
         sluice.await_quotas(text)
         assert flow.comes_to(about(QUICK))
         assert flow.comes_to(about(SLOW))

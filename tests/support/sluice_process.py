@@ -214,11 +214,15 @@ class SluiceProcess:
         wanted = {"file": "quotas", "hash": hashlib.sha256(text.encode()).hexdigest()[:12]}
         self.wait_until(lambda: self.metric("sluice_config_generation_info", **wanted) == 1.0, "new quotas")
 
-    def _write_quotas(self, quotas: Sequence[Quota]) -> str:
-        text = json.dumps({"quotas": list(quotas)})
+    def exchange_quota_file(self, text: str) -> None:
+        """In one step, as a ConfigMap is: a file that is written in place may be read half-written."""
         new = self.quota_file.with_suffix(".new")
         new.write_text(text)
         os.replace(new, self.quota_file)
+
+    def _write_quotas(self, quotas: Sequence[Quota]) -> str:
+        text = json.dumps({"quotas": list(quotas)})
+        self.exchange_quota_file(text)
         return text
 
     # What an operator sees --------------------------------------------------------------------------------
