@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate reference lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -65,6 +65,9 @@ bench-soak: setup kafka  ## 300 restarts of the proxy and 20 broker kills under 
 
 bench-entities: setup  ## what 1 to 10,000 entities cost to load, to look up, and each request; last line JSON
 	@$(PY) -m bench.entities $(ARGS)
+
+bench-request-cost: setup kafka  ## how far the costs of request_percentage are from a real broker's figures; last line JSON
+	@$(PY) -m bench.request_cost $(ARGS)
 
 bench-storm: setup kafka  ## 10,000 new producer ids a second, through Sluice and without it; last line JSON
 	@$(PY) -m bench.storm $(ARGS)

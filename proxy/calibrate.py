@@ -76,6 +76,22 @@ class MixResult:
         return self.model_ms / self.measured_ms - 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class DrivenMix:
+    """A mix that was driven, and what the broker says of it."""
+
+    name: str
+    driven: Sequence[Driven]
+    measured_ms: float
+
+    def judged(self, costs: RequestCosts) -> MixResult:
+        """How far these costs are from it."""
+        requests = sum(one.requests for one in self.driven)
+        return MixResult(
+            self.name, requests, self.measured_ms, sum(model_cost_ms(costs, one) for one in self.driven)
+        )
+
+
 def say(text: str) -> None:
     """Progress, for people."""
     print(text, file=sys.stderr, flush=True)
@@ -102,19 +118,17 @@ class Calibration:
                     found += self._measure_together(rig, wanted[first : first + _LOADS_AT_ONCE], pause_s)
             return found
 
-    def judge(
-        self, costs: RequestCosts, rounds: int, chosen: Callable[[Mix], bool] = lambda _: True
-    ) -> list[MixResult]:
+    def drive_mixes(self, rounds: int, chosen: Callable[[Mix], bool] = lambda _: True) -> list[DrivenMix]:
         """The mixes, `rounds` times."""
         run = uuid.uuid4().hex[:8]
-        results = []
+        found = []
         with self._target.dial() as link, Rig(link, self._target.host, self._target.port, run) as rig:
             wanted = [mix for mix in mixes(rig.names) if chosen(mix)]
             self._warm_up(rig, [load for mix in wanted for load in mix.loads])
             for number in range(rounds):
                 say(f"mixes, round {number + 1} of {rounds}")
-                results += [self._judge_one(rig, mix, costs) for mix in wanted]
-        return results
+                found += [self._drive_mix(rig, mix) for mix in wanted]
+        return found
 
     def _warm_up(self, rig: Rig, wanted: Sequence[Load]) -> None:
         """A JVM that has just started takes many times as long for each request."""
@@ -141,7 +155,7 @@ class Calibration:
                 ]
         raise CalibrationError("reading JMX takes so long that the broker forgets; is the machine busy?")
 
-    def _judge_one(self, rig: Rig, mix: Mix, costs: RequestCosts) -> MixResult:
+    def _drive_mix(self, rig: Rig, mix: Mix) -> DrivenMix:
         for _ in range(_TRIES):
             (client_id,) = rig.client_ids(1)
             time.sleep(0.1)
@@ -149,9 +163,7 @@ class Calibration:
             driven = drive_together(self._target.dial, mix.loads, client_id, 2 * self._load_s, mix.pause_s)
             measured = read_request_ms(self._target.jmx_command, self._target.jmx_url, [client_id])
             if time.monotonic() - begun_s < _FORGOTTEN_AFTER_S:
-                model_ms = sum(model_cost_ms(costs, one) for one in driven)
-                requests = sum(one.requests for one in driven)
-                return MixResult(mix.name, requests, measured[client_id], model_ms)
+                return DrivenMix(mix.name, driven, measured[client_id])
         raise CalibrationError("reading JMX takes so long that the broker forgets; is the machine busy?")
 
 

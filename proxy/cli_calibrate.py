@@ -75,7 +75,8 @@ def calibrate_cost(
             else:
                 out.write_text(text, encoding="utf-8")
             print(fit_table(found, costs))
-        print(mix_table(Calibration(target, seconds).judge(costs, rounds)))
+        mixes = Calibration(target, seconds).drive_mixes(rounds)
+        print(mix_table(mix.judged(costs) for mix in mixes))
     except (CalibrationError, OSError) as error:
         raise CommandFailed(f"calibrate-cost: {error}") from None
 

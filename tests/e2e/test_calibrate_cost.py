@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from jmx import jmx_options, jmx_url
 from sluice_process import SLUICE
 
 from bench.harness.java_tools import run_tool, tool_command
+from bench.harness.jmx import jmx_options, jmx_url
 from bench.harness.kafka_dist import KafkaDist
 from bench.harness.kafka_node import KafkaNode
 from bench.harness.ports import free_port
@@ -71,8 +71,8 @@ def test_a_broker_tells_what_its_threads_spent_on_each_load_and_nothing_stays_be
 def test_a_mix_is_judged_by_the_costs_that_sluice_brings(node: KafkaNode, jmx: str) -> None:
     calibration = Calibration(target_of(node, jmx), 0.3)
     costs = load_request_costs(None).plain
-    results = calibration.judge(costs, 1, lambda mix: mix.name == "consumers, flat out")
-    (result,) = results
+    (mix,) = calibration.drive_mixes(1, lambda mix: mix.name == "consumers, flat out")
+    result = mix.judged(costs)
     assert result.requests > 10
     assert result.measured_ms > 0.0
     assert -1.0 < result.error < 20.0

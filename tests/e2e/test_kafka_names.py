@@ -15,12 +15,12 @@ from math import inf, isnan
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from jmx import jmx_options, jmx_url
 from kafka_clients import CONFLUENT, Options
 from kafka_records import Record, create_topic, numbered
 from sluice_process import SluiceProcess, doors_of
 
 from bench.harness.java_tools import run_tool
+from bench.harness.jmx import jmx_options, jmx_url
 from bench.harness.kafka_dist import KafkaDist
 from bench.harness.kafka_node import KafkaNode
 from bench.harness.ports import LOOPBACK, free_ports

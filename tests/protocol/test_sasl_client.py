@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from java_oracle import java_machine
 from scram_server import ScramServer
 
+from bench.harness.java_machine import java_machine
 from sluice.protocol import sasl
 from sluice.protocol.sasl_client import (
     MAX_ITERATIONS,

@@ -9,11 +9,11 @@ from time import monotonic
 
 import pytest
 import structlog
-from java_oracle import java_machine
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
+from bench.harness.java_machine import java_machine
 from sluice.proxy.gauges import Gauges
 from sluice.proxy.kafka_names import KAFKA_NAMES, label_name, prometheus_name, sanitized
 from sluice.proxy.kafka_page import KafkaPage, KafkaWindows

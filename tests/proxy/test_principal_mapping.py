@@ -14,9 +14,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
-from java_oracle import java_machine
 from py4j.protocol import Py4JJavaError
 
+from bench.harness.java_machine import java_machine
 from sluice.proxy.certificate_fields import not_after_unix_s
 from sluice.proxy.principal_mapping import (
     MappingRuleError,

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from message_values import header_version, message_of
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from bench.harness.kafka_dist import ensure_kafka
+from bench.harness.java_machine import java_machine
 from sluice.protocol.codec_tags import UNKNOWN_TAGS
 from sluice.protocol.codec_wire import Struct, Value
 from sluice.protocol.spec_model import Direction, Field
@@ -134,24 +133,3 @@ def java_oracle() -> Iterator[JavaOracle]:
     """Start a JVM with Kafka's jars, and end it."""
     with java_machine() as jvm:
         yield JavaOracle(jvm)
-
-
-@contextmanager
-def java_machine() -> Iterator[Any]:
-    """The same, for classes other than messages: py4j's view of the JVM."""
-    kafka = ensure_kafka()
-    port, token, process = launch_gateway(
-        classpath=kafka.classpath,
-        java_path=str(kafka.java),
-        javaopts=["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"],
-        enable_auth=True,
-        die_on_exit=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-    try:
-        yield gateway.jvm
-    finally:
-        gateway.shutdown()
-        process.stdin.close()
-        process.wait(timeout=30)

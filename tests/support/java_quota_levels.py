@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from java_oracle import java_machine
-
+from bench.harness.java_machine import java_machine
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 
 UNLIMITED: Final = 2**63 - 1

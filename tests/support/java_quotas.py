@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from java_oracle import java_machine
+from bench.harness.java_machine import java_machine
 
 
 class JavaQuotaManager:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from java_oracle import java_machine
-
+from bench.harness.java_machine import java_machine
 from bench.harness.ports import LOOPBACK
 
 
