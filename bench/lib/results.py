@@ -23,7 +23,8 @@ def results_folder(asked: Path | None, *, official: bool) -> Path:
 
 
 def machine() -> dict[str, object]:
-    """What a reader needs to know to compare: processor, cores, kernel, Python, time, commit."""
+    """What a reader needs to know to compare: processor, cores, kernel, Python, time, commit; and of the time
+    in which the cores had work since the start, what the host gave to others."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -31,6 +32,7 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "load_average_at_end": [round(x, 2) for x in os.getloadavg()],
+        "steal_share": _steal_share(),
         "commit": _commit(),
     }
 
@@ -48,6 +50,21 @@ def print_last_line(summary: dict[str, object]) -> None:
     """The one line that other programs read."""
     print(json.dumps(summary), flush=True)
     sys.stdout.flush()
+
+
+def _work_and_steal() -> tuple[int, int]:
+    """Clock ticks of all cores (proc_stat(5)): those with work, and of these the stolen ones."""
+    with Path("/proc/stat").open(encoding="ascii") as file:
+        user, nice, system, _, _, irq, softirq, steal, *_ = map(int, file.readline().split()[1:])
+    return user + nice + system + irq + softirq + steal, steal
+
+
+_AT_START: Final = _work_and_steal()
+
+
+def _steal_share() -> float:
+    work, steal = (now - then for now, then in zip(_work_and_steal(), _AT_START, strict=True))
+    return round(steal / work, 3) if work else 0.0
 
 
 def _processor() -> str:
