@@ -26,8 +26,8 @@ SCHEMA: Final = (
 _COUNTS: Final = ("free", "throttled", "inflated")
 
 
-def daily_state(windows: DataFrame) -> DataFrame:
-    """The columns of SCHEMA; `windows` has those of windows.py.
+def daily_state(windows: DataFrame, names: DataFrame) -> DataFrame:
+    """The columns of SCHEMA; `windows` and `names` have those of windows.py.
 
     `proxy` is POOLED for all together, where an entity was seen at several: else it would be the same again.
     `free`, `throttled`, `inflated` are numbers of windows with traffic: not throttled, by the bucket of their
@@ -36,41 +36,48 @@ def daily_state(windows: DataFrame) -> DataFrame:
     spans = " ".join(
         f"WHEN '{kind.value}' THEN {each.window_ms / 1000.0!r}D" for kind, each in MEASURES.items()
     )
-    rates = windows.selectExpr(
-        "kind",
-        "entity",
+    span_of = names.selectExpr("number", f"CASE kind {spans} END AS span_s")
+    rates = windows.join(f.broadcast(span_of), "number").selectExpr(
+        "number",
         "proxy",
         "window",
         "throttled",
-        f"amount / CASE kind {spans} END AS rate",
-        f"COALESCE(offered, amount) / CASE kind {spans} END AS offered_rate",
+        "amount / span_s AS rate",
+        "COALESCE(offered, amount) / span_s AS offered_rate",
     )
-    several = (
-        windows.groupBy("kind", "entity")
-        .agg(f.min("proxy").alias("first"), f.max("proxy").alias("last"))
-        .where("first <> last")
-        .select("kind", "entity")
-    )
-    of_several = rates.join(f.broadcast(several), ["kind", "entity"], "left_semi")
-    pooled = of_several.groupBy("kind", "entity", f.lit(POOLED).alias("proxy"), "window").agg(
-        f.max("throttled").alias("throttled"),
-        f.sum("rate").alias("rate"),
-        f.sum("offered_rate").alias("offered_rate"),
-    )
+    each = rates
+    if windows.select("proxy").distinct().count() > 1:
+        each = rates.unionByName(_pooled(rates, windows))
     counted = (
-        _buckets(rates.unionByName(pooled))
-        .groupBy("kind", "entity", "proxy", "bucket")
+        _buckets(each)
+        .groupBy("number", "proxy", "bucket")
         .agg(*(f.sum(name).cast("int").alias(name) for name in _COUNTS))
     )
     packed = f.sort_array(f.collect_list(f.struct("bucket", *_COUNTS)))
-    return counted.groupBy("kind", "entity", "proxy").agg(packed.alias("buckets"))
+    states = counted.groupBy("number", "proxy").agg(packed.alias("buckets"))
+    return states.join(f.broadcast(names), "number").select("kind", "entity", "proxy", "buckets")
+
+
+def _pooled(rates: DataFrame, windows: DataFrame) -> DataFrame:
+    """Of those that were seen at several proxies, all together."""
+    # Numbers and counts alone: the least and the highest name would be found by sorting.
+    proxies = windows.select("number", "proxy").distinct().groupBy("number").count()
+    several = proxies.where("count > 1").select("number")
+    return (
+        rates.join(f.broadcast(several), "number", "left_semi")
+        .groupBy("number", f.lit(POOLED).alias("proxy"), "window")
+        .agg(
+            f.max("throttled").alias("throttled"),
+            f.sum("rate").alias("rate"),
+            f.sum("offered_rate").alias("offered_rate"),
+        )
+    )
 
 
 def _buckets(rates: DataFrame) -> DataFrame:
     """Each window counts once by its rate, and again by its inflated rate if it was throttled."""
     wide = rates.selectExpr(
-        "kind",
-        "entity",
+        "number",
         "proxy",
         f"{bucket_sql('rate')} AS rate_bucket",
         f"IF(throttled, {bucket_sql('offered_rate')}, NULL) AS offered_bucket",

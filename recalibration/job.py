@@ -81,7 +81,8 @@ def take_day(
     rows, files = read_log(spark, logs, day, skip_damaged=job.skip_damaged)
     while True:
         try:
-            store.write(WINDOWS, windows_of(rows, limits, day), day)
+            found = windows_of(rows, limits, day)
+            store.write(WINDOWS, found.rows, day)
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
             # What a file's end does not show: a page in its middle is damaged.
@@ -96,7 +97,7 @@ def take_day(
         raise NothingToPlanError(
             f"no client in the log of {day} has a limit: there is nothing to recalibrate"
         )
-    store.write(STATE, daily_state(windows), day)
+    store.write(STATE, daily_state(windows, found.names), day)
     return files
 
 

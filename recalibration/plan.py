@@ -7,7 +7,7 @@ most; what all proxies saw together is told beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import Any, Final
 
@@ -97,11 +97,14 @@ class PlanEntry:
 
     def as_json(self) -> dict[str, Any]:
         """Without its days, which are many and in a file of their own."""
-        names = (field.name for field in fields(self) if field.name != "days")
-        return {name: getattr(self, name) for name in names} | {
-            "reason": self.reason.value,
-            "expected": asdict(self.expected),
-        }
+        told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
+        told["reason"] = self.reason.value
+        told["expected"] = {name: getattr(self.expected, name) for name in _EXPECTED}
+        return told
+
+
+_TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name != "days")
+_EXPECTED: Final = tuple(field.name for field in fields(Expected))
 
 
 def planned(

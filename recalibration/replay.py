@@ -31,7 +31,7 @@ are added up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -41,13 +41,13 @@ from pyspark.sql import functions as f
 
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.recalibration.demand import TOP_FACTOR
-from sluice.recalibration.local_frame import DOUBLE, TEXT, local_frame
+from sluice.recalibration.local_frame import DOUBLE, INT, TEXT, local_frame
 from sluice.recalibration.measures import MEASURES
 from sluice.recalibration.plan import Expected
 
 SECONDS_OF_A_DAY: Final = 86_400
 _REPLAYED: Final = f"LEAST(COALESCE(offered, amount), {TOP_FACTOR!r}D * amount)"
-_EACH: Final = "PARTITION BY kind, entity, proxy ORDER BY window"
+_EACH: Final = "PARTITION BY number, proxy ORDER BY window"
 _SIDES: Final = ("now", "proposed")
 
 
@@ -74,40 +74,48 @@ def replay(
     `windows`: windows.py's columns and `date`, of the dates to replay, `latest` the last of them. `burst_s`:
     of the rates, `burst_h` of producer ids, as the proxy is configured.
     """
-    spark = windows.sparkSession
-    rows = [(each.kind.value, each.entity, each.now, each.proposed) for each in limits]
-    if not rows:
-        return {}
-    asked = local_frame(spark, {"kind": TEXT, "entity": TEXT, "now": DOUBLE, "proposed": DOUBLE}, rows)
-    joined = windows.join(f.broadcast(asked), ["kind", "entity"]).withColumn("used", f.expr(_REPLAYED))
-    is_ids = f.col("kind") == QuotaKind.PRODUCER_IDS.value
-    both = waiting(joined.where(~is_ids), latest, burst_s).unionByName(
-        refused(joined.where(is_ids), latest, burst_h)
+    wanted = list(limits)
+    of_ids = [each.kind is QuotaKind.PRODUCER_IDS for each in wanted]
+    found: dict[tuple[QuotaKind, str], Expected] = {}
+    for is_ids, burst in ((False, burst_s), (True, burst_h)):
+        own = [number for number, each in enumerate(of_ids) if each == is_ids]
+        if own:
+            used = _used(windows, {number: wanted[number] for number in own})
+            sums = refused(used, latest, burst) if is_ids else waiting(used, latest, burst)
+            for number, *seconds in sums.collect():
+                found[wanted[number].kind, wanted[number].entity] = Expected(*seconds)
+    return found
+
+
+def _used(windows: DataFrame, asked: Mapping[int, Replayed]) -> DataFrame:
+    """Of those asked for: their number, and beside each window what counts of it and what they may use.
+
+    `now`, `proposed`: units a window.
+    """
+    rows = []
+    for number, each in asked.items():
+        span_s = MEASURES[each.kind].window_ms / 1000.0
+        spans = span_s / KINDS[each.kind].limit_span_s
+        rows.append((number, each.kind.value, each.entity, span_s, each.now * spans, each.proposed * spans))
+    columns = {"number": INT, "kind": TEXT, "entity": TEXT} | dict.fromkeys(("span_s", *_SIDES), DOUBLE)
+    limits = local_frame(windows.sparkSession, columns, rows)
+    # The number of a window is another: it holds in its date alone.
+    joined = windows.drop("number").join(f.broadcast(limits), ["kind", "entity"])
+    return joined.selectExpr(
+        "number", "proxy", "date", "window", "span_s", "now", "proposed", f"{_REPLAYED} AS used"
     )
-    return {(QuotaKind(name), entity): Expected(*sums) for name, entity, *sums in both.collect()}
 
 
-def waiting(windows: DataFrame, latest: date, burst_s: float) -> DataFrame:
-    """(kind, entity, day_now, day_proposed, week_now, week_proposed): seconds in which something waits."""
-    spans = "CASE kind " + " ".join(f"WHEN '{k.value}' THEN {_span_s(k)!r}D" for k in MEASURES) + " END"
-    units = "CASE kind " + " ".join(f"WHEN '{k.value}' THEN {_limit_span_s(k)!r}D" for k in MEASURES) + " END"
-    placed = windows.selectExpr(
-        "kind",
-        "entity",
-        "proxy",
-        "date",
-        "window",
-        "used",
-        f"{spans} AS span_s",
-        *(f"{side} / {units} * {spans} AS c_{side}" for side in _SIDES),
+def waiting(used: DataFrame, latest: date, burst_s: float) -> DataFrame:
+    """(number, day_now, day_proposed, week_now, week_proposed): seconds in which something waits."""
+    placed = used.selectExpr(
+        "*",
         f"SUM(used) OVER ({_EACH} ROWS UNBOUNDED PRECEDING) - used AS used_before",
-        "window - MIN(window) OVER (PARTITION BY kind, entity, proxy) AS windows_before",
+        "window - MIN(window) OVER (PARTITION BY number, proxy) AS windows_before",
         # The last one drains until its date ends.
-        f"COALESCE(LEAD(window) OVER ({_EACH}), {_end_window(latest, spans)}) - window - 1 AS gap",
+        f"COALESCE(LEAD(window) OVER ({_EACH}), {_end_window(latest)}) - window - 1 AS gap",
     )
-    below = placed.selectExpr(
-        "*", *(f"used_before - c_{side} * windows_before AS s_{side}" for side in _SIDES)
-    )
+    below = placed.selectExpr("*", *(f"used_before - {side} * windows_before AS s_{side}" for side in _SIDES))
     before = below.selectExpr(
         "*",
         *(
@@ -117,40 +125,35 @@ def waiting(windows: DataFrame, latest: date, burst_s: float) -> DataFrame:
     )
     after = before.selectExpr(
         "*",
-        *(f"GREATEST(0D, y_{side} + used - c_{side}) AS z_{side}" for side in _SIDES),
-        *(f"c_{side} * {burst_s!r}D / span_s AS b_{side}" for side in _SIDES),
+        *(f"GREATEST(0D, y_{side} + used - {side}) AS z_{side}" for side in _SIDES),
+        *(f"{side} * {burst_s!r}D / span_s AS b_{side}" for side in _SIDES),
     )
-    seconds = after.selectExpr("kind", "entity", "date", *(f"{_seconds(side)} AS {side}" for side in _SIDES))
+    seconds = after.selectExpr("number", "date", *(f"{_seconds(side)} AS {side}" for side in _SIDES))
     return _summed(seconds, latest)
 
 
 def _seconds(side: str) -> str:
     """Above the burst within the window, and in the gap behind it."""
-    y, z, b, c = (f"{name}_{side}" for name in "yzbc")
+    y, z, b = (f"{name}_{side}" for name in "yzb")
     within = (
         f"CASE WHEN {y} > {b} AND {z} > {b} THEN 1D"
         f" WHEN {z} > {b} THEN ({z} - {b}) / ({z} - {y})"
-        f" WHEN {y} > {b} THEN ({y} - {b}) / ({c} - used)"
+        f" WHEN {y} > {b} THEN ({y} - {b}) / ({side} - used)"
         " ELSE 0D END"
     )
-    return f"span_s * ({within} + LEAST(CAST(gap AS DOUBLE), GREATEST(0D, {z} - {b}) / {c}))"
+    return f"span_s * ({within} + LEAST(CAST(gap AS DOUBLE), GREATEST(0D, {z} - {b}) / {side}))"
 
 
-def refused(windows: DataFrame, latest: date, burst_h: float) -> DataFrame:
+def refused(used: DataFrame, latest: date, burst_h: float) -> DataFrame:
     """The same columns of producer ids: how many are refused."""
-    packed = windows.groupBy("kind", "entity", "proxy", "now", "proposed").agg(
+    packed = used.groupBy("number", "proxy", "now", "proposed").agg(
         f.sort_array(f.collect_list(f.struct("window", "used", "date"))).alias("hours")
     )
     counted = packed.selectExpr(
-        "kind",
-        "entity",
-        "hours.date AS dates",
-        *(f"{_refused_by_hour(side, burst_h)} AS {side}" for side in _SIDES),
-    ).selectExpr("kind", "entity", "EXPLODE(ARRAYS_ZIP(dates, now, proposed)) AS hour")
-    return _summed(
-        counted.selectExpr("kind", "entity", "hour.dates AS date", *(f"hour.{side}" for side in _SIDES)),
-        latest,
-    )
+        "number", "hours.date AS dates", *(f"{_refused_by_hour(side, burst_h)} AS {side}" for side in _SIDES)
+    ).selectExpr("number", "EXPLODE(ARRAYS_ZIP(dates, now, proposed)) AS hour")
+    hours = counted.selectExpr("number", "hour.dates AS date", *(f"hour.{side}" for side in _SIDES))
+    return _summed(hours, latest)
 
 
 def _refused_by_hour(side: str, burst_h: float) -> str:
@@ -173,21 +176,13 @@ def _refused_by_hour(side: str, burst_h: float) -> str:
 
 def _summed(rows: DataFrame, latest: date) -> DataFrame:
     is_latest = f.col("date") == f.lit(latest)
-    return rows.groupBy("kind", "entity").agg(
+    return rows.groupBy("number").agg(
         *(f.sum(f.when(is_latest, f.col(side)).otherwise(0.0)).alias(f"day_{side}") for side in _SIDES),
         *(f.sum(side).alias(f"week_{side}") for side in _SIDES),
     )
 
 
-def _end_window(latest: date, spans: str) -> str:
+def _end_window(latest: date) -> str:
     """The number of the first window after `latest`."""
     days = (latest - date(1970, 1, 1)).days + 1
-    return f"CAST({days * SECONDS_OF_A_DAY}D / ({spans}) AS BIGINT)"
-
-
-def _span_s(kind: QuotaKind) -> float:
-    return MEASURES[kind].window_ms / 1000.0
-
-
-def _limit_span_s(kind: QuotaKind) -> float:
-    return KINDS[kind].limit_span_s
+    return f"CAST({days * SECONDS_OF_A_DAY}D / span_s AS BIGINT)"

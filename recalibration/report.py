@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 def write_outputs(plan: Plan, folder: Path) -> None:
     """All files of a plan into a folder that is there; the caller gives it its name when it is whole."""
-    text = json.dumps(plan.as_json(), indent=1, ensure_ascii=False) + "\n"
-    (folder / "plan.json").write_text(text, encoding="utf-8")
+    (folder / "plan.json").write_text(_as_text(plan), encoding="utf-8")
     write_tables(plan, folder)
     (folder / "report.html").write_text(page(plan), encoding="utf-8")
+
+
+def _as_text(plan: Plan) -> str:
+    """A line for each limit: what `diff` and `grep` show of two plans are whole limits."""
+    head = plan.as_json()
+    entries = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in head.pop("entries"))
+    begin = json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}")
+    return f'{begin},\n "entries": [\n{entries}\n ]\n}}\n'

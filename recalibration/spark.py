@@ -25,6 +25,17 @@ LOCAL_HEAP: Final = "2g"
 JARS_VARIABLE: Final = "SLUICE_SPARK_JARS"
 """a folder of jars that the job adds: S3A, Kafka (spark_jars.py fills it)"""
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
+PATIENT_COMPILER: Final = " ".join(
+    (
+        "-XX:+IgnoreUnrecognizedVMOptions",  # those of another JVM than HotSpot
+        "-XX:Tier4InvocationThreshold=50000",
+        "-XX:Tier4MinInvocationThreshold=6000",
+        "-XX:Tier4CompileThreshold=150000",
+        "-XX:Tier4BackEdgeThreshold=400000",
+    )
+)
+"""Ten times the defaults. A night is a short life for a JVM: its compilers took 60 s for what ran for 60 s,
+half of that for code that plans queries; what goes through rows still comes to the best one at once."""
 _WRAPPER: Final = """#!/bin/sh
 # Spark asks for a module that this Java does not have.
 for argument do
@@ -89,6 +100,7 @@ def _settings(is_local: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": LOCAL_HEAP,
+            "spark.driver.extraJavaOptions": PATIENT_COMPILER,
             # Many small tasks, put together until they are worth a task: a night of 100 million rows sums
             # up within the heap, and one of a hundred rows does not start 64 tasks.
             "spark.sql.shuffle.partitions": "64",

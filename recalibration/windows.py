@@ -3,15 +3,16 @@
     rows → (joined) which entities each row counts against → one row per kind, entity, proxy and window
 
 Only DataFrame and SQL functions; the rules by which an entity is found are the proxy's own (QuotaLimits),
-asked once for each pair of user and client id that occurs, and joined as numbers. A row counts for up to six
-kinds; `UNPIVOT` looks at them in one pass, without a copy of the row for those that it does not count for.
-Hence the cost of a row does not depend on how many clients or entities there are, and a hot one is folded
-where it is read, before anything is sent to anybody.
+asked once for each pair of user and client id that occurs, and joined as numbers, by a hash of its texts. A
+row counts for up to six kinds; `UNPIVOT` looks at them in one pass, without a copy of the row for those that
+it does not count for. Hence the cost of a row does not depend on how many clients or entities there are, and
+a hot one is folded where it is read, before anything is sent to anybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
@@ -28,15 +29,26 @@ from sluice.recalibration.scheduled import left_out
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
 SCHEMA: Final = (
-    "kind STRING, entity STRING, proxy STRING, window BIGINT,"
+    "number INT, kind STRING, entity STRING, proxy STRING, window BIGINT,"
     " amount DOUBLE, throttled BOOLEAN, offered DOUBLE"
 )
 _CLIENT: Final = ("user", "client_id", "address")
+_HASH: Final = f"XXHASH64({', '.join(_CLIENT)})"
 _Client = tuple[str, str, str]
 
 
-def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
-    """The columns of SCHEMA; `rows` has those of the roll-up, and is of `day` (UTC).
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What was used on a date."""
+
+    rows: DataFrame
+    """the columns of SCHEMA; those of one `number` come in one partition"""
+    names: DataFrame
+    """number, kind, entity: what `number` stands for in these rows, and in no others"""
+
+
+def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
+    """`rows` has the columns of the roll-up, and is of `day` (UTC).
 
     What lies in a declared calendar is not among them (scheduled.py).
 
@@ -44,19 +56,17 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
     kind's units. `offered`: of a throttled window the throttle-inflated amount, else null.
     """
     spark = rows.sparkSession
-    clients = [tuple(row) for row in rows.select(*_CLIENT).distinct().collect()]
+    found = rows.select(*_CLIENT).distinct().selectExpr(*_CLIENT, _HASH).collect()
+    clients: list[_Client] = [(user, client_id, address) for user, client_id, address, _ in found]
     numbers: dict[tuple[str, str], int] = {}
-    keys = local_frame(
-        spark,
-        dict.fromkeys(_CLIENT, TEXT) | {_key(kind): INT for kind in MEASURES},
-        _numbered(clients, limits, numbers),
-    )
+    keys = list(_numbered(clients, limits, numbers))
+    hashes = {(user, client_id, address): hashed for user, client_id, address, hashed in found}
+    charged = _charged(rows, keys, hashes)
     names = local_frame(
         spark,
         {"number": INT, "kind": TEXT, "entity": TEXT},
         [(number, *named) for named, number in numbers.items()],
     )
-    charged = rows.join(f.broadcast(keys), list(_CLIENT))
     declared = list(_declared(clients, limits, numbers, day)) if limits.schedules else []
     limited = {kind for kind, _ in numbers}
     used = (
@@ -74,7 +84,9 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
         windows = local_frame(spark, {"of": INT, "first": LONG, "last": LONG}, declared)
         within = f.expr("number = of AND window BETWEEN first AND last")
         used = used.join(f.broadcast(windows), within, "left_anti")
-    return used.join(f.broadcast(names), "number").selectExpr(
+    named = used.repartition("number").join(f.broadcast(names), "number")
+    told = named.selectExpr(
+        "number",
         "kind",
         "entity",
         "proxy",
@@ -83,20 +95,46 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> DataFrame:
         "throttled",
         f"IF(throttled, {_offered()}, NULL) AS offered",
     )
+    return Windows(told, names)
+
+
+_Keys = tuple[_Client, list[int | None]]
+
+
+def _charged(rows: DataFrame, keys: Sequence[_Keys], hashes: Mapping[_Client, int]) -> DataFrame:
+    """The rows of clients with a limit, and the numbers of their entities.
+
+    Joined by the hash of a client, which is quicker to look up than three texts; and by these if two of the
+    clients that there are have the same.
+    """
+    columns = {_key(kind): INT for kind in MEASURES}
+    if len(set(hashes.values())) == len(hashes):
+        of_hash = local_frame(
+            rows.sparkSession,
+            {"client": LONG} | columns,
+            [(hashes[client], *numbers) for client, numbers in keys],
+        )
+        return rows.withColumn("client", f.expr(_HASH)).join(f.broadcast(of_hash), "client")
+    of_texts = local_frame(
+        rows.sparkSession,
+        dict.fromkeys(_CLIENT, TEXT) | columns,
+        [(*client, *numbers) for client, numbers in keys],
+    )
+    return rows.join(f.broadcast(of_texts), list(_CLIENT))
 
 
 def _numbered(
     clients: Iterable[_Client], limits: QuotaLimits, numbers: dict[tuple[str, str], int]
-) -> Iterator[tuple[str | int | None, ...]]:
-    """(user, client id, address, the number of its entity of each kind, None: no limit); fills `numbers`."""
-    for user, client_id, address in clients:
+) -> Iterator[_Keys]:
+    """(client, the number of its entity of each kind, None: no limit); fills `numbers`."""
+    for client in clients:
         found: list[int | None] = []
         for kind in MEASURES:
-            entity = _entity_of(limits, kind, user, client_id, address)
+            entity = _entity_of(limits, kind, *client)
             number = None if entity is None else numbers.setdefault((kind.value, entity), len(numbers))
             found.append(number)
         if any(number is not None for number in found):
-            yield (user, client_id, address, *found)
+            yield client, found
 
 
 def _declared(

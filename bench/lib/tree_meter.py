@@ -21,7 +21,8 @@ class TreeUsage:
 
     cpu_s: float
     peak_rss_gib: float
-    """the highest sum over all processes at one moment; what they share counts twice"""
+    """the highest sum over all processes at one moment; what they share counts twice, but for a process that
+    was not there at the last look: until it runs its own program it has its parent's memory"""
     wall_s: float
     output: str
     """standard output"""
@@ -72,8 +73,10 @@ class _Meter(threading.Thread):
             for process in self.processes():
                 try:
                     times = process.cpu_times()
-                    self._cpu[process.pid, process.create_time()] = times.user + times.system
-                    resident += process.memory_info().rss
+                    known = (process.pid, process.create_time())
+                    if known in self._cpu:
+                        resident += process.memory_info().rss
+                    self._cpu[known] = times.user + times.system
                 except psutil.Error:
                     continue  # it ended just now
             self.peak_bytes = max(self.peak_bytes, resident)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from access_logs import DAY, row, write
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
 from sluice.quotas.limits import QuotaLimits
+from sluice.recalibration import windows
 from sluice.recalibration.buckets import bucket_of, bucket_sql
 from sluice.recalibration.daily_state import daily_state
 from sluice.recalibration.log_reader import LogError, find_files, read_log
@@ -28,12 +29,17 @@ LIMITS = QuotaLimits(
 )
 
 
+def states(rows: DataFrame, limits: QuotaLimits) -> DataFrame:
+    used = windows_of(rows, limits, DAY)
+    return daily_state(used.rows, used.names)
+
+
 def state_of(spark: SparkSession, folder: Path) -> Mapping[tuple[str, str, str], dict[int, tuple[int, ...]]]:
     """(kind, entity, proxy) → bucket → (free, throttled, inflated)."""
     rows, _ = read_log(spark, str(folder), DAY, skip_damaged=False)
     return {
         (kind, entity, proxy): {bucket: tuple(counts) for bucket, *counts in buckets}
-        for kind, entity, proxy, buckets in daily_state(windows_of(rows, LIMITS, DAY)).collect()
+        for kind, entity, proxy, buckets in states(rows, LIMITS).collect()
     }
 
 
@@ -108,13 +114,27 @@ def test_a_log_of_an_older_version_gets_the_defaults(spark: SparkSession, tmp_pa
     assert (rows[0].request_cost_ms, rows[0].request_bytes) == (0.0, 5_000)
 
 
+def test_clients_whose_hashes_are_alike_are_told_apart_by_their_names(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, [
+        row(0, request_bytes=5_000),
+        row(0, request_bytes=400, user="bob"),
+        row(1, api_class="connection", user="", client_id="", address="10.0.0.9", connections_opened=3),
+    ])  # fmt: skip
+    usual = state_of(spark, tmp_path)
+    assert len(usual) == 3
+    monkeypatch.setattr(windows, "_HASH", "CAST(0 AS BIGINT)")
+    assert state_of(spark, tmp_path) == usual
+
+
 def test_members_of_a_tenant_are_one_entity(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, [row(0, request_bytes=5_000, user=user) for user in ("carol", "dave")])
     limits = QuotaLimits(
         [(QuotaEntity(Tenant("team")), {"producer_byte_rate": 1_000})], tenants={"team": ["carol", "dave"]}
     )
     rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
-    found = daily_state(windows_of(rows, limits, DAY)).where("proxy = 'p1'").collect()
+    found = states(rows, limits).where("proxy = 'p1'").collect()
     assert [(row.entity, row.buckets) for row in found] == [
         ('{"tenant": "team"}', [(bucket_of(1_000), 1, 0, 0)])
     ]

@@ -78,10 +78,10 @@ def test_what_was_used_in_a_declared_window_is_not_among_the_days_windows(
     rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
     found = [
         (found.entity, found.window - FIRST)
-        for found in windows_of(rows, LIMITS, DAY).where("kind = 'produce'").collect()
+        for found in windows_of(rows, LIMITS, DAY).rows.where("kind = 'produce'").collect()
     ]
     assert sorted(found) == [
         *(('{"user": "alice"}', window) for window in (0, 1, 6, 7)),
         *(('{"user": "bob"}', window) for window in range(8)),
     ]
-    assert windows_of(rows, LIMITS, DAY).where("kind = 'producer_ids'").isEmpty()
+    assert windows_of(rows, LIMITS, DAY).rows.where("kind = 'producer_ids'").isEmpty()
