@@ -107,7 +107,8 @@ The file is looked at every `quotas.reload_interval_s`. A change, also the excha
 symbolic link (mount the ConfigMap as a directory: a `subPath` mount never changes), is put in force as a
 whole. If the new content cannot be used, or the file is gone, the last good limits stay, the event is
 counted (`sluice_config_reloads_total`) and logged. A debt survives a changed limit. At the start the file
-must be there and good.
+must be there and good. Exchange it in one step (write another and rename it, as editors, `sluice configs` and
+Kubernetes do): what is written in place may be read half-written, and half a list is a list.
 
 | key | in | limits |
 |---|---|---|

@@ -6,25 +6,30 @@ import multiprocessing
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from bench.harness.ports import BLOCK_SIZE, LOOPBACK, free_port, free_port_range, free_ports, give_back, keep
 
 MANY = 100
 
 
-def in_a_fork(told: Callable[[], object]) -> object:
-    reader, writer = multiprocessing.Pipe(duplex=False)
+@contextmanager
+def a_fork(told: Callable[[], object]) -> Iterator[object]:
+    """What a fork of this process finds; it lives until the end of the `with` block."""
+    here, there = multiprocessing.Pipe()
 
-    def tell(end: Connection) -> None:
-        end.send(told())
+    def tell() -> None:
+        there.send(told())
+        there.recv()
 
-    process = multiprocessing.get_context("fork").Process(target=tell, args=(writer,))
+    process = multiprocessing.get_context("fork").Process(target=tell)
     process.start()
-    found: object = reader.recv()
-    process.join()
-    return found
+    try:
+        yield here.recv()
+    finally:
+        here.send("end")
+        process.join()
 
 
 def test_no_port_is_told_twice_in_a_row_of_many() -> None:
@@ -50,10 +55,10 @@ def test_what_is_kept_is_not_told_again_until_it_is_given_back() -> None:
 
 def test_neither_a_fork_nor_another_process_is_told_the_same() -> None:
     here = set(free_ports(MANY))
-    forked = in_a_fork(lambda: free_ports(MANY))
-    assert isinstance(forked, list)
     code = f"from bench.harness.ports import free_ports; print(*free_ports({MANY}))"
-    started = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    with a_fork(lambda: free_ports(MANY)) as forked:
+        assert isinstance(forked, list)
+        started = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     there = {int(port) for port in started.stdout.split()}
     assert len(here | set(forked) | there) == 3 * MANY
 
