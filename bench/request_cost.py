@@ -13,7 +13,7 @@ import ssl
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -24,8 +24,9 @@ from rich.table import Table
 from bench.harness.java_tools import tool_command
 from bench.harness.jmx import jmx_options, jmx_url
 from bench.harness.kafka_config import BrokerTls
+from bench.harness.kafka_dist import ensure_kafka
 from bench.harness.kafka_node import KafkaNode
-from bench.harness.ports import LOOPBACK, free_port
+from bench.harness.ports import free_port
 from bench.lib.plots import figure, save
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
 from bench.lib.tls_socket import HOST, KEYS, write_certificate
@@ -99,16 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fit(rounds: int, load_s: float, file: Path) -> RequestCosts:
     """Costs of a broker of the first kind, over TLS too; `file` holds them."""
-    with (
-        tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder,
-        _broker(THREADS[0], Path(folder)) as (
-            plain,
-            over_tls,
-        ),
-    ):
-        note = (
-            f"Kafka 4.3.1, {_named(THREADS[0])} threads, {machine()['processor']}, {machine()['cores']} cores"
-        )
+    here = machine()
+    threads = f"{_named(THREADS[0])} threads, {here['processor']}, {here['cores']} cores"
+    note = f"Kafka {ensure_kafka().version}, {threads}"
+    with _broker(THREADS[0]) as (plain, over_tls):
         text, found, tables = calibrate(plain, over_tls, load_s=load_s, rounds=rounds, measured=note)
     file.write_text(text, encoding="utf-8")
     print(fit_table(found, tables.plain), file=sys.stderr)
@@ -116,34 +111,32 @@ def _fit(rounds: int, load_s: float, file: Path) -> RequestCosts:
 
 
 def _judged(threads: tuple[int, int], rounds: int, load_s: float) -> list[DrivenMix]:
-    with (
-        tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder,
-        _broker(threads, Path(folder)) as (
-            plain,
-            _,
-        ),
-    ):
+    with _broker(threads) as (plain, _):
         print(f"a broker of {_named(threads)} threads", file=sys.stderr, flush=True)
         return Calibration(plain, load_s).drive_mixes(rounds)
 
 
 @contextmanager
-def _broker(threads: tuple[int, int], folder: Path) -> Iterator[tuple[Target, Target]]:
+def _broker(threads: tuple[int, int]) -> Iterator[tuple[Target, Target]]:
     """A new one, plain and over TLS."""
     io, network = threads
-    certificate, key = write_certificate(folder, KEYS[0])
-    keystore = folder / "keystore.pem"
-    keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
-    port, tls_port = free_port(), free_port()
-    with KafkaNode(
-        advertised={"SSL": (LOOPBACK, tls_port)},
-        tls=BrokerTls(keystore, certificate),
-        config={"num.io.threads": str(io), "num.network.threads": str(network)},
-        heap="1g",
-        java_options=jmx_options(port),
-        quick_jit=False,
-    ) as node:
-        command, url = tuple(tool_command(node.dist, "jmx")), jmx_url(port)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
+        certificate, key = write_certificate(folder, KEYS[0])
+        keystore = folder / "keystore.pem"
+        keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
+        jmx_port = free_port()
+        node = stack.enter_context(
+            KafkaNode(
+                native=["SSL"],
+                tls=BrokerTls(keystore, certificate),
+                config={"num.io.threads": str(io), "num.network.threads": str(network)},
+                heap="1g",
+                java_options=jmx_options(jmx_port),
+                quick_jit=False,
+            )
+        )
+        command, url = tuple(tool_command(node.dist, "jmx")), jmx_url(jmx_port)
         context = ssl.create_default_context(cafile=str(certificate))
         yield (
             Target(*node.address("PLAINTEXT"), command, url),

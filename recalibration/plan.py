@@ -64,6 +64,9 @@ class Expected:
     """of the dates that were replayed, the latest among them"""
 
 
+EXPECTED: Final = tuple(field.name for field in fields(Expected))
+
+
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
     """One limit. Limits and demands are in the unit of the kind's key."""
@@ -99,12 +102,11 @@ class PlanEntry:
         """Without its days, which are many and in a file of their own."""
         told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
         told["reason"] = self.reason.value
-        told["expected"] = {name: getattr(self.expected, name) for name in _EXPECTED}
+        told["expected"] = {name: getattr(self.expected, name) for name in EXPECTED}
         return told
 
 
 _TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name != "days")
-_EXPECTED: Final = tuple(field.name for field in fields(Expected))
 
 
 def planned(

@@ -75,12 +75,15 @@ def replay(
     of the rates, `burst_h` of producer ids, as the proxy is configured.
     """
     wanted = list(limits)
-    of_ids = [each.kind is QuotaKind.PRODUCER_IDS for each in wanted]
     found: dict[tuple[QuotaKind, str], Expected] = {}
     for is_ids, burst in ((False, burst_s), (True, burst_h)):
-        own = [number for number, each in enumerate(of_ids) if each == is_ids]
+        own = {
+            number: each
+            for number, each in enumerate(wanted)
+            if (each.kind is QuotaKind.PRODUCER_IDS) == is_ids
+        }
         if own:
-            used = _used(windows, {number: wanted[number] for number in own})
+            used = _used(windows, own)
             sums = refused(used, latest, burst) if is_ids else waiting(used, latest, burst)
             for number, *seconds in sums.collect():
                 found[wanted[number].kind, wanted[number].entity] = Expected(*seconds)

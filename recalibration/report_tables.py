@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from sluice.recalibration.plan import Expected
+from sluice.recalibration.plan import EXPECTED
 
 if TYPE_CHECKING:
     from sluice.recalibration.job import Plan
 
-EXPECTED: Final = tuple(field.name for field in fields(Expected))
 PLAN_COLUMNS: Final = pa.schema(
     [
         ("date", pa.date32()),

@@ -57,11 +57,9 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
     """
     spark = rows.sparkSession
     found = rows.select(*_CLIENT).distinct().selectExpr(*_CLIENT, _HASH).collect()
-    clients: list[_Client] = [(user, client_id, address) for user, client_id, address, _ in found]
+    clients = {(user, client_id, address): hashed for user, client_id, address, hashed in found}
     numbers: dict[tuple[str, str], int] = {}
-    keys = list(_numbered(clients, limits, numbers))
-    hashes = {(user, client_id, address): hashed for user, client_id, address, hashed in found}
-    charged = _charged(rows, keys, hashes)
+    charged = _charged(rows, list(_numbered(clients, limits, numbers)), clients)
     names = local_frame(
         spark,
         {"number": INT, "kind": TEXT, "entity": TEXT},

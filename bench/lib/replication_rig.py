@@ -30,9 +30,9 @@ from sluice.quotas.replication_limits import FOLLOWER_RATE, FOLLOWER_REPLICAS, L
 
 VALUE_BYTES: Final = 1024
 BATCH_BYTES: Final = 16_384
+"""the Java producer's default"""
 THROTTLES_ASKED_S: Final = 0.5
 """how often each Sluice asks the cluster for its throttles"""
-"""the Java producer's default"""
 _NO_QUOTAS: Final[list[dict[str, object]]] = [{"client-id": "nobody-has-this-name", "producer_byte_rate": 1}]
 
 
