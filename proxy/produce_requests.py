@@ -18,6 +18,7 @@ from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.flows import Flows
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
+from sluice.proxy.known_produce import LENGTHS_2, MAX_2, MIN_2
 from sluice.proxy.local_answers import LocalAnswers
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
@@ -116,9 +117,25 @@ class ProduceSide:
                 identity.flow = self._produce_flow
             elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
                 return False
-        ids = self._throttling.ids
-        if ids is not None and ids.known.fits(buf, client_id_end, end, frame_end, version, now_ms):
-            acks = ids.known.acks
+        throttling = self._throttling
+        ids, known = throttling.ids, throttling.known
+        fits = False
+        if now_ms < known.until_ms and version == known.version and not known.gates:
+            batch_bytes = frame_end - client_id_end - known.less_bytes
+            if frame_end > end or batch_bytes < MIN_2 or batch_bytes > MAX_2:
+                fits = known.fits_other(buf, client_id_end, end, frame_end)
+            else:
+                unpack = known.unpack
+                head, length, batch_length, producer_id = unpack(buf, client_id_end)
+                if (
+                    producer_id == known.producer_id
+                    and batch_length == batch_bytes
+                    and length == LENGTHS_2[batch_bytes]
+                    and (head == known.head or head in known.heads)
+                ):
+                    fits = True
+        if fits:
+            acks = known.acks
             ids = None  # it passes
         else:
             limit = end if end < frame_end else frame_end
@@ -135,13 +152,13 @@ class ProduceSide:
                     return False
                 acks = found
         request_bytes = frame_end - pos
-        if self.client_left and not self._throttling.outlives_its_client(acks, request_bytes):
+        if self.client_left and not throttling.outlives_its_client(acks, request_bytes):
             self.leave_behind(acks, request_bytes)
             return False
         held_ms = 0.0
         brings_ids = False
         if ids is not None:
-            deadline_ms = now_ms + self._throttling.delay_limit_ms(PRODUCE)
+            deadline_ms = now_ms + throttling.delay_limit_ms(PRODUCE)
             verdict = ids.judge(buf, client_id_end, body, end, frame_end, version, acks, now_ms, deadline_ms)
             if verdict is not _PASS:
                 if verdict is not _ADMIT:
@@ -153,20 +170,18 @@ class ProduceSide:
                 brings_ids = True
                 self._mark("producer_id")
             held_ms = ids.take_held_ms(now_ms)
-        request_time = self._throttling.request_time
+        request_time = throttling.request_time
         if request_time is not None and acks:
             request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
-        sensor = self._throttling.produce_sensor
+        sensor = throttling.produce_sensor
         paid_ms = 0.0
         if sensor is not None:
             paid_ms = sensor.charge(request_bytes, now_ms)
             if paid_ms > now_ms:
-                turn_ms, paid_ms = self._throttling.owe_for_produce(
-                    sensor, paid_ms, request_bytes, now_ms, held_ms
-                )
+                turn_ms, paid_ms = throttling.owe_for_produce(sensor, paid_ms, request_bytes, now_ms, held_ms)
                 if turn_ms > now_ms:
                     begun_ms = now_ms - held_ms
-                    self._throttling.held = Held(
+                    throttling.held = Held(
                         correlation_id, version, request_bytes, acks, begun_ms, paid_ms, sensor, brings_ids
                     )
                     return False

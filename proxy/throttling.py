@@ -1,8 +1,8 @@
 """What a connection owes: its requests and answers charged against their quotas, and the pace set by it.
 
 Between the session, which knows frames, and the sensors, which know numbers: finds the sensors of (user,
-client
-id), bounds every delay by what the connection has carried (delays.py), and writes the throttle events. Pure.
+client id), bounds every delay by what the connection has carried (delays.py), and writes the throttle events.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 from sluice.protocol.headers import FETCH, PRODUCE
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import CLUSTER_ACTION, Held, InFlight
+from sluice.proxy.known_produce import KnownProduce
 from sluice.proxy.pace import Pace
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.produce_ids import ProduceIds
@@ -25,6 +26,7 @@ from sluice.quotas.sensor import Sensor
 
 _WINDOW_MS: Final = 1000
 _NEVER: Final = -1  # no generation has this number
+_NO_TEMPLATES: Final = KnownProduce()
 
 
 class Throttling:
@@ -32,16 +34,8 @@ class Throttling:
 
     __slots__ = (
         "_address", "_delays", "_fetch_window", "_identity", "_in_flight", "_left_behind_bytes", "_pace",
-        "_policy", "_shared",
-        "fetch_sensor",
-        "generation",
-        "held",
-        "ids",
-        "is_group",
-        "mutation_sensor",
-        "produce_sensor",
-        "request_time",
-        "wake",
+        "_policy", "_shared", "fetch_sensor", "generation", "held", "ids", "is_group", "known",
+        "mutation_sensor", "produce_sensor", "request_time", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +69,8 @@ class Throttling:
         """the Produce that waits for its turn, in state HOLDING"""
         self.ids: ProduceIds | None = None
         """judges the producer ids of Produce requests; None: the user has no limit for them"""
+        self.known = _NO_TEMPLATES
+        """those of `ids`"""
         self.wake: Wake | None = None
         """the shell's: a held request's turn has come earlier than it was told"""
         self._fetch_window = -1
@@ -99,10 +95,12 @@ class Throttling:
         if limit is not None:
             if ids is None:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self.wake)
+                self.known = ids.known
             ids.use(self._identity.user, limit)
         elif ids is not None:
             ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
             self.ids = None
+            self.known = _NO_TEMPLATES
 
     def _look_up_request_time(self, user: str, client_id: str, now_ms: float) -> None:
         quotas, request_time = self._shared.quotas, self.request_time

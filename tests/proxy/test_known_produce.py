@@ -15,9 +15,15 @@ from sluice.protocol.errors import ProtocolError
 from sluice.protocol.headers import PRODUCE, REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
 from sluice.protocol.produce import BatchHead
 from sluice.proxy.known_produce import KnownProduce
+from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.produce_ids import ProduceIds
+from sluice.proxy.produce_requests import ProduceSide
 from sluice.proxy.producer_gate import Verdict
 from sluice.proxy.producer_ids import ProducerIds
+from sluice.proxy.session import Session
+from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.records import Recorder
 
 VERSIONS = range(3, 14)
 NOW = 5.0
@@ -82,11 +88,37 @@ def fits(
     arrived: int | None = None,
     filler: int = 0,
 ) -> bool:
-    """In the midst of a buffer, with another's bytes around it."""
+    """In the midst of a buffer, with another's bytes around it: not asked of any judge of its own."""
     end = len(request) if arrived is None else arrived
     buf = bytearray(BEFORE) + request[:end] + bytes([filler]) * 200_000
     at = len(BEFORE)
-    return template.fits(buf, at + start_of(request), at + end, at + len(request), version, now_ms)
+    judge = Judge(template)
+    side = produce_side(judge)
+    start, frame_end = at + start_of(request), at + len(request)
+    try:
+        passes = side._produce(buf, at, at + end, frame_end, PRODUCE, version, 1, start, now_ms)
+    except ProtocolError:  # what does not fit is read
+        return False
+    return passes and not judge.asked
+
+
+class Judge(ProduceIds):
+    """Of the templates given; lets everything pass, and knows if it was asked."""
+
+    def __init__(self, known: KnownProduce) -> None:
+        super().__init__(ProducerIds(), None)
+        self.known = known
+        self.asked = False
+
+    def judge(self, *request: object) -> Verdict:
+        self.asked = True
+        return Verdict.PASS
+
+
+def produce_side(judge: Judge) -> ProduceSide:
+    session = Session(SharedState(QuotaManager(QuotaLimits([])), Recorder()), SessionPolicy(), "10.0.0.1")
+    session._throttling.ids, session._throttling.known = judge, judge.known
+    return session._requests
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -129,12 +161,13 @@ def test_another_id_topic_partition_or_version_does_not_fit(version: int) -> Non
 
 
 def test_a_request_fits_once_the_head_of_its_batch_has_arrived_and_what_lies_behind_is_not_read() -> None:
-    request = frame(5_000)
+    """A smaller one is seldom cut in two, and then walked."""
+    request = frame(20_000)
     template = known(frame(), 9)
     seen = [fits(template, request, 9, arrived=count) for count in range(50, 150)]
     first = seen.index(True)
     assert all(seen[first:])
-    assert 50 + first < len(request) - 5_000 + 61 + 3
+    assert 50 + first < len(request) - 20_000 + 61 + 3
     for count in range(40, 50 + first):
         assert not fits(template, request, 9, arrived=count, filler=request[count])
 

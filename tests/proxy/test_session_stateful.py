@@ -120,8 +120,6 @@ class Dialogue(RuleBasedStateMachine):
 
     policy = SessionPolicy()
     may_await = False
-    cut_below = 0
-    """under a lower rate an answer may go on as it comes, for nothing of ours is to be written into it"""
 
     @staticmethod
     def limits_of(rate: int) -> QuotaLimits:
@@ -134,7 +132,6 @@ class Dialogue(RuleBasedStateMachine):
 
     @initialize(stale=st.sampled_from(STALE), kinds=st.lists(st.sampled_from(KINDS), max_size=12))
     def connect(self, stale: bytes, kinds: list[Kind]) -> None:
-        self.may_cut = False
         shared = shared_of(self.limits_of(RATE))
         self.shell = Shell(Session(shared, self.policy, "10.0.0.1"), stale=stale)
         self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
@@ -230,7 +227,6 @@ class Dialogue(RuleBasedStateMachine):
 
     @rule(rate=st.sampled_from((RATE // 10, RATE, RATE * 10)))
     def quotas_are_reloaded(self, rate: int) -> None:
-        self.may_cut = self.may_cut or rate < self.cut_below
         self.shell.shared.quotas.reload(self.limits_of(rate), self.shell.now_ms)
 
     @precondition(lambda self: self.neighbour.pace.state is State.READING)
@@ -271,9 +267,8 @@ class Dialogue(RuleBasedStateMachine):
         start, self.checked_to_client = self.checked_to_client, len(got)
         for at, largest_ms in self.throttles:
             if start <= at < len(got):
-                if self.may_cut and len(got) < at + 4:  # the broker's own, byte for byte (below)
+                if len(got) < at + 4:  # goes on as it comes: the broker's own, both parts of it (below)
                     continue
-                assert len(got) >= at + 4, "a throttle is cut in two"
                 assert int.from_bytes(got[at : at + 4], "big") <= largest_ms
                 self.answers[at : at + 4] = got[at : at + 4]
         assert got[start:] == self.answers[start : len(got)]
@@ -336,7 +331,6 @@ class DialogueOfRequestTime(Dialogue):
 
     policy = SessionPolicy(request_costs=RequestCosts([CostRow(Coefficients(30.0, 0.001, 0.001))]))
     may_await = True
-    cut_below = RATE
 
     @staticmethod
     def limits_of(rate: int) -> QuotaLimits:
