@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from sluice.recalibration.buckets import bucket_sql
-from sluice.recalibration.measures import MEASURES
 from sluice.recalibration.plan import POOLED
 
 SCHEMA: Final = (
@@ -33,62 +32,58 @@ def daily_state(windows: DataFrame, names: DataFrame) -> DataFrame:
     `free`, `throttled`, `inflated` are numbers of windows with traffic: not throttled, by the bucket of their
     rate; throttled, likewise; and those again by the bucket of their throttle-inflated rate.
     """
-    spans = " ".join(
-        f"WHEN '{kind.value}' THEN {each.window_ms / 1000.0!r}D" for kind, each in MEASURES.items()
-    )
-    span_of = names.selectExpr("number", f"CASE kind {spans} END AS span_s")
-    rates = windows.join(f.broadcast(span_of), "number").selectExpr(
-        "number",
-        "proxy",
-        "window",
-        "throttled",
-        "amount / span_s AS rate",
-        "COALESCE(offered, amount) / span_s AS offered_rate",
-    )
-    each = rates
+    each = windows
     if windows.select("proxy").distinct().count() > 1:
-        each = rates.unionByName(_pooled(rates, windows))
+        each = windows.unionByName(_pooled(windows))
+    told = each.selectExpr(
+        "entity_id",
+        "proxy",
+        f"{bucket_sql('rate')} AS bucket",
+        f"IF(offered IS NULL, NULL, {bucket_sql('offered')}) AS offered",
+    )
+    alike = told.groupBy("entity_id", "proxy", "bucket", "offered").agg(f.count("*").alias("count"))
     counted = (
-        _buckets(each)
-        .groupBy("number", "proxy", "bucket")
+        _by_bucket(alike)
+        .groupBy("entity_id", "proxy", "bucket")
         .agg(*(f.sum(name).cast("int").alias(name) for name in _COUNTS))
     )
     packed = f.sort_array(f.collect_list(f.struct("bucket", *_COUNTS)))
-    states = counted.groupBy("number", "proxy").agg(packed.alias("buckets"))
-    return states.join(f.broadcast(names), "number").select("kind", "entity", "proxy", "buckets")
+    states = counted.groupBy("entity_id", "proxy").agg(packed.alias("buckets"))
+    return states.join(f.broadcast(names), "entity_id").select("kind", "entity", "proxy", "buckets")
 
 
-def _pooled(rates: DataFrame, windows: DataFrame) -> DataFrame:
+def _pooled(windows: DataFrame) -> DataFrame:
     """Of those that were seen at several proxies, all together."""
     # Numbers and counts alone: the least and the highest name would be found by sorting.
-    proxies = windows.select("number", "proxy").distinct().groupBy("number").count()
-    several = proxies.where("count > 1").select("number")
+    proxies = windows.select("entity_id", "proxy").distinct().groupBy("entity_id").count()
+    several = proxies.where("count > 1").select("entity_id")
     return (
-        rates.join(f.broadcast(several), "number", "left_semi")
-        .groupBy("number", f.lit(POOLED).alias("proxy"), "window")
+        windows.join(f.broadcast(several), "entity_id", "left_semi")
+        .groupBy("entity_id", f.lit(POOLED).alias("proxy"), "window")
         .agg(
-            f.max("throttled").alias("throttled"),
             f.sum("rate").alias("rate"),
-            f.sum("offered_rate").alias("offered_rate"),
+            f.sum(f.coalesce("offered", "rate")).alias("together"),
+            f.count("offered").alias("throttled"),
         )
+        .selectExpr("entity_id", "proxy", "window", "rate", "IF(throttled > 0, together, NULL) AS offered")
     )
 
 
-def _buckets(rates: DataFrame) -> DataFrame:
+def _by_bucket(alike: DataFrame) -> DataFrame:
     """Each window counts once by its rate, and again by its inflated rate if it was throttled."""
-    wide = rates.selectExpr(
-        "number",
+    wide = alike.selectExpr(
+        "entity_id",
         "proxy",
-        f"{bucket_sql('rate')} AS rate_bucket",
-        f"IF(throttled, {bucket_sql('offered_rate')}, NULL) AS offered_bucket",
-        "IF(throttled, 0, 1) AS free",
-        "IF(throttled, 1, 0) AS throttled",
-        "0 AS none",
+        "bucket",
+        "offered",
+        "IF(offered IS NULL, count, 0L) AS free",
+        "IF(offered IS NULL, 0L, count) AS throttled",
+        "0L AS none",
     )
-    return rates.sparkSession.sql(
-        "SELECT * EXCEPT (part) FROM {wide}"
-        " UNPIVOT INCLUDE NULLS ((bucket, free, throttled, inflated) FOR part IN"
-        " ((rate_bucket, free, throttled, none) AS rate, (offered_bucket, none, none, throttled) AS offered))"
-        " WHERE bucket IS NOT NULL",
+    return alike.sparkSession.sql(
+        "SELECT entity_id, proxy, counted AS bucket, free, throttled, inflated FROM {wide}"
+        " UNPIVOT INCLUDE NULLS ((counted, free, throttled, inflated) FOR part IN"
+        " ((bucket, free, throttled, none) AS rate, (offered, none, none, throttled) AS offered))"
+        " WHERE counted IS NOT NULL",
         wide=wide,
     )

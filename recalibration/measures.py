@@ -11,18 +11,17 @@ from sluice.quotas.access_record import WINDOW_MS
 from sluice.quotas.kinds import KINDS, QuotaKind
 
 CONNECTION_CLASS: Final = "connection"
-_OF_CLIENTS: Final = f"api_class <> '{CONNECTION_CLASS}'"
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Of one kind. All are expressions over one row of the roll-up."""
+    """Of one kind. Texts are expressions over one row of the roll-up."""
 
     kind: QuotaKind
     amount: str
     """in the kind's units"""
-    rows: str
-    """the rows that it looks at"""
+    api_class: str | None
+    """of the rows that it looks at; None: all that clients' requests left"""
     throttled: str
     """whether its quota held, muted or refused anything there"""
 
@@ -37,38 +36,38 @@ _ROWS: Final = (
     Measure(
         QuotaKind.PRODUCE,
         "CAST(request_bytes AS DOUBLE)",
-        "api_class = 'produce'",
+        "produce",
         "holds + mutes > 0",
     ),
     Measure(
         QuotaKind.FETCH,
         "CAST(response_bytes AS DOUBLE)",
-        "api_class = 'fetch'",
+        "fetch",
         "mutes > 0",
     ),
     Measure(
         QuotaKind.REQUEST,
         "request_cost_ms",
-        _OF_CLIENTS,
+        None,
         # Produce and Fetch are muted for their bytes too, and a row does not say for which.
         "mutes > 0 AND api_class NOT IN ('produce', 'fetch')",
     ),
     Measure(
         QuotaKind.CONTROLLER_MUTATION,
         "mutations",
-        "api_class = 'admin'",
+        "admin",
         "mutes + refusals > 0",
     ),
     Measure(
         QuotaKind.PRODUCER_IDS,
         "CAST(producer_ids_new AS DOUBLE)",
-        "api_class = 'produce'",
+        "produce",
         "producer_ids_refused + producer_ids_forced > 0",
     ),
     Measure(
         QuotaKind.CONNECTION_CREATION,
         "CAST(connections_opened AS DOUBLE)",
-        f"api_class = '{CONNECTION_CLASS}'",
+        CONNECTION_CLASS,
         "refusals > 0",
     ),
 )

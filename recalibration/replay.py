@@ -41,12 +41,13 @@ from pyspark.sql import functions as f
 
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.recalibration.demand import TOP_FACTOR
-from sluice.recalibration.local_frame import DOUBLE, INT, TEXT, local_frame
+from sluice.recalibration.local_frame import DOUBLE, INT, LONG, local_frame
 from sluice.recalibration.measures import MEASURES
 from sluice.recalibration.plan import Expected
+from sluice.recalibration.windows import entity_id
 
 SECONDS_OF_A_DAY: Final = 86_400
-_REPLAYED: Final = f"LEAST(COALESCE(offered, amount), {TOP_FACTOR!r}D * amount)"
+_REPLAYED: Final = f"span_s * LEAST(COALESCE(offered, rate), {TOP_FACTOR!r}D * rate)"
 _EACH: Final = "PARTITION BY number, proxy ORDER BY window"
 _SIDES: Final = ("now", "proposed")
 
@@ -99,11 +100,11 @@ def _used(windows: DataFrame, asked: Mapping[int, Replayed]) -> DataFrame:
     for number, each in asked.items():
         span_s = MEASURES[each.kind].window_ms / 1000.0
         spans = span_s / KINDS[each.kind].limit_span_s
-        rows.append((number, each.kind.value, each.entity, span_s, each.now * spans, each.proposed * spans))
-    columns = {"number": INT, "kind": TEXT, "entity": TEXT} | dict.fromkeys(("span_s", *_SIDES), DOUBLE)
+        key = entity_id(each.kind, each.entity)
+        rows.append((key, number, span_s, each.now * spans, each.proposed * spans))
+    columns = {"entity_id": LONG, "number": INT} | dict.fromkeys(("span_s", *_SIDES), DOUBLE)
     limits = local_frame(windows.sparkSession, columns, rows)
-    # The number of a window is another: it holds in its date alone.
-    joined = windows.drop("number").join(f.broadcast(limits), ["kind", "entity"])
+    joined = windows.join(f.broadcast(limits), "entity_id")
     return joined.selectExpr(
         "number", "proxy", "date", "window", "span_s", "now", "proposed", f"{_REPLAYED} AS used"
     )

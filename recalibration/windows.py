@@ -1,12 +1,12 @@
 """The rows of one date → what each entity used in each window, per kind and proxy.
 
-    rows → (joined) which entities each row counts against → one row per kind, entity, proxy and window
+    rows → (joined) which entities each row counts against → (summed) one row per entity, proxy and window
 
 Only DataFrame and SQL functions; the rules by which an entity is found are the proxy's own (QuotaLimits),
 asked once for each pair of user and client id that occurs, and joined as numbers, by a hash of its texts. A
-row counts for up to six kinds; `UNPIVOT` looks at them in one pass, without a copy of the row for those that
-it does not count for. Hence the cost of a row does not depend on how many clients or entities there are, and
-a hot one is folded where it is read, before anything is sent to anybody.
+row counts for up to six kinds, but for one alone of those that look at different API classes; these share a
+lane, and each lane is looked at once for a row. Hence the cost of a row does not depend on how many clients
+or entities there are, and a hot one is folded where it is read, before anything is sent to anybody.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from hashlib import blake2b
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -22,16 +23,13 @@ from pyspark.sql import functions as f
 from sluice.quotas.entity_key import key_of_address, key_of_client
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
-from sluice.recalibration.local_frame import INT, LONG, TEXT, local_frame
-from sluice.recalibration.measures import MEASURES, Measure
+from sluice.recalibration.local_frame import DOUBLE, INT, LONG, TEXT, local_frame
+from sluice.recalibration.measures import CONNECTION_CLASS, MEASURES, Measure
 from sluice.recalibration.scheduled import left_out
 
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
-SCHEMA: Final = (
-    "number INT, kind STRING, entity STRING, proxy STRING, window BIGINT,"
-    " amount DOUBLE, throttled BOOLEAN, offered DOUBLE"
-)
+SCHEMA: Final = "entity_id BIGINT, proxy STRING, window BIGINT, rate DOUBLE, offered DOUBLE"
 _CLIENT: Final = ("user", "client_id", "address")
 _HASH: Final = f"XXHASH64({', '.join(_CLIENT)})"
 _Client = tuple[str, str, str]
@@ -42,9 +40,18 @@ class Windows:
     """What was used on a date."""
 
     rows: DataFrame
-    """the columns of SCHEMA; those of one `number` come in one partition"""
+    """the columns of SCHEMA; those of one entity come in one partition"""
     names: DataFrame
-    """number, kind, entity: what `number` stands for in these rows, and in no others"""
+    """entity_id, kind, entity"""
+
+
+def entity_id(kind: QuotaKind, entity: str) -> int:
+    """Stands for a kind and an entity in windows of all dates, which are many, and shorter so.
+
+    64 bits of a good hash: two of 100,000 entities are alike in one of 3·10⁹ clusters, and would be one.
+    """
+    digest = blake2b(f"{kind.value}\n{entity}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
@@ -52,23 +59,26 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
 
     What lies in a declared calendar is not among them (scheduled.py).
 
-    `window`: the window's begin ÷ the kind's span (measures.py). `amount`: what passed in it, > 0, in the
-    kind's units. `offered`: of a throttled window the throttle-inflated amount, else null.
+    `window`: the window's begin ÷ the kind's span (measures.py). `rate`: what passed in it, > 0, in the
+    kind's units a second. `offered`: of a throttled window the throttle-inflated rate, else null.
     """
     spark = rows.sparkSession
     found = rows.select(*_CLIENT).distinct().selectExpr(*_CLIENT, _HASH).collect()
     clients = {(user, client_id, address): hashed for user, client_id, address, hashed in found}
-    numbers: dict[tuple[str, str], int] = {}
+    numbers: dict[tuple[QuotaKind, str], int] = {}
     charged = _charged(rows, list(_numbered(clients, limits, numbers)), clients)
     names = local_frame(
         spark,
-        {"number": INT, "kind": TEXT, "entity": TEXT},
-        [(number, *named) for named, number in numbers.items()],
+        {"number": INT, "entity_id": LONG, "kind": TEXT, "entity": TEXT, "span_ms": DOUBLE},
+        [
+            (number, entity_id(kind, entity), kind.value, entity, float(MEASURES[kind].window_ms))
+            for (kind, entity), number in numbers.items()
+        ],
     )
     declared = list(_declared(clients, limits, numbers, day)) if limits.schedules else []
     limited = {kind for kind, _ in numbers}
     used = (
-        _by_kind(charged, [kind for kind in MEASURES if kind.value in limited] or list(MEASURES))
+        _by_kind(charged, [kind for kind in MEASURES if kind in limited] or list(MEASURES))
         .groupBy("number", "proxy", "window")
         .agg(
             f.sum("amount").alias("amount"),
@@ -82,18 +92,18 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
         windows = local_frame(spark, {"of": INT, "first": LONG, "last": LONG}, declared)
         within = f.expr("number = of AND window BETWEEN first AND last")
         used = used.join(f.broadcast(windows), within, "left_anti")
-    named = used.repartition("number").join(f.broadcast(names), "number")
-    told = named.selectExpr(
-        "number",
-        "kind",
-        "entity",
-        "proxy",
-        "window",
-        "amount",
-        "throttled",
-        f"IF(throttled, {_offered()}, NULL) AS offered",
+    ids = names.select("number", "entity_id", "span_ms")
+    told = used.repartition("number").join(f.broadcast(ids), "number")
+    return Windows(
+        told.selectExpr(
+            "entity_id",
+            "proxy",
+            "window",
+            "amount / (span_ms / 1000D) AS rate",
+            f"IF(throttled, {_offered()}, NULL) AS offered",
+        ),
+        names.select("entity_id", "kind", "entity"),
     )
-    return Windows(told, names)
 
 
 _Keys = tuple[_Client, list[int | None]]
@@ -122,31 +132,30 @@ def _charged(rows: DataFrame, keys: Sequence[_Keys], hashes: Mapping[_Client, in
 
 
 def _numbered(
-    clients: Iterable[_Client], limits: QuotaLimits, numbers: dict[tuple[str, str], int]
+    clients: Iterable[_Client], limits: QuotaLimits, numbers: dict[tuple[QuotaKind, str], int]
 ) -> Iterator[_Keys]:
     """(client, the number of its entity of each kind, None: no limit); fills `numbers`."""
     for client in clients:
         found: list[int | None] = []
         for kind in MEASURES:
             entity = _entity_of(limits, kind, *client)
-            number = None if entity is None else numbers.setdefault((kind.value, entity), len(numbers))
-            found.append(number)
+            found.append(None if entity is None else numbers.setdefault((kind, entity), len(numbers)))
         if any(number is not None for number in found):
             yield client, found
 
 
 def _declared(
-    clients: Iterable[_Client], limits: QuotaLimits, numbers: Mapping[tuple[str, str], int], day: date
+    clients: Iterable[_Client], limits: QuotaLimits, numbers: Mapping[tuple[QuotaKind, str], int], day: date
 ) -> Iterator[tuple[int, int, int]]:
     """(number of an entity, first, last window that does not count for it), each once."""
     seen = set()
     for client in clients:
         for kind in MEASURES:
             entity = _entity_of(limits, kind, *client)
-            if entity is not None and (kind.value, entity) not in seen:
-                seen.add((kind.value, entity))
+            if entity is not None and (kind, entity) not in seen:
+                seen.add((kind, entity))
                 for first, last in left_out(limits, kind, client, day):
-                    yield numbers[kind.value, entity], first, last
+                    yield numbers[kind, entity], first, last
 
 
 def _entity_of(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: str, address: str) -> str | None:
@@ -163,34 +172,53 @@ def _key(kind: QuotaKind) -> str:
 def _by_kind(charged: DataFrame, kinds: Iterable[QuotaKind]) -> DataFrame:
     """(number, proxy, window, amount, throttled, throttle_ms, connections) per row and kind it counts for.
 
-    `kinds`: those that somebody has a limit of; each is looked at for every row.
+    `kinds`: those that somebody has a limit of.
     """
+    lanes = _lanes(MEASURES[kind] for kind in kinds)
     columns = ["proxy", "throttle_ms", "connections"]
-    groups = []
-    for kind in kinds:
-        measure = MEASURES[kind]
-        expressions = {
-            "number": f"IF({measure.rows}, {_key(kind)}, NULL)",
+    told = ("number", "window", "amount", "throttled")
+    for at, lane in enumerate(lanes):
+        suffix = f"_{at}" if len(lanes) > 1 else ""
+        columns += [f"{_of(lane, name)} AS {name}{suffix}" for name in told]
+    by_kind = charged.selectExpr(*columns)
+    if len(lanes) > 1:
+        groups = [f"({', '.join(f'{name}_{at}' for name in told)}) AS `{at}`" for at in range(len(lanes))]
+        unpivot = "SELECT * EXCEPT (lane) FROM {wide} UNPIVOT INCLUDE NULLS ((%s) FOR lane IN (%s))"
+        by_kind = charged.sparkSession.sql(unpivot % (", ".join(told), ", ".join(groups)), wide=by_kind)
+    return by_kind.where("number IS NOT NULL AND (amount > 0 OR throttled)")
+
+
+def _lanes(measures: Iterable[Measure]) -> list[list[Measure]]:
+    """In each at most one looks at a row."""
+    lanes: list[list[Measure]] = []
+    for measure in measures:
+        for lane in lanes:
+            if measure.api_class is not None and all(
+                other.api_class not in {None, measure.api_class} for other in lane
+            ):
+                lane.append(measure)
+                break
+        else:
+            lanes.append([measure])
+    return lanes
+
+
+def _of(lane: Sequence[Measure], name: str) -> str:
+    """What the kind that looks at a row says of it; null: none does."""
+    cases = []
+    for measure in lane:
+        value = {
+            "number": _key(measure.kind),
             "window": f"window_start_ms DIV {measure.window_ms}",
             "amount": f"CAST({measure.amount} AS DOUBLE)",
             "throttled": f"CAST({measure.throttled} AS BOOLEAN)",
-        }
-        columns += [f"{text} AS {name}_{kind.value}" for name, text in expressions.items()]
-        groups.append(f"({', '.join(f'{name}_{kind.value}' for name in expressions)}) AS `{kind.value}`")
-    unpivot = (
-        "SELECT * EXCEPT (kind) FROM {wide}"
-        " UNPIVOT INCLUDE NULLS ((number, window, amount, throttled) FOR kind IN (%s))"
-    )
-    by_kind = charged.sparkSession.sql(unpivot % ", ".join(groups), wide=charged.selectExpr(*columns))
-    return by_kind.where("number IS NOT NULL AND (amount > 0 OR throttled)")
+        }[name]
+        own = f"= '{measure.api_class}'" if measure.api_class else f"<> '{CONNECTION_CLASS}'"
+        cases.append(f"WHEN api_class {own} THEN {value}")
+    return f"CASE {' '.join(cases)} END"
 
 
 def _offered() -> str:
     """What passed ÷ the share of the time in which it might pass."""
-    spans = " ".join(f"WHEN '{kind.value}' THEN {_span(each)}" for kind, each in MEASURES.items())
-    share = f"throttle_ms / (GREATEST(connections, 1) * CASE kind {spans} END)"
-    return f"amount / GREATEST(1D - {share}, {1.0 / INFLATION_MAX!r}D)"
-
-
-def _span(measure: Measure) -> str:
-    return f"{measure.window_ms}D"
+    share = "throttle_ms / (GREATEST(connections, 1) * span_ms)"
+    return f"amount / (span_ms / 1000D) / GREATEST(1D - {share}, {1.0 / INFLATION_MAX!r}D)"

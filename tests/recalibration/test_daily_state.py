@@ -11,6 +11,7 @@ from access_logs import DAY, row, write
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
+from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits import QuotaLimits
 from sluice.recalibration import windows
 from sluice.recalibration.buckets import bucket_of, bucket_sql
@@ -20,6 +21,8 @@ from sluice.recalibration.plan import POOLED
 from sluice.recalibration.windows import windows_of
 
 ALICE, BOB = '{"user": "alice"}', '{"user": "bob"}'
+ENTITY_ID = 2_183_040_865_258_599_336
+"""of alice's produce rate: windows that lie on disks have it"""
 LIMITS = QuotaLimits(
     [
         (QuotaEntity("alice"), {"producer_byte_rate": 1_000, "producer_ids_rate": 10}),
@@ -138,3 +141,27 @@ def test_members_of_a_tenant_are_one_entity(spark: SparkSession, tmp_path: Path)
     assert [(row.entity, row.buckets) for row in found] == [
         ('{"tenant": "team"}', [(bucket_of(1_000), 1, 0, 0)])
     ]
+
+
+def test_kinds_that_share_a_look_at_a_row_count_as_each_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """A Produce counts for three kinds at once, a row of admin for two."""
+    write(tmp_path, [
+        row(0, request_bytes=5_000, response_bytes=60, producer_ids_new=3, request_cost_ms=2.5),
+        row(0, api_class="fetch", request_bytes=80, response_bytes=7_000, request_cost_ms=1.5, mutes=1),
+        row(1, api_class="admin", request_bytes=90, mutations=4.0, request_cost_ms=0.5, refusals=1),
+        row(1, api_class="other", request_bytes=70, request_cost_ms=0.25),
+        row(2, api_class="connection", user="", client_id="", address="10.0.0.9", connections_opened=3),
+    ])  # fmt: skip
+    rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
+    of_clients = [spec.config_key for spec in KINDS.values() if spec.scope is not Scope.IPS]
+    limits = [(QuotaEntity("alice"), {key: 1.0}) for key in of_clients]
+    limits.append((QuotaEntity(ip="10.0.0.9"), {"connection_creation_rate": 1.0}))
+    together = QuotaLimits([(QuotaEntity("alice"), dict.fromkeys(of_clients, 1.0)), limits[-1]])
+    alone = [state for one in limits for state in states(rows, QuotaLimits([one])).collect()]
+    assert sorted(state.kind for state in alone) == sorted(kind.value for kind in KINDS)
+    assert sorted(states(rows, together).collect()) == sorted(alone)
+
+
+def test_an_entity_has_the_same_id_in_the_windows_of_all_dates() -> None:
+    assert windows.entity_id(QuotaKind.PRODUCE, ALICE) == ENTITY_ID
+    assert windows.entity_id(QuotaKind.FETCH, ALICE) != ENTITY_ID != windows.entity_id(QuotaKind.PRODUCE, BOB)

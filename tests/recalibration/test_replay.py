@@ -14,21 +14,20 @@ from sluice.quotas.producer_id_buckets import BucketShape, IdBucket
 from sluice.quotas.smooth_sensor import SmoothSensor
 from sluice.recalibration.plan import Expected
 from sluice.recalibration.replay import SECONDS_OF_A_DAY, Replayed, replay
+from sluice.recalibration.windows import SCHEMA, entity_id
 
 DAY = date(2026, 11, 20)
 FIRST_S = (DAY - date(1970, 1, 1)).days * SECONDS_OF_A_DAY
 ALICE = '{"user": "alice"}'
 ENDLESS_MS = 1e12
 
-Row = tuple[str, str, str, int, float, bool, float | None, date]
+Row = tuple[QuotaKind, str, str, int, float, float | None, date]
+"""kind, entity, proxy, window, rate, offered, date"""
 
 
 def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    return spark.createDataFrame(
-        rows,
-        "kind STRING, entity STRING, proxy STRING, window BIGINT, amount DOUBLE, throttled BOOLEAN,"
-        " offered DOUBLE, date DATE",
-    )
+    told = [(entity_id(kind, entity), *rest) for kind, entity, *rest in rows]
+    return spark.createDataFrame(told, f"{SCHEMA}, date DATE")
 
 
 def windows(
@@ -39,7 +38,7 @@ def windows(
     for number, amount in amounts.items():
         begin_s = FIRST_S + number * span_s
         day = date(1970, 1, 1) + timedelta(days=begin_s // SECONDS_OF_A_DAY)
-        rows.append((kind.value, ALICE, "p1", begin_s // span_s, amount, False, None, day))
+        rows.append((kind, ALICE, "p1", begin_s // span_s, amount / span_s, None, day))
     return frame(spark, rows)
 
 
@@ -68,7 +67,7 @@ def test_throttled_windows_count_as_inflated_but_at_most_twice(spark: SparkSessi
     limits = [Replayed(QuotaKind.PRODUCE, ALICE, 1.0, 2.0)]
     number = FIRST_S // 10
     for offered, seconds in ((15.0, 8.0 + 4.0), (90.0, 9.0 + 9.0)):
-        rows: list[Row] = [("produce", ALICE, "p1", number, 10.0, True, offered, DAY)]
+        rows: list[Row] = [(QuotaKind.PRODUCE, ALICE, "p1", number, 1.0, offered / 10.0, DAY)]
         found = replay(frame(spark, rows), limits, DAY)
         assert found[QuotaKind.PRODUCE, ALICE].day_now == pytest.approx(seconds)
 
@@ -76,7 +75,7 @@ def test_throttled_windows_count_as_inflated_but_at_most_twice(spark: SparkSessi
 def test_proxies_are_added_up_and_who_is_not_asked_for_is_left_out(spark: SparkSession) -> None:
     number = FIRST_S // 10
     rows: list[Row] = [
-        ("produce", entity, proxy, number, 20.0, False, None, DAY)
+        (QuotaKind.PRODUCE, entity, proxy, number, 2.0, None, DAY)
         for entity, proxy in ((ALICE, "p1"), (ALICE, "p2"), ('{"user": "bob"}', "p1"))
     ]
     found = replay(frame(spark, rows), [Replayed(QuotaKind.PRODUCE, ALICE, 1.0, 100.0)], DAY)

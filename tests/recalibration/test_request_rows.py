@@ -66,7 +66,7 @@ def test_windows_are_those_of_the_roll_up_that_the_same_requests_make(
     wanted, _ = read_log(spark, str(tmp_path / "rollup"), DAY, skip_damaged=False)
     assert (files.table, len(files.good)) == (REQUESTS, 1)
     found, of_groups, expected = (
-        windows_of(each, LIMITS, DAY).rows.drop("number") for each in (rows, grouped(rows), wanted)
+        windows_of(each, LIMITS, DAY).rows for each in (rows, grouped(rows), wanted)
     )
     assertDataFrameEqual(found, expected)
     assertDataFrameEqual(of_groups, expected)

@@ -76,12 +76,11 @@ def test_what_was_used_in_a_declared_window_is_not_among_the_days_windows(
         *(row(window, request_bytes=5_000, user="bob") for window in range(8)),
     ])  # fmt: skip
     rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
-    found = [
-        (found.entity, found.window - FIRST)
-        for found in windows_of(rows, LIMITS, DAY).rows.where("kind = 'produce'").collect()
-    ]
+    used = windows_of(rows, LIMITS, DAY)
+    named = used.rows.join(used.names, "entity_id")
+    found = [(found.entity, found.window - FIRST) for found in named.where("kind = 'produce'").collect()]
     assert sorted(found) == [
         *(('{"user": "alice"}', window) for window in (0, 1, 6, 7)),
         *(('{"user": "bob"}', window) for window in range(8)),
     ]
-    assert windows_of(rows, LIMITS, DAY).rows.where("kind = 'producer_ids'").isEmpty()
+    assert named.where("kind = 'producer_ids'").isEmpty()
