@@ -32,9 +32,9 @@ def daily_state(windows: DataFrame, names: DataFrame) -> DataFrame:
     `free`, `throttled`, `inflated` are numbers of windows with traffic: not throttled, by the bucket of their
     rate; throttled, likewise; and those again by the bucket of their throttle-inflated rate.
     """
-    each = windows
-    if windows.select("proxy").distinct().count() > 1:
-        each = windows.unionByName(_pooled(windows))
+    each = windows.select("entity_id", "proxy", "window", "rate", "offered")
+    if each.select("proxy").distinct().count() > 1:
+        each = each.unionByName(_pooled(each))
     told = each.selectExpr(
         "entity_id",
         "proxy",

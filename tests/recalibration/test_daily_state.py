@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from access_logs import DAY, row, write
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
@@ -34,7 +35,8 @@ LIMITS = QuotaLimits(
 
 def states(rows: DataFrame, limits: QuotaLimits) -> DataFrame:
     used = windows_of(rows, limits, DAY)
-    return daily_state(used.rows, used.names)
+    dated = used.rows.withColumn("date", f.lit(DAY))  # as they lie on disk
+    return daily_state(dated, used.names)
 
 
 def state_of(spark: SparkSession, folder: Path) -> Mapping[tuple[str, str, str], dict[int, tuple[int, ...]]]:
