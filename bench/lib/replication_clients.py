@@ -5,6 +5,7 @@ import itertools
 import threading
 import time
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Final
 
 from confluent_kafka import Producer
@@ -87,6 +88,8 @@ class HotClient:
         self._pause_s = VALUE_BYTES / bytes_per_s
         self.latencies_ms: list[float] = []
         self.failed = 0
+        self._timed_s = (0.0, inf)
+        """records begun from the first until the second, monotonic"""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -99,8 +102,19 @@ class HotClient:
         self._thread.join()
 
     def clear(self) -> None:
-        """Forget what was timed up to now."""
+        """Forget what was timed up to now; time the records from now on."""
         self.latencies_ms = []
+        self._timed_s = (time.monotonic(), inf)
+
+    def pause(self) -> None:
+        """Records from now on are not timed, until `clear`; they are produced all the same."""
+        self._timed_s = (self._timed_s[0], time.monotonic())
+
+    def delivered(self, begun_s: float) -> None:
+        """A record is acknowledged."""
+        first_s, end_s = self._timed_s
+        if first_s <= begun_s < end_s:
+            self.latencies_ms.append((time.monotonic() - begun_s) * 1000.0)
 
     def p99_ms(self) -> float:
         ordered = sorted(self.latencies_ms)
@@ -141,7 +155,7 @@ class HotClient:
 def _timed(client: HotClient, begun_s: float) -> Any:
     def delivered(error: object, _message: object) -> None:
         if error is None:
-            client.latencies_ms.append((time.monotonic() - begun_s) * 1000.0)
+            client.delivered(begun_s)
         else:
             client.failed += 1
 
