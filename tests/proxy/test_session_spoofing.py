@@ -97,7 +97,7 @@ class Broker:
         return struct.pack(">i", 0)
 
     def _is_let_in(self, token: bytes) -> bool:
-        parts = token.decode().split("\0")
+        parts = token.decode(errors="replace").split("\0")  # as Java's String reads bytes that are no UTF-8
         if len(parts) != 3 or PASSWORDS.get(parts[1]) != parts[2] or parts[0] not in {"", parts[1]}:
             return False
         if self.principal not in {None, parts[1]}:
