@@ -63,12 +63,12 @@ def _with_head(head_bytes: int) -> Callable[[bytearray, int], tuple[Any, ...]]:
 
 
 class KnownProduce:
-    """Of one connection. A request that has arrived, and whose records' length takes two bytes, is held
-    against it in ProduceSide._produce: a call from there would be a fifth of what a known id costs. All
-    others: `fits_other`."""
+    """Of one connection. ProduceSide._produce reads its public fields: a request fits while there are no
+    `gates`, until `until_ms`, once it or `enough_bytes` have arrived, if the table above holds. It looks
+    itself where the records' length takes two bytes, else asks `fits_other`."""
 
     __slots__ = (
-        "_enough_bytes", "_head_bytes", "_once", "_shape", "acks", "gates", "head", "heads", "less_bytes",
+        "_head_bytes", "_once", "_shape", "acks", "enough_bytes", "gates", "head", "heads", "less_bytes",
         "producer_id", "unpack", "until_ms", "version",
     )  # fmt: skip
 
@@ -76,7 +76,6 @@ class KnownProduce:
         self._shape: tuple[float, ...] = ()
         self._once: tuple[float, ...] = ()
         self._head_bytes = 0
-        self._enough_bytes = 0
         self.until_ms = -inf
         """from then on nothing fits"""
         self.gates: Sized = _NONE
@@ -89,6 +88,8 @@ class KnownProduce:
         self.less_bytes = 0
         """from the client id's end to the frame's there are so many more than what the batch's own length
         says, where the records' compact length takes two bytes"""
+        self.enough_bytes = 0
+        """what must have arrived behind the client id, of a request that has not arrived whole"""
         self.unpack = _with_head(0)
         """(head, the records' length of two bytes, the batch's length, its producer id)"""
         self.acks = 0
@@ -133,7 +134,7 @@ class KnownProduce:
             self.producer_id = producer_id
             self.heads = set()
             self._head_bytes = head_bytes
-            self._enough_bytes = head_bytes + _ENOUGH_BYTES
+            self.enough_bytes = head_bytes + _ENOUGH_BYTES
             # By this a length that is not compact is never taken for one.
             others = _MAX_FRAME_BYTES if version < FIRST_FLEXIBLE else 0
             self.less_bytes = head_bytes + 2 + LOG_OVERHEAD + _TAGS_BYTES + others
@@ -143,16 +144,15 @@ class KnownProduce:
             self.head = bytes(buf[start:head_end])
             self.heads.add(self.head)
 
-    def fits_other(self, buf: bytearray, start: int, end: int, frame_end: int) -> bool:
+    def fits_other(self, buf: bytearray, start: int, frame_end: int) -> bool:
         """Does the request whose client id ends at `start` pass as an earlier one did, of the same version,
         where the records' length is not one of two compact bytes?
 
-        False says nothing: then it is to be walked. Bytes from `end` on have not arrived, nor need they, once
-        the head of the batch has.
+        False says nothing: then it is to be walked. It has arrived, or `enough_bytes` from `start` on have.
         """
         pos = start + self._head_bytes
         rest = frame_end - pos
-        if start + self._enough_bytes > end or bytes(buf[start:pos]) not in self.heads:
+        if rest < _ENOUGH_BYTES or bytes(buf[start:pos]) not in self.heads:
             return False
         fits: bool
         if self.version < FIRST_FLEXIBLE:

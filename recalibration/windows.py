@@ -30,6 +30,7 @@ from sluice.recalibration.scheduled import left_out
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
 SCHEMA: Final = "entity_id BIGINT, proxy STRING, window BIGINT, rate DOUBLE, offered DOUBLE"
+_RATE: Final = "amount / (span_ms / 1000D)"
 _CLIENT: Final = ("user", "client_id", "address")
 _HASH: Final = f"XXHASH64({', '.join(_CLIENT)})"
 _Client = tuple[str, str, str]
@@ -99,7 +100,7 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
             "entity_id",
             "proxy",
             "window",
-            "amount / (span_ms / 1000D) AS rate",
+            f"{_RATE} AS rate",
             f"IF(throttled, {_offered()}, NULL) AS offered",
         ),
         names.select("entity_id", "kind", "entity"),
@@ -221,4 +222,4 @@ def _of(lane: Sequence[Measure], name: str) -> str:
 def _offered() -> str:
     """What passed ÷ the share of the time in which it might pass."""
     share = "throttle_ms / (GREATEST(connections, 1) * span_ms)"
-    return f"amount / (span_ms / 1000D) / GREATEST(1D - {share}, {1.0 / INFLATION_MAX!r}D)"
+    return f"{_RATE} / GREATEST(1D - {share}, {1.0 / INFLATION_MAX!r}D)"

@@ -9,6 +9,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,7 +201,8 @@ class ReplicationRig:
     ) -> None:
         """bytes/s by broker, in force for all of a topic's replicas: what kafka-configs would set.
 
-        `remove_throttle` takes the rates away.
+        The Sluices know it when this returns: what passes before is the broker's to hold, and not counted by
+        them. `remove_throttle` takes the rates away.
         """
         admin = AdminClient({"bootstrap.servers": self._running(), "log_level": 0})
         alterations = [
@@ -213,6 +215,7 @@ class ReplicationRig:
         for alteration in alterations:  # one of a resource in each request
             for done in admin.incremental_alter_configs([alteration]).values():
                 done.result(30.0)
+        time.sleep(2 * THROTTLES_ASKED_S)
 
     def replace(self, node_id: int) -> None:
         """A broker dies, and another with the same id and an empty disk comes in its place."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tls_doors import MountedSecret, secret_of, tls_of
 from bench.harness.kafka_config import plain_login
 from bench.harness.kafka_node import USERS
 from bench.lib.replication_clients import Growth, HotClient, highest_bytes_per_s
-from bench.lib.replication_rig import THROTTLES_ASKED_S, ReplicationRig, Way, open_rig
+from bench.lib.replication_rig import ReplicationRig, Way, open_rig
 
 RATE = 5_000_000
 MOVED_BYTES = 40_000_000
@@ -65,9 +64,7 @@ def move(rig: ReplicationRig, topic: str) -> list[int]:
     rig.fill(topic, MOVED_BYTES, 4)
     before = rig.digest(topic, 1)
     to = [[2]] * 4
-    # Else what passes until the proxies ask for throttles again is held by the broker.
     rig.set_throttle(topic, leader={1: RATE}, follower={2: RATE})
-    time.sleep(2 * THROTTLES_ASKED_S)
     with Growth(rig, topic, [2]) as growth:
         rig.begin_move(topic, to, RATE)
         rig.cluster.await_until(lambda: rig.is_moved(topic, to), f"{topic} moved", 120.0)

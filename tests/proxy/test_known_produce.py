@@ -87,10 +87,11 @@ def fits(
     now_ms: float = NOW,
     arrived: int | None = None,
     filler: int = 0,
+    behind_bytes: int = 200_000,
 ) -> bool:
-    """In the midst of a buffer, with another's bytes around it: not asked of any judge of its own."""
+    """In the midst of a buffer, with another's bytes around it: does it pass without a judge being asked?"""
     end = len(request) if arrived is None else arrived
-    buf = bytearray(BEFORE) + request[:end] + bytes([filler]) * 200_000
+    buf = bytearray(BEFORE) + request[:end] + bytes([filler]) * behind_bytes
     at = len(BEFORE)
     judge = Judge(template)
     side = produce_side(judge)
@@ -160,16 +161,25 @@ def test_another_id_topic_partition_or_version_does_not_fit(version: int) -> Non
         assert fits(template, frame(version=version), other) == (other == version)
 
 
-def test_a_request_fits_once_the_head_of_its_batch_has_arrived_and_what_lies_behind_is_not_read() -> None:
-    """A smaller one is seldom cut in two, and then walked."""
-    request = frame(20_000)
+@pytest.mark.parametrize("batch_bytes", [5_000, 20_000])
+def test_a_request_fits_once_the_head_of_its_batch_has_arrived_and_what_lies_behind_is_not_read(
+    batch_bytes: int,
+) -> None:
+    request = frame(batch_bytes)
     template = known(frame(), 9)
     seen = [fits(template, request, 9, arrived=count) for count in range(50, 150)]
     first = seen.index(True)
     assert all(seen[first:])
-    assert 50 + first < len(request) - 20_000 + 61 + 3
+    assert 50 + first < len(request) - batch_bytes + 61 + 3
     for count in range(40, 50 + first):
         assert not fits(template, request, 9, arrived=count, filler=request[count])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_without_records_at_the_end_of_the_buffer_does_not_fit(version: int) -> None:
+    topic = TOPIC_ID if version >= 13 else "orders"
+    request = bytearray(produce({topic: [(3, None)]}, version=version, acks=-1))
+    assert not fits(known(frame(version=version), version), request, version, behind_bytes=0)
 
 
 NO_GATES: Final[dict[object, object]] = {}

@@ -28,6 +28,7 @@ from playbook import Shell, limits_of, shared_of
 from sluice.protocol.codec_wire import Struct
 from sluice.protocol.groups import GROUP_APIS
 from sluice.protocol.names import api_name
+from sluice.proxy.in_flight import NONE
 from sluice.proxy.pace import State
 from sluice.proxy.policy import SessionPolicy
 from sluice.proxy.session import Session
@@ -120,6 +121,8 @@ class Dialogue(RuleBasedStateMachine):
 
     policy = SessionPolicy()
     may_await = False
+    cut_below = 0
+    """under a lower rate an answer may go on as it comes, for nothing of ours is to be written into it"""
 
     @staticmethod
     def limits_of(rate: int) -> QuotaLimits:
@@ -132,6 +135,7 @@ class Dialogue(RuleBasedStateMachine):
 
     @initialize(stale=st.sampled_from(STALE), kinds=st.lists(st.sampled_from(KINDS), max_size=12))
     def connect(self, stale: bytes, kinds: list[Kind]) -> None:
+        self.may_cut = False
         shared = shared_of(self.limits_of(RATE))
         self.shell = Shell(Session(shared, self.policy, "10.0.0.1"), stale=stale)
         self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
@@ -141,7 +145,8 @@ class Dialogue(RuleBasedStateMachine):
         self.requests: list[Sent] = []
         self.received = 0  # whole requests that the broker has
         self.answers = bytearray()  # all that the broker has written
-        self.throttles: list[tuple[int, int]] = []  # where in it one may be raised, and to what at most
+        # Where in it one may be raised, to what at most, and whether the session has to look at it.
+        self.throttles: list[tuple[int, int, bool]] = []
         self.delivered = 0
         self.checked_to_broker = self.checked_to_client = 0
         for kind in kinds:
@@ -187,6 +192,12 @@ class Dialogue(RuleBasedStateMachine):
         got = len(self.shell.to_broker)
         return self.received < len(self.requests) and self.requests[self.received].end <= got
 
+    def has_work(self, sent: Sent) -> bool:
+        """Of its answer something is to be read or written; else it goes on as it comes."""
+        session = self.shell.session
+        (work,) = (entry[9] for entry in session._in_flight if entry[0] == sent.correlation_id)
+        return work is not NONE or session._throttling.request_time is not None
+
     @rule(size=st.sampled_from((0, 1, 7, 60, 10**6)))
     def broker_answers(self, size: int) -> None:
         """It writes the answer of the oldest request that it has not answered, and transmits some bytes."""
@@ -199,7 +210,7 @@ class Dialogue(RuleBasedStateMachine):
             struct.pack_into(">i", frame, 4, sent.correlation_id)
             if sent.kind.throttle_at is not None:
                 at = len(self.answers) + sent.kind.throttle_at
-                self.throttles.append((at, self.largest_throttle_ms(sent.kind)))
+                self.throttles.append((at, self.largest_throttle_ms(sent.kind), self.has_work(sent)))
             self.answers += frame
             break
         data = bytes(self.answers[self.delivered : self.delivered + size])
@@ -227,6 +238,7 @@ class Dialogue(RuleBasedStateMachine):
 
     @rule(rate=st.sampled_from((RATE // 10, RATE, RATE * 10)))
     def quotas_are_reloaded(self, rate: int) -> None:
+        self.may_cut = self.may_cut or rate < self.cut_below
         self.shell.shared.quotas.reload(self.limits_of(rate), self.shell.now_ms)
 
     @precondition(lambda self: self.neighbour.pace.state is State.READING)
@@ -265,10 +277,12 @@ class Dialogue(RuleBasedStateMachine):
         got = self.shell.to_client
         assert len(got) <= self.delivered
         start, self.checked_to_client = self.checked_to_client, len(got)
-        for at, largest_ms in self.throttles:
+        for at, largest_ms, has_work in self.throttles:
             if start <= at < len(got):
-                if len(got) < at + 4:  # goes on as it comes: the broker's own, both parts of it (below)
+                may_cut = self.may_cut or not has_work
+                if may_cut and len(got) < at + 4:  # the broker's own, byte for byte (below)
                     continue
+                assert len(got) >= at + 4, "a throttle is cut in two"
                 assert int.from_bytes(got[at : at + 4], "big") <= largest_ms
                 self.answers[at : at + 4] = got[at : at + 4]
         assert got[start:] == self.answers[start : len(got)]
@@ -331,6 +345,7 @@ class DialogueOfRequestTime(Dialogue):
 
     policy = SessionPolicy(request_costs=RequestCosts([CostRow(Coefficients(30.0, 0.001, 0.001))]))
     may_await = True
+    cut_below = RATE
 
     @staticmethod
     def limits_of(rate: int) -> QuotaLimits:
