@@ -16,20 +16,25 @@ Three things make files small, at no loss that matters:
 from __future__ import annotations
 
 import struct
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count, islice
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import compute, parquet
 
+from sluice.proxy.access_sums import ByPlace, Pause, Sums, int32_array
+from sluice.quotas.access_flow import Key
 from sluice.quotas.access_record import SCHEMA_VERSION, TABLES, VERSION_KEY, Column, ColumnType, Value
 
 GRID_PER_MS: Final = 1024.0
 """steps of a rounded time in one millisecond; a power of two, so that few bits of the fraction are in use"""
 MS_SUFFIX: Final = "_ms"
 _SORTED_BY: Final = ("user", "client_id", "topic", "api_class", "address")
+KEY_COLUMNS: Final = ("broker", "user", "client_id", "address", "api_class", "topic")
+"""in a Key's order"""
 _COMPRESSION: Final = "zstd"
 _TYPES: Final = {
     ColumnType.TEXT: pa.string(),
@@ -37,7 +42,12 @@ _TYPES: Final = {
     ColumnType.LONG: pa.int64(),
     ColumnType.DOUBLE: pa.float64(),
 }
+_ARROW_TYPES: Final = {"i": pa.int32(), "q": pa.int64(), "d": pa.float64()}
 _CODES: Final = {ColumnType.TEXT: "i", ColumnType.INT: "i", ColumnType.LONG: "q", ColumnType.DOUBLE: "d"}
+
+
+def _no_pause() -> None:
+    pass
 
 
 class BadRows(Exception):
@@ -65,15 +75,15 @@ class _Cells:
             if values[-1] == first and values.count(first) == rows:
                 if first is None:
                     return bytes(rows * self._width), bytes(rows)
-                return struct.pack(f"={self._code}", *self._numbers((first,))) * rows, rows
+                return struct.pack(f"={self._code}", *self.numbers((first,))) * rows, rows
             try:
-                return struct.pack(f"={rows}{self._code}", *self._numbers(values)), rows
+                return struct.pack(f"={rows}{self._code}", *self.numbers(values)), rows
             except (struct.error, TypeError):
                 there = bytes(value is not None for value in values)
                 if all(there):
                     raise
             filled = [self._nothing if value is None else value for value in values]
-            return struct.pack(f"={rows}{self._code}", *self._numbers(filled)), there
+            return struct.pack(f"={rows}{self._code}", *self.numbers(filled)), there
         except (struct.error, OverflowError, TypeError) as error:
             raise BadRows(str(error)) from None
 
@@ -93,9 +103,24 @@ class _Cells:
             bitmap = bytes_.cast(pa.bool_()).buffers()[1]
         return pa.Array.from_buffers(type_, len(values) // self._width, [bitmap, pa.py_buffer(values)])
 
-    def _numbers(self, values: Sequence[Value]) -> Sequence[Any]:
+    def packed_array(self, values: pa.Array) -> tuple[bytes, bytes | int]:
+        """Likewise, of numbers that Arrow has. Raises pa.ArrowInvalid."""
+        values = values.cast(_ARROW_TYPES[self._code])
+        there: bytes | int = len(values)
+        if values.null_count:
+            there = _buffer(values.is_valid().cast(pa.uint8()))
+            values = values.fill_null(0)
+        return _buffer(values), there
+
+    def numbers(self, values: Sequence[Value]) -> Sequence[Any]:
         """What `struct` packs for `values`. Raises TypeError."""
         return values
+
+
+def _buffer(values: pa.Array) -> bytes:
+    width = values.type.bit_width // 8
+    data: bytes = values.buffers()[1][values.offset * width : (values.offset + len(values)) * width].to_pybytes()
+    return data
 
 
 class _Names(_Cells):
@@ -112,7 +137,7 @@ class _Names(_Cells):
         self.size_bytes = 0
         """of the names, about"""
 
-    def _numbers(self, values: Sequence[Value]) -> Sequence[int]:
+    def numbers(self, values: Sequence[Value]) -> Sequence[int]:
         known = len(self._number)
         numbers = list(map(self._number.__getitem__, values))
         if len(self._number) > known:
@@ -127,7 +152,7 @@ class _Names(_Cells):
                     raise TypeError(f"a text was expected, not {type(value).__name__}")
         return numbers
 
-    def column(self, pause: Callable[[], None]) -> tuple[pa.Array, pa.Array]:
+    def column(self, pause: Pause) -> tuple[pa.Array, pa.Array]:
         """(numbers, names) with names in order, so that numbers sort as their names do."""
         pieces = []
         known = iter(self._number)
@@ -164,14 +189,21 @@ class FilePart:
         self._cells = [
             (_Names if column.type is ColumnType.TEXT else _Cells)(column) for column in self._columns
         ]
+        self._names = {
+            column.name: cells
+            for column, cells in zip(self._columns, self._cells, strict=True)
+            if isinstance(cells, _Names)
+        }
+        self._whose = ByPlace()
+        self._names_of_keys = {name: array("i") for name in KEY_COLUMNS}
+        """by the numbers that `_whose` has of places"""
         self._row_bytes = sum(struct.calcsize(f"={_CODES[column.type]}") for column in self._columns)
         self.rows = 0
 
     @property
     def size_bytes(self) -> int:
         """Of memory, about."""
-        names = sum(cells.size_bytes for cells in self._cells if isinstance(cells, _Names))
-        return names + self.rows * self._row_bytes
+        return sum(cells.size_bytes for cells in self._names.values()) + self.rows * self._row_bytes
 
     def add(self, rows: Sequence[tuple[Value, ...]]) -> None:
         """All of them, or none: raises BadRows. Holds the interpreter's lock for about 0.7 µs a row."""
@@ -193,7 +225,38 @@ class FilePart:
             cells.append(bytes_, there)
         self.rows += len(rows)
 
-    def finish(self, pause: Callable[[], None] = lambda: None) -> pa.Table:
+    def add_sums(
+        self, start_unix_ms: int, proxy: str, sums: Sums, keys: Sequence[Key], pause: Pause = _no_pause
+    ) -> None:
+        """The rows of a window of the roll-up. `keys`: by the numbers of places."""
+        rows = len(sums.places)
+        whose = self._whose.of(sums.places, keys, self._new_keys, pause)
+        same: dict[str, Value] = {"window_start_ms": start_unix_ms, "proxy": proxy}
+        packed = []
+        for column, cells in zip(self._columns, self._cells, strict=True):
+            numbers = sums.columns.get(column.name)
+            if column.name in self._names_of_keys:
+                numbers = int32_array(bytes(self._names_of_keys[column.name])).take(whose)
+            if numbers is None:
+                packed.append(cells.packed((same.get(column.name, 0),) * rows))
+            else:
+                packed.append(cells.packed_array(numbers))
+        for cells, (bytes_, there) in zip(self._cells, packed, strict=True):
+            cells.append(bytes_, there)
+        self.rows += rows
+
+    def forget(self, places: Iterable[int]) -> None:
+        """Their numbers may stand for others from now on."""
+        self._whose.forget(places)
+
+    def _new_keys(self, keys: Sequence[Key]) -> range:
+        """Names of places that come for the first time, and their numbers here."""
+        for (name, numbers), texts in zip(self._names_of_keys.items(), zip(*keys, strict=True), strict=True):
+            numbers.extend(self._names[name].numbers(texts))
+        count = len(numbers)
+        return range(count - len(keys), count)
+
+    def finish(self, pause: Pause = _no_pause) -> pa.Table:
         """The table in its final order; no more rows may be added.
 
         `pause` is called after each column: gathering one takes the lock for some 0.1 ms.

@@ -1,4 +1,4 @@
-"""Rows of the access log → finished files, in a thread beside the event loop's.
+"""Rows and windows of the access log → finished files, in a thread beside the event loop's.
 
 A few rows are taken at a time, with a pause after them, so that the loop never waits long for the
 interpreter's lock. A file is for one table and one hour, and is closed after `rotate_s`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,10 +21,12 @@ from sluice.proxy.access_losses import AccessLosses, tell_abandoned
 from sluice.proxy.access_sender import FinishedFile
 from sluice.proxy.access_sink import LogFile
 from sluice.proxy.log import get_logger
-from sluice.quotas.access_record import TABLES, WINDOW_MS, Value
+from sluice.quotas.access_record import ROLLUP, TABLES, WINDOW_MS, Value
+from sluice.quotas.access_rollup import Window
 
 if TYPE_CHECKING:
     from sluice.proxy.access_columns import FilePart
+    from sluice.proxy.access_sums import WindowSums
 
 _HOUR_MS: Final = 3_600_000
 _PIECE_ROWS: Final = 128
@@ -74,15 +77,20 @@ class AccessEncoder:
         self._rotate_s = rotate_s
         self._max_part_bytes = max_part_bytes
         self._max_file_bytes = max_file_bytes
-        self._queue: SimpleQueue[tuple[str, Sequence[tuple[Value, ...]]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[str, Sequence[tuple[Value, ...]]] | Window | None] = SimpleQueue()
         self._parts: dict[tuple[str, int], _Part] = {}
+        self._sums: WindowSums | None = None
         self._part_numbers = count(1)
         self._file_numbers = count(1)
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="access-log-encoder", daemon=True)
         self.ready = threading.Event()
         self.settled_rows = 0
-        """of those that were taken: in a finished file, or dropped and counted"""
+        """of those that were taken or made: in a finished file, or dropped and counted"""
+        self.made_rows = 0
+        """of windows"""
+        self.windows: deque[Window] = deque()
+        """that were taken, and of which no rows have been made yet"""
         self.building_bytes = 0
         """of memory, in files that are being filled"""
         self.lost_rows = 0
@@ -95,6 +103,11 @@ class AccessEncoder:
     def take(self, table: str, rows: Sequence[tuple[Value, ...]]) -> None:
         """Never blocks."""
         self._queue.put((table, rows))
+
+    def take_window(self, window: Window) -> None:
+        """Never blocks. Its rows are made here, and counted then."""
+        self.windows.append(window)
+        self._queue.put(window)
 
     def close(self, give_up_s: float) -> None:
         """Finish all files; blocks until `give_up_s` (monotonic) at most."""
@@ -136,7 +149,10 @@ class AccessEncoder:
             else:
                 if offered is None:
                     break
-                self._take(*offered)
+                if isinstance(offered, Window):
+                    self._take_window(offered)
+                else:
+                    self._take(*offered)
             if self._queue.empty():  # else much is noted again and again
                 self._note_parts()
             now_s = time.monotonic()
@@ -151,8 +167,48 @@ class AccessEncoder:
         for begin in range(0, len(rows), _PIECE_ROWS):
             piece = rows[begin : begin + _PIECE_ROWS]
             self._add(table, piece)
-            self.building_bytes = sum(part.cells.size_bytes for part in self._parts.values())
             self._pause()
+        self._finish_large_parts()
+
+    def _take_window(self, window: Window) -> None:
+        """Its rows, or what is lost of it, are counted before its numbers stand for others."""
+        folded = 0
+        try:
+            if window.most_rows:
+                folded = self._add_window(window)
+        except Exception as error:  # the next window may be better
+            self._losses.failed(error)
+            self._losses.dropped(window.count_rows(), f"a window could not be added up: {error}")
+        self.windows.popleft()
+        if self._sums is not None:
+            self._sums.forget(window.dropped.places)
+        for part in self._parts.values():
+            part.cells.forget(window.dropped.places)
+        window.index.told(window.dropped, folded)
+        self._finish_large_parts()
+
+    def _add_window(self, window: Window) -> int:
+        """Returns how many connections had no row of their own."""
+        from sluice.proxy.access_sums import WindowSums
+
+        if self._sums is None:
+            self._sums = WindowSums()
+        sums = self._sums.sum_up(window, self._pause)
+        start_ms = window.start_unix_ms
+        _partition(start_ms // _HOUR_MS)  # raises for a time that no file can have
+        part = self._part(ROLLUP, start_ms // _HOUR_MS)
+        part.cells.add_sums(start_ms, window.proxy, sums, window.index.keys, self._pause)
+        self._has_grown(part, start_ms, start_ms)
+        self.made_rows += len(sums.places)
+        return sums.folded
+
+    def _has_grown(self, part: _Part, first_ms: int, last_ms: int) -> None:
+        part.first_ms = min(part.first_ms, first_ms)
+        part.last_ms = max(part.last_ms, last_ms)
+        part.is_noted = False
+        self.building_bytes = sum(part.cells.size_bytes for part in self._parts.values())
+
+    def _finish_large_parts(self) -> None:
         for part in list(self._parts.values()):
             if part.cells.size_bytes >= self._max_part_bytes:
                 self._finish(part)
@@ -172,9 +228,7 @@ class AccessEncoder:
                 part.cells.add(rows)
                 done += len(rows)
                 times = [row[0] for row in rows if isinstance(row[0], int)]
-                part.first_ms = min(part.first_ms, *times)
-                part.last_ms = max(part.last_ms, *times)
-                part.is_noted = False
+                self._has_grown(part, min(times), max(times))
         except BadRows as error:
             self._losses.failed(error)
             self._losses.dropped(len(piece) - done, f"not rows of {table}: {error}")

@@ -1,9 +1,8 @@
 """The access log of one process: fed by the usage meter, written by a writer that never delays it.
 
-    sessions → Recorder → UsageMeter.drain, every 0.1 s → AccessCollector → rows → AccessWriter.offer
+    sessions → Recorder → UsageMeter.drain, every 0.1 s → AccessCollector → AccessWriter.offer, offer_window
 
-Nothing of it lies on the way of a request but the flow that the request's record carries (flows.py). Rows are
-made in small steps between which connections are served.
+Nothing of it lies on the way of a request but the flow that the request's record carries (flows.py).
 """
 
 from __future__ import annotations
@@ -19,18 +18,17 @@ from sluice.proxy.access_writer import AccessWriter, AccessWriterCounters, Acces
 from sluice.proxy.config_access_log import AccessLogOptions, instance_name
 from sluice.quotas.access_collector import AccessCollector
 from sluice.quotas.access_flow import TopicNames
-from sluice.quotas.access_record import LIMIT_KEYS
+from sluice.quotas.access_record import LIMIT_KEYS, REQUESTS
 from sluice.quotas.access_requests import RequestRows
-from sluice.quotas.access_rollup import Limits, Rollup
+from sluice.quotas.access_rollup import Limits, Rollup, Window
 from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
-_STEP_INTERVAL_S: Final = 0.2
+_HAND_OVER_INTERVAL_S: Final = 1.0
+"""few rows at a time would cost the writer more than their encoding"""
 _READY_S: Final = 5.0
-_MAX_LIMITS: Final = 100_000
-"""clients whose limits are remembered"""
 _KINDS: Final = tuple(KIND_BY_KEY[key] for key in LIMIT_KEYS)
 NOTHING_WRITTEN: Final = AccessWriterCounters(0, 0, 0, 0, 0, 0, "", 0, 0)
 _UNLIMITED: Final[Limits] = (None,) * len(_KINDS)
@@ -46,6 +44,8 @@ class RowWriter(Protocol):
 
     def offer(self, table: str, rows: list[tuple[Any, ...]]) -> bool: ...
 
+    def offer_window(self, window: Window) -> bool: ...
+
     def close(self, deadline_s: float) -> None: ...
 
     @property
@@ -53,29 +53,30 @@ class RowWriter(Protocol):
 
 
 class LimitsInForce:
-    """Of a user and client id, as the roll-up has them; asked once for each while the limits stay."""
+    """Those of one configuration, for a user and client id as the roll-up has them."""
 
-    def __init__(self, quotas: QuotaManager) -> None:
-        self._quotas = quotas
-        self._limits: QuotaLimits | None = None
-        self._found: dict[tuple[str, str], Limits] = {}
+    def __init__(self, limits: QuotaLimits) -> None:
+        self.limits: Final = limits
 
     def __call__(self, user: str, client_id: str) -> Limits:
         """In the units of the quota file; None: unlimited, or in shadow mode."""
-        limits = self._quotas.limits
-        if limits is not self._limits:
-            self._limits = limits
-            self._found.clear()
-        if not limits.entries:
+        if not self.limits.entries:
             return _UNLIMITED
-        found = self._found.get((user, client_id))
-        if found is None:
-            if len(self._found) >= _MAX_LIMITS:
-                self._found.clear()
-            matches = [limits.resolve(kind, user, client_id) for kind in _KINDS]
-            found = tuple(None if match is None or match.shadow else float(match.limit) for match in matches)
-            self._found[user, client_id] = found
-        return found
+        matches = [self.limits.resolve(kind, user, client_id) for kind in _KINDS]
+        return tuple(None if match is None or match.shadow else float(match.limit) for match in matches)
+
+
+class LimitsNow:
+    """The same object for as long as the configuration stays."""
+
+    def __init__(self, quotas: QuotaManager) -> None:
+        self._quotas = quotas
+        self._found = LimitsInForce(quotas.limits)
+
+    def __call__(self) -> LimitsInForce:
+        if self._found.limits is not self._quotas.limits:
+            self._found = LimitsInForce(self._quotas.limits)
+        return self._found
 
 
 class AccessLog:
@@ -99,7 +100,7 @@ class AccessLog:
         self.collector: Final = AccessCollector(
             Rollup(
                 proxy,
-                LimitsInForce(quotas),
+                LimitsNow(quotas),
                 now_ms=now_ms,
                 unix_ms=now_ms + offset_ms(),
                 max_keys=options.max_keys,
@@ -116,14 +117,20 @@ class AccessLog:
         """Add up what the sessions recorded; it stays in the lists."""
         self.collector.take(recorder, now_ms, now_ms + self._offset_ms())
 
+    def hand_over(self) -> None:
+        """To the writer, what is finished."""
+        for finished in self.collector.ready():
+            if isinstance(finished, Window):
+                self.writer.offer_window(finished)
+            else:
+                self.writer.offer(REQUESTS, finished)
+
     async def run(self) -> None:
         """Hand over what is finished, until cancelled."""
         self.writer.start()
         while True:
-            await asyncio.sleep(_STEP_INTERVAL_S)
-            for table, rows in self.collector.steps():
-                self.writer.offer(table, rows)
-                await asyncio.sleep(0)
+            await asyncio.sleep(_HAND_OVER_INTERVAL_S)
+            self.hand_over()
 
     async def until_ready(self) -> None:
         """`run` has begun, and what the writer loads has been loaded: it would stop the loop for tenths of a
@@ -133,8 +140,7 @@ class AccessLog:
     async def close(self, now_ms: float) -> None:
         """After the last `take`, with `run` cancelled: write all there is, and let go of the sink."""
         self.collector.close(now_ms, now_ms + self._offset_ms())
-        for table, rows in self.collector.steps():
-            self.writer.offer(table, rows)
+        self.hand_over()
         await asyncio.to_thread(self.writer.close, self._close_deadline_s)
 
 

@@ -1,8 +1,8 @@
 """The access log's writer: takes rows from the event loop without ever delaying it, and puts them away.
 
     offer() ──► queue ──► thread "encoder" ──► finished files ──► thread "sender" ──► sink
-    the loop    rows       rows → columns,      bytes              may wait for        folder, S3, Kafka
-                           every minute a file                     its storage
+    the loop    rows,      → columns, every     bytes              may wait for        folder, S3, Kafka
+                windows    minute a file                           its storage
 
 What has not been put away is bounded, in rows before they are encoded and in bytes afterwards; beyond that
 `offer` refuses, and the loss is counted and told. A sink that fails is tried again, with growing pauses, for
@@ -27,6 +27,7 @@ from sluice.proxy.access_sender import AccessSender
 from sluice.proxy.access_sink import DirectorySettings, SinkSettings, make_sink, require_pyarrow
 from sluice.proxy.access_sink_directory import WRITING
 from sluice.quotas.access_record import Value
+from sluice.quotas.access_rollup import Window
 
 _PARTS_OF_BYTES: Final = 4
 """a file is closed early at this part of max_pending_bytes"""
@@ -125,6 +126,19 @@ class AccessWriter:
         self._encoder.take(table, rows)
         return True
 
+    def offer_window(self, window: Window) -> bool:
+        """Take a window of the roll-up; otherwise as `offer`. Windows come in their order."""
+        has_room = not self._is_closed and self._bytes_pending < self._settings.max_pending_bytes
+        if has_room:
+            room = self._settings.max_pending_rows - self._rows_pending
+            has_room = window.most_rows <= room or window.count_rows() <= room
+        if not has_room:
+            self._losses.refused_rows += window.count_rows()
+            window.drop_rows()
+        if not self._is_closed:
+            self._encoder.take_window(window)
+        return has_room
+
     def close(self, deadline_s: float) -> None:
         """Write what there is; blocks for at most `deadline_s`. What is left then is dropped and told."""
         if self._is_closed:
@@ -134,8 +148,9 @@ class AccessWriter:
         self._sender.hurry(give_up_s)
         self._encoder.close(give_up_s)
         self._sender.close()
-        if self._rows_pending:
-            self._losses.dropped(self._rows_pending, "the proxy ended before they were encoded")
+        left = self._rows_unsettled + sum(window.count_rows() for window in list(self._encoder.windows))
+        if left:
+            self._losses.dropped(left, "the proxy ended before they were encoded")
         self._losses.tell(at_once=True)
         if self._journal is not None:
             self._journal.end()
@@ -157,7 +172,11 @@ class AccessWriter:
 
     @property
     def _rows_pending(self) -> int:
-        return self._taken_rows - self._encoder.settled_rows
+        return self._rows_unsettled + sum(window.most_rows for window in list(self._encoder.windows))
+
+    @property
+    def _rows_unsettled(self) -> int:
+        return self._taken_rows + self._encoder.made_rows - self._encoder.settled_rows
 
     @property
     def _bytes_pending(self) -> int:

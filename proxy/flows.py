@@ -40,6 +40,8 @@ _APIS: Final = {
     ),
     "login": (17, 36),
 }  # fmt: skip
+_OF_ONE_COST: Final = (PRODUCE_CLASS, FETCH_CLASS)
+"""classes whose requests cost about the same: one flow is enough for them"""
 _CLASSES: Final = {api_key: api_class for api_class, keys in _APIS.items() for api_key in keys}
 FIRST_WITH_IDS: Final = 10
 """of Metadata: its answers have names and ids, laid out up to the last topic as SizeReader reads them"""
@@ -77,7 +79,7 @@ class Flows:
 
     __slots__ = (
         "_client_id", "_flows", "_head_lengths", "_heads", "_names", "_others", "_session_is_several",
-        "_session_topic",
+        "_session_topic", "_user",
         "fetch", "fetch_head", "origin", "produce", "produce_head",
     )  # fmt: skip
 
@@ -85,6 +87,7 @@ class Flows:
         self.origin = origin
         self._names = names
         self._flows: dict[tuple[str, str, str], AccessFlow] = {}  # by client id, API class, topic
+        self._user = origin.user
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
         self._heads: dict[bytes, tuple[bytes, AccessFlow]] = {}
@@ -104,8 +107,8 @@ class Flows:
 
     def of_client(self, user: str, client_id: str) -> AccessFlow:
         """Requests are this client's from now on. Returns a flow until the next is judged."""
-        if user != self.origin.user:
-            self.user_is(user)
+        if user != self._user:
+            self._user_is(user)
         if client_id != self._client_id:
             self._client_id = client_id
             self._others.clear()
@@ -115,12 +118,6 @@ class Flows:
                 self.fetch = self._of(FETCH_CLASS)
         return self.other(_UNKNOWN)
 
-    def user_is(self, user: str) -> None:
-        """The broker said yes to a login. What it is asked from the same on is the user's, too."""
-        self.origin.user = user
-        for flow in self._flows.values():
-            flow.ask_anew()
-
     def other(self, api_key: int) -> AccessFlow:
         """Of a request that is neither Produce nor Fetch, or of which no topic can be told."""
         found = self._others.get(api_key)
@@ -128,8 +125,18 @@ class Flows:
             api_class = _CLASSES.get(api_key)
             if api_class is None and api_key != _UNKNOWN:
                 return self.other(_UNKNOWN)
-            found = self._others[api_key] = self._of(api_class or _OTHER_CLASS)
+            of_class = self._of(api_class or _OTHER_CLASS)
+            found = of_class
+            if api_class not in _OF_ONE_COST:
+                found = AccessFlow(of_class.origin, of_class.client_id, of_class.api_class, parent=of_class)
+            self._others[api_key] = found
         return found
+
+    def _user_is(self, user: str) -> None:
+        """The broker said yes to a login."""
+        self._user = self.origin.user = user
+        for flow in (*self._flows.values(), *self._others.values()):
+            flow.ask_anew()
 
     def read_produce(self, buf: bytearray, start: int, limit: int, version: int) -> AccessFlow | None:
         """Of the Produce whose client id ends at `start`; None: its topic has not arrived before `limit`."""

@@ -1,22 +1,20 @@
-"""The recorder's lists → rows of the access log: what belongs to which window, in the order of time.
+"""The recorder's lists → rows and windows of the access log: what belongs to which window, in the order of time.
 
 Asked often (UsageMeter.drain), so that nearly always all of it is of the window that grows. Pure.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from sluice.quotas.access_record import REQUESTS, ROLLUP
 from sluice.quotas.access_requests import RequestRows
-from sluice.quotas.access_rollup import Rollup
+from sluice.quotas.access_rollup import Rollup, Window
 from sluice.quotas.records import Recorder, RequestRecord
 
-Rows: TypeAlias = tuple[str, list[tuple[Any, ...]]]
-"""table, rows"""
+Rows: TypeAlias = list[tuple[Any, ...]]
+"""of single requests"""
 _T = TypeVar("_T")
 
 
@@ -26,7 +24,7 @@ class AccessCollector:
     def __init__(self, rollup: Rollup, requests: RequestRows) -> None:
         self.rollup: Final = rollup
         self.requests: Final = requests
-        self._ready: deque[Rows] = deque()
+        self._rows: Rows = []
 
     def take(self, recorder: Recorder, now_ms: float, unix_ms: float) -> None:
         """Add up what is in the lists, all of it finished by now; they stay as they are.
@@ -42,21 +40,19 @@ class AccessCollector:
         else:
             self._take_in_parts(recorder, now_ms, unix_ms)
         if recorder.unanswered:
-            rows = self.requests.unanswered(recorder.unanswered, unix_ms - now_ms)
-            self._hand_over(REQUESTS, rows)
+            self._rows += self.requests.unanswered(recorder.unanswered, unix_ms - now_ms)
 
     def close(self, now_ms: float, unix_ms: float) -> None:
         """What is gathered is all there will be of this window: the end of the process."""
         self.rollup.close(unix_ms - now_ms)
 
-    def steps(self) -> Iterator[Rows]:
-        """What is to be written; each step takes little time. More may be added meanwhile, and what was not
-        asked for is there the next time."""
-        while self._ready or self.rollup.over:
-            while self._ready:
-                yield self._ready.popleft()
-            if self.rollup.over:
-                yield ROLLUP, self.rollup.rows(self.rollup.over.popleft())
+    def ready(self) -> Iterator[Rows | Window]:
+        """What is to be written; each once."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            yield rows
+        while self.rollup.over:
+            yield self.rollup.over.popleft()
 
     def _take_in_parts(self, recorder: Recorder, now_ms: float, unix_ms: float) -> None:
         requests, throttles, amounts, arrivals, ends = (
@@ -90,9 +86,8 @@ class AccessCollector:
     ) -> None:
         rollup = self.rollup
         if requests:
-            marked: list[RequestRecord] = []
-            rollup.add_requests(requests, marked, self.requests.slow_ms)
-            self._hand_over(REQUESTS, self.requests.rows(requests, marked, offset_ms))
+            marked = rollup.add_requests(requests, self.requests.slow_ms)
+            self._rows += self.requests.rows(requests, marked, offset_ms)
         if throttles:
             rollup.add_events(throttles)
         if amounts:
@@ -101,10 +96,6 @@ class AccessCollector:
             rollup.add_arrivals(arrivals)
         if ends:
             rollup.add_ends(ends)
-
-    def _hand_over(self, table: str, rows: list[tuple[Any, ...]]) -> None:
-        if rows:
-            self._ready.append((table, rows))
 
 
 _FINISHED: Final[Callable[[Any], float]] = itemgetter(6)

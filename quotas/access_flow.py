@@ -1,38 +1,17 @@
 """What the requests of a connection have in common for the access log: whose, of what, through which broker.
 
-A flow stands in each request's record, so that the roll-up finds the row that grows (the flow's cell) without
-a look-up. Knows no frames and no clock.
+A flow stands in each request's record, and for the flow a number (access_index.py), so that a window's
+requests are columns of numbers. Knows no frames and no clock.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from collections.abc import MutableSequence
+from typing import Final, TypeAlias
 
-from sluice.quotas.access_record import ROLLUP_COLUMNS
 from sluice.quotas.records import Flow
-from sluice.quotas.request_cost import FLAT_COSTS, Coefficients, RequestCosts
+from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
 
-COLUMN: Final = {column.name: index for index, column in enumerate(ROLLUP_COLUMNS)}
-"""where each stands in a row"""
-# A cell is a list, and short: of thousands few lie in a processor's cache. What nearly all requests add to
-# stands at its beginning.
-REQUESTS: Final = 0
-REQUEST_BYTES: Final = 1
-RESPONSE_BYTES: Final = 2
-UPSTREAM_MS: Final = 3
-SECOND: Final = 4
-"""the last second in which the cell was added to, by the roll-up's own numbers"""
-BEFORE: Final = 5
-"""its bytes, requests and answers, before that second"""
-PEAK: Final = 6
-CONNECTIONS: Final = 7
-PLACE: Final = 8
-OTHERS: Final = 9
-"""the row's other numbers, by their columns; None: all are 0"""
-NEVER: Final = -1
-"""no window has this number, nor any second in one"""
-STALE: Final[list[Any]] = [0, 0, 0, 0.0, NEVER, 0, 0, 0, None, None]
-"""of a flow that must ask the roll-up for its cell; nothing is ever added to it"""
 Key: TypeAlias = tuple[str, str, str, str, str, str]
 """broker, user, client id, address, API class, topic"""
 PRODUCE_CLASS: Final = "produce"
@@ -87,18 +66,18 @@ class TopicNames:
 
 
 class Place:
-    """A key of the roll-up: what all flows with it share from window to window, so that none looks it up."""
+    """A key of the roll-up, for as long as a flow has it."""
 
-    __slots__ = ("__weakref__", "cell", "costs", "key", "window")
+    __slots__ = ("__weakref__", "_dropped", "key", "number")
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, number: int, dropped: MutableSequence[int]) -> None:
+        """`dropped`: where its number is left when nothing has this key any more."""
         self.key: Final = key
-        self.window = NEVER
-        """the last in which anything was added up"""
-        self.cell = STALE
-        """of that window"""
-        self.costs: Coefficients | None = None
-        """of its requests; None: their cost is added up one by one"""
+        self.number: Final = number
+        self._dropped = dropped
+
+    def __del__(self) -> None:
+        self._dropped.append(self.number)
 
 
 class Origin:
@@ -123,10 +102,17 @@ class Origin:
         self.names: Final = names
 
 
-class AccessFlow(Flow):
-    """Requests of one connection, client id, API class and topic."""
+ASK: Final = -1
+"""instead of a number: this flow's requests must be looked at one by one"""
 
-    __slots__ = ("api_class", "counted", "origin", "parent", "place", "topic", "topic_id", "why")
+
+class AccessFlow(Flow):
+    """Requests of one connection, client id, API class and topic; where a class has several APIs, of one."""
+
+    __slots__ = (
+        "_dropped", "api_class", "asked", "kept", "number", "origin", "parent", "place", "topic", "topic_id",
+        "why",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -140,27 +126,29 @@ class AccessFlow(Flow):
         parent: AccessFlow | None = None,
     ) -> None:
         """`topic_id`: of a topic whose name was not known. `why`: a single request that gets a row of its
-        own for this reason; `parent`: what it would belong to otherwise."""
+        own for this reason; `parent`: what it belongs to, as the connection's other requests do."""
         super().__init__(client_id)
-        self.cell = STALE
         self.origin: Final = origin
         self.api_class: Final = api_class
         self.topic = topic
         self.topic_id = topic_id
         self.why: Final = why
         self.parent: Final = parent
-        self.counted = NEVER
-        """the window in which its connection was last counted"""
+        self.number = ASK
+        """`kept`, where nothing need be asked about a request"""
+        self.kept = ASK
+        """what stands for it in a window's columns; ASK: nothing does yet"""
+        self.asked = 0
+        """the window in which its place was looked for"""
         self.place: Place | None = None
-        """of its key; looked for anew in each window while its topic has no name"""
+        """of its key; of a flow with a parent, the parent's"""
+        self._dropped: MutableSequence[int] | None = None
 
     def __repr__(self) -> str:
         return f"<AccessFlow {self.origin.user}/{self.client_id} {self.api_class} {self.topic!r}>"
 
-    @property
-    def is_mixed(self) -> bool:
-        """Its requests are of several APIs: their cost does not follow from their sums."""
-        return self.api_class not in {PRODUCE_CLASS, FETCH_CLASS}
+    def __del__(self) -> None:
+        self._drop()
 
     def marked(self, why: str) -> AccessFlow:
         """For one request that gets a row of its own."""
@@ -170,9 +158,20 @@ class AccessFlow(Flow):
 
     def ask_anew(self) -> None:
         """Who it belongs to is another now."""
-        self.cell = STALE
-        self.counted = NEVER
+        if self.parent is not None:
+            self.parent.ask_anew()
+        self._drop()
+        self.number = self.kept = ASK
         self.place = None
+
+    def keep(self, number: int, place: Place, dropped: MutableSequence[int], *, is_settled: bool) -> None:
+        """This stands for it from now on, nothing need be asked while it `is_settled`. `dropped`: where it is
+        left when it does no more."""
+        self._drop()
+        self.kept = number
+        self.number = number if is_settled else ASK
+        self.place = place
+        self._dropped = dropped
 
     def named_key(self) -> Key:
         """Its key now: a topic's name may have become known."""
@@ -184,3 +183,7 @@ class AccessFlow(Flow):
                 self.topic_id = b""
         client_id = self.client_id[:MAX_CLIENT_ID]
         return (origin.broker, origin.user, client_id, "", self.api_class, self.topic)
+
+    def _drop(self) -> None:
+        if self.kept != ASK and self._dropped is not None:
+            self._dropped.append(self.kept)

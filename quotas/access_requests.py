@@ -59,12 +59,7 @@ class RequestRows:
 
         `offset_ms`: Unix time less monotonic time.
         """
-        rows: list[Row] = []
-        last: RequestRecord | None = None
-        for record in marked:
-            if record is not last:  # one may be found twice, one after the other
-                rows.append(self._row(record, self._why(record), 1.0, offset_ms))
-            last = record
+        rows = [self._row(record, self._why(record), 1.0, offset_ms) for record in marked]
         count = len(records)
         while self._next < count:
             record = records[self._next]

@@ -8,29 +8,23 @@ NamedTuple costs 250 ns, a frozen dataclass 900 ns); the rarer ones are NamedTup
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.sensor import Sensor
-
-NO_CELL: Final[list[Any]] = []
-"""what a flow has while nothing is added up for it"""
-
 
 class Flow:
     """What requests of one connection have in common, so that it is looked up once for all of them.
 
     Without an access log that is their client id; with one, an AccessFlow (access_flow.py) also has their
-    topic and where they are added up.
+    topic and what stands for them in the log.
     """
 
-    __slots__ = ("cell", "client_id")
+    __slots__ = ("client_id",)
 
     def __init__(self, client_id: str = "") -> None:
         self.client_id: Final = client_id
         """"" for a null one"""
-        self.cell: list[Any] = NO_CELL
-        """the row that grows; only an access log asks for it"""
 
 
 RequestRecord: TypeAlias = tuple[

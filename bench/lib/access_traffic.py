@@ -47,6 +47,8 @@ UNIX_MS: Final = 1_795_000_000_000.0
 START_MS: Final = 1_000_000.0
 NO_LIMIT: Final = 10**12
 WRITE_WITHIN_S: Final = 120.0
+ROTATE_S: Final = 8.0
+"""longer than a minute of load takes, so that it makes one file of each table"""
 
 
 @dataclass(slots=True)
@@ -124,18 +126,21 @@ class Arm:
     def minute(self) -> Cost:
         """A minute of load; with a log, until all of it is in its files: one of each table, as with
         rotate_s: 60."""
+        before = None if self._writer is None else self._writer.counters
         begun = (time.thread_time(), time.process_time())
-        rows = self._relay()
+        self._relay()
         loop_s = time.thread_time() - begun[0]
-        written = 0
-        if self._writer is not None:
-            self._writer.close(WRITE_WITHIN_S)
-            counters = self._writer.counters
-            written = counters.bytes_written
-            assert counters.rows_written == rows, counters
+        written = rows = 0
+        if self._writer is not None and before is not None:
+            after = self._writer.counters
+            while after.rows_pending or after.bytes_pending:
+                time.sleep(0.1)
+                after = self._writer.counters
+            assert after.rows_dropped == after.failures == 0, after
+            assert after.files_written == before.files_written + 2, "the minute took longer than ROTATE_S"
+            written = after.bytes_written - before.bytes_written
+            rows = after.rows_written - before.rows_written
         cpu_s = time.process_time() - begun[1]
-        if self._folder is not None:
-            self._writer = _writer(self._folder)
         return Cost(loop_s, cpu_s, len(self._traffic.order), written, rows)
 
     def close(self) -> None:
@@ -143,12 +148,12 @@ class Arm:
         if self._writer is not None:
             self._writer.close(WRITE_WITHIN_S)
 
-    def _relay(self) -> int:
+    def _relay(self) -> None:
         traffic, sessions, clients = self._traffic, self._sessions, self._traffic.clients
         interval_ms = 1000.0 / REQUESTS_PER_S
         per_drain = int(REQUESTS_PER_S * DRAIN_INTERVAL_S)
         answer_of_produce, answers = traffic.produce_answer, traffic.fetch_answers
-        begun_ms, rows = self._now_ms, 0
+        begun_ms = self._now_ms
         steps = zip(traffic.order, traffic.choice, traffic.upstream_ms, strict=True)
         for number, (who, choice, upstream_ms) in enumerate(steps):
             now_ms = begun_ms + number * interval_ms
@@ -161,19 +166,12 @@ class Arm:
             session.broker_data(answer, 0, len(answer), now_ms)
             if number % per_drain == per_drain - 1:
                 self._meter.drain(now_ms)
-                rows += self._hand_over()
+            if number % REQUESTS_PER_S == REQUESTS_PER_S - 1 and self._log is not None:
+                self._log.hand_over()  # every second, as AccessLog.run does
         self._now_ms = begun_ms + traffic.seconds * 1000.0
         self._meter.drain(self._now_ms)  # the last window is over
-        return rows + self._hand_over()
-
-    def _hand_over(self) -> int:
-        """As AccessLog.run does."""
-        handed = 0
-        if self._log is not None and self._writer is not None:
-            for table, rows in self._log.collector.steps():
-                assert self._writer.offer(table, rows)
-                handed += len(rows)
-        return handed
+        if self._log is not None:
+            self._log.hand_over()
 
 
 def connect_all(traffic: Traffic, arms: Sequence[Arm]) -> None:
@@ -194,7 +192,7 @@ def sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _writer(folder: Path) -> AccessWriter:
-    writer = AccessWriter(AccessWriterSettings(DirectorySettings(folder), "proxy-0", rotate_s=3_600.0))
+    writer = AccessWriter(AccessWriterSettings(DirectorySettings(folder), "proxy-0", rotate_s=ROTATE_S))
     writer.start()
     writer.ready.wait()
     return writer

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from access_windows import Told
 from frames import (
     METADATA,
     answer,
@@ -22,7 +23,7 @@ from frames import (
 from mutation_frames import create, created
 from playbook import START_MS, Shell
 
-from sluice.proxy.access_log import NOTHING_WRITTEN, AccessLog, LimitsInForce, access_log_of, writer_settings
+from sluice.proxy.access_log import NOTHING_WRITTEN, AccessLog, LimitsNow, access_log_of, writer_settings
 from sluice.proxy.access_writer import AccessWriterCounters
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.config_access_log import (
@@ -37,6 +38,7 @@ from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.session import Session
 from sluice.proxy.usage_meter import UsageMeter
 from sluice.quotas.access_record import REQUESTS, ROLLUP, TABLES
+from sluice.quotas.access_rollup import Window
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
@@ -52,6 +54,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, Named]] = []
+        self.told = Told()
         self.is_started = False
         self.is_closed = False
         self.ready = threading.Event()
@@ -62,6 +65,10 @@ class Kept:
     def offer(self, table: str, rows: list[tuple[Any, ...]]) -> bool:
         names = [column.name for column in TABLES[table]]
         self.rows += [(table, dict(zip(names, row, strict=True))) for row in rows]
+        return True
+
+    def offer_window(self, window: Window) -> bool:
+        self.rows += [(ROLLUP, row) for row in self.told.rows(window)]
         return True
 
     def close(self, deadline_s: float) -> None:
@@ -238,11 +245,14 @@ def test_the_limits_in_force_follow_the_quotas_and_those_in_shadow_mode_are_none
     alice = QuotaEntity("alice")
     rates = {"producer_byte_rate": 100, "request_percentage": 50, "producer_ids_rate": 7}
     quotas = QuotaManager(QuotaLimits([(alice, rates)], shadow={alice: ["request_percentage"]}))
-    in_force = LimitsInForce(quotas)
-    assert in_force("alice", "app") == (100.0, None, None, None, 7.0)
-    assert in_force("bob", "app") == (None,) * 5
+    limits_now = LimitsNow(quotas)
+    before = limits_now()
+    assert before("alice", "app") == (100.0, None, None, None, 7.0)
+    assert before("bob", "app") == (None,) * 5
+    assert limits_now() is before, "so that nobody's limits are looked up again"
     quotas.reload(QuotaLimits([(alice, {"consumer_byte_rate": 9})]), 0.0)
-    assert in_force("alice", "app") == (None, 9.0, None, None, None)
+    assert limits_now()("alice", "app") == (None, 9.0, None, None, None)
+    assert before("alice", "app") == (100.0, None, None, None, 7.0), "those of a window that is over"
 
 
 def test_there_is_no_log_unless_one_is_configured() -> None:

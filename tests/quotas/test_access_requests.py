@@ -9,7 +9,7 @@ from access_records import NOW_MS, OFFSET_MS, UNIX_MS, connection, flow, record,
 
 from sluice.quotas.access_collector import AccessCollector
 from sluice.quotas.access_flow import AccessFlow
-from sluice.quotas.access_record import REQUEST_COLUMNS, REQUESTS
+from sluice.quotas.access_record import REQUEST_COLUMNS
 from sluice.quotas.access_requests import RequestRows
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import QuotaKind
@@ -37,7 +37,7 @@ def rows_of(
             recorder.unanswered.extend(unanswered)
         collected.take(recorder, NOW_MS + 5_000, UNIX_MS + 5_000)
     names = [column.name for column in REQUEST_COLUMNS]
-    found = [rows for table, rows in collected.steps() if table == REQUESTS]
+    found = [rows for rows in collected.ready() if isinstance(rows, list)]
     return [dict(zip(names, row, strict=True)) for rows in found for row in rows], requests
 
 
@@ -125,5 +125,5 @@ def test_rows_beyond_the_cap_of_a_window_are_dropped_and_counted() -> None:
     collected.take(recorder_of(slow), NOW_MS + 20, UNIX_MS + 20)
     later = [record(alice, 10_000 + index, upstream_ms=5_000.0) for index in range(3)]
     collected.take(recorder_of(later), NOW_MS + 10_020, UNIX_MS + 10_020)
-    written = [len(rows) for table, rows in collected.steps() if table == REQUESTS]
+    written = [len(rows) for rows in collected.ready() if isinstance(rows, list)]
     assert (written, requests.rows_dropped) == ([10, 3], 5)

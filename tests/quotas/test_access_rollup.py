@@ -11,21 +11,22 @@ from access_records import (
     UNIX_MS,
     RowOfNames,
     brute_force,
-    by_name,
     connection,
     flow,
     record,
     recorder_of,
     rollup,
 )
+from access_windows import Told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.quotas.access_collector import AccessCollector
 from sluice.quotas.access_flow import AccessFlow, Origin, TopicNames
-from sluice.quotas.access_record import ROLLUP, WINDOW_MS
+from sluice.quotas.access_index import OTHER_CLASS
+from sluice.quotas.access_record import WINDOW_MS
 from sluice.quotas.access_requests import RequestRows
-from sluice.quotas.access_rollup import CONNECTION_CLASS, OTHER_CLASS, Rollup
+from sluice.quotas.access_rollup import CONNECTION_CLASS, Limits, LimitsOf, Rollup, Window
 from sluice.quotas.records import Amount, ConnectionRecord, EventKind, RequestRecord, ThrottleEvent
 
 KEY = ("window_start_ms", "user", "client_id", "api_class", "topic")
@@ -40,7 +41,8 @@ def collector(of: Rollup | None = None, *, share: float = 0.0) -> AccessCollecto
 def rows_of(collected: AccessCollector, end_ms: float) -> list[RowOfNames]:
     """The roll-up's, of all that was taken; the process ends then."""
     collected.close(end_ms, end_ms + OFFSET_MS)
-    return [by_name(row) for table, rows in collected.steps() if table == ROLLUP for row in rows]
+    told = Told()
+    return [row for ready in collected.ready() if isinstance(ready, Window) for row in told.rows(ready)]
 
 
 def one_row(*records: RequestRecord, **options: Any) -> RowOfNames:
@@ -233,11 +235,15 @@ def test_a_request_costs_what_the_model_says_but_no_longer_than_it_took() -> Non
             assert one_row(*requests)["request_cost_ms"] == cost_ms
 
 
+def limited(limits: Limits) -> LimitsOf:
+    return lambda user, client_id: limits
+
+
 def test_the_limits_are_those_of_the_end_of_the_window() -> None:
-    limits: list[tuple[float | None, ...]] = [(1.0, None, None, None, None)]
-    collected = collector(rollup(limits_of=lambda user, client_id: limits[-1]))
+    in_force = [limited((1.0, None, None, None, None))]
+    collected = collector(rollup(limits_now=lambda: in_force[-1]))
     collected.take(recorder_of([record(flow(connection()), 1)]), NOW_MS + 2, UNIX_MS + 2)
-    limits.append((2.0, None, None, None, 7.0))
+    in_force.append(limited((2.0, None, None, None, 7.0)))
     (row,) = rows_of(collected, NOW_MS + 9_000)
     assert (row["producer_byte_rate"], row["consumer_byte_rate"], row["producer_ids_rate"]) == (
         2.0,
@@ -281,7 +287,11 @@ def test_a_topic_known_by_its_id_gets_its_name_when_that_is_told() -> None:
     names.learn(TOPIC_ID, "orders")
     collected.take(recorder_of([record(of, 3), record(of, 10_001)]), NOW_MS + 10_002, UNIX_MS + 10_002)
     rows = rows_of(collected, NOW_MS + 10_002)
-    assert [(row["topic"], row["requests"]) for row in rows] == [("AAECAwQFBgcICQoLDA0ODw", 2), ("orders", 1)]
+    assert [(row["topic"], row["requests"]) for row in rows] == [
+        ("AAECAwQFBgcICQoLDA0ODw", 1),
+        ("orders", 1),
+        ("orders", 1),
+    ]
 
 
 def test_a_request_with_a_row_of_its_own_counts_for_its_connection_once() -> None:

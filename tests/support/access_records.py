@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from sluice.quotas.access_flow import AccessFlow, Origin
-from sluice.quotas.access_record import ROLLUP_COLUMNS, WINDOW_MS
+from sluice.quotas.access_record import WINDOW_MS
 from sluice.quotas.access_rollup import Limits, Rollup
 from sluice.quotas.records import Recorder, RequestRecord
 from sluice.quotas.request_cost import Coefficients, CostRow, RequestCosts
@@ -30,7 +30,8 @@ def no_limits(user: str, client_id: str) -> Limits:
 
 
 def rollup(**options: Any) -> Rollup:
-    return Rollup(PROXY, options.pop("limits_of", no_limits), now_ms=NOW_MS, unix_ms=UNIX_MS, **options)
+    limits_now = options.pop("limits_now", lambda: no_limits)
+    return Rollup(PROXY, limits_now, now_ms=NOW_MS, unix_ms=UNIX_MS, **options)
 
 
 def connection(user: str = "alice", address: str = "10.0.0.1") -> Origin:
@@ -63,10 +64,6 @@ def recorder_of(records: Iterable[RequestRecord]) -> Recorder:
     found = Recorder()
     found.requests.extend(records)
     return found
-
-
-def by_name(row: tuple[Any, ...]) -> RowOfNames:
-    return {column.name: value for column, value in zip(ROLLUP_COLUMNS, row, strict=True)}
 
 
 def brute_force(records: Iterable[RequestRecord]) -> dict[tuple[Any, ...], RowOfNames]:

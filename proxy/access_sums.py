@@ -1,0 +1,272 @@
+"""A window of the access log's roll-up: its requests' columns → a row for each key, added up by Arrow.
+
+For the encoder's thread. What takes time runs without the interpreter's lock; what needs it (limits of
+clients that come for the first time, the fold of a full window) is done in small pieces.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+from pyarrow import compute
+
+from sluice.quotas.access_flow import Key
+from sluice.quotas.access_index import CLIENT_ID, OTHER, USER, FlowCost
+from sluice.quotas.access_record import LIMIT_KEYS, ROLLUP_COLUMNS, ColumnType
+from sluice.quotas.access_rollup import Chunk, Limits, LimitsOf, Window
+
+UPSTREAM_FRACTIONS: Final = 64.0
+"""of a ms, to which sums are rounded: finer ones would only be digits that do not compress"""
+COST_FRACTIONS: Final = 1024.0
+PIECE: Final = 128
+"""places that are looked at at once: some 0.3 ms of the interpreter's lock"""
+_UNKNOWN: Final = -1
+_SECOND_BITS: Final = 4
+"""a window has ten"""
+_DOUBLES: Final = frozenset(column.name for column in ROLLUP_COLUMNS if column.type is ColumnType.DOUBLE)
+_NO_COST: Final = FlowCost(0.0, 0.0, 0.0)
+Pause: TypeAlias = Callable[[], None]
+Find: TypeAlias = Callable[[Sequence[Key]], Iterable[int]]
+Others: TypeAlias = Mapping[int, Mapping[str, float]]
+
+
+@dataclass(slots=True)
+class Sums:
+    """The rows of a window, in no order."""
+
+    places: pa.Array
+    """int32: whose"""
+    columns: dict[str, pa.Array]
+    """of the roll-up, int64 or double; one that is not there is 0 all over"""
+    folded: int
+    """connections without a row of their own"""
+
+
+class ByPlace:
+    """A number for each place, found once."""
+
+    def __init__(self) -> None:
+        self._numbers = array("i")
+
+    def of(self, places: pa.Array, keys: Sequence[Key], find: Find, pause: Pause) -> pa.Array:
+        """int32, one for each of `places`; `find` tells those of keys whose numbers are not known."""
+        numbers = self._numbers
+        numbers.extend([_UNKNOWN] * (len(keys) - len(numbers)))
+        found = int32_array(bytes(numbers)).take(places)
+        unknown = places.filter(compute.equal(found, _UNKNOWN)).to_pylist()
+        if not unknown:
+            return found
+        for begin in range(0, len(unknown), PIECE):
+            piece = unknown[begin : begin + PIECE]
+            for place, number in zip(piece, find([keys[place] for place in piece]), strict=True):
+                numbers[place] = number
+            pause()
+        return int32_array(bytes(numbers)).take(places)
+
+    def forget(self, places: Iterable[int]) -> None:
+        """They may be others' from now on."""
+        for place in places:
+            if place < len(self._numbers):
+                self._numbers[place] = _UNKNOWN
+
+    def clear(self) -> None:
+        """None is known."""
+        self._numbers = array("i")
+
+
+class WindowSums:
+    """Of one process' windows, one after another; remembers what limits a place has."""
+
+    def __init__(self) -> None:
+        self._limits_of: LimitsOf | None = None
+        self._limits: dict[Limits, int] = {}
+        self._by_place = ByPlace()
+
+    def forget(self, places: Iterable[int]) -> None:
+        """They may be others' from now on."""
+        self._by_place.forget(places)
+
+    def sum_up(self, window: Window, pause: Pause) -> Sums:
+        """Its rows. `pause` is called after each piece of work under the interpreter's lock."""
+        index, others = window.index, window.others
+        place_of, owner_of, cost_of = map(int32_array, index.columns())
+        requests = _requests(window.chunks)
+        places = place_of.take(requests["flow"])
+        if len(index.keys) > window.max_keys // 2:  # until then nobody can have more than his share
+            kept = _kept(places, others, index.keys, window.max_keys, pause)
+            place_of, places, others = kept.take(place_of), kept.take(places), _folded(others, kept)
+        rows = _by_place(_by_flow(requests, cost_of, index.costs), place_of, owner_of)
+        seen = rows.pop("place")
+        rows["peak_bytes_1s"] = _peaks(requests, places, seen)
+        folded = compute.sum(rows["connections"].filter(compute.equal(seen, OTHER))).as_py() or 0
+        if others:
+            seen = _add_others(rows, seen, others)
+        rows |= self._limits_in_force(window, seen, pause)
+        return Sums(seen, rows, folded)
+
+    def _limits_in_force(self, window: Window, places: pa.Array, pause: Pause) -> dict[str, pa.Array]:
+        limits_of = window.limits_of
+        if limits_of is not self._limits_of:
+            self._limits_of = limits_of
+            self._limits.clear()
+            self._by_place.clear()
+        known = self._limits
+
+        def find(keys: Sequence[Key]) -> list[int]:
+            return [known.setdefault(limits_of(key[USER], key[CLIENT_ID]), len(known)) for key in keys]
+
+        rows = self._by_place.of(places, window.index.keys, find, pause)
+        if not known:
+            return {}
+        columns = zip(*known, strict=True)
+        return {
+            name: pa.array(column, pa.float64()).take(rows)
+            for name, column in zip(LIMIT_KEYS, columns, strict=True)
+        }
+
+
+def int32_array(packed: bytes) -> pa.Array:
+    """Of packed numbers, without a copy."""
+    return _array(packed, pa.int32(), 4)
+
+
+def _array(packed: bytes, type_: pa.DataType, width: int) -> pa.Array:
+    return pa.Array.from_buffers(type_, len(packed) // width, [None, pa.py_buffer(packed)])
+
+
+def _requests(chunks: Sequence[Chunk]) -> dict[str, pa.Array]:
+    """All chunks' columns; those that are 0 all over are not there."""
+    seconds = b"".join(bytes((chunk.second,)) * chunk.count for chunk in chunks)
+    columns = {
+        "second": _array(seconds, pa.uint8(), 1),
+        "flow": _array(b"".join(chunk.flows for chunk in chunks), pa.uint32(), 4),
+        "request_bytes": _array(b"".join(chunk.request_bytes for chunk in chunks), pa.uint32(), 4),
+        "response_bytes": _array(b"".join(chunk.response_bytes for chunk in chunks), pa.uint32(), 4),
+        "upstream_ms": _array(b"".join(chunk.upstream_ms for chunk in chunks), pa.float64(), 8),
+    }
+    if any(chunk.throttle_ms for chunk in chunks):
+        for name, parts in (
+            ("held_ms", [chunk.held_ms or bytes(8 * chunk.count) for chunk in chunks]),
+            ("throttle_ms", [chunk.throttle_ms or bytes(8 * chunk.count) for chunk in chunks]),
+        ):
+            columns[name] = _array(b"".join(parts), pa.float64(), 8)
+    return columns
+
+
+def _grouped(
+    columns: dict[str, pa.Array], by: str, sums: Iterable[str], *also: tuple[str, str]
+) -> dict[str, pa.Array]:
+    """`by`, the sums, and COLUMN_FUNCTION of what is asked for also."""
+    table = pa.table(columns).group_by(by, use_threads=False)
+    found = table.aggregate([*((name, "sum") for name in sums), *also]).combine_chunks()
+    return {
+        name.removesuffix("_sum"): _one(found[name]) for name in found.column_names
+    }
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    array_ = column.combine_chunks()
+    return array_.cast(pa.int64()) if array_.type == pa.uint64() else array_
+
+
+def _by_flow(requests: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCost]) -> dict[str, pa.Array]:
+    """Sums of each flow, and what its requests cost: by its API and version."""
+    summed = [name for name in requests if name not in {"second", "flow"}]
+    flows = _grouped(requests, "flow", summed, ("flow", "count"))
+    flows["requests"] = flows.pop("flow_count")
+    cost = cost_of.take(flows["flow"])
+    each_ms, request_byte_ms, response_byte_ms = (
+        pa.array(column, pa.float64()).take(cost) for column in zip(*(costs or [_NO_COST]), strict=True)
+    )
+    before_answer_ms = compute.add(
+        compute.multiply(each_ms, flows["requests"]), compute.multiply(request_byte_ms, flows["request_bytes"])
+    )
+    # Threads cannot have worked longer on them than the client waited.
+    flows["request_cost_ms"] = compute.add(
+        compute.min_element_wise(before_answer_ms, flows["upstream_ms"]),
+        compute.multiply(response_byte_ms, flows["response_bytes"]),
+    )
+    return flows
+
+
+def _by_place(
+    flows: dict[str, pa.Array], place_of: pa.Array, owner_of: pa.Array
+) -> dict[str, pa.Array]:
+    """Sums of each place, and how many connections there were: a flow of each stands for it."""
+    flow = flows.pop("flow")
+    summed = list(flows)
+    columns = {**flows, "place": place_of.take(flow), "owner": owner_of.take(flow)}
+    rows = _grouped(columns, "place", summed, ("owner", "count_distinct"))
+    rows["connections"] = rows.pop("owner_count_distinct")
+    for name, fractions in (("upstream_ms", UPSTREAM_FRACTIONS), ("request_cost_ms", COST_FRACTIONS)):
+        rows[name] = compute.divide(compute.round(compute.multiply(rows[name], fractions)), fractions)
+    return rows
+
+
+def _peaks(requests: dict[str, pa.Array], places: pa.Array, of: pa.Array) -> pa.Array:
+    """Bytes of the busiest second of each place in `of`; `places`: the requests'."""
+    at = compute.bit_wise_or(
+        compute.shift_left(places.cast(pa.int64()), _SECOND_BITS), requests["second"].cast(pa.int64())
+    )
+    bytes_ = compute.add(
+        requests["request_bytes"].cast(pa.int64()), requests["response_bytes"].cast(pa.int64())
+    )
+    seconds = _grouped({"at": at, "bytes": bytes_}, "at", ["bytes"])
+    place = compute.shift_right(seconds["at"], _SECOND_BITS).cast(pa.int32())
+    busiest = _grouped({"place": place, "bytes": seconds["bytes"]}, "place", [], ("bytes", "max"))
+    return busiest["bytes_max"].take(compute.index_in(of, value_set=busiest["place"]))
+
+
+def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others) -> pa.Array:
+    """What is rare, in rows of its own where there were no requests. Returns whose the rows are then."""
+    row_of = dict(zip(others, compute.index_in(pa.array(others, pa.int32()), value_set=places).to_pylist()))
+    new = [place for place, row in row_of.items() if row is None]
+    for row, place in enumerate(new, start=len(places)):
+        row_of[place] = row
+    count = len(places) + len(new)
+    for name, column in rows.items():
+        rows[name] = pa.concat_arrays([column, pa.array([0] * len(new), column.type)])
+    columns: dict[str, array[float]] = {}
+    for place, amounts in others.items():
+        for name, amount in amounts.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = array("d" if name in _DOUBLES else "q", bytes(8 * count))
+            column[row_of[place]] = amount if name in _DOUBLES else int(amount)
+    for name, column in columns.items():
+        rows[name] = _array(column.tobytes(), pa.float64() if name in _DOUBLES else pa.int64(), 8)
+    return pa.concat_arrays([places, pa.array(new, pa.int32())])
+
+
+def _kept(
+    places: pa.Array, others: Iterable[int], keys: Sequence[Key], max_keys: int, pause: Pause
+) -> pa.Array:
+    """Of each place, itself or OTHER: there are `max_keys` rows at most, half as many of one user; who comes
+    first has one."""
+    seen = compute.unique(pa.concat_arrays([places, pa.array(others, pa.int32())])).to_pylist()
+    kept = array("i", bytes(4 * len(keys)))
+    of_user: Counter[str] = Counter()
+    left = max_keys
+    for begin in range(0, len(seen), PIECE):
+        for place in seen[begin : begin + PIECE]:
+            user = keys[place][USER]
+            if place != OTHER and left and of_user[user] < max(1, max_keys // 2):
+                of_user[user] += 1
+                left -= 1
+                kept[place] = place
+        pause()
+    return int32_array(kept.tobytes())
+
+
+def _folded(others: Others, kept: pa.Array) -> Others:
+    found: dict[int, dict[str, float]] = {}
+    for place, to in zip(others, kept.take(pa.array(others, pa.int32())).to_pylist(), strict=True):
+        amounts = found.setdefault(to, {})
+        for name, amount in others[place].items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return found

@@ -1,0 +1,29 @@
+"""Windows of the roll-up as the encoder's thread tells them, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.proxy.access_columns import FilePart
+from sluice.proxy.access_sums import WindowSums
+from sluice.quotas.access_record import ROLLUP
+from sluice.quotas.access_rollup import Window
+
+
+class Told:
+    """Of one process; windows in their order."""
+
+    def __init__(self) -> None:
+        self._sums = WindowSums()
+
+    def rows(self, window: Window) -> list[dict[str, Any]]:
+        """In the order of the file that it would be alone in."""
+        part = FilePart(ROLLUP)
+        assert window.count_rows() <= window.most_rows
+        sums = self._sums.sum_up(window, lambda: None)
+        part.add_sums(window.start_unix_ms, window.proxy, sums, window.index.keys)
+        found: list[dict[str, Any]] = part.finish().to_pylist()
+        assert len(found) <= window.count_rows() + (sums.folded > 0)
+        self._sums.forget(window.dropped.places)
+        window.index.told(window.dropped, sums.folded)
+        return found
