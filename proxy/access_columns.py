@@ -8,7 +8,7 @@ pyarrow (`encoded`) runs without the lock: sorting, rounding, compressing.
 Three things make files small, at no loss that matters:
 
 - Rows are sorted by who they are about, so that names and topics come in runs, and dictionaries are in order.
-- Sums of milliseconds are rounded to 1/1,024 ms: the other bits are noise that no compression gets rid of.
+- Times are rounded where rows are made (STEPS_PER_MS): the other bits are noise that cannot be compressed.
 - Numbers that differ from row to row are split into streams of their 1st, 2nd, … bytes (BYTE_STREAM_SPLIT),
   of which the upper ones are nearly constant. PySpark 4.3, pyarrow and DuckDB read that.
 """
@@ -16,25 +16,19 @@ Three things make files small, at no loss that matters:
 from __future__ import annotations
 
 import struct
-from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import count, islice
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from sluice.proxy.access_sums import ByPlace, Pause, Sums, int32_array
+from sluice.proxy.access_names import ColumnNames, FileNames
+from sluice.proxy.access_sums import Pause, Sums
 from sluice.quotas.access_flow import Key
 from sluice.quotas.access_record import SCHEMA_VERSION, TABLES, VERSION_KEY, Column, ColumnType, Value
 
-GRID_PER_MS: Final = 1024.0
-"""steps of a rounded time in one millisecond; a power of two, so that few bits of the fraction are in use"""
 MS_SUFFIX: Final = "_ms"
 _SORTED_BY: Final = ("user", "client_id", "topic", "api_class", "address")
-KEY_COLUMNS: Final = ("broker", "user", "client_id", "address", "api_class", "topic")
-"""in a Key's order"""
 _COMPRESSION: Final = "zstd"
 _TYPES: Final = {
     ColumnType.TEXT: pa.string(),
@@ -119,50 +113,34 @@ class _Cells:
 
 def _buffer(values: pa.Array) -> bytes:
     width = values.type.bit_width // 8
-    data: bytes = values.buffers()[1][values.offset * width : (values.offset + len(values)) * width].to_pybytes()
-    return data
+    begin, end = values.offset * width, (values.offset + len(values)) * width
+    return bytes(memoryview(values.buffers()[1])[begin:end])
 
 
 class _Names(_Cells):
-    """A column of texts: each distinct one once, and a number in each row."""
+    """A column of texts: a number in each row."""
 
     _nothing = ""
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Column, names: ColumnNames) -> None:
         super().__init__(column)
-        self._number: defaultdict[Value, int] = defaultdict(count(0).__next__)
-        """in the order of their numbers"""
-        self._knows_others = False
-        """values that are no texts have numbers as well, which are in no row"""
-        self.size_bytes = 0
-        """of the names, about"""
+        self._names = names
 
     def numbers(self, values: Sequence[Value]) -> Sequence[int]:
-        known = len(self._number)
-        numbers = list(map(self._number.__getitem__, values))
-        if len(self._number) > known:
-            for name in islice(reversed(self._number), len(self._number) - known):
-                if isinstance(name, str):
-                    self.size_bytes += len(name) + _NAME_BYTES
-                else:
-                    self._knows_others = True
-        if self._knows_others:
-            for value in values:
-                if not isinstance(value, str):
-                    raise TypeError(f"a text was expected, not {type(value).__name__}")
-        return numbers
+        return self._names.numbers(values)
 
     def column(self, pause: Pause) -> tuple[pa.Array, pa.Array]:
-        """(numbers, names) with names in order, so that numbers sort as their names do."""
+        """(numbers, names) of its rows, with names in order, so that numbers sort as their names do."""
+        found = self.array(pa.int32()).dictionary_encode()
+        texts, used = self._names.texts(), found.dictionary.to_pylist()
         pieces = []
-        known = iter(self._number)
-        while piece := list(islice(known, _NAMES_AT_ONCE)):
-            pieces.append(_texts(piece))
+        for begin in range(0, len(used), _NAMES_AT_ONCE):
+            pieces.append(_texts([texts[number] for number in used[begin : begin + _NAMES_AT_ONCE]]))
             pause()
         names = pa.chunked_array(pieces, pa.string()).combine_chunks()
         order = compute.sort_indices(names)
         rank = compute.sort_indices(order).cast(pa.int32())
-        return rank.take(self.array(pa.int32())), names.take(order)
+        return rank.take(found.indices), names.take(order)
 
 
 def _texts(values: Sequence[Value]) -> pa.Array:
@@ -177,33 +155,29 @@ def _texts(values: Sequence[Value]) -> pa.Array:
 
 _NAMES_AT_ONCE: Final = 1000
 """some 0.1 ms of the interpreter's lock"""
-_NAME_BYTES: Final = 150
-"""about what Python needs around a name: its object, and its entry in the dictionary"""
 
 
 class FilePart:
     """Rows of one table for one file, while it is being filled. Not for two threads at once."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, names: FileNames | None = None) -> None:
+        """`names`: shared with other files; None: with none."""
+        self.names: Final = names or FileNames()
         self._columns = TABLES[table]
         self._cells = [
-            (_Names if column.type is ColumnType.TEXT else _Cells)(column) for column in self._columns
+            _Names(column, self.names.column(column.name))
+            if column.type is ColumnType.TEXT
+            else _Cells(column)
+            for column in self._columns
         ]
-        self._names = {
-            column.name: cells
-            for column, cells in zip(self._columns, self._cells, strict=True)
-            if isinstance(cells, _Names)
-        }
-        self._whose = ByPlace()
-        self._names_of_keys = {name: array("i") for name in KEY_COLUMNS}
-        """by the numbers that `_whose` has of places"""
+        self._known_bytes = self.names.size_bytes
         self._row_bytes = sum(struct.calcsize(f"={_CODES[column.type]}") for column in self._columns)
         self.rows = 0
 
     @property
     def size_bytes(self) -> int:
-        """Of memory, about."""
-        return sum(cells.size_bytes for cells in self._names.values()) + self.rows * self._row_bytes
+        """Of memory, about: what has come since it began."""
+        return self.names.size_bytes - self._known_bytes + self.rows * self._row_bytes
 
     def add(self, rows: Sequence[tuple[Value, ...]]) -> None:
         """All of them, or none: raises BadRows. Holds the interpreter's lock for about 0.7 µs a row."""
@@ -230,13 +204,11 @@ class FilePart:
     ) -> None:
         """The rows of a window of the roll-up. `keys`: by the numbers of places."""
         rows = len(sums.places)
-        whose = self._whose.of(sums.places, keys, self._new_keys, pause)
+        numbers_of = sums.columns | self.names.of_places(sums.places, keys, pause)
         same: dict[str, Value] = {"window_start_ms": start_unix_ms, "proxy": proxy}
         packed = []
         for column, cells in zip(self._columns, self._cells, strict=True):
-            numbers = sums.columns.get(column.name)
-            if column.name in self._names_of_keys:
-                numbers = int32_array(bytes(self._names_of_keys[column.name])).take(whose)
+            numbers = numbers_of.get(column.name)
             if numbers is None:
                 packed.append(cells.packed((same.get(column.name, 0),) * rows))
             else:
@@ -244,17 +216,6 @@ class FilePart:
         for cells, (bytes_, there) in zip(self._cells, packed, strict=True):
             cells.append(bytes_, there)
         self.rows += rows
-
-    def forget(self, places: Iterable[int]) -> None:
-        """Their numbers may stand for others from now on."""
-        self._whose.forget(places)
-
-    def _new_keys(self, keys: Sequence[Key]) -> range:
-        """Names of places that come for the first time, and their numbers here."""
-        for (name, numbers), texts in zip(self._names_of_keys.items(), zip(*keys, strict=True), strict=True):
-            numbers.extend(self._names[name].numbers(texts))
-        count = len(numbers)
-        return range(count - len(keys), count)
 
     def finish(self, pause: Pause = _no_pause) -> pa.Table:
         """The table in its final order; no more rows may be added.
@@ -267,16 +228,15 @@ class FilePart:
             if isinstance(cells, _Names):
                 arrays[column.name], names[column.name] = cells.column(pause)
             else:
-                arrays[column.name] = _rounded(column, cells.array(_TYPES[column.type]))
+                arrays[column.name] = cells.array(_TYPES[column.type])
             pause()
         order = compute.sort_indices(_sort_key(arrays, names))
-        table = pa.table(arrays).take(order)
-        for index, column in enumerate(self._columns):
-            if column.name in names:
-                numbers = table.column(index).combine_chunks()
-                text = pa.DictionaryArray.from_arrays(numbers, names[column.name])
-                table = table.set_column(index, column.name, text)
-        return table
+        for name, values in arrays.items():
+            ordered = values if _is_same(values) else values.take(order)
+            if name in names:
+                ordered = pa.DictionaryArray.from_arrays(ordered, names[name])
+            arrays[name] = ordered
+        return pa.table(arrays)
 
 
 def encoded(table_name: str, table: pa.Table) -> memoryview:
@@ -347,18 +307,17 @@ def _is_spread(column: Column) -> bool:
     )
 
 
+def _is_same(values: pa.Array | pa.ChunkedArray) -> bool:
+    """All over."""
+    if values.null_count:
+        return bool(values.null_count == len(values))
+    ends = compute.min_max(values)
+    return bool(ends["min"] == ends["max"])
+
+
 def _has_dictionary(column: Column, values: pa.ChunkedArray) -> bool:
     """Few different values, and not one alone: that is quicker written as it is, and as small."""
     if column.type is ColumnType.TEXT or _is_spread(column):
         return column.type is ColumnType.TEXT
     ends = compute.min_max(values).as_py()
     return bool(ends["min"] != ends["max"])
-
-
-def _rounded(column: Column, values: pa.Array) -> pa.Array:
-    if column.type is not ColumnType.DOUBLE or not column.name.endswith(MS_SUFFIX):
-        return values
-    ends = compute.min_max(values).as_py()
-    if ends["min"] == ends["max"] == 0:
-        return values
-    return compute.divide(compute.round(compute.multiply(values, GRID_PER_MS)), GRID_PER_MS)

@@ -26,6 +26,7 @@ from sluice.quotas.access_rollup import Window
 
 if TYPE_CHECKING:
     from sluice.proxy.access_columns import FilePart
+    from sluice.proxy.access_names import FileNames
     from sluice.proxy.access_sums import WindowSums
 
 _HOUR_MS: Final = 3_600_000
@@ -80,6 +81,7 @@ class AccessEncoder:
         self._queue: SimpleQueue[tuple[str, Sequence[tuple[Value, ...]]] | Window | None] = SimpleQueue()
         self._parts: dict[tuple[str, int], _Part] = {}
         self._sums: WindowSums | None = None
+        self._names: FileNames | None = None
         self._part_numbers = count(1)
         self._file_numbers = count(1)
         self._is_closing = False
@@ -180,10 +182,9 @@ class AccessEncoder:
             self._losses.failed(error)
             self._losses.dropped(window.count_rows(), f"a window could not be added up: {error}")
         self.windows.popleft()
-        if self._sums is not None:
-            self._sums.forget(window.dropped.places)
-        for part in self._parts.values():
-            part.cells.forget(window.dropped.places)
+        for forgetful in {self._sums, self._names, *(part.cells.names for part in self._parts.values())}:
+            if forgetful is not None:
+                forgetful.forget(window.dropped.places)
         window.index.told(window.dropped, folded)
         self._finish_large_parts()
 
@@ -236,16 +237,19 @@ class AccessEncoder:
 
     def _part(self, table: str, hour: int) -> _Part:
         from sluice.proxy.access_columns import BadRows, FilePart
+        from sluice.proxy.access_names import FileNames
 
         part = self._parts.get((table, hour))
         if part is None:
             if table not in TABLES:
                 raise BadRows("there is no such table")
+            if self._names is None or self._names.size_bytes > self._max_part_bytes // 2:
+                self._names = FileNames()  # else the texts of all who ever came would be kept
             part = self._parts[table, hour] = _Part(
                 table=table,
                 hour=hour,
                 number=next(self._part_numbers),
-                cells=FilePart(table),
+                cells=FilePart(table, self._names),
                 close_at_s=time.monotonic() + self._rotate_s,
                 first_ms=(hour + 1) * _HOUR_MS - 1,
                 last_ms=hour * _HOUR_MS,

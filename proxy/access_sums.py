@@ -17,12 +17,9 @@ from pyarrow import compute
 
 from sluice.quotas.access_flow import Key
 from sluice.quotas.access_index import CLIENT_ID, OTHER, USER, FlowCost
-from sluice.quotas.access_record import LIMIT_KEYS, ROLLUP_COLUMNS, ColumnType
+from sluice.quotas.access_record import LIMIT_KEYS, ROLLUP_COLUMNS, STEPS_PER_MS, ColumnType
 from sluice.quotas.access_rollup import Chunk, Limits, LimitsOf, Window
 
-UPSTREAM_FRACTIONS: Final = 64.0
-"""of a ms, to which sums are rounded: finer ones would only be digits that do not compress"""
-COST_FRACTIONS: Final = 1024.0
 PIECE: Final = 128
 """places that are looked at at once: some 0.3 ms of the interpreter's lock"""
 _UNKNOWN: Final = -1
@@ -93,7 +90,8 @@ class WindowSums:
 
     def sum_up(self, window: Window, pause: Pause) -> Sums:
         """Its rows. `pause` is called after each piece of work under the interpreter's lock."""
-        index, others = window.index, window.others
+        index = window.index
+        others: Others = window.others
         place_of, owner_of, cost_of = map(int32_array, index.columns())
         requests = _requests(window.chunks)
         places = place_of.take(requests["flow"])
@@ -141,7 +139,7 @@ def _array(packed: bytes, type_: pa.DataType, width: int) -> pa.Array:
 
 def _requests(chunks: Sequence[Chunk]) -> dict[str, pa.Array]:
     """All chunks' columns; those that are 0 all over are not there."""
-    seconds = b"".join(bytes((chunk.second,)) * chunk.count for chunk in chunks)
+    seconds = b"".join(bytes((chunk.second,)) * chunk.requests for chunk in chunks)
     columns = {
         "second": _array(seconds, pa.uint8(), 1),
         "flow": _array(b"".join(chunk.flows for chunk in chunks), pa.uint32(), 4),
@@ -151,8 +149,8 @@ def _requests(chunks: Sequence[Chunk]) -> dict[str, pa.Array]:
     }
     if any(chunk.throttle_ms for chunk in chunks):
         for name, parts in (
-            ("held_ms", [chunk.held_ms or bytes(8 * chunk.count) for chunk in chunks]),
-            ("throttle_ms", [chunk.throttle_ms or bytes(8 * chunk.count) for chunk in chunks]),
+            ("held_ms", [chunk.held_ms or bytes(8 * chunk.requests) for chunk in chunks]),
+            ("throttle_ms", [chunk.throttle_ms or bytes(8 * chunk.requests) for chunk in chunks]),
         ):
             columns[name] = _array(b"".join(parts), pa.float64(), 8)
     return columns
@@ -164,9 +162,7 @@ def _grouped(
     """`by`, the sums, and COLUMN_FUNCTION of what is asked for also."""
     table = pa.table(columns).group_by(by, use_threads=False)
     found = table.aggregate([*((name, "sum") for name in sums), *also]).combine_chunks()
-    return {
-        name.removesuffix("_sum"): _one(found[name]) for name in found.column_names
-    }
+    return {name.removesuffix("_sum"): _one(found[name]) for name in found.column_names}
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -174,7 +170,9 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return array_.cast(pa.int64()) if array_.type == pa.uint64() else array_
 
 
-def _by_flow(requests: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCost]) -> dict[str, pa.Array]:
+def _by_flow(
+    requests: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCost]
+) -> dict[str, pa.Array]:
     """Sums of each flow, and what its requests cost: by its API and version."""
     summed = [name for name in requests if name not in {"second", "flow"}]
     flows = _grouped(requests, "flow", summed, ("flow", "count"))
@@ -184,7 +182,8 @@ def _by_flow(requests: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[F
         pa.array(column, pa.float64()).take(cost) for column in zip(*(costs or [_NO_COST]), strict=True)
     )
     before_answer_ms = compute.add(
-        compute.multiply(each_ms, flows["requests"]), compute.multiply(request_byte_ms, flows["request_bytes"])
+        compute.multiply(each_ms, flows["requests"]),
+        compute.multiply(request_byte_ms, flows["request_bytes"]),
     )
     # Threads cannot have worked longer on them than the client waited.
     flows["request_cost_ms"] = compute.add(
@@ -194,37 +193,34 @@ def _by_flow(requests: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[F
     return flows
 
 
-def _by_place(
-    flows: dict[str, pa.Array], place_of: pa.Array, owner_of: pa.Array
-) -> dict[str, pa.Array]:
+def _by_place(flows: dict[str, pa.Array], place_of: pa.Array, owner_of: pa.Array) -> dict[str, pa.Array]:
     """Sums of each place, and how many connections there were: a flow of each stands for it."""
     flow = flows.pop("flow")
     summed = list(flows)
     columns = {**flows, "place": place_of.take(flow), "owner": owner_of.take(flow)}
     rows = _grouped(columns, "place", summed, ("owner", "count_distinct"))
     rows["connections"] = rows.pop("owner_count_distinct")
-    for name, fractions in (("upstream_ms", UPSTREAM_FRACTIONS), ("request_cost_ms", COST_FRACTIONS)):
-        rows[name] = compute.divide(compute.round(compute.multiply(rows[name], fractions)), fractions)
+    for name, steps in STEPS_PER_MS.items():
+        if name in rows:
+            rows[name] = compute.divide(compute.round(compute.multiply(rows[name], steps)), steps)
     return rows
 
 
 def _peaks(requests: dict[str, pa.Array], places: pa.Array, of: pa.Array) -> pa.Array:
     """Bytes of the busiest second of each place in `of`; `places`: the requests'."""
-    at = compute.bit_wise_or(
-        compute.shift_left(places.cast(pa.int64()), _SECOND_BITS), requests["second"].cast(pa.int64())
-    )
-    bytes_ = compute.add(
-        requests["request_bytes"].cast(pa.int64()), requests["response_bytes"].cast(pa.int64())
-    )
+    four = pa.scalar(_SECOND_BITS, pa.int32())
+    at = compute.bit_wise_or(compute.shift_left(places, four), requests["second"].cast(pa.int32()))
+    bytes_ = compute.add(requests["request_bytes"].cast(pa.int64()), requests["response_bytes"])
     seconds = _grouped({"at": at, "bytes": bytes_}, "at", ["bytes"])
-    place = compute.shift_right(seconds["at"], _SECOND_BITS).cast(pa.int32())
+    place = compute.shift_right(seconds["at"], four)
     busiest = _grouped({"place": place, "bytes": seconds["bytes"]}, "place", [], ("bytes", "max"))
     return busiest["bytes_max"].take(compute.index_in(of, value_set=busiest["place"]))
 
 
 def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others) -> pa.Array:
     """What is rare, in rows of its own where there were no requests. Returns whose the rows are then."""
-    row_of = dict(zip(others, compute.index_in(pa.array(others, pa.int32()), value_set=places).to_pylist()))
+    found = compute.index_in(pa.array(others, pa.int32()), value_set=places).to_pylist()
+    row_of = dict(zip(others, found, strict=True))
     new = [place for place, row in row_of.items() if row is None]
     for row, place in enumerate(new, start=len(places)):
         row_of[place] = row

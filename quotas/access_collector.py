@@ -1,4 +1,4 @@
-"""The recorder's lists → rows and windows of the access log: what belongs to which window, in the order of time.
+"""The recorder's lists → rows and windows of the access log: what belongs to which, in the order of time.
 
 Asked often (UsageMeter.drain), so that nearly always all of it is of the window that grows. Pure.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from typing import Final, TypeAlias
 
-from sluice.quotas.records import Flow
+from sluice.quotas.records import ASK, Flow
 from sluice.quotas.request_cost import FLAT_COSTS, RequestCosts
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
@@ -102,16 +102,11 @@ class Origin:
         self.names: Final = names
 
 
-ASK: Final = -1
-"""instead of a number: this flow's requests must be looked at one by one"""
-
-
 class AccessFlow(Flow):
     """Requests of one connection, client id, API class and topic; where a class has several APIs, of one."""
 
     __slots__ = (
-        "_dropped", "api_class", "asked", "kept", "number", "origin", "parent", "place", "topic", "topic_id",
-        "why",
+        "_dropped", "api_class", "asked", "kept", "origin", "parent", "place", "topic", "topic_id", "why",
     )  # fmt: skip
 
     def __init__(
@@ -134,10 +129,8 @@ class AccessFlow(Flow):
         self.topic_id = topic_id
         self.why: Final = why
         self.parent: Final = parent
-        self.number = ASK
-        """`kept`, where nothing need be asked about a request"""
         self.kept = ASK
-        """what stands for it in a window's columns; ASK: nothing does yet"""
+        """what stands for it, though its requests may have to be looked at; ASK: nothing does yet"""
         self.asked = 0
         """the window in which its place was looked for"""
         self.place: Place | None = None

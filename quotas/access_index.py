@@ -15,7 +15,8 @@ from collections import Counter, deque
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from sluice.quotas.access_flow import ASK, PRODUCE_CLASS, AccessFlow, Key, Place
+from sluice.quotas.access_flow import PRODUCE_CLASS, AccessFlow, Key, Place
+from sluice.quotas.records import ASK
 
 OTHER_CLASS: Final = "other"
 OTHER: Final = 0
@@ -64,7 +65,8 @@ class AccessIndex:
         self._cost_of = array("i")
         self._dropped_flows: deque[int] = deque()
         self._dropped_places: deque[int] = deque()
-        self._counted_places: list[int] = []
+        self._counted_places: dict[Key, int] = {}
+        """that nothing has any more; who comes back before the window is over has the same again"""
         self._counted_of_user: Counter[str] = Counter()
         self._untold_places = 0
         """of windows that are over; those that were given back are in it"""
@@ -116,9 +118,9 @@ class AccessIndex:
         """What nothing has had any more since the last: for `told`, with the window that is over."""
         self._count_dropped()
         flows = [self._dropped_flows.popleft() for _ in range(len(self._dropped_flows))]
-        dropped = Dropped(flows, self._counted_places)
+        dropped = Dropped(flows, list(self._counted_places.values()))
         self._untold_places += len(self._counted_places)
-        self._counted_places = []
+        self._counted_places.clear()
         self._counted_of_user.clear()
         self.window += 1
         return dropped
@@ -126,8 +128,8 @@ class AccessIndex:
     # For the thread that tells windows ---------------------------------------------------------------------
 
     def columns(self) -> tuple[bytes, bytes, bytes]:
-        """By the numbers of flows, as int32: their place, the flow that stands for their connection in it, and
-        their cost."""
+        """By the numbers of flows, as int32: their place, the flow that stands for their connection in it,
+        and their cost."""
         return bytes(self._place_of), bytes(self._owner_of), bytes(self._cost_of)
 
     def told(self, dropped: Dropped, folded: int) -> None:
@@ -169,13 +171,19 @@ class AccessIndex:
     def _place_of_key(self, key: Key) -> Place:
         place = self._places.get(key)
         if place is None:
-            if self._is_full_of(key[USER]):
+            self._count_dropped()
+            number = self._counted_places.pop(key, None)
+            if number is not None:
+                self._counted_of_user[key[USER]] -= 1
+                place = Place(key, number, self._dropped_places)
+            elif self._is_full_of(key[USER]):
                 return self._other
-            place = self._places[key] = self.new_place(key)
+            else:
+                place = self.new_place(key)
+            self._places[key] = place
         return place
 
     def _is_full_of(self, user: str) -> bool:
-        self._count_dropped()
         waiting = len(self._counted_places) + self._untold_places - self._given_back_places
         return waiting >= self._max_keys or self._counted_of_user[user] >= self._max_keys_of_user
 
@@ -183,5 +191,6 @@ class AccessIndex:
         dropped = self._dropped_places
         while dropped:
             number = dropped.popleft()
-            self._counted_places.append(number)
-            self._counted_of_user[self.keys[number][USER]] += 1
+            key = self.keys[number]
+            self._counted_places[key] = number
+            self._counted_of_user[key[USER]] += 1

@@ -24,6 +24,15 @@ WINDOW_MS: Final = 10_000
 ROLLUP: Final = "rollup"
 REQUESTS: Final = "requests"
 
+STEPS_PER_MS: Final = {
+    "upstream_ms": 64.0,
+    "request_cost_ms": 1024.0,
+    "held_ms": 1024.0,
+    "throttle_ms": 1024.0,
+}
+"""to which rows round their times: the other bits are noise that no compression gets rid of; powers of two,
+so that few bits of the fraction are in use"""
+
 Value: TypeAlias = str | int | float | None
 
 
@@ -103,8 +112,12 @@ ROLLUP_COLUMNS: Final = (
         "ms of broker threads by the cost model, summed; a Produce as one batch of one record; to 1/1024 ms",
         0.0,
     ),
-    Column("held_ms", _D, "ms that requests were kept before they were forwarded, summed"),
-    Column("throttle_ms", _D, "ms that requests' quotas asked their connections to wait in all, summed"),
+    Column("held_ms", _D, "ms that requests were kept before they were forwarded, summed; to 1/1024 ms"),
+    Column(
+        "throttle_ms",
+        _D,
+        "ms that requests' quotas asked their connections to wait in all, summed; to 1/1024 ms",
+    ),
     Column("connections", _I, "that finished a request in this window"),
     Column("connections_opened", _I, "accepted in this window"),
     Column("holds", _I, "requests held for a byte rate or request percentage"),
@@ -140,9 +153,9 @@ REQUEST_COLUMNS: Final = (
     Column("topic", _T, "as in the roll-up"),
     Column("request_bytes", _L, "bytes on the wire, size included"),
     Column("response_bytes", _L, "bytes on the wire, size included; 0: acks=0"),
-    Column("upstream_ms", _D, "ms"),
-    Column("held_ms", _D, "ms"),
-    Column("throttle_ms", _D, "ms"),
+    Column("upstream_ms", _D, "ms; to 1/64"),
+    Column("held_ms", _D, "ms; to 1/1024"),
+    Column("throttle_ms", _D, "ms; to 1/1024"),
     Column("rule", _T, 'level of the limit that was charged: user_client, …; "" if none'),
     Column(
         "why",

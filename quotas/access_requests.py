@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from sluice.quotas.access_flow import AccessFlow
+from sluice.quotas.access_record import STEPS_PER_MS
 from sluice.quotas.records import RequestRecord, Unanswered
 
 Row: TypeAlias = tuple[Any, ...]
@@ -24,8 +25,9 @@ THROTTLED: Final = "throttled"
 SLOW: Final = "slow"
 _NEVER: Final = 2**63
 """of a sample of nothing"""
-_FRACTIONS: Final = 64.0
-"""of a ms, to which times are rounded"""
+_UPSTREAM_STEPS: Final = STEPS_PER_MS["upstream_ms"]
+_HELD_STEPS: Final = STEPS_PER_MS["held_ms"]
+_THROTTLE_STEPS: Final = STEPS_PER_MS["throttle_ms"]
 
 
 class RequestRows:
@@ -133,5 +135,8 @@ class RequestRows:
         return (
             int(finished_unix_ms), self._proxy, broker, user, client_id, flow.origin.address,
             api_key, version, topic, request_bytes, response_bytes,
-            round(upstream_ms * _FRACTIONS) / _FRACTIONS, held_ms, throttle_ms, rule, why, weight,
+            round(upstream_ms * _UPSTREAM_STEPS) / _UPSTREAM_STEPS,
+            round(held_ms * _HELD_STEPS) / _HELD_STEPS,
+            round(throttle_ms * _THROTTLE_STEPS) / _THROTTLE_STEPS,
+            rule, why, weight,
         )  # fmt: skip

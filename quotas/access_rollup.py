@@ -10,20 +10,19 @@ of the class `other`. Knows no frames and no clock.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
-from struct import error as StructError
-from struct import pack
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from sluice.quotas.access_flow import AccessFlow, Place
 from sluice.quotas.access_index import OTHER, AccessIndex, Dropped
 from sluice.quotas.access_record import WINDOW_MS
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.records import Amount, ConnectionRecord, EventKind, RequestRecord, ThrottleEvent
+from sluice.quotas.records import ASK, Amount, ConnectionRecord, EventKind, Flow, RequestRecord, ThrottleEvent
 
 CONNECTION_CLASS: Final = "connection"
 ORDERLY_ENDS: Final = frozenset({"client_closed", "idle", "drained", "broker_moved"})
@@ -44,7 +43,6 @@ _EVENT_COLUMNS: Final = {
     EventKind.REFUSAL: REFUSALS,
     EventKind.SHADOW: "shadows",
 }
-_number: Final[Callable[[object], int]] = attrgetter("number")
 _finished_ms: Final[Callable[[RequestRecord], float]] = itemgetter(6)
 
 
@@ -55,11 +53,12 @@ class LimitsOf(Protocol):
 
 
 class Chunk(NamedTuple):
-    """Requests that finished in one second, column by column: packed numbers, `count` of each."""
+    """Requests that finished in one second, column by column: packed numbers."""
 
     second: int
     """of the window"""
-    count: int
+    requests: int
+    """numbers in each column"""
     flows: bytes
     """uint32: AccessIndex has what they stand for"""
     request_bytes: bytes
@@ -91,7 +90,7 @@ class Window:
     @property
     def requests(self) -> int:
         """In its columns."""
-        return sum(chunk.count for chunk in self.chunks)
+        return sum(chunk.requests for chunk in self.chunks)
 
     @property
     def most_rows(self) -> int:
@@ -167,8 +166,8 @@ class Rollup:
     # What is added up; all of the window, or before ---------------------------------------------------------
 
     def add_requests(self, records: Sequence[RequestRecord], slow_ms: float) -> list[RequestRecord]:
-        """What finished, in that order. Returns those that want a row of their own: throttled, slow (`slow_ms`
-        and more), or of a flow that says why."""
+        """What finished, in that order. Returns those that want a row of their own: throttled, slow
+        (`slow_ms` and more), or of a flow that says why."""
         marked: list[RequestRecord] = []
         begun_ms, first, count = self._begun_ms, 0, len(records)
         while first < count:
@@ -190,22 +189,23 @@ class Rollup:
         ) = zip(*records, strict=True)
         # fmt: on
         count = len(records)
-        unsigned, doubles = f"{count}I", f"{count}d"
+        pack, unsigned, doubles = struct.pack, f"{count}I", f"{count}d"
         is_any_marked = False
         try:
             numbers = pack(unsigned, *[flow.number for flow in flows])
-        except StructError:  # some flow must be asked: its number is below 0
+        except struct.error:  # some flow must be asked: its number is below 0
             numbers = pack(unsigned, *map(self._number_of, records))
-            is_any_marked = any(flow.why for flow in flows)  # type: ignore[attr-defined]
+            is_any_marked = any(map(_why, flows))
         packed_held_ms = packed_throttle_ms = b""
         if any(throttle_ms):  # it is held_ms at least
-            packed_held_ms, packed_throttle_ms = pack(doubles, *held_ms), pack(doubles, *throttle_ms)
+            packed_held_ms, packed_throttle_ms = (
+                pack(doubles, *held_ms),
+                pack(doubles, *throttle_ms),
+            )
             is_any_marked = True
         if is_any_marked or max(upstream_ms) >= slow_ms:
             marked += [
-                record
-                for record in records
-                if record[9] > 0.0 or record[7] >= slow_ms or record[3].why  # type: ignore[attr-defined]
+                record for record in records if record[9] > 0.0 or record[7] >= slow_ms or _why(record[3])
             ]
         self._chunks.append(Chunk(
             self._second, count, numbers, pack(unsigned, *request_bytes), pack(unsigned, *response_bytes),
@@ -244,11 +244,10 @@ class Rollup:
 
     def _number_of(self, record: RequestRecord) -> int:
         flow = record[3]
-        number = _number(flow)
-        if number < 0:
-            assert isinstance(flow, AccessFlow)
-            number = self._index.number(flow, record[0], record[1])
-        return number
+        if flow.number != ASK:
+            return flow.number
+        assert isinstance(flow, AccessFlow)
+        return self._index.number(flow, record[0], record[1])
 
     def _others_of(self, flow: AccessFlow) -> dict[str, float]:
         return self._others.setdefault(self._index.place(flow).number, {})
@@ -265,6 +264,10 @@ class Rollup:
         else:
             self._addresses_folded += 1
         return self._others.setdefault(number, {})
+
+
+def _why(flow: Flow) -> str:
+    return flow.why if isinstance(flow, AccessFlow) else ""
 
 
 def _add_to(others: dict[str, float], column: str, amount: float = 1) -> None:

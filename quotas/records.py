@@ -13,6 +13,10 @@ from typing import Final, NamedTuple, TypeAlias
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.sensor import Sensor
 
+ASK: Final = -1
+"""instead of a flow's number"""
+
+
 class Flow:
     """What requests of one connection have in common, so that it is looked up once for all of them.
 
@@ -20,11 +24,14 @@ class Flow:
     topic and what stands for them in the log.
     """
 
-    __slots__ = ("client_id",)
+    # Here and not in AccessFlow, so that it lies beside the reference count: a line of the cache less.
+    __slots__ = ("client_id", "number")
 
     def __init__(self, client_id: str = "") -> None:
         self.client_id: Final = client_id
         """"" for a null one"""
+        self.number = ASK
+        """what stands for it in the columns of an access log; ASK: its requests are looked at one by one"""
 
 
 RequestRecord: TypeAlias = tuple[

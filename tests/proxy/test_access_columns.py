@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
@@ -14,8 +13,6 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from sluice.proxy.access_columns import (
-    GRID_PER_MS,
-    MS_SUFFIX,
     BadRows,
     FilePart,
     encoded,
@@ -59,9 +56,6 @@ def _file(table: str, *pieces: list[tuple[Value, ...]]) -> bytes:
 def _as_read(column: Column, value: Value) -> Value:
     if column.type is ColumnType.TEXT and isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
-    if column.type is ColumnType.DOUBLE and column.name.endswith(MS_SUFFIX) and value is not None:
-        assert not isinstance(value, str)
-        return round(value * GRID_PER_MS) / GRID_PER_MS if math.isfinite(value * GRID_PER_MS) else value
     return value
 
 
@@ -89,17 +83,6 @@ def test_a_file_has_the_schema_of_the_table_and_says_its_version(table: str) -> 
     assert file.metadata.metadata[VERSION_KEY.encode()] == str(SCHEMA_VERSION).encode()
     compressions = {file.metadata.row_group(0).column(i).compression for i in range(len(TABLES[table]))}
     assert compressions == {"ZSTD"}
-
-
-def test_times_are_rounded_to_a_1024th_of_a_millisecond() -> None:
-    (found,) = read(_file(ROLLUP, [row(upstream_ms=1.0004, held_ms=2.0005)]))
-    # 1.0004 × 1,024 = 1,024.41 → 1,024 → 1.0;  2.0005 × 1,024 = 2,048.51 → 2,049 → 2.0009765625
-    assert (found["upstream_ms"], found["held_ms"]) == (1.0, 2.0009765625)
-
-
-def test_a_limit_is_not_rounded() -> None:
-    (found,) = read(_file(ROLLUP, [row(producer_byte_rate=0.0004)]))
-    assert found["producer_byte_rate"] == 0.0004
 
 
 def test_rows_lie_by_user_client_topic_and_window() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from access_rows import BEGIN_MS, clients, files, read_all, row, rows
+from access_rows import BEGIN_MS, clients, files, read, read_all, row, rows
+from access_windows import windows_of
 from access_writers import settings_of, wait_until, writing
 from structlog.testing import capture_logs
 
@@ -146,6 +148,77 @@ def test_losses_are_told_now_and_then_and_not_each_time(
     told = _of(logs, "access_log_rows_dropped")
     assert len(told) <= 2
     assert sum(line["rows"] for line in told) == 800  # type: ignore[misc]
+
+
+# Windows of the roll-up ---------------------------------------------------------------------------------
+
+
+def test_windows_are_rows_of_the_hour_that_they_begin_in(tmp_path: Path) -> None:
+    with writing(tmp_path) as writer:
+        for window in windows_of(*[["one", "two"]] * 3):
+            assert writer.offer_window(window)
+    assert {path.parent.name: clients(read(path)) for path in files(tmp_path)} == {
+        "hour=10": ["one", "two"],
+        "hour=11": ["one", "one", "two", "two"],
+    }
+    assert (writer.counters.rows_written, writer.counters.rows_pending) == (6, 0)
+
+
+def test_a_window_that_there_is_no_room_for_is_counted_row_by_row(
+    tmp_path: Path, logs: list[dict[str, object]]
+) -> None:
+    """It may have as many rows as requests; it is looked at before it is refused."""
+    first, second, third = windows_of(*[["one", "two", "one", "one"]] * 3)
+    writer = AccessWriter(settings_of(tmp_path, max_pending_rows=5))  # not started: nothing is encoded
+    assert (first.most_rows, first.count_rows()) == (4, 2)
+    assert writer.offer_window(first)
+    assert not writer.offer_window(second), "4 at most and 2 would be 6"
+    assert (writer.counters.rows_dropped, writer.counters.rows_pending) == (2, 4)
+    writer.start()
+    wait_until(lambda: writer.counters.rows_pending == 2)
+    assert writer.offer_window(third)
+    writer.close(20)
+    assert (writer.counters.rows_written, writer.counters.rows_dropped) == (4, 2)
+    assert [row["window_start_ms"] for row in read_all(tmp_path)] == 2 * [BEGIN_MS] + 2 * [BEGIN_MS + 20_000]
+    [line] = _of(logs, "access_log_rows_dropped")
+    assert (line["rows"], line["reason"]) == (2, "there was no room")
+
+
+def test_a_window_that_cannot_be_added_up_costs_no_other(tmp_path: Path) -> None:
+    first, second, third = windows_of(*[["one", "two"]] * 3)
+    second.chunks = [second.chunks[0]._replace(upstream_ms=b"")]
+    with writing(tmp_path) as writer:
+        for window in (first, second, third):
+            writer.offer_window(window)
+    assert (writer.counters.rows_written, writer.counters.rows_dropped, writer.counters.failures) == (4, 2, 1)
+    assert {row["window_start_ms"] - BEGIN_MS for row in read_all(tmp_path)} == {0, 20_000}
+
+
+def test_windows_that_are_left_at_the_end_are_counted_row_by_row(tmp_path: Path) -> None:
+    writer = AccessWriter(settings_of(tmp_path))  # not started
+    for window in windows_of(*[["one", "two", "one", "one"]] * 2):
+        writer.offer_window(window)
+    writer.close(5)
+    assert writer.counters.rows_dropped == 4
+    assert not writer.offer_window(windows_of(["late"])[0])
+    assert writer.counters.rows_dropped == 5
+
+
+def test_names_come_again_in_the_next_file_and_are_forgotten_when_they_are_many(tmp_path: Path) -> None:
+    """Files are closed when they have grown; texts of more than 12,500 B are let go of between them."""
+    often = [f"often-{number}" for number in range(9)]
+    windows = windows_of(*([*often, f"{number}-" * 80, f"{number}" * 9] for number in range(60)))
+    with writing(tmp_path, max_pending_bytes=100_000) as writer:
+        for window in windows:
+            wait_until(lambda: writer.counters.bytes_pending < 50_000)
+            assert writer.offer_window(window)
+    assert len(files(tmp_path)) > 3
+    found = Counter((row["window_start_ms"], row["client_id"]) for row in read_all(tmp_path))
+    assert found == {
+        (BEGIN_MS + number * 10_000, client_id): 1
+        for number in range(60)
+        for client_id in (*often, (f"{number}-" * 80)[:256], f"{number}" * 9)
+    }
 
 
 # What is no row -------------------------------------------------------------------------------------------

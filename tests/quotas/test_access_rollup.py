@@ -235,6 +235,17 @@ def test_a_request_costs_what_the_model_says_but_no_longer_than_it_took() -> Non
             assert one_row(*requests)["request_cost_ms"] == cost_ms
 
 
+def test_times_are_rounded_when_they_have_been_added_up() -> None:
+    """(0.3 + 0.3) · 64 = 38.4 → 38 / 64;  1.0004 · 1,024 = 1,024.4 → 1.0;  2.0005 · 1,024 = 2,048.5 →
+    2,049 / 1,024;  the cost is bounded by 0.6 ms, with answers' 80 / 2,048 it is 0.6390625 → 654 / 1,024"""
+    of = flow(connection())
+    row = one_row(
+        record(of, 1, upstream_ms=0.3, held_ms=1.0004, throttle_ms=2.0005), record(of, 2, upstream_ms=0.3)
+    )
+    found = [row[name] for name in ("upstream_ms", "held_ms", "throttle_ms", "request_cost_ms")]
+    assert found == [38 / 64, 1.0, 2_049 / 1024, 654 / 1024]
+
+
 def limited(limits: Limits) -> LimitsOf:
     return lambda user, client_id: limits
 

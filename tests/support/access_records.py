@@ -30,8 +30,8 @@ def no_limits(user: str, client_id: str) -> Limits:
 
 
 def rollup(**options: Any) -> Rollup:
-    limits_now = options.pop("limits_now", lambda: no_limits)
-    return Rollup(PROXY, limits_now, now_ms=NOW_MS, unix_ms=UNIX_MS, **options)
+    given = {"limits_now": lambda: no_limits, "now_ms": NOW_MS, "unix_ms": UNIX_MS, **options}
+    return Rollup(PROXY, **given)
 
 
 def connection(user: str = "alice", address: str = "10.0.0.1") -> Origin:

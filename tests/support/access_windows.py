@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from access_records import NOW_MS, connection, flow, record, rollup
+from access_rows import BEGIN_MS
 
 from sluice.proxy.access_columns import FilePart
 from sluice.proxy.access_sums import WindowSums
@@ -27,3 +31,13 @@ class Told:
         self._sums.forget(window.dropped.places)
         window.index.told(window.dropped, sums.folded)
         return found
+
+
+def windows_of(*client_ids: Sequence[str]) -> list[Window]:
+    """A process' windows one after another, from the last of an hour on; a request of each of these in it."""
+    grows = rollup(unix_ms=BEGIN_MS)
+    for number, of_window in enumerate(client_ids):
+        flows = [flow(connection(), client_id) for client_id in of_window]
+        grows.add_requests([record(of, number * 10_000.0) for of in flows], slow_ms=1e9)
+        grows.close(BEGIN_MS - NOW_MS)
+    return list(grows.over)

@@ -1,0 +1,90 @@
+"""The texts of the access log's files: a number stands for each in rows, and most come again in the next.
+
+So that nothing need be looked up for a key of the roll-up that an earlier file had, numbers stay; a file
+takes those names along that its rows have (access_columns.py).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import count, islice
+from typing import Final
+
+import pyarrow as pa
+
+from sluice.proxy.access_sums import ByPlace, Pause, int32_array
+from sluice.quotas.access_flow import Key
+from sluice.quotas.access_record import Value
+
+KEY_COLUMNS: Final = ("broker", "user", "client_id", "address", "api_class", "topic")
+"""in a Key's order"""
+_NAME_BYTES: Final = 150
+"""about what Python needs around a name: its object, and its entry in the dictionary"""
+
+
+class ColumnNames:
+    """Of one column, in whatever table: each distinct text once."""
+
+    def __init__(self) -> None:
+        self._number: defaultdict[Value, int] = defaultdict(count(0).__next__)
+        """in the order of their numbers"""
+        self._knows_others = False
+        """values that are no texts have numbers as well, which are in no row"""
+        self.size_bytes = 0
+        """of memory, about"""
+
+    def numbers(self, values: Sequence[Value]) -> Sequence[int]:
+        """Raises TypeError for what is no text."""
+        known = len(self._number)
+        numbers = list(map(self._number.__getitem__, values))
+        if len(self._number) > known:
+            for name in islice(reversed(self._number), len(self._number) - known):
+                if isinstance(name, str):
+                    self.size_bytes += len(name) + _NAME_BYTES
+                else:
+                    self._knows_others = True
+        if self._knows_others:
+            for value in values:
+                if not isinstance(value, str):
+                    raise TypeError(f"a text was expected, not {type(value).__name__}")
+        return numbers
+
+    def texts(self) -> list[Value]:
+        """By their numbers. What is no text is in no row."""
+        return list(self._number)
+
+
+class FileNames:
+    """Of files that are filled one after another. Grows with each new text. For one thread."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, ColumnNames] = {}
+        self._whose = ByPlace()
+        self._keys = {name: array("i") for name in KEY_COLUMNS}
+        """numbers of texts, by the numbers that `_whose` has of places"""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of memory, about."""
+        return sum(column.size_bytes for column in self._columns.values())
+
+    def column(self, name: str) -> ColumnNames:
+        """The texts of a column."""
+        return self._columns.setdefault(name, ColumnNames())
+
+    def of_places(self, places: pa.Array, keys: Sequence[Key], pause: Pause) -> dict[str, pa.Array]:
+        """Numbers of their keys' texts, by column. `keys`: by the numbers of places."""
+        whose = self._whose.of(places, keys, self._new_keys, pause)
+        return {name: int32_array(bytes(numbers)).take(whose) for name, numbers in self._keys.items()}
+
+    def forget(self, places: Iterable[int]) -> None:
+        """Their numbers may stand for others from now on."""
+        self._whose.forget(places)
+
+    def _new_keys(self, keys: Sequence[Key]) -> range:
+        begin = len(self._keys[KEY_COLUMNS[0]])
+        for (name, numbers), texts in zip(self._keys.items(), zip(*keys, strict=True), strict=True):
+            numbers.extend(self.column(name).numbers(texts))
+        return range(begin, begin + len(keys))
