@@ -23,8 +23,9 @@ from sluice.quotas.access_rollup import Chunk, Limits, LimitsOf, Window
 PIECE: Final = 128
 """places that are looked at at once: some 0.3 ms of the interpreter's lock"""
 _UNKNOWN: Final = -1
-_SECOND_BITS: Final = 4
-"""a window has ten"""
+_SECOND_BITS: Final = pa.scalar(4, pa.int32())
+"""behind a number of a flow or place: a window has ten"""
+_SECONDS: Final = 15
 _DOUBLES: Final = frozenset(column.name for column in ROLLUP_COLUMNS if column.type is ColumnType.DOUBLE)
 _NO_COST: Final = FlowCost(0.0, 0.0, 0.0)
 Pause: TypeAlias = Callable[[], None]
@@ -94,18 +95,30 @@ class WindowSums:
         others: Others = window.others
         place_of, owner_of, cost_of = map(int32_array, index.columns())
         requests = _requests(window.chunks)
-        places = place_of.take(requests["flow"])
         if len(index.keys) > window.max_keys // 2:  # until then nobody can have more than his share
-            kept = _kept(places, others, index.keys, window.max_keys, pause)
-            place_of, places, others = kept.take(place_of), kept.take(places), _folded(others, kept)
-        rows = _by_place(_by_flow(requests, cost_of, index.costs), place_of, owner_of)
-        seen = rows.pop("place")
-        rows["peak_bytes_1s"] = _peaks(requests, places, seen)
-        folded = compute.sum(rows["connections"].filter(compute.equal(seen, OTHER))).as_py() or 0
+            seen = compute.unique(
+                pa.concat_arrays([place_of.take(requests["flow"]), pa.array(others, pa.int32())])
+            )
+            kept = _kept(seen.to_pylist(), index.keys, window.max_keys, pause)
+            place_of, others = kept.take(place_of), _folded(others, kept)
+        seconds = _by_second(requests)
+        flows = _by_flow(seconds)
+        flows["request_cost_ms"] = _costs(flows, cost_of, index.costs)
+        flow = flows.pop("flow")
+        places, owners = place_of.take(flow), owner_of.take(flow)
+        if compute.count_distinct(places).as_py() == len(places):  # as nearly always: a connection each
+            rows = flows
+            rows["connections"] = _same(1, len(places))
+        else:
+            rows = _by_place(flows, places, owners)
+            places = rows.pop("place")
+            rows["peak_bytes_1s"] = _peaks(seconds, place_of, places)
+        _round(rows)
+        folded = compute.sum(rows["connections"].filter(compute.equal(places, OTHER))).as_py() or 0
         if others:
-            seen = _add_others(rows, seen, others)
-        rows |= self._limits_in_force(window, seen, pause)
-        return Sums(seen, rows, folded)
+            places = _add_others(rows, places, others)
+        rows |= self._limits_in_force(window, places, pause)
+        return Sums(places, rows, folded)
 
     def _limits_in_force(self, window: Window, places: pa.Array, pause: Pause) -> dict[str, pa.Array]:
         limits_of = window.limits_of
@@ -170,13 +183,29 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return array_.cast(pa.int64()) if array_.type == pa.uint64() else array_
 
 
-def _by_flow(
-    requests: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCost]
-) -> dict[str, pa.Array]:
-    """Sums of each flow, and what its requests cost: by its API and version."""
-    summed = [name for name in requests if name not in {"second", "flow"}]
-    flows = _grouped(requests, "flow", summed, ("flow", "count"))
-    flows["requests"] = flows.pop("flow_count")
+def _by_second(requests: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Sums of each flow and second, and their bytes in all."""
+    second, flow = requests.pop("second").cast(pa.int32()), requests.pop("flow").cast(pa.int32())
+    at = compute.bit_wise_or(compute.shift_left(flow, _SECOND_BITS), second)
+    seconds = _grouped({"at": at, **requests}, "at", requests, ("at", "count"))
+    seconds["requests"] = seconds.pop("at_count")
+    seconds["bytes"] = compute.add(seconds["request_bytes"], seconds["response_bytes"])
+    at = seconds.pop("at")
+    seconds["second"] = compute.bit_wise_and(at, pa.scalar(_SECONDS, pa.int32()))
+    seconds["flow"] = compute.shift_right(at, _SECOND_BITS)
+    return seconds
+
+
+def _by_flow(seconds: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Sums of each flow, and its busiest second."""
+    summed = [name for name in seconds if name not in {"second", "flow", "bytes"}]
+    flows = _grouped(seconds, "flow", summed, ("bytes", "max"))
+    flows["peak_bytes_1s"] = flows.pop("bytes_max")
+    return flows
+
+
+def _costs(flows: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCost]) -> pa.Array:
+    """What each flow's requests cost: by its API and version."""
     cost = cost_of.take(flows["flow"])
     each_ms, request_byte_ms, response_byte_ms = (
         pa.array(column, pa.float64()).take(cost) for column in zip(*(costs or [_NO_COST]), strict=True)
@@ -186,35 +215,39 @@ def _by_flow(
         compute.multiply(request_byte_ms, flows["request_bytes"]),
     )
     # Threads cannot have worked longer on them than the client waited.
-    flows["request_cost_ms"] = compute.add(
+    return compute.add(
         compute.min_element_wise(before_answer_ms, flows["upstream_ms"]),
         compute.multiply(response_byte_ms, flows["response_bytes"]),
     )
-    return flows
 
 
-def _by_place(flows: dict[str, pa.Array], place_of: pa.Array, owner_of: pa.Array) -> dict[str, pa.Array]:
+def _by_place(flows: dict[str, pa.Array], places: pa.Array, owners: pa.Array) -> dict[str, pa.Array]:
     """Sums of each place, and how many connections there were: a flow of each stands for it."""
-    flow = flows.pop("flow")
-    summed = list(flows)
-    columns = {**flows, "place": place_of.take(flow), "owner": owner_of.take(flow)}
+    summed = [name for name in flows if name != "peak_bytes_1s"]
+    columns = {**flows, "place": places, "owner": owners}
     rows = _grouped(columns, "place", summed, ("owner", "count_distinct"))
     rows["connections"] = rows.pop("owner_count_distinct")
-    for name, steps in STEPS_PER_MS.items():
-        if name in rows:
-            rows[name] = compute.divide(compute.round(compute.multiply(rows[name], steps)), steps)
     return rows
 
 
-def _peaks(requests: dict[str, pa.Array], places: pa.Array, of: pa.Array) -> pa.Array:
-    """Bytes of the busiest second of each place in `of`; `places`: the requests'."""
-    four = pa.scalar(_SECOND_BITS, pa.int32())
-    at = compute.bit_wise_or(compute.shift_left(places, four), requests["second"].cast(pa.int32()))
-    bytes_ = compute.add(requests["request_bytes"].cast(pa.int64()), requests["response_bytes"])
-    seconds = _grouped({"at": at, "bytes": bytes_}, "at", ["bytes"])
-    place = compute.shift_right(seconds["at"], four)
-    busiest = _grouped({"place": place, "bytes": seconds["bytes"]}, "place", [], ("bytes", "max"))
+def _peaks(seconds: dict[str, pa.Array], place_of: pa.Array, of: pa.Array) -> pa.Array:
+    """Bytes of the busiest second of each place in `of`."""
+    places = place_of.take(seconds["flow"])
+    at = compute.bit_wise_or(compute.shift_left(places, _SECOND_BITS), seconds["second"])
+    together = _grouped({"at": at, "bytes": seconds["bytes"]}, "at", ["bytes"])
+    place = compute.shift_right(together["at"], _SECOND_BITS)
+    busiest = _grouped({"place": place, "bytes": together["bytes"]}, "place", [], ("bytes", "max"))
     return busiest["bytes_max"].take(compute.index_in(of, value_set=busiest["place"]))
+
+
+def _round(rows: dict[str, pa.Array]) -> None:
+    for name, steps in STEPS_PER_MS.items():
+        if name in rows:
+            rows[name] = compute.divide(compute.round(compute.multiply(rows[name], steps)), steps)
+
+
+def _same(value: int, count: int) -> pa.Array:
+    return _array(array("q", (value,)).tobytes() * count, pa.int64(), 8)
 
 
 def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others) -> pa.Array:
@@ -239,12 +272,9 @@ def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others) -> 
     return pa.concat_arrays([places, pa.array(new, pa.int32())])
 
 
-def _kept(
-    places: pa.Array, others: Iterable[int], keys: Sequence[Key], max_keys: int, pause: Pause
-) -> pa.Array:
+def _kept(seen: Sequence[int], keys: Sequence[Key], max_keys: int, pause: Pause) -> pa.Array:
     """Of each place, itself or OTHER: there are `max_keys` rows at most, half as many of one user; who comes
     first has one."""
-    seen = compute.unique(pa.concat_arrays([places, pa.array(others, pa.int32())])).to_pylist()
     kept = array("i", bytes(4 * len(keys)))
     of_user: Counter[str] = Counter()
     left = max_keys

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from sluice.quotas.access_flow import AccessFlow
 from sluice.quotas.access_record import STEPS_PER_MS
-from sluice.quotas.records import RequestRecord, Unanswered
+from sluice.quotas.records import ASK, RequestRecord, Unanswered
 
 Row: TypeAlias = tuple[Any, ...]
 SAMPLE: Final = "sample"
@@ -131,12 +131,13 @@ class RequestRows:
         why: str,
         weight: float,
     ) -> Row:
-        broker, user, client_id, _, _, topic = flow.named_key()
+        key = flow.named_key() if flow.number == ASK else flow.place.key
+        broker, user, client_id, _, _, topic = key
         return (
             int(finished_unix_ms), self._proxy, broker, user, client_id, flow.origin.address,
             api_key, version, topic, request_bytes, response_bytes,
             round(upstream_ms * _UPSTREAM_STEPS) / _UPSTREAM_STEPS,
-            round(held_ms * _HELD_STEPS) / _HELD_STEPS,
-            round(throttle_ms * _THROTTLE_STEPS) / _THROTTLE_STEPS,
+            held_ms and round(held_ms * _HELD_STEPS) / _HELD_STEPS,
+            throttle_ms and round(throttle_ms * _THROTTLE_STEPS) / _THROTTLE_STEPS,
             rule, why, weight,
         )  # fmt: skip
