@@ -4,8 +4,7 @@
 
 Cost: processor time and bytes per row and per request of the roll-up at the standard load
 (bench/lib/access_load.py), of Parquet and, for comparison, of JSON; and bytes of a small proxy's windows.
-At once: processor time of each piece of rows between two pauses of the encoder, for which the loop may have
-to wait for the interpreter's lock. Tail: how long a loop that answers 2,000 messages a second takes for each,
+Tail: how long a loop that answers 2,000 messages a second takes for each,
 with the writer's threads beside it, without them, and with the same work in the loop, by turns; windows and
 files come five times as often as at the standard load, so that what they do shows at the 99.9th percentile.
 The last line of standard output is one JSON object. docs/access-log-sinks.md has the table.
@@ -20,9 +19,8 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from time import process_time, thread_time
+from time import process_time
 from typing import Final
 
 import zstandard
@@ -30,15 +28,15 @@ from rich.table import Table
 
 from bench.harness.ports import LOOPBACK
 from bench.lib.access_echo import MESSAGE_BYTES
-from bench.lib.access_load import REQUESTS_PER_WINDOW, Row, windows
+from bench.lib.access_load import REQUESTS_PER_WINDOW, Load
 from bench.lib.process import BenchError
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
 from bench.lib.stats import median, percentile
 from sluice.proxy.access_columns import FilePart, encoded, warm_up
-from sluice.quotas.access_record import ROLLUP, ROLLUP_COLUMNS
+from sluice.proxy.access_names import FileNames
+from sluice.proxy.access_sums import WindowSums
+from sluice.quotas.access_record import ROLLUP
 
-PIECE_ROWS: Final = 128
-"""as the encoder takes them"""
 WINDOWS_A_FILE: Final = 6
 SPEED_UP: Final = 5
 WINDOW_S: Final = 10.0 / SPEED_UP
@@ -50,7 +48,6 @@ QUICK_ROUNDS: Final = 1
 REPEATS: Final = 5
 SMALL_PAIRS: Final = 20
 KINDS: Final = ("none", "thread", "loop")
-LOCK_PERCENTILES: Final = (50.0, 99.0, 100.0)
 PERCENTILES: Final = (50.0, 99.0, 99.9, 99.99, 100.0)
 
 
@@ -59,57 +56,59 @@ class Cost:
     """Of one way to write a file of six windows; medians of some repeats."""
 
     name: str
-    locked_us_per_row: float
-    """with the interpreter's lock"""
-    free_us_per_row: float
-    """without it, all threads together"""
+    row_us: float
+    """to make a row: of JSON its text"""
+    file_us: float
+    """of a row, to make a file of them"""
     rows: int
     size_bytes: int
-    at_once_us: Sequence[float] = ()
-    """processor time of each piece of rows, of all repeats"""
 
     def per_request(self, figure: float) -> float:
         """Of a figure per row."""
         return figure * self.rows / (WINDOWS_A_FILE * REQUESTS_PER_WINDOW)
 
 
-def parquet_cost(load: Sequence[Sequence[Row]], name: str = "Parquet") -> Cost:
-    """As the writer does it."""
-    locked, free, size, rows = [], [], 0, sum(map(len, load))
-    at_once_us: list[float] = []
-    for _ in range(REPEATS):
-        part = FilePart(ROLLUP)
-        pauses = [thread_time()]
-        for window in load:
-            for at in range(0, len(window), PIECE_ROWS):
-                part.add(window[at : at + PIECE_ROWS])
-                pauses.append(thread_time())
-        locked.append(pauses[-1] - pauses[0])
+def parquet_cost(load: Load) -> Cost:
+    """As the writer does it: the file after one that had the same keys."""
+    made, filed, size, rows = [], [], 0, 0
+    sums, names = WindowSums(), FileNames()
+    for repeat in range(REPEATS + 1):
+        part = FilePart(ROLLUP, names)
         begin = process_time()
+        for window in load.windows:
+            found = sums.sum_up(window, lambda: None)
+            part.add_sums(window.start_unix_ms, window.proxy, found, window.index.keys)
+        between = process_time()
+        rows = part.rows
         size = len(encoded(ROLLUP, part.finish()))
-        free.append(process_time() - begin)
-        at_once_us += [(after - before) * 1e6 for before, after in pairwise(pauses)]
-    return Cost(name, median(locked) * 1e6 / rows, median(free) * 1e6 / rows, rows, size, at_once_us)
+        if repeat:
+            made.append(between - begin)
+            filed.append(process_time() - between)
+    return Cost("Parquet", median(made) * 1e6 / rows, median(filed) * 1e6 / rows, rows, size)
 
 
-def json_cost(load: Sequence[Sequence[Row]]) -> Cost:
+def json_cost(load: Load) -> Cost:
     """Compact lines without zeros, empty texts and nulls, compressed as a producer does: by window."""
-    locked, free, size, rows = [], [], 0, sum(map(len, load))
-    names = [column.name for column in ROLLUP_COLUMNS]
+    made, filed, size, rows = [], [], 0, 0
+    windows = []
+    for window in load.windows:
+        part = FilePart(ROLLUP)
+        sums = WindowSums().sum_up(window, lambda: None)
+        part.add_sums(window.start_unix_ms, window.proxy, sums, window.index.keys)
+        windows.append(part.finish().to_pylist())
+        rows += part.rows
     for _ in range(2):
-        begin = thread_time()
-        texts = ["\n".join(_line(names, row) for row in window).encode() for window in load]
-        locked.append(thread_time() - begin)
-        begin = thread_time()
+        begin = process_time()
+        texts = ["\n".join(map(_line, window)).encode() for window in windows]
+        between = process_time()
         size = sum(len(zstandard.compress(text)) for text in texts)
-        free.append(thread_time() - begin)
-    return Cost("JSON, zstd", min(locked) * 1e6 / rows, min(free) * 1e6 / rows, rows, size)
+        made.append(between - begin)
+        filed.append(process_time() - between)
+    return Cost("JSON, zstd", min(made) * 1e6 / rows, min(filed) * 1e6 / rows, rows, size)
 
 
-def _line(names: Sequence[str], row: Row) -> str:
-    return json.dumps(
-        {name: value for name, value in zip(names, row, strict=True) if value}, separators=(",", ":")
-    )
+def _line(row: dict[str, object]) -> str:
+    return json.dumps({name: value for name, value in row.items() if value}, separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -182,16 +181,11 @@ def summary_of(costs: Sequence[Cost], small_bytes: int, tails: dict[str, Tail]) 
     parquet = costs[0]
     return {
         "benchmark": "access_writer",
-        "cpu_us_per_request": round(
-            parquet.per_request(parquet.locked_us_per_row + parquet.free_us_per_row), 3
-        ),
+        "cpu_us_per_request": round(parquet.per_request(parquet.row_us + parquet.file_us), 3),
         "bytes_per_request": round(parquet.per_request(parquet.size_bytes / parquet.rows), 3),
-        "locked_us_per_row": round(parquet.locked_us_per_row, 3),
-        "free_us_per_row": round(parquet.free_us_per_row, 3),
+        "row_us": round(parquet.row_us, 3),
+        "file_us_per_row": round(parquet.file_us, 3),
         "bytes_per_row": {cost.name: round(cost.size_bytes / cost.rows, 2) for cost in costs},
-        "at_once_us": {
-            f"p{percent:g}": round(percentile(parquet.at_once_us, percent)) for percent in LOCK_PERCENTILES
-        },
         "small_window_bytes": small_bytes,
         "rows_per_window": round(parquet.rows / WINDOWS_A_FILE),
         **{
@@ -208,8 +202,8 @@ def report(costs: Sequence[Cost], tails: dict[str, Tail], small_bytes: int, fold
     table = Table(title="a file of six windows at the standard load")
     for column in (
         "form",
-        "µs a row, locked",
-        "µs a row, free",
+        "µs to make a row",
+        "µs a row in a file",
         "bytes a row",
         "µs a request",
         "bytes a request",
@@ -217,10 +211,10 @@ def report(costs: Sequence[Cost], tails: dict[str, Tail], small_bytes: int, fold
         table.add_column(column)
     for cost in costs:
         figures = (
-            cost.locked_us_per_row,
-            cost.free_us_per_row,
+            cost.row_us,
+            cost.file_us,
             cost.size_bytes / cost.rows,
-            cost.per_request(cost.locked_us_per_row + cost.free_us_per_row),
+            cost.per_request(cost.row_us + cost.file_us),
             cost.per_request(cost.size_bytes / cost.rows),
         )
         table.add_row(cost.name, *(f"{figure:.2f}" for figure in figures))
@@ -254,10 +248,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     rounds = arguments.rounds if arguments.rounds is not None else QUICK_ROUNDS if arguments.quick else ROUNDS
     warm_up()
-    load = list(windows(WINDOWS_A_FILE))
+    load = Load(WINDOWS_A_FILE)
     costs = [parquet_cost(load), json_cost(load)]
-    (small,) = windows(1, pairs=SMALL_PAIRS, requests=1000)
-    small_bytes = parquet_cost([small]).size_bytes
+    small_bytes = parquet_cost(Load(1, pairs=SMALL_PAIRS, requests=1000)).size_bytes
     try:
         tails = measure_tails(rounds, lambda line: print(line, file=sys.stderr))
     except BenchError as error:

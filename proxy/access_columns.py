@@ -67,9 +67,7 @@ class _Cells:
         rows, first = len(values), values[0]
         try:
             if values[-1] == first and values.count(first) == rows:
-                if first is None:
-                    return bytes(rows * self._width), bytes(rows)
-                return struct.pack(f"={self._code}", *self.numbers((first,))) * rows, rows
+                return self.packed_same(first, rows)
             try:
                 return struct.pack(f"={rows}{self._code}", *self.numbers(values)), rows
             except (struct.error, TypeError):
@@ -96,6 +94,12 @@ class _Cells:
             bytes_ = pa.Array.from_buffers(pa.uint8(), len(there), [None, pa.py_buffer(there)])
             bitmap = bytes_.cast(pa.bool_()).buffers()[1]
         return pa.Array.from_buffers(type_, len(values) // self._width, [bitmap, pa.py_buffer(values)])
+
+    def packed_same(self, value: Value, rows: int) -> tuple[bytes, bytes | int]:
+        """Likewise, of one value. Raises what `struct` does, and TypeError."""
+        if value is None:
+            return bytes(rows * self._width), bytes(rows)
+        return struct.pack(f"={self._code}", *self.numbers((value,))) * rows, rows
 
     def packed_array(self, values: pa.Array) -> tuple[bytes, bytes | int]:
         """Likewise, of numbers that Arrow has. Raises pa.ArrowInvalid."""
@@ -132,10 +136,11 @@ class _Names(_Cells):
     def column(self, pause: Pause) -> tuple[pa.Array, pa.Array]:
         """(numbers, names) of its rows, with names in order, so that numbers sort as their names do."""
         found = self.array(pa.int32()).dictionary_encode()
-        texts, used = self._names.texts(), found.dictionary.to_pylist()
+        texts, used = self._names.texts(), found.dictionary
         pieces = []
         for begin in range(0, len(used), _NAMES_AT_ONCE):
-            pieces.append(_texts([texts[number] for number in used[begin : begin + _NAMES_AT_ONCE]]))
+            piece = used.slice(begin, _NAMES_AT_ONCE).to_pylist()
+            pieces.append(_texts([texts[number] for number in piece]))
             pause()
         names = pa.chunked_array(pieces, pa.string()).combine_chunks()
         order = compute.sort_indices(names)
@@ -153,6 +158,7 @@ def _texts(values: Sequence[Value]) -> pa.Array:
         return pa.array(as_bytes, pa.binary()).cast(pa.string())
 
 
+_COLUMNS_AT_ONCE: Final = 8
 _NAMES_AT_ONCE: Final = 1000
 """some 0.1 ms of the interpreter's lock"""
 
@@ -207,12 +213,15 @@ class FilePart:
         numbers_of = sums.columns | self.names.of_places(sums.places, keys, pause)
         same: dict[str, Value] = {"window_start_ms": start_unix_ms, "proxy": proxy}
         packed = []
-        for column, cells in zip(self._columns, self._cells, strict=True):
+        pause()
+        for index, (column, cells) in enumerate(zip(self._columns, self._cells, strict=True), start=1):
             numbers = numbers_of.get(column.name)
             if numbers is None:
-                packed.append(cells.packed((same.get(column.name, 0),) * rows))
+                packed.append(cells.packed_same(same.get(column.name, 0), rows))
             else:
                 packed.append(cells.packed_array(numbers))
+            if index % _COLUMNS_AT_ONCE == 0:
+                pause()
         for cells, (bytes_, there) in zip(self._cells, packed, strict=True):
             cells.append(bytes_, there)
         self.rows += rows
@@ -231,11 +240,13 @@ class FilePart:
                 arrays[column.name] = cells.array(_TYPES[column.type])
             pause()
         order = compute.sort_indices(_sort_key(arrays, names))
+        pause()
         for name, values in arrays.items():
             ordered = values if _is_same(values) else values.take(order)
             if name in names:
                 ordered = pa.DictionaryArray.from_arrays(ordered, names[name])
             arrays[name] = ordered
+            pause()
         return pa.table(arrays)
 
 

@@ -56,11 +56,11 @@ class ByPlace:
         numbers = self._numbers
         numbers.extend([_UNKNOWN] * (len(keys) - len(numbers)))
         found = int32_array(bytes(numbers)).take(places)
-        unknown = places.filter(compute.equal(found, _UNKNOWN)).to_pylist()
-        if not unknown:
+        unknown = places.filter(compute.equal(found, _UNKNOWN))
+        if not len(unknown):
             return found
         for begin in range(0, len(unknown), PIECE):
-            piece = unknown[begin : begin + PIECE]
+            piece = unknown.slice(begin, PIECE).to_pylist()
             for place, number in zip(piece, find([keys[place] for place in piece]), strict=True):
                 numbers[place] = number
             pause()
@@ -90,7 +90,8 @@ class WindowSums:
         self._by_place.forget(places)
 
     def sum_up(self, window: Window, pause: Pause) -> Sums:
-        """Its rows. `pause` is called after each piece of work under the interpreter's lock."""
+        """Its rows. `pause` is called between pieces of work: Arrow lets go of the interpreter's lock for so
+        short a time that who waits for it may find it taken again and again, until 5 ms are over."""
         index = window.index
         others: Others = window.others
         place_of, owner_of, cost_of = map(int32_array, index.columns())
@@ -99,11 +100,15 @@ class WindowSums:
             seen = compute.unique(
                 pa.concat_arrays([place_of.take(requests["flow"]), pa.array(others, pa.int32())])
             )
-            kept = _kept(seen.to_pylist(), index.keys, window.max_keys, pause)
-            place_of, others = kept.take(place_of), _folded(others, kept)
+            kept = _kept(seen, index.keys, window.max_keys, pause)
+            place_of, others = kept.take(place_of), _folded(others, kept, pause)
+        pause()
         seconds = _by_second(requests)
+        pause()
         flows = _by_flow(seconds)
+        pause()
         flows["request_cost_ms"] = _costs(flows, cost_of, index.costs)
+        pause()
         flow = flows.pop("flow")
         places, owners = place_of.take(flow), owner_of.take(flow)
         if compute.count_distinct(places).as_py() == len(places):  # as nearly always: a connection each
@@ -113,10 +118,11 @@ class WindowSums:
             rows = _by_place(flows, places, owners)
             places = rows.pop("place")
             rows["peak_bytes_1s"] = _peaks(seconds, place_of, places)
+            pause()
         _round(rows)
         folded = compute.sum(rows["connections"].filter(compute.equal(places, OTHER))).as_py() or 0
         if others:
-            places = _add_others(rows, places, others)
+            places = _add_others(rows, places, others, pause)
         rows |= self._limits_in_force(window, places, pause)
         return Sums(places, rows, folded)
 
@@ -250,7 +256,7 @@ def _same(value: int, count: int) -> pa.Array:
     return _array(array("q", (value,)).tobytes() * count, pa.int64(), 8)
 
 
-def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others) -> pa.Array:
+def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others, pause: Pause) -> pa.Array:
     """What is rare, in rows of its own where there were no requests. Returns whose the rows are then."""
     found = compute.index_in(pa.array(others, pa.int32()), value_set=places).to_pylist()
     row_of = dict(zip(others, found, strict=True))
@@ -261,7 +267,9 @@ def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others) -> 
     for name, column in rows.items():
         rows[name] = pa.concat_arrays([column, pa.array([0] * len(new), column.type)])
     columns: dict[str, array[float]] = {}
-    for place, amounts in others.items():
+    for done, (place, amounts) in enumerate(others.items(), start=1):
+        if done % PIECE == 0:
+            pause()
         for name, amount in amounts.items():
             column = columns.get(name)
             if column is None:
@@ -272,14 +280,14 @@ def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others) -> 
     return pa.concat_arrays([places, pa.array(new, pa.int32())])
 
 
-def _kept(seen: Sequence[int], keys: Sequence[Key], max_keys: int, pause: Pause) -> pa.Array:
+def _kept(seen: pa.Array, keys: Sequence[Key], max_keys: int, pause: Pause) -> pa.Array:
     """Of each place, itself or OTHER: there are `max_keys` rows at most, half as many of one user; who comes
     first has one."""
     kept = array("i", bytes(4 * len(keys)))
     of_user: Counter[str] = Counter()
     left = max_keys
     for begin in range(0, len(seen), PIECE):
-        for place in seen[begin : begin + PIECE]:
+        for place in seen.slice(begin, PIECE).to_pylist():
             user = keys[place][USER]
             if place != OTHER and left and of_user[user] < max(1, max_keys // 2):
                 of_user[user] += 1
@@ -289,9 +297,12 @@ def _kept(seen: Sequence[int], keys: Sequence[Key], max_keys: int, pause: Pause)
     return int32_array(kept.tobytes())
 
 
-def _folded(others: Others, kept: pa.Array) -> Others:
+def _folded(others: Others, kept: pa.Array, pause: Pause) -> Others:
     found: dict[int, dict[str, float]] = {}
-    for place, to in zip(others, kept.take(pa.array(others, pa.int32())).to_pylist(), strict=True):
+    to_places = kept.take(pa.array(others, pa.int32())).to_pylist()
+    for done, (place, to) in enumerate(zip(others, to_places, strict=True), start=1):
+        if done % PIECE == 0:
+            pause()
         amounts = found.setdefault(to, {})
         for name, amount in others[place].items():
             amounts[name] = amounts.get(name, 0) + amount

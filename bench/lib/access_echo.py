@@ -3,8 +3,8 @@
     python -m bench.lib.access_echo FOLDER WRITER WINDOW_S ROTATE_S
 
 Prints its port. Each 64 bytes that arrive cost a request's worth of Python, and are sent back. With WRITER
-`thread` the roll-up of a window at the standard load is offered every WINDOW_S; with `loop` the same is
-encoded in the loop itself, as who would not care; with `none` nothing. Ends when its input does.
+`thread` the roll-up of a window at the standard load is offered every WINDOW_S; with `loop` the same is added
+up and encoded in the loop itself, as who would not care; with `none` nothing. Ends when its input does.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from typing import Final
 import uvloop
 
 from bench.harness.ports import LOOPBACK
-from bench.lib.access_load import Row, windows
+from bench.lib.access_load import Load
 from sluice.proxy.access_sink import DirectorySettings
 from sluice.proxy.access_writer import AccessWriter, AccessWriterSettings
 from sluice.quotas.access_record import ROLLUP
+from sluice.quotas.access_rollup import Window
 
 MESSAGE_BYTES: Final = 64
 _WORK_STEPS: Final = 150
 """some 20 µs of Python, about what a request costs the proxy"""
-_OFFERED_AT_ONCE: Final = 500
 _WINDOWS: Final = 3
 
 
@@ -34,7 +34,7 @@ async def main(folder: Path, kind: str, window_s: float, rotate_s: float) -> Non
     loop = asyncio.get_running_loop()
     listener = socket.create_server((LOOPBACK, 0))
     listener.setblocking(False)
-    loaded = list(windows(_WINDOWS)) if kind != "none" else []
+    load = Load(_WINDOWS) if kind != "none" else None
     writer = None
     if kind == "thread":
         writer = AccessWriter(AccessWriterSettings(DirectorySettings(folder), "bench", rotate_s=rotate_s))
@@ -63,15 +63,15 @@ async def main(folder: Path, kind: str, window_s: float, rotate_s: float) -> Non
         client.send(data)
 
     loop.add_reader(client.fileno(), answer)
-    windows_to_come = cycle(loaded)
+    windows = cycle([] if load is None else load.windows)
     while not ended.is_set():
         try:
             await asyncio.wait_for(ended.wait(), window_s)
         except TimeoutError:
             if writer is not None:
-                await _offer(writer, next(windows_to_come))
+                writer.offer_window(next(windows))
             elif kind == "loop":
-                _encode_here(next(windows_to_come))
+                _encode_here(next(windows))
     loop.remove_reader(sys.stdin.fileno())
     if writer is not None:
         await asyncio.to_thread(writer.close, 10.0)
@@ -80,17 +80,13 @@ async def main(folder: Path, kind: str, window_s: float, rotate_s: float) -> Non
     listener.close()
 
 
-async def _offer(writer: AccessWriter, rows: list[Row]) -> None:
-    for at in range(0, len(rows), _OFFERED_AT_ONCE):
-        writer.offer(ROLLUP, rows[at : at + _OFFERED_AT_ONCE])
-        await asyncio.sleep(0)
-
-
-def _encode_here(rows: list[Row]) -> None:
+def _encode_here(window: Window) -> None:
     from sluice.proxy.access_columns import FilePart, encoded
+    from sluice.proxy.access_sums import WindowSums
 
     part = FilePart(ROLLUP)
-    part.add(rows)
+    sums = WindowSums().sum_up(window, lambda: None)
+    part.add_sums(window.start_unix_ms, window.proxy, sums, window.index.keys)
     encoded(ROLLUP, part.finish())
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from access_windows import Told
 from frames import (
+    API_VERSIONS,
     METADATA,
+    SASL_HANDSHAKE,
     answer,
     fetch,
     fetch_answer_of,
@@ -198,6 +200,31 @@ def test_created_partitions_are_counted_without_those_that_the_broker_refused() 
     shell.broker_sends(created({"large": (0, 12), "taken": (36, -1)}))
     [row] = process.ends(START_MS + 10).of(ROLLUP)
     assert (row["api_class"], row["mutations"], row["requests"]) == ("admin", 12.0, 1)
+
+
+def test_what_a_client_asks_after_its_login_is_the_users_whatever_it_asked_before() -> None:
+    """ApiVersions before it, Metadata and ApiVersions behind it: all of one class, on one connection."""
+    process = Process()
+    policy = SessionPolicy(authentication_required=True)
+    shell = Shell(Session(process.shared, policy, "10.0.0.7", broker="1"))
+
+    def asks(api_key: int, version: int, body: dict[str, Any] | None = None, **answered: Any) -> None:
+        shell.client_sends(request(api_key, version, body))
+        shell.broker_sends(answer(api_key, version, answered))
+
+    asks(API_VERSIONS, 3)
+    process.meter.drain(START_MS + 1)
+    asks(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}, mechanisms=["PLAIN"])
+    asks(36, 2, {"authBytes": b"\0alice\0secret".hex()})
+    asks(API_VERSIONS, 3)
+    asks(METADATA, 12)
+    rows = process.ends(START_MS + 100).of(ROLLUP)
+    found = {(row["user"], row["api_class"]): (row["requests"], row["connections"]) for row in rows}
+    assert found == {
+        ("ANONYMOUS", "metadata"): (1, 1),
+        ("alice", "login"): (2, 1),
+        ("alice", "metadata"): (2, 1),
+    }
 
 
 def test_a_connection_that_ends_before_its_answer_leaves_a_failed_request() -> None:
