@@ -87,6 +87,8 @@ class AccessEncoder:
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="access-log-encoder", daemon=True)
         self.ready = threading.Event()
+        self.has_stopped = False
+        """for good, by a fault"""
         self.settled_rows = 0
         """of those that were taken or made: in a finished file, or dropped and counted"""
         self.made_rows = 0
@@ -130,6 +132,7 @@ class AccessEncoder:
             self._encode_until_closed()
         except Exception as error:
             # Rows stay pending, so that there is soon no room for more, and their loss is counted.
+            self.has_stopped = True
             self._losses.failed(error)
             _log.exception("access_log_stopped")
 

@@ -67,8 +67,9 @@ class FileNames:
 
     @property
     def size_bytes(self) -> int:
-        """Of memory, about."""
-        return sum(column.size_bytes for column in self._columns.values())
+        """Of memory, about. Keys that come and go with the same texts add to it, too."""
+        keys = sum(numbers.itemsize * len(numbers) for numbers in self._keys.values())
+        return keys + sum(column.size_bytes for column in self._columns.values())
 
     def column(self, name: str) -> ColumnNames:
         """The texts of a column."""

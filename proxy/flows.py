@@ -17,6 +17,7 @@ from sluice.protocol.headers import PRODUCE, request_body
 from sluice.protocol.primitives import (
     UUID_BYTES,
     compact_string,
+    int16,
     int32,
     skip,
     skip_compact_nullable,
@@ -80,7 +81,7 @@ class Flows:
     __slots__ = (
         "_client_id", "_flows", "_head_lengths", "_heads", "_names", "_others", "_session_is_several",
         "_session_topic", "_user",
-        "fetch", "fetch_head", "origin", "produce", "produce_head",
+        "fetch", "fetch_head", "origin", "produce", "produce_acks", "produce_head", "produce_version",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, names: TopicNames) -> None:
@@ -90,7 +91,7 @@ class Flows:
         self._user = origin.user
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
-        self._heads: dict[bytes, tuple[bytes, AccessFlow]] = {}
+        self._heads: dict[bytes, tuple[bytes, AccessFlow, int, int]] = {}
         """of Produce requests: one that goes to several topics by turns is not read each time"""
         self._head_lengths: list[int] = []
         """that these have"""
@@ -98,6 +99,9 @@ class Flows:
         """of the last Produce of one topic: what stands behind the client id, to the end of the topic"""
         self.produce = self._of(PRODUCE_CLASS)
         """the flow of a Produce with the same"""
+        self.produce_version = _UNKNOWN
+        """that it had, for at another the same bytes may mean other `produce_acks`"""
+        self.produce_acks = 0
         self._session_topic = ""
         self._session_is_several = False
         self.fetch_head = NO_HEAD
@@ -143,12 +147,13 @@ class Flows:
         for length in self._head_lengths:
             known = self._heads.get(bytes(buf[start : start + length]))
             if known is not None and start + length <= limit:
-                self.produce_head, self.produce = known
+                self.produce_head, self.produce, self.produce_version, self.produce_acks = known
                 return self.produce
         try:
             pos = request_body(buf, start, limit, PRODUCE, version)
             is_flexible = version >= FIRST_FLEXIBLE
             pos = (skip_compact_nullable if is_flexible else skip_nullable_string)(buf, pos, limit)
+            acks, _ = int16(buf, pos, limit)
             count, topic, topic_id, pos = _first_topic(
                 buf, skip(pos, 6, limit), limit, is_flexible=is_flexible, has_ids=version >= FIRST_TOPIC_ID
             )
@@ -159,13 +164,14 @@ class Flows:
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
         self.produce_head = head = self._names.shared_head(bytes(buf[start:pos]))
         self.produce = flow
+        self.produce_version, self.produce_acks = version, acks
         if len(self._heads) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
             self._forget_heads()
         if len(head) not in self._head_lengths:
             if len(self._head_lengths) >= _MAX_HEAD_LENGTHS:
                 return flow
             self._head_lengths.append(len(head))
-        self._heads[head] = head, flow
+        self._heads[head] = head, flow, version, acks
         return flow
 
     def read_fetch(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:

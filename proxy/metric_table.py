@@ -285,7 +285,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_access_log_rows_pending", "gauge", (), "rows",
-        "Rows taken and not yet encoded.",
+        "Rows taken and not yet encoded; of a window that is not yet added up, those that it has at most.",
     ),
     MetricDefinition(
         "sluice_access_log_keys_folded_total", "counter", (), "keys",

@@ -47,8 +47,10 @@ class ProduceSide:
         "_local",
         "_pace",
         "_paid_work",
+        "_produce_acks",
         "_produce_flow",
         "_produce_head",
+        "_produce_version",
         "_records",
         "_skip",
         "_throttling",
@@ -71,10 +73,12 @@ class ProduceSide:
     ) -> None:
         """`flows`: None without an access log."""
         self._flows = flows
-        # Of the last Produce of one topic: what stood behind the client id to the topic's end, and its flow.
-        # The version need not be compared: what begins alike and is of another is of no other topic.
+        # Of the last Produce of one topic: what stood behind the client id to the topic's end, its flow, its
+        # version and acks. What begins alike and is of another version is of no other topic.
         self._produce_head = None if flows is None else flows.produce_head
         self._produce_flow = identity.flow
+        self._produce_version = -1
+        self._produce_acks = 0
         self._amounts = shared.recorder.amounts
         self._records = shared.recorder.requests
         self._pace = pace
@@ -112,9 +116,11 @@ class ProduceSide:
             raise UnsupportedVersion("this version would go unmetered")
         identity = self._identity
         head = self._produce_head
+        is_head_known = False
         if head is not None:
-            if buf.startswith(head, client_id_end, end):
+            if buf.startswith(head, client_id_end, end if end < frame_end else frame_end):
                 identity.flow = self._produce_flow
+                is_head_known = version == self._produce_version
             elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
                 return False
         throttling = self._throttling
@@ -143,6 +149,8 @@ class ProduceSide:
         if fits:
             acks = known.acks
             ids = None  # it passes
+        elif is_head_known and ids is None:
+            acks = self._produce_acks
         else:
             limit = end if end < frame_end else frame_end
             body = client_id_end + 1
@@ -215,6 +223,7 @@ class ProduceSide:
             return False
         self._identity.flow = flow or flows.other(PRODUCE)
         self._produce_head, self._produce_flow = flows.produce_head, flows.produce
+        self._produce_version, self._produce_acks = flows.produce_version, flows.produce_acks
         return True
 
     def _mark(self, why: str) -> None:

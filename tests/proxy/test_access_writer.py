@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from access_records import connection, flow
 from access_rows import BEGIN_MS, clients, files, read, read_all, row, rows
 from access_windows import windows_of
 from access_writers import settings_of, wait_until, writing
 from structlog.testing import capture_logs
 
+from sluice.proxy import access_columns
 from sluice.proxy.access_sink_directory import WRITING
 from sluice.proxy.access_writer import AccessWriter, safe_name
 from sluice.quotas.access_record import REQUESTS, ROLLUP
@@ -202,6 +204,25 @@ def test_windows_that_are_left_at_the_end_are_counted_row_by_row(tmp_path: Path)
     assert writer.counters.rows_dropped == 4
     assert not writer.offer_window(windows_of(["late"])[0])
     assert writer.counters.rows_dropped == 5
+
+
+def test_when_the_encoder_has_stopped_windows_are_counted_as_lost_and_keep_no_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise OSError("no memory")
+
+    monkeypatch.setattr(access_columns, "warm_up", fails)
+    with writing(tmp_path) as writer:
+        wait_until(lambda: writer.counters.failures == 1)
+        windows = windows_of(*([f"app-{number}"] for number in range(50)))
+        for window in windows:
+            assert not writer.offer_window(window)
+        assert writer.counters.rows_dropped == 50
+    index = windows[0].index
+    known = len(index.keys)
+    assert index.keys[index.place(flow(connection("new"))).number][1] == "new"
+    assert len(index.keys) == known, "it has the number of one that is no more"
 
 
 def test_names_come_again_in_the_next_file_and_are_forgotten_when_they_are_many(tmp_path: Path) -> None:

@@ -268,3 +268,32 @@ def test_without_an_access_log_no_topic_is_told() -> None:
     shell = Shell(session_of())
     shell.client_sends(produced(["a"], 9))
     assert type(shell.session.identity.flow) is Flow
+
+
+@pytest.mark.parametrize("version", PRODUCES)
+def test_acks_are_those_of_each_request_whatever_the_last_of_its_topic_had(version: int) -> None:
+    """A request that begins like the last is not looked at again: one whose acks differ does not begin so."""
+    shell = logged()
+    for acks in (1, 1, 0, 0, -1, -1, 1, 0):
+        shell.client_sends(produced(["a"], version, acks=acks))
+        last = shell.session._in_flight
+        assert len(last) == (acks != 0)
+        if acks:
+            shell.broker_sends(answer(PRODUCE, version))
+
+
+def test_the_same_bytes_at_another_version_have_the_acks_of_that_version() -> None:
+    """00 02 X 00 00 01 …: at version 9 no tags, a transactional id of one byte and acks 0; at version 8 an id
+    of two bytes and acks 1."""
+    shell = logged()
+    topic: Struct = {
+        "name": "a",
+        "partitionData": [{"index": 0, "records": record_batch().hex()}],
+    }
+    body: Struct = {"transactionalId": "X", "acks": 0, "timeoutMs": 0x01000000, "topicData": [topic]}
+    flexible = request(PRODUCE, 9, body)
+    for _ in range(2):
+        shell.client_sends(flexible)
+        assert len(shell.session._in_flight) == 0
+    shell.client_sends(flexible[:6] + b"\0\x08" + flexible[8:])
+    assert len(shell.session._in_flight) == 1
