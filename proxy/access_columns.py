@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import compute, parquet
 
 from sluice.proxy.access_names import ColumnNames, FileNames
-from sluice.proxy.access_sums import Pause, Sums
+from sluice.proxy.access_sums import Pause, Sums, warm_up_sums
 from sluice.quotas.access_flow import Key
 from sluice.quotas.access_record import SCHEMA_VERSION, TABLES, VERSION_KEY, Column, ColumnType, Value
 
@@ -293,6 +293,7 @@ def warm_up() -> None:
             ]
         )
         encoded(table, part.finish())
+    warm_up_sums()
 
 
 def _sort_key(arrays: dict[str, pa.Array], names: dict[str, pa.Array]) -> pa.Array:

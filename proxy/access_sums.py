@@ -147,6 +147,11 @@ class WindowSums:
         }
 
 
+def warm_up_sums() -> None:
+    """Have pyarrow load what adds up."""
+    _grouped({"place": int32_array(bytes(4))}, "place", ["place"], ("place", "count"))
+
+
 def int32_array(packed: bytes) -> pa.Array:
     """Of packed numbers, without a copy."""
     return _array(packed, pa.int32(), 4)
