@@ -1,9 +1,9 @@
 """Rows of the access log, as tuples → columns → one Parquet file, as small and as cheaply as we found.
 
-What holds the interpreter's lock is `FilePart.add`, which is therefore given few rows at a time: rows are
-turned into columns by one `zip`, a column that is the same all over (most are zero) costs one comparison a
-row, a number is packed by `struct`, a text becomes a number of the file's dictionary. What is left for
-pyarrow (`encoded`) runs without the lock: sorting, rounding, compressing.
+Windows of the roll-up come as columns that Arrow has added up (access_sums.py). Of single rows `FilePart.add`
+holds the interpreter's lock, and is therefore given few at a time: rows are turned into columns by one `zip`,
+a column that is the same all over costs one comparison a row, a number is packed by `struct`, a text becomes
+a number (access_names.py). What is left for pyarrow (`encoded`) runs without the lock: sorting, compressing.
 
 Three things make files small, at no loss that matters:
 
