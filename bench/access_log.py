@@ -16,11 +16,9 @@ from typing import Final
 
 from rich.table import Table
 
+from bench.lib.access_load import PAIRS, REQUESTS_PER_S, TOPICS
 from bench.lib.access_traffic import (
-    PAIRS,
-    REQUESTS_PER_S,
     SECONDS,
-    TOPICS,
     Arm,
     Cost,
     Traffic,

@@ -76,8 +76,8 @@ def parquet_cost(load: Load) -> Cost:
         part = FilePart(ROLLUP, names)
         begin = process_time()
         for window in load.windows:
-            found = sums.sum_up(window, lambda: None)
-            part.add_sums(window.start_unix_ms, window.proxy, found, window.index.keys)
+            found = sums.sum_up(window)
+            part.add_sums(window, found)
         between = process_time()
         rows = part.rows
         size = len(encoded(ROLLUP, part.finish()))
@@ -93,8 +93,8 @@ def json_cost(load: Load) -> Cost:
     windows = []
     for window in load.windows:
         part = FilePart(ROLLUP)
-        sums = WindowSums().sum_up(window, lambda: None)
-        part.add_sums(window.start_unix_ms, window.proxy, sums, window.index.keys)
+        sums = WindowSums().sum_up(window)
+        part.add_sums(window, sums)
         windows.append(part.finish().to_pylist())
         rows += part.rows
     for _ in range(2):

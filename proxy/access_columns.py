@@ -23,25 +23,15 @@ import pyarrow as pa
 from pyarrow import compute, parquet
 
 from sluice.proxy.access_names import ColumnNames, FileNames
-from sluice.proxy.access_sums import Pause, Sums, warm_up_sums
-from sluice.quotas.access_flow import Key
+from sluice.proxy.access_sums import Pause, Sums, no_pause, warm_up_sums
 from sluice.quotas.access_record import SCHEMA_VERSION, TABLES, VERSION_KEY, Column, ColumnType, Value
+from sluice.quotas.access_rollup import Window
 
 MS_SUFFIX: Final = "_ms"
 _SORTED_BY: Final = ("user", "client_id", "topic", "api_class", "address")
 _COMPRESSION: Final = "zstd"
-_TYPES: Final = {
-    ColumnType.TEXT: pa.string(),
-    ColumnType.INT: pa.int32(),
-    ColumnType.LONG: pa.int64(),
-    ColumnType.DOUBLE: pa.float64(),
-}
-_ARROW_TYPES: Final = {"i": pa.int32(), "q": pa.int64(), "d": pa.float64()}
+_TYPES: Final = {"i": pa.int32(), "q": pa.int64(), "d": pa.float64()}
 _CODES: Final = {ColumnType.TEXT: "i", ColumnType.INT: "i", ColumnType.LONG: "q", ColumnType.DOUBLE: "d"}
-
-
-def _no_pause() -> None:
-    pass
 
 
 class BadRows(Exception):
@@ -85,8 +75,9 @@ class _Cells:
         self._there.append(there)
         self._has_nulls |= not isinstance(there, int)
 
-    def array(self, type_: pa.DataType) -> pa.Array:
+    def array(self) -> pa.Array:
         """All of it."""
+        type_ = _TYPES[self._code]
         values = b"".join(self._values)
         bitmap = None
         if self._has_nulls:
@@ -103,7 +94,7 @@ class _Cells:
 
     def packed_array(self, values: pa.Array) -> tuple[bytes, bytes | int]:
         """Likewise, of numbers that Arrow has. Raises pa.ArrowInvalid."""
-        values = values.cast(_ARROW_TYPES[self._code])
+        values = values.cast(_TYPES[self._code])
         there: bytes | int = len(values)
         if values.null_count:
             there = _buffer(values.is_valid().cast(pa.uint8()))
@@ -135,7 +126,7 @@ class _Names(_Cells):
 
     def column(self, pause: Pause) -> tuple[pa.Array, pa.Array]:
         """(numbers, names) of its rows, with names in order, so that numbers sort as their names do."""
-        found = self.array(pa.int32()).dictionary_encode()
+        found = self.array().dictionary_encode()
         texts, used = self._names.texts(), found.dictionary
         pieces = []
         for begin in range(0, len(used), _NAMES_AT_ONCE):
@@ -201,17 +192,13 @@ class FilePart:
                 packed.append(cells.packed(values))
             except BadRows as error:
                 raise BadRows(f"{column.name}: {error}") from None
-        for cells, (bytes_, there) in zip(self._cells, packed, strict=True):
-            cells.append(bytes_, there)
-        self.rows += len(rows)
+        self._append(packed, len(rows))
 
-    def add_sums(
-        self, start_unix_ms: int, proxy: str, sums: Sums, keys: Sequence[Key], pause: Pause = _no_pause
-    ) -> None:
-        """The rows of a window of the roll-up. `keys`: by the numbers of places."""
+    def add_sums(self, window: Window, sums: Sums, pause: Pause = no_pause) -> None:
+        """The rows of a window of the roll-up."""
         rows = len(sums.places)
-        numbers_of = sums.columns | self.names.of_places(sums.places, keys, pause)
-        same: dict[str, Value] = {"window_start_ms": start_unix_ms, "proxy": proxy}
+        numbers_of = sums.columns | self.names.of_places(sums.places, window.index.keys, pause)
+        same: dict[str, Value] = {"window_start_ms": window.start_unix_ms, "proxy": window.proxy}
         packed = []
         pause()
         for index, (column, cells) in enumerate(zip(self._columns, self._cells, strict=True), start=1):
@@ -222,11 +209,14 @@ class FilePart:
                 packed.append(cells.packed_array(numbers))
             if index % _COLUMNS_AT_ONCE == 0:
                 pause()
+        self._append(packed, rows)
+
+    def _append(self, packed: Sequence[tuple[bytes, bytes | int]], rows: int) -> None:
         for cells, (bytes_, there) in zip(self._cells, packed, strict=True):
             cells.append(bytes_, there)
         self.rows += rows
 
-    def finish(self, pause: Pause = _no_pause) -> pa.Table:
+    def finish(self, pause: Pause = no_pause) -> pa.Table:
         """The table in its final order; no more rows may be added.
 
         `pause` is called after each column: gathering one takes the lock for some 0.1 ms.
@@ -237,7 +227,7 @@ class FilePart:
             if isinstance(cells, _Names):
                 arrays[column.name], names[column.name] = cells.column(pause)
             else:
-                arrays[column.name] = cells.array(_TYPES[column.type])
+                arrays[column.name] = cells.array()
             pause()
         order = compute.sort_indices(_sort_key(arrays, names))
         pause()

@@ -201,7 +201,7 @@ class AccessEncoder:
         start_ms = window.start_unix_ms
         _partition(start_ms // _HOUR_MS)  # raises for a time that no file can have
         part = self._part(ROLLUP, start_ms // _HOUR_MS)
-        part.cells.add_sums(start_ms, window.proxy, sums, window.index.keys, self._pause)
+        part.cells.add_sums(window, sums, self._pause)
         self._has_grown(part, start_ms, start_ms)
         self.made_rows += len(sums.places)
         return sums.folded

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from sluice.quotas.access_flow import Key
-from sluice.quotas.access_index import CLIENT_ID, OTHER, USER, FlowCost
+from sluice.quotas.access_index import CLIENT_ID, OTHER, USER, FlowCost, most_of_user
 from sluice.quotas.access_record import LIMIT_KEYS, ROLLUP_COLUMNS, STEPS_PER_MS, ColumnType
 from sluice.quotas.access_rollup import Chunk, Limits, LimitsOf, Window
 
@@ -31,6 +31,10 @@ _NO_COST: Final = FlowCost(0.0, 0.0, 0.0)
 Pause: TypeAlias = Callable[[], None]
 Find: TypeAlias = Callable[[Sequence[Key]], Iterable[int]]
 Others: TypeAlias = Mapping[int, Mapping[str, float]]
+
+
+def no_pause() -> None:
+    """For who need not let others run."""
 
 
 @dataclass(slots=True)
@@ -89,14 +93,14 @@ class WindowSums:
         """They may be others' from now on."""
         self._by_place.forget(places)
 
-    def sum_up(self, window: Window, pause: Pause) -> Sums:
+    def sum_up(self, window: Window, pause: Pause = no_pause) -> Sums:
         """Its rows. `pause` is called between pieces of work: Arrow lets go of the interpreter's lock for so
         short a time that who waits for it may find it taken again and again, until 5 ms are over."""
         index = window.index
         others: Others = window.others
         place_of, owner_of, cost_of = map(int32_array, index.columns())
         requests = _requests(window.chunks)
-        if len(index.keys) > window.max_keys // 2:  # until then nobody can have more than his share
+        if len(index.keys) > most_of_user(window.max_keys):  # until then nobody can have more than his share
             seen = compute.unique(
                 pa.concat_arrays([place_of.take(requests["flow"]), pa.array(others, pa.int32())])
             )
@@ -294,7 +298,7 @@ def _kept(seen: pa.Array, keys: Sequence[Key], max_keys: int, pause: Pause) -> p
     for begin in range(0, len(seen), PIECE):
         for place in seen.slice(begin, PIECE).to_pylist():
             user = keys[place][USER]
-            if place != OTHER and left and of_user[user] < max(1, max_keys // 2):
+            if place != OTHER and left and of_user[user] < most_of_user(max_keys):
                 of_user[user] += 1
                 left -= 1
                 kept[place] = place

@@ -27,6 +27,11 @@ CLIENT_ID: Final = 2
 _OTHER_KEY: Final[Key] = ("", "", "", "", OTHER_CLASS, "")
 
 
+def most_of_user(max_keys: int) -> int:
+    """Nobody takes all the room there is."""
+    return max(1, max_keys // 2)
+
+
 class FlowCost(NamedTuple):
     """Of each request of a flow, in ms of broker threads (request_cost.py)."""
 
@@ -50,7 +55,7 @@ class AccessIndex:
         """`max_keys`: that nothing has any more and that wait until their windows are told; half as many of
         one user."""
         self._max_keys = max_keys
-        self._max_keys_of_user = max(1, max_keys // 2)
+        self._max_keys_of_user = most_of_user(max_keys)
         self.keys: Final[list[Key]] = [_OTHER_KEY]
         """by the numbers of places"""
         self.costs: Final[list[FlowCost]] = []

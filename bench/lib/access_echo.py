@@ -85,8 +85,8 @@ def _encode_here(window: Window) -> None:
     from sluice.proxy.access_sums import WindowSums
 
     part = FilePart(ROLLUP)
-    sums = WindowSums().sum_up(window, lambda: None)
-    part.add_sums(window.start_unix_ms, window.proxy, sums, window.index.keys)
+    sums = WindowSums().sum_up(window)
+    part.add_sums(window, sums)
     encoded(ROLLUP, part.finish())
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.lib import frames
+from bench.lib.access_load import PAIRS, REQUESTS_PER_S, TOPICS, USERS, ZIPF
 from sluice.proxy.access_log import AccessLog
 from sluice.proxy.access_sink import DirectorySettings
 from sluice.proxy.access_writer import AccessWriter, AccessWriterSettings
@@ -29,11 +30,6 @@ from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
-PAIRS: Final = 22_000
-USERS: Final = 2_000
-TOPICS: Final = 50
-ZIPF: Final = 1.1
-REQUESTS_PER_S: Final = 5_000
 SECONDS: Final = 60
 SAMPLE_SHARE: Final = 0.01
 METADATA: Final = 3

@@ -61,6 +61,14 @@ def test_a_row_says_what_the_record_says() -> None:
     }  # fmt: skip
 
 
+def test_times_are_rounded() -> None:
+    """0.3 · 64 = 19.2 → 19 / 64;  1.0004 · 1,024 = 1,024.4 → 1.0;  2.0005 · 1,024 = 2,048.5 → 2,049"""
+    one = record(flow(connection()), 1, upstream_ms=0.3, held_ms=1.0004, throttle_ms=2.0005)
+    [row], _ = rows_of([one])
+    found = [row[name] for name in ("upstream_ms", "held_ms", "throttle_ms")]
+    assert found == [19 / 64, 1.0, 2_049 / 1024]
+
+
 def test_what_is_throttled_slow_or_marked_gets_one_row_and_the_rest_none() -> None:
     alice = flow(connection())
     records = [

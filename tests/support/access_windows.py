@@ -24,8 +24,8 @@ class Told:
         """In the order of the file that it would be alone in."""
         part = FilePart(ROLLUP)
         assert window.count_rows() <= window.most_rows
-        sums = self._sums.sum_up(window, lambda: None)
-        part.add_sums(window.start_unix_ms, window.proxy, sums, window.index.keys)
+        sums = self._sums.sum_up(window)
+        part.add_sums(window, sums)
         found: list[dict[str, Any]] = part.finish().to_pylist()
         assert len(found) <= window.count_rows() + (sums.folded > 0)
         self._sums.forget(window.dropped.places)
