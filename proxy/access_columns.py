@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from sluice.proxy.access_names import ColumnNames, FileNames
+from sluice.proxy.access_names import ColumnNames, FileNames, among_those_used
 from sluice.proxy.access_sums import Pause, Sums, no_pause, warm_up_sums
 from sluice.quotas.access_record import SCHEMA_VERSION, TABLES, VERSION_KEY, Column, ColumnType, Value
 from sluice.quotas.access_rollup import Window
@@ -126,32 +126,11 @@ class _Names(_Cells):
 
     def column(self, pause: Pause) -> tuple[pa.Array, pa.Array]:
         """(numbers, names) of its rows, with names in order, so that numbers sort as their names do."""
-        found = self.array().dictionary_encode()
-        texts, used = self._names.texts(), found.dictionary
-        pieces = []
-        for begin in range(0, len(used), _NAMES_AT_ONCE):
-            piece = used.slice(begin, _NAMES_AT_ONCE).to_pylist()
-            pieces.append(_texts([texts[number] for number in piece]))
-            pause()
-        names = pa.chunked_array(pieces, pa.string()).combine_chunks()
-        order = compute.sort_indices(names)
-        rank = compute.sort_indices(order).cast(pa.int32())
-        return rank.take(found.indices), names.take(order)
-
-
-def _texts(values: Sequence[Value]) -> pa.Array:
-    """What is no text is in no row; an empty one stands for it."""
-    texts = [value if isinstance(value, str) else "" for value in values]
-    try:
-        return pa.array(texts, pa.string())
-    except UnicodeEncodeError:  # a lone surrogate is no Unicode; it must not cost the file
-        as_bytes = [text.encode("utf-8", "backslashreplace") for text in texts]
-        return pa.array(as_bytes, pa.binary()).cast(pa.string())
+        ordered, ranks = self._names.in_order(pause)
+        return among_those_used(ranks.take(self.array()), ordered)
 
 
 _COLUMNS_AT_ONCE: Final = 8
-_NAMES_AT_ONCE: Final = 1000
-"""some 0.1 ms of the interpreter's lock"""
 
 
 class FilePart:

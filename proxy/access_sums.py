@@ -100,12 +100,6 @@ class WindowSums:
         others: Others = window.others
         place_of, owner_of, cost_of = map(int32_array, index.columns())
         requests = _requests(window.chunks)
-        if len(index.keys) > most_of_user(window.max_keys):  # until then nobody can have more than his share
-            seen = compute.unique(
-                pa.concat_arrays([place_of.take(requests["flow"]), pa.array(others, pa.int32())])
-            )
-            kept = _kept(seen, index.keys, window.max_keys, pause)
-            place_of, others = kept.take(place_of), _folded(others, kept, pause)
         pause()
         seconds = _by_second(requests)
         pause()
@@ -115,6 +109,9 @@ class WindowSums:
         pause()
         flow = flows.pop("flow")
         places, owners = place_of.take(flow), owner_of.take(flow)
+        if len(places) + len(others) > most_of_user(window.max_keys):  # else nobody has more than his share
+            kept = _kept(places, others, index.keys, window.max_keys, pause)
+            places, place_of, others = kept.take(places), kept.take(place_of), _folded(others, kept, pause)
         if compute.count_distinct(places).as_py() == len(places):  # as nearly always: a connection each
             rows = flows
             rows["connections"] = _same(1, len(places))
@@ -289,9 +286,10 @@ def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others, pau
     return pa.concat_arrays([places, pa.array(new, pa.int32())])
 
 
-def _kept(seen: pa.Array, keys: Sequence[Key], max_keys: int, pause: Pause) -> pa.Array:
+def _kept(places: pa.Array, others: Others, keys: Sequence[Key], max_keys: int, pause: Pause) -> pa.Array:
     """Of each place, itself or OTHER: there are `max_keys` rows at most, half as many of one user; who comes
     first has one."""
+    seen = compute.unique(pa.concat_arrays([places, pa.array(others, pa.int32())]))
     kept = array("i", bytes(4 * len(keys)))
     of_user: Counter[str] = Counter()
     left = max_keys
