@@ -16,6 +16,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from sluice.protocol._tables import FLEXIBLE, VERSIONS
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import FETCH
 from sluice.protocol.primitives import skip_compact_nullable
@@ -24,6 +25,17 @@ _INT32: Final = Struct(">i")
 _FIRST_WITHOUT_REPLICA_ID: Final = 15
 FIXED_BYTES: Final = 16
 """A Fetch whose first 16 body bytes have arrived can be patched."""
+FIRST_FLEXIBLE: Final = FLEXIBLE[FETCH]
+
+
+def _in_fetch(version: int) -> int:
+    return 8 if version >= _FIRST_WITHOUT_REPLICA_ID else 12
+
+
+MAX_BYTES_AT: Final = tuple(
+    (version >= FIRST_FLEXIBLE) + _in_fetch(version) for version in range(VERSIONS[FETCH][1] + 1)
+)
+"""of a Fetch, by version: so far behind the client id max_bytes stands, if its header has no tags"""
 
 
 def max_bytes_offset(buf: bytearray, body: int, end: int, api_key: int, version: int) -> int:
@@ -32,7 +44,7 @@ def max_bytes_offset(buf: bytearray, body: int, end: int, api_key: int, version:
     Raises MalformedFrame if it would not lie before `end`.
     """
     if api_key == FETCH:
-        offset = body + (8 if version >= _FIRST_WITHOUT_REPLICA_ID else 12)
+        offset = body + _in_fetch(version)
     else:
         offset = skip_compact_nullable(buf, skip_compact_nullable(buf, body, end), end) + 12
     if offset + 4 > end:

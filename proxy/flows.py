@@ -95,7 +95,7 @@ class Flows:
         """of Produce requests: one that goes to several topics by turns is not read each time"""
         self._head_lengths: list[int] = []
         """that these have"""
-        self.produce_head = NO_HEAD
+        self.produce_head = b""
         """of the last Produce of one topic: what stands behind the client id, to the end of the topic"""
         self.produce = self._of(PRODUCE_CLASS)
         """the flow of a Produce with the same"""
@@ -117,7 +117,8 @@ class Flows:
             self._client_id = client_id
             self._others.clear()
             self._forget_heads()
-            self.produce_head = self.fetch_head = NO_HEAD
+            self.produce_head = b""
+            self.fetch_head = NO_HEAD
             if self._session_is_several:
                 self.fetch = self._of(FETCH_CLASS)
         return self.other(_UNKNOWN)
@@ -162,7 +163,7 @@ class Flows:
         if count != 1:
             return self._of(PRODUCE_CLASS)
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
-        self.produce_head = head = self._names.shared_head(bytes(buf[start:pos]))
+        self.produce_head = head = bytes(buf[start:pos])
         self.produce = flow
         self.produce_version, self.produce_acks = version, acks
         if len(self._heads) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways

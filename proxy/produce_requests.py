@@ -33,6 +33,7 @@ HEAD_ENOUGH_BYTES: Final = 128 * 1024
 _PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
 _PASS: Final = Verdict.PASS
 _ADMIT: Final = Verdict.ADMIT
+_UNKNOWN_HEAD: Final = 2**31  # bytes: no Produce is so long
 
 
 class ProduceSide:
@@ -40,6 +41,7 @@ class ProduceSide:
 
     __slots__ = (
         "_amounts",
+        "_client_id_raw",
         "_dropping",
         "_flows",
         "_identity",
@@ -48,8 +50,9 @@ class ProduceSide:
         "_pace",
         "_paid_work",
         "_produce_acks",
+        "_produce_begin",
         "_produce_flow",
-        "_produce_head",
+        "_produce_head_bytes",
         "_produce_version",
         "_records",
         "_skip",
@@ -73,9 +76,12 @@ class ProduceSide:
     ) -> None:
         """`flows`: None without an access log."""
         self._flows = flows
-        # Of the last Produce of one topic: what stood behind the client id to the topic's end, its flow, its
-        # version and acks. What begins alike and is of another version is of no other topic.
-        self._produce_head = None if flows is None else flows.produce_head
+        self._client_id_raw = b""
+        # A Produce that begins so needs no further look for whose it is, and with an access log of what topic.
+        self._produce_begin = b""
+        # What is behind the client id of that, to the topic's end; None: without an access log.
+        self._produce_head_bytes = None if flows is None else _UNKNOWN_HEAD
+        # Of such a Produce, if it is of this version; of another, the same bytes may mean other acks.
         self._produce_flow = identity.flow
         self._produce_version = -1
         self._produce_acks = 0
@@ -115,10 +121,9 @@ class ProduceSide:
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
         identity = self._identity
-        head = self._produce_head
         is_head_known = False
-        if head is not None:
-            if buf.startswith(head, client_id_end, end if end < frame_end else frame_end):
+        if self._produce_head_bytes is not None:
+            if client_id_end + self._produce_head_bytes <= (end if end < frame_end else frame_end):
                 identity.flow = self._produce_flow
                 is_head_known = version == self._produce_version
             elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
@@ -222,9 +227,18 @@ class ProduceSide:
         if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
             return False
         self._identity.flow = flow or flows.other(PRODUCE)
-        self._produce_head, self._produce_flow = flows.produce_head, flows.produce
-        self._produce_version, self._produce_acks = flows.produce_version, flows.produce_acks
+        if flows.produce_head:
+            self._produce_begin = self._client_id_raw + flows.produce_head
+            self._produce_head_bytes = len(flows.produce_head)
+            self._produce_flow = flows.produce
+            self._produce_version, self._produce_acks = flows.produce_version, flows.produce_acks
         return True
+
+    def _forget_head(self) -> None:
+        """The next Produce is looked at for its topic, if there is an access log."""
+        self._produce_begin = self._client_id_raw
+        if self._flows is not None:
+            self._produce_head_bytes = _UNKNOWN_HEAD
 
     def _mark(self, why: str) -> None:
         """The request at hand gets a row of its own in the access log."""

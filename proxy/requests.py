@@ -11,7 +11,7 @@ from typing import Final
 
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
-from sluice.protocol.fetch import lower_max_bytes, max_bytes_offset
+from sluice.protocol.fetch import FIRST_FLEXIBLE, MAX_BYTES_AT, lower_max_bytes, max_bytes_offset
 from sluice.protocol.headers import (
     API_VERSIONS,
     FETCH,
@@ -52,7 +52,6 @@ class RequestSide(ProduceSide):
 
     __slots__ = (
         "_client_id_length",
-        "_client_id_raw",
         "_fetch_flow",
         "_fetch_head",
         "_frame_limit",
@@ -104,7 +103,6 @@ class RequestSide(ProduceSide):
                 policy.replication, pace, identity, in_flight, local, self.edits, self._records
             )
         self._client_id_length = _UNKNOWN_LENGTH
-        self._client_id_raw = b""
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
         self.raw_tokens = False
         """the next frames are bare tokens (SaslHandshake v0)"""
@@ -182,11 +180,11 @@ class RequestSide(ProduceSide):
                         raise MalformedFrame(reason, api_key=api_key, api_version=version, offset=pos + 12)
                     break
                 if api_key == PRODUCE:
-                    judge = self._produce
-                elif api_key in _FETCHES:
-                    judge = self._fetch
+                    judge, begin = self._produce, self._produce_begin
                 else:
-                    judge = self._others.judge
+                    judge, begin = self._others.judge, self._client_id_raw
+                    if api_key in _FETCHES:
+                        judge = self._fetch
                 if guard is not None:
                     if self._flows is not None:
                         self._identity.flow = self._flows.other(api_key)
@@ -195,9 +193,9 @@ class RequestSide(ProduceSide):
                     if (
                         id_length != self._client_id_length
                         or throttling.generation != self._quotas.generation
-                        or not buf.startswith(self._client_id_raw, pos + REQUEST_HEAD_BYTES)
+                        or not buf.startswith(begin, pos + REQUEST_HEAD_BYTES)
                     ):
-                        self._identify(buf, pos, client_id_end, id_length, api_key, now_ms)
+                        self._begins_otherwise(buf, pos, client_id_end, id_length, api_key, now_ms)
                     if not judge(
                         buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
                     ):
@@ -224,15 +222,25 @@ class RequestSide(ProduceSide):
         self.bytes_read += pos - start
         return pos
 
-    def _identify(
+    def _begins_otherwise(
         self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
     ) -> None:
-        """The client id, the user or the quotas are new: whose sensors are charged from now on?
+        """The client id, the user or the quotas are new, or what begins a Produce: its topic.
 
         Comes for every request until the broker has said yes, for until then no generation is the current
         one.
         """
-        raw = bytes(buf[pos + REQUEST_HEAD_BYTES : client_id_end])
+        if (
+            id_length != self._client_id_length
+            or self._throttling.generation != self._quotas.generation
+            or not buf.startswith(self._client_id_raw, pos + REQUEST_HEAD_BYTES)
+        ):
+            raw = bytes(buf[pos + REQUEST_HEAD_BYTES : client_id_end])
+            self._identify(raw, pos, id_length, api_key, now_ms)
+        self._forget_head()
+
+    def _identify(self, raw: bytes, pos: int, id_length: int, api_key: int, now_ms: float) -> None:
+        """Whose sensors are charged from now on?"""
         identity = self._identity
         try:
             identity.client_id = raw.decode()
@@ -246,7 +254,7 @@ class RequestSide(ProduceSide):
             identity.flow = Flow(identity.client_id)
         else:
             identity.flow = flows.of_client(identity.user, identity.client_id)
-            self._produce_head, self._fetch_head = flows.produce_head, flows.fetch_head
+            self._fetch_head = flows.fetch_head
         if identity.authenticated:
             self._throttling.look_up(now_ms)
             if self._throttling.mutation_sensor is not None and self.mutations is None:
@@ -299,8 +307,11 @@ class RequestSide(ProduceSide):
                 return judged
         identity = self._identity
         limit = end if end < frame_end else frame_end
-        body = request_body(buf, client_id_end, limit, api_key, version)
-        offset = max_bytes_offset(buf, body, limit, api_key, version)
+        offset = client_id_end + MAX_BYTES_AT[version]
+        if api_key != FETCH or offset + 4 > limit or (version >= FIRST_FLEXIBLE and buf[client_id_end]):
+            # Hardly any is so; else two calls are spared.
+            body = request_body(buf, client_id_end, limit, api_key, version)
+            offset = max_bytes_offset(buf, body, limit, api_key, version)
         head = self._fetch_head
         if head is not None:
             if buf.startswith(head, offset + TOPICS_AT, limit):
