@@ -27,7 +27,7 @@ from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
 _HAND_OVER_INTERVAL_S: Final = 1.0
-"""few rows at a time would cost the writer more than their encoding"""
+"""a window waits no longer"""
 _READY_S: Final = 5.0
 _KINDS: Final = tuple(KIND_BY_KEY[key] for key in LIMIT_KEYS)
 NOTHING_WRITTEN: Final = AccessWriterCounters(0, 0, 0, 0, 0, 0, "", 0, 0)

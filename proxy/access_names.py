@@ -79,7 +79,7 @@ class ColumnNames:
 
 
 def among_those_used(ranks: pa.Array, ordered: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """(of each of `ranks`, which may be null, its place among those that are there; their texts, in order)."""
+    """(of each of `ranks`, or null, its place among those that are there; their texts, in order)."""
     is_used = _inverse(ranks, len(ordered)).is_valid()
     place = compute.subtract(compute.cumulative_sum(is_used.cast(pa.int32())), 1)
     return place.take(ranks), ordered.filter(is_used)

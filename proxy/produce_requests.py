@@ -77,7 +77,7 @@ class ProduceSide:
         """`flows`: None without an access log."""
         self._flows = flows
         self._client_id_raw = b""
-        # A Produce that begins so needs no further look for whose it is, and with an access log of what topic.
+        # A Produce that begins so needs no further look for whose it is; with an access log, of what topic.
         self._produce_begin = b""
         # What is behind the client id of that, to the topic's end; None: without an access log.
         self._produce_head_bytes = None if flows is None else _UNKNOWN_HEAD

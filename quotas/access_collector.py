@@ -15,6 +15,8 @@ from sluice.quotas.records import Recorder, RequestRecord
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 """of single requests"""
+ROWS_AT_ONCE: Final = 256
+"""fewer would cost the writer more than their encoding"""
 _T = TypeVar("_T")
 
 
@@ -25,6 +27,7 @@ class AccessCollector:
         self.rollup: Final = rollup
         self.requests: Final = requests
         self._rows: Rows = []
+        self._are_rows_due = False
 
     def take(self, recorder: Recorder, now_ms: float, unix_ms: float) -> None:
         """Add up what is in the lists, all of it finished by now; they stay as they are.
@@ -44,13 +47,14 @@ class AccessCollector:
 
     def close(self, now_ms: float, unix_ms: float) -> None:
         """What is gathered is all there will be of this window: the end of the process."""
-        self.rollup.close(unix_ms - now_ms)
+        self._end_window(unix_ms - now_ms)
 
     def ready(self) -> Iterator[Rows | Window]:
-        """What is to be written; each once."""
-        if self._rows:
+        """What is to be written; each once: rows when there are ROWS_AT_ONCE, or their window is over."""
+        if self._rows and (self._are_rows_due or len(self._rows) >= ROWS_AT_ONCE):
             rows, self._rows = self._rows, []
             yield rows
+        self._are_rows_due = False
         while self.rollup.over:
             yield self.rollup.over.popleft()
 
@@ -72,8 +76,12 @@ class AccessCollector:
             first_arrivals, arrivals = _parted(arrivals, _ARRIVED, until_ms)
             first_ends, ends = _parted(ends, _CLOSED, until_ms)
             self._add(first_requests, first_throttles, first_amounts, first_arrivals, first_ends, offset_ms)
-            self.rollup.close(offset_ms)
-            self.requests.begin()
+            self._end_window(offset_ms)
+
+    def _end_window(self, offset_ms: float) -> None:
+        self.rollup.close(offset_ms)
+        self.requests.begin()
+        self._are_rows_due = True
 
     def _add(
         self,

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from access_records import NOW_MS, OFFSET_MS, UNIX_MS, connection, flow, record, recorder_of, rollup
 
-from sluice.quotas.access_collector import AccessCollector
+from sluice.quotas.access_collector import ROWS_AT_ONCE, AccessCollector
 from sluice.quotas.access_flow import AccessFlow
 from sluice.quotas.access_record import REQUEST_COLUMNS, WINDOW_MS
 from sluice.quotas.access_requests import RequestRows
@@ -37,6 +37,7 @@ def rows_of(
         if not begin:
             recorder.unanswered.extend(unanswered)
         collected.take(recorder, NOW_MS + 5_000, UNIX_MS + 5_000)
+    collected.close(NOW_MS + 5_000, UNIX_MS + 5_000)
     names = [column.name for column in REQUEST_COLUMNS]
     found = [rows for rows in collected.ready() if isinstance(rows, list)]
     return [dict(zip(names, row, strict=True)) for rows in found for row in rows], requests
@@ -137,3 +138,21 @@ def test_rows_beyond_the_cap_of_a_window_are_dropped_and_counted() -> None:
     [rows] = [rows for rows in collected.ready() if isinstance(rows, list)]
     written = Counter(row[0] // WINDOW_MS - int(UNIX_MS) // WINDOW_MS for row in rows)
     assert (written, requests.rows_dropped) == ({0: 10, 1: 3}, 5)
+
+
+def test_rows_are_told_when_there_are_enough_of_them_or_their_window_is_over() -> None:
+    alice = flow(connection())
+    collected = AccessCollector(rollup(), RequestRows("p1", share=0.0, slow_ms=1000.0, max_rows=10_000))
+
+    def told_after(first: int, count: int) -> list[int]:
+        slow = [record(alice, first + index, upstream_ms=5_000.0) for index in range(count)]
+        collected.take(recorder_of(slow), NOW_MS + first + count, UNIX_MS + first + count)
+        return [len(rows) for rows in collected.ready() if isinstance(rows, list)]
+
+    assert told_after(0, ROWS_AT_ONCE - 1) == []
+    assert told_after(1_000, 1) == [ROWS_AT_ONCE]
+    assert told_after(2_000, 1) == []
+    assert told_after(10_000, 2) == [3]  # the first window's, and with it what is there of the next
+    assert told_after(11_000, 1) == []
+    collected.close(NOW_MS + 12_000, UNIX_MS + 12_000)
+    assert [len(rows) for rows in collected.ready() if isinstance(rows, list)] == [1]
