@@ -123,6 +123,31 @@ def test_what_lies_behind_the_bytes_that_have_arrived_is_not_looked_at() -> None
     assert flow_of(shell).topic == "b"
 
 
+@pytest.mark.parametrize("version", [8, 9, 13])
+@pytest.mark.parametrize("tags", [0, 2])
+def test_a_produce_that_ends_too_soon_is_what_it_is_without_a_log(version: int, tags: int) -> None:
+    """Its own size says so, and behind it stands all that would make it one that begins like the last."""
+    whole = produced(["a"], version)
+    behind_client_id = 14 + int.from_bytes(whole[12:14], "big")
+    if tags and version >= 9:
+        whole = _tagged(whole, behind_client_id, tags)
+    for size in range(behind_client_id - 4, whole.index(b"a", behind_client_id) + 20):
+        found = []
+        for shell in (logged(), Shell(session_of())):
+            shell.client_sends(whole)
+            shell.client_sends(size.to_bytes(4, "big") + whole[4:])
+            found.append((shell.cause, shell.detail, bytes(shell.to_broker), list(shell.session._in_flight)))
+        with_log, without = ((*one[:3], [(*work[:3], *work[4:]) for work in one[3]]) for one in found)
+        assert with_log == without
+
+
+def _tagged(frame: bytes, at: int, count: int) -> bytes:
+    """With unknown tags in its header."""
+    tags = bytes([count]) + b"".join(bytes([100 + number, 1, 0]) for number in range(count))
+    body = frame[4:at] + tags + frame[at + 1 :]
+    return len(body).to_bytes(4, "big") + body
+
+
 @pytest.mark.parametrize("version", FETCHES)
 def test_a_fetch_is_of_the_one_topic_that_it_asks_for(version: int) -> None:
     shell = logged()
