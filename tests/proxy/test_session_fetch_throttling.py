@@ -95,6 +95,22 @@ def test_a_fetch_answer_is_delivered_with_its_records_then_its_connection_is_mut
     ).done()
 
 
+@pytest.mark.parametrize("version", range(12, 19))
+@pytest.mark.parametrize("client_id", ["app", "", None])
+def test_a_fetch_with_tags_in_its_header_is_lowered_where_its_max_bytes_stands(
+    version: int, client_id: str | None
+) -> None:
+    def asking(max_bytes: int) -> bytes:
+        body: Struct = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": max_bytes}
+        return request(FETCH, version, body, client_id=client_id, header_tags=2)
+
+    for step in (1, 1_000):
+        shell = fetching(shared_of(limits_of(fetch_rate=1_000)))
+        for at in range(0, len(asking(50_000_000)), step):
+            shell.client_sends(asking(50_000_000)[at : at + step])
+        assert shell.to_broker == asking(1_000)
+
+
 def test_a_fetch_answer_within_the_quota_is_not_touched() -> None:
     (
         Playbook(session_of(fetch_rate=1_000))
