@@ -4,7 +4,7 @@ Nearly every Produce of a connection brings one batch of the same producer id to
 that stands before its records then has the same bytes as in an earlier one; behind stand their length and one
 batch that fills the frame. That is soon told: in a sixth of the time that the walk and the look-ups take.
 
-    header's end … acks … topic … partition     the same bytes as an earlier one's, at the same version
+    client id … acks … topic … partition        the same bytes as an earlier one's, at the same version
     the records' length, the batch's length     both say that one batch reaches to the end of the frame
     its producer id                             the same
 
@@ -86,10 +86,10 @@ class KnownProduce:
         self.head = b""
         """the last of them"""
         self.less_bytes = 0
-        """from the client id's end to the frame's there are so many more than what the batch's own length
+        """from the client id to the frame's end there are so many more than what the batch's own length
         says, where the records' compact length takes two bytes"""
         self.enough_bytes = 0
-        """what must have arrived behind the client id, of a request that has not arrived whole"""
+        """what must have arrived from the client id on, of a request that has not arrived whole"""
         self.unpack = _with_head(0)
         """(head, the records' length of two bytes, the batch's length, its producer id)"""
         self.acks = 0
@@ -112,7 +112,7 @@ class KnownProduce:
     ) -> None:
         """A request of this one batch passed, and those like it do until `until_ms` while there are no gates.
 
-        `start`: where its client id ends. A shape (all but topic and partition) takes the last one's place
+        `start`: where its client id begins. A shape (all but topic and partition) takes the last one's place
         when it has come twice in a row, so that two by turns do not pay for that each time.
         """
         _, topic_end, _, _, producer_id, _, _, _ = batch
@@ -145,7 +145,7 @@ class KnownProduce:
             self.heads.add(self.head)
 
     def fits_other(self, buf: bytearray, start: int, frame_end: int) -> bool:
-        """Does the request whose client id ends at `start` pass as an earlier one did, of the same version,
+        """Does the request whose client id begins at `start` pass as an earlier one did, of the same version,
         where the records' length is not one of two compact bytes?
 
         False says nothing: then it is to be walked. It has arrived, or `enough_bytes` from `start` on have.

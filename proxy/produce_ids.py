@@ -64,8 +64,8 @@ class ProduceIds:
         now_ms: float,
         deadline_ms: float,
     ) -> Verdict | None:
-        """Of the request whose client id ends at `start` and whose body begins at `body`; None: the heads of
-        its batches have not all arrived.
+        """Of the request whose client id begins at `start` and whose body begins at `body`; None: not all
+        heads of its batches have arrived.
 
         Raises MalformedFrame for one that contradicts itself.
         """

@@ -5,13 +5,14 @@ The half of RequestSide (requests.py) that is about Produce; the other half find
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Final
 
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses import Edit
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
-from sluice.protocol.headers import PRODUCE, request_body
+from sluice.protocol.headers import PRODUCE, REQUEST_HEAD_BYTES, request_body
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
 from sluice.proxy.causes import DisconnectCause
@@ -36,7 +37,7 @@ _ADMIT: Final = Verdict.ADMIT
 _UNKNOWN_HEAD: Final = 2**31  # bytes: no Produce is so long
 
 
-class ProduceSide:
+class ProduceSide(ABC):
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
@@ -78,7 +79,8 @@ class ProduceSide:
         self._flows = flows
         self._client_id_raw = b""
         # A Produce that begins so needs no further look for whose it is; with an access log, of what topic.
-        self._produce_begin = b""
+        # None: it is _produce that looks.
+        self._produce_begin: bytes | None = b""
         # What is behind the client id of that, to the topic's end; None: without an access log.
         self._produce_head_bytes = None if flows is None else _UNKNOWN_HEAD
         # Of such a Produce, if it is of this version; of another, the same bytes may mean other acks.
@@ -129,21 +131,22 @@ class ProduceSide:
             elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
                 return False
         throttling = self._throttling
-        ids, known = throttling.ids, throttling.known
+        known = throttling.known
         # KnownProduce's commonest case is held against it here, for a call would be a fifth of what it costs.
         fits = False
+        begin = pos + REQUEST_HEAD_BYTES
         if (
             now_ms < known.until_ms
             and version == known.version
             and not known.gates
-            and (frame_end <= end or client_id_end + known.enough_bytes <= end)
+            and (frame_end <= end or begin + known.enough_bytes <= end)
         ):
-            batch_bytes = frame_end - client_id_end - known.less_bytes
+            batch_bytes = frame_end - begin - known.less_bytes
             if batch_bytes < MIN_2 or batch_bytes > MAX_2:
-                fits = known.fits_other(buf, client_id_end, frame_end)
+                fits = known.fits_other(buf, begin, frame_end)
             else:
                 unpack = known.unpack
-                head, length, batch_length, producer_id = unpack(buf, client_id_end)
+                head, length, batch_length, producer_id = unpack(buf, begin)
                 if (
                     producer_id == known.producer_id
                     and batch_length == batch_bytes
@@ -151,6 +154,9 @@ class ProduceSide:
                     and (head == known.head or head in known.heads)
                 ):
                     fits = True
+        if not fits and self._produce_begin is None and not buf.startswith(self._client_id_raw, begin):
+            self._begins_otherwise(buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms)
+        ids = throttling.ids
         if fits:
             acks = known.acks
             ids = None  # it passes
@@ -178,7 +184,7 @@ class ProduceSide:
         brings_ids = False
         if ids is not None:
             deadline_ms = now_ms + throttling.delay_limit_ms(PRODUCE)
-            verdict = ids.judge(buf, client_id_end, body, end, frame_end, version, acks, now_ms, deadline_ms)
+            verdict = ids.judge(buf, begin, body, end, frame_end, version, acks, now_ms, deadline_ms)
             if verdict is not _PASS:
                 if verdict is not _ADMIT:
                     if verdict is not None and verdict is not Verdict.HOLD:
@@ -235,10 +241,18 @@ class ProduceSide:
         return True
 
     def _forget_head(self) -> None:
-        """The next Produce is looked at for its topic, if there is an access log."""
+        """Whose the next Produce is is told by its client id; with an access log its topic is looked for."""
         self._produce_begin = self._client_id_raw
         if self._flows is not None:
             self._produce_head_bytes = _UNKNOWN_HEAD
+        elif self._throttling.ids is not None:
+            self._produce_begin = None  # what KnownProduce compares begins with the client id
+
+    @abstractmethod
+    def _begins_otherwise(
+        self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
+    ) -> None:
+        """What RequestSide has looked up for this client id, this user and these quotas is to be anew."""
 
     def _mark(self, why: str) -> None:
         """The request at hand gets a row of its own in the access log."""

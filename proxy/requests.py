@@ -193,7 +193,7 @@ class RequestSide(ProduceSide):
                     if (
                         id_length != self._client_id_length
                         or throttling.generation != self._quotas.generation
-                        or not buf.startswith(begin, pos + REQUEST_HEAD_BYTES)
+                        or (begin is not None and not buf.startswith(begin, pos + REQUEST_HEAD_BYTES))
                     ):
                         self._begins_otherwise(buf, pos, client_id_end, id_length, api_key, now_ms)
                     if not judge(

@@ -82,6 +82,40 @@ def test_a_new_id_within_the_rate_passes_and_is_known_from_then_on() -> None:
     assert principal.admitted == 1
 
 
+@pytest.mark.parametrize("step", [1, 10_000])
+@pytest.mark.parametrize(
+    "client_ids", [("app", "app", "app", "ape", "app", "", None, "app"), ("é", "e\u0301")]
+)
+def test_whoever_a_connection_says_it_is_is_charged_though_its_requests_are_else_alike(
+    client_ids: tuple[str | None, ...], step: int
+) -> None:
+    """Of a known producer id, so that they are compared with an earlier one and not read."""
+    (shell,) = shells(1, producer_byte_rate=10**9)
+    batch = record_batch(b"records", producer_id=7, epoch=0)
+    for client_id in (*client_ids * 2, client_ids[-1], client_ids[-1]):
+        frame = produce({"orders": [(0, batch)]}, client_id=client_id)
+        for at in range(0, len(frame), step):
+            shell.client_sends(frame[at : at + step])
+        shell.broker_sends(produce_answer())
+        *_, (_, _, _, charged, *_) = shell.records
+        assert charged == (client_id or "")
+        assert shell.session.identity.client_id == (client_id or "")
+
+
+def test_a_client_id_that_is_no_text_ends_a_connection_whose_requests_are_else_alike() -> None:
+    batch = record_batch(b"records", producer_id=7, epoch=0)
+    good = produce({"orders": [(0, batch)]})
+    bad = good.replace(b"app", b"a\xffp")
+    for step in (1, 10_000):
+        (shell,) = shells(1)
+        for frame in (good, good, good, good, bad):
+            for at in range(0, len(frame), step):
+                shell.client_sends(frame[at : at + step])
+        assert shell.to_broker == good * 4
+        assert shell.cause is DisconnectCause.MALFORMED_FRAME
+        assert shell.detail.startswith("client id is not UTF-8 (invalid start byte), api Produce (0)")
+
+
 def test_a_request_without_an_id_is_never_counted() -> None:
     (shell,) = shells(1)
     for number in range(5):
