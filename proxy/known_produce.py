@@ -21,6 +21,7 @@ from math import inf
 from struct import Struct
 from typing import Any, Final
 
+from sluice.protocol.headers import REQUEST_HEAD_BYTES
 from sluice.protocol.produce import FIRST_FLEXIBLE, BatchHead
 from sluice.protocol.record_batch import HEAD_BYTES, LOG_OVERHEAD
 
@@ -58,8 +59,9 @@ _MAX_FRAME_BYTES: Final = 2**31
 
 @lru_cache(maxsize=_MAX_HEAD_BYTES)
 def _with_head(head_bytes: int) -> Callable[[bytearray, int], tuple[Any, ...]]:
-    """Reads (head, the records' length of two bytes, the batch's length, its producer id) at an offset."""
-    return Struct(f">{head_bytes}s{_COMPACT_2}").unpack_from
+    """Reads (head, the records' length of two bytes, the batch's length, its producer id) of the frame at an
+    offset."""
+    return Struct(f">{REQUEST_HEAD_BYTES}x{head_bytes}s{_COMPACT_2}").unpack_from
 
 
 class KnownProduce:
@@ -86,10 +88,10 @@ class KnownProduce:
         self.head = b""
         """the last of them"""
         self.less_bytes = 0
-        """from the client id to the frame's end there are so many more than what the batch's own length
-        says, where the records' compact length takes two bytes"""
+        """a frame has so many more than what the batch's own length says, where the records' compact length
+        takes two bytes"""
         self.enough_bytes = 0
-        """what must have arrived from the client id on, of a request that has not arrived whole"""
+        """what must have arrived of a frame that has not arrived whole"""
         self.unpack = _with_head(0)
         """(head, the records' length of two bytes, the batch's length, its producer id)"""
         self.acks = 0
@@ -103,7 +105,7 @@ class KnownProduce:
     def passed(
         self,
         buf: bytearray,
-        start: int,
+        pos: int,
         version: int,
         acks: int,
         batch: BatchHead,
@@ -112,12 +114,13 @@ class KnownProduce:
     ) -> None:
         """A request of this one batch passed, and those like it do until `until_ms` while there are no gates.
 
-        `start`: where its client id begins. A shape (all but topic and partition) takes the last one's place
+        `pos`: where its frame begins. A shape (all but topic and partition) takes the last one's place
         when it has come twice in a row, so that two by turns do not pay for that each time.
         """
         _, topic_end, _, _, producer_id, _, _, _ = batch
         one = _ONE_COMPACT if version >= FIRST_FLEXIBLE else _ONE
         head_end = topic_end + len(one) + _PARTITION_BYTES
+        start = pos + REQUEST_HEAD_BYTES
         head_bytes = head_end - start
         # Beside it may be partitions without records; then the head of this one is not all that is before it.
         if head_bytes > _MAX_HEAD_BYTES or not buf.startswith(one, topic_end):
@@ -134,22 +137,23 @@ class KnownProduce:
             self.producer_id = producer_id
             self.heads = set()
             self._head_bytes = head_bytes
-            self.enough_bytes = head_bytes + _ENOUGH_BYTES
+            self.enough_bytes = REQUEST_HEAD_BYTES + head_bytes + _ENOUGH_BYTES
             # By this a length that is not compact is never taken for one.
             others = _MAX_FRAME_BYTES if version < FIRST_FLEXIBLE else 0
-            self.less_bytes = head_bytes + 2 + LOG_OVERHEAD + _TAGS_BYTES + others
+            self.less_bytes = REQUEST_HEAD_BYTES + head_bytes + 2 + LOG_OVERHEAD + _TAGS_BYTES + others
             self.unpack = _with_head(head_bytes)
             self.acks = acks
         if len(self.heads) < _MAX_HEADS:
             self.head = bytes(buf[start:head_end])
             self.heads.add(self.head)
 
-    def fits_other(self, buf: bytearray, start: int, frame_end: int) -> bool:
-        """Does the request whose client id begins at `start` pass as an earlier one did, of the same version,
-        where the records' length is not one of two compact bytes?
+    def fits_other(self, buf: bytearray, pos: int, frame_end: int) -> bool:
+        """Does the request whose frame begins at `pos` pass as an earlier one did, of the same version, where
+        the records' length is not one of two compact bytes?
 
-        False says nothing: then it is to be walked. It has arrived, or `enough_bytes` from `start` on have.
+        False says nothing: then it is to be walked. It has arrived, or `enough_bytes` of it have.
         """
+        start = pos + REQUEST_HEAD_BYTES
         pos = start + self._head_bytes
         rest = frame_end - pos
         if rest < _ENOUGH_BYTES or bytes(buf[start:pos]) not in self.heads:

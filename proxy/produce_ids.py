@@ -55,7 +55,7 @@ class ProduceIds:
     def judge(
         self,
         buf: bytearray,
-        start: int,
+        pos: int,
         body: int,
         end: int,
         frame_end: int,
@@ -64,8 +64,8 @@ class ProduceIds:
         now_ms: float,
         deadline_ms: float,
     ) -> Verdict | None:
-        """Of the request whose client id begins at `start` and whose body begins at `body`; None: not all
-        heads of its batches have arrived.
+        """Of the request whose frame begins at `pos` and whose body begins at `body`; None: not all heads of
+        its batches have arrived.
 
         Raises MalformedFrame for one that contradicts itself.
         """
@@ -83,7 +83,7 @@ class ProduceIds:
         if verdict is Verdict.PASS and len(usage.batches) == 1:
             (batch,) = usage.batches
             gates, until_ms = self.gate.passes_until(batch[4])
-            self.known.passed(buf, start, version, acks, batch, gates, until_ms)
+            self.known.passed(buf, pos, version, acks, batch, gates, until_ms)
         return verdict
 
     def take_held_ms(self, now_ms: float) -> float:

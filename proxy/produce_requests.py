@@ -134,19 +134,18 @@ class ProduceSide(ABC):
         known = throttling.known
         # KnownProduce's commonest case is held against it here, for a call would be a fifth of what it costs.
         fits = False
-        begin = pos + REQUEST_HEAD_BYTES
         if (
             now_ms < known.until_ms
             and version == known.version
             and not known.gates
-            and (frame_end <= end or begin + known.enough_bytes <= end)
+            and (frame_end <= end or pos + known.enough_bytes <= end)
         ):
-            batch_bytes = frame_end - begin - known.less_bytes
+            batch_bytes = frame_end - pos - known.less_bytes
             if batch_bytes < MIN_2 or batch_bytes > MAX_2:
-                fits = known.fits_other(buf, begin, frame_end)
+                fits = known.fits_other(buf, pos, frame_end)
             else:
                 unpack = known.unpack
-                head, length, batch_length, producer_id = unpack(buf, begin)
+                head, length, batch_length, producer_id = unpack(buf, pos)
                 if (
                     producer_id == known.producer_id
                     and batch_length == batch_bytes
@@ -154,15 +153,16 @@ class ProduceSide(ABC):
                     and (head == known.head or head in known.heads)
                 ):
                     fits = True
-        if not fits and self._produce_begin is None and not buf.startswith(self._client_id_raw, begin):
-            self._begins_otherwise(buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms)
-        ids = throttling.ids
         if fits:
             acks = known.acks
             ids = None  # it passes
-        elif is_head_known and ids is None:
+        elif is_head_known and throttling.ids is None:
             acks = self._produce_acks
+            ids = None
         else:
+            if self._produce_begin is None:
+                self._look_for_client_id(buf, pos, client_id_end, now_ms)
+            ids = throttling.ids
             limit = end if end < frame_end else frame_end
             body = client_id_end + 1
             if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
@@ -184,7 +184,7 @@ class ProduceSide(ABC):
         brings_ids = False
         if ids is not None:
             deadline_ms = now_ms + throttling.delay_limit_ms(PRODUCE)
-            verdict = ids.judge(buf, begin, body, end, frame_end, version, acks, now_ms, deadline_ms)
+            verdict = ids.judge(buf, pos, body, end, frame_end, version, acks, now_ms, deadline_ms)
             if verdict is not _PASS:
                 if verdict is not _ADMIT:
                     if verdict is not None and verdict is not Verdict.HOLD:
@@ -247,6 +247,12 @@ class ProduceSide(ABC):
             self._produce_head_bytes = _UNKNOWN_HEAD
         elif self._throttling.ids is not None:
             self._produce_begin = None  # what KnownProduce compares begins with the client id
+
+    def _look_for_client_id(self, buf: bytearray, pos: int, client_id_end: int, now_ms: float) -> None:
+        """Of a Produce that does not fit KnownProduce, and whose client id is as long as the last one's."""
+        begin = pos + REQUEST_HEAD_BYTES
+        if not buf.startswith(self._client_id_raw, begin):
+            self._begins_otherwise(buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms)
 
     @abstractmethod
     def _begins_otherwise(

@@ -75,7 +75,7 @@ def known(request: bytearray, version: int, gates: dict[object, object] | None =
     template = KnownProduce()
     (batch,) = walked(request, version)
     for _ in range(2):
-        template.passed(request, REQUEST_HEAD_BYTES, version, -1, batch, gates or {}, inf)
+        template.passed(request, 0, version, -1, batch, gates or {}, inf)
     return template
 
 
@@ -186,7 +186,7 @@ NO_GATES: Final[dict[object, object]] = {}
 
 
 def passed(template: KnownProduce, request: bytearray, until_ms: float = inf) -> None:
-    template.passed(request, REQUEST_HEAD_BYTES, 9, -1, walked(request, 9)[0], NO_GATES, until_ms)
+    template.passed(request, 0, 9, -1, walked(request, 9)[0], NO_GATES, until_ms)
 
 
 def test_what_passed_once_is_no_template_yet_nor_is_what_comes_by_turns() -> None:
@@ -221,7 +221,7 @@ def test_gates_the_turn_of_a_layer_and_another_user_end_it() -> None:
     request = frame()
     template = KnownProduce()
     for _ in range(2):
-        template.passed(request, REQUEST_HEAD_BYTES, 9, -1, walked(request, 9)[0], gates, 100.0)
+        template.passed(request, 0, 9, -1, walked(request, 9)[0], gates, 100.0)
     assert fits(template, request, 9, now_ms=99.0)
     assert not fits(template, request, 9, now_ms=100.0)
     gates["any"] = "gate"
@@ -301,7 +301,7 @@ def test_a_known_id_needs_no_judgement_from_its_third_request_on_until_a_batch_i
         start = start_of(request)
         body = request_body(request, start, len(request), PRODUCE, 9)
         end = len(request)
-        return ids.judge(request, REQUEST_HEAD_BYTES, body, end, end, 9, -1, NOW, NOW + 1e4)
+        return ids.judge(request, 0, body, end, end, 9, -1, NOW, NOW + 1e4)
 
     request = frame()
     assert judge(request) is Verdict.ADMIT
@@ -330,7 +330,7 @@ def test_requests_without_a_producer_id_fit_though_there_are_gates() -> None:
     for _ in range(2):
         assert not fits(ids.known, request, 9)
         body = request_body(request, start, end, PRODUCE, 9)
-        assert ids.judge(request, REQUEST_HEAD_BYTES, body, end, end, 9, -1, NOW, NOW + 1e4) is Verdict.PASS
+        assert ids.judge(request, 0, body, end, end, 9, -1, NOW, NOW + 1e4) is Verdict.PASS
     assert fits(ids.known, request, 9)
     assert not fits(ids.known, frame(), 9)
     ids.use("bob", (1.0, True, "user"))
