@@ -1,18 +1,21 @@
 """The flows of one connection: of which topic a Produce or Fetch is, told in one comparison of bytes. Pure.
 
-Nearly all Produce requests of a connection begin alike up to the end of their topic's name (or id), and so do
-its Fetches from their topics on. What differs is read. A Fetch belongs to the topic of its fetch session: an
-incremental one names only what has changed, and its answer may bring any topic of the session (KIP-227).
+Nearly all Produce requests of a connection begin alike up to the end of their topic's name (or id), or if
+they have several, up to the number of these; and so do its Fetches from their topics on. What differs is
+read. A Fetch belongs to the topic of its fetch session: an incremental one names only what has changed, and
+its answer may bring any topic of the session (KIP-227).
 Only with an access log; without one no connection has this. Source: ProduceRequest.json, FetchRequest.json.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
 from sluice.protocol.codec_wire import uuid_text
 from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.fetch import FIRST_FLEXIBLE as FETCH_FIRST_FLEXIBLE
 from sluice.protocol.headers import PRODUCE, request_body
 from sluice.protocol.primitives import (
     UUID_BYTES,
@@ -51,15 +54,20 @@ NO_HEAD: Final = b"\xff" * 16
 _UNKNOWN: Final = -1
 _MAX_FLOWS: Final = 64
 """of a connection; with more topics it is counted among `connections` more than once in a window"""
-_MAX_HEAD_LENGTHS: Final = 8
+_MAX_BEGIN_LENGTHS: Final = 8
 """each is one more try, of a tenth of the time that reading takes"""
+UNKNOWN_HEAD: Final = 2**31
+"""bytes: no Produce is so long"""
+NO_TOPICS: Final = b"\1"
+"""how a Fetch goes on that names none; it tells of a session's Fetch (`is_incremental`) alone"""
 _MAX_TOPIC: Final = 249
+_TOO_LONG: Final = -1
 _FETCH_FIRST_SESSION: Final = 7
-_FETCH_FIRST_FLEXIBLE: Final = 12
 _FETCH_FIRST_TOPIC_ID: Final = 13
 TOPICS_AT: Final = 13
 """of a Fetch with a session, behind max_bytes: itself, isolation level, session id, epoch"""
 _EPOCH_AT: Final = 9
+_INT32: Final = Struct(">i")
 _TOPICS_AT_WITHOUT_SESSION: Final = 5
 
 
@@ -75,13 +83,30 @@ def learn_names(names: TopicNames, answer: bytes) -> None:
                 names.learn(topic.topic_id, topic.name)
 
 
+def is_incremental(buf: bytearray, offset: int) -> bool:
+    """Is the Fetch whose max_bytes stands at `offset` a later one of a session? Its topics have arrived."""
+    return bool(_INT32.unpack_from(buf, offset + _EPOCH_AT)[0] > 0)
+
+
+class KnownBegin(NamedTuple):
+    """How a Produce begins that need not be read for its topic."""
+
+    begin: bytes
+    """from its client id to the end of its topic, or of the number of its topics"""
+    head_bytes: int
+    """of that, what stands behind the client id; UNKNOWN_HEAD: the next is to be read all the same"""
+    flow: AccessFlow
+    version: int
+    """that it had, for at another the same bytes may mean other `acks`"""
+    acks: int
+
+
 class Flows:
-    """Of one connection. `produce_…` and `fetch_…` are looked at where requests are judged."""
+    """Of one connection. `fetch` and `fetch_head` are looked at where requests are judged."""
 
     __slots__ = (
-        "_client_id", "_flows", "_head_lengths", "_heads", "_names", "_others", "_session_is_several",
-        "_session_topic", "_user",
-        "fetch", "fetch_head", "origin", "produce", "produce_acks", "produce_head", "produce_version",
+        "_begin_lengths", "_begins", "_client_id", "_flows", "_names", "_others", "_session_is_several",
+        "_session_topic", "_user", "fetch", "fetch_head", "origin",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, names: TopicNames) -> None:
@@ -91,22 +116,15 @@ class Flows:
         self._user = origin.user
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
-        self._heads: dict[bytes, tuple[bytes, AccessFlow, int, int]] = {}
-        """of Produce requests: one that goes to several topics by turns is not read each time"""
-        self._head_lengths: list[int] = []
+        self._begins: dict[bytes, KnownBegin] = {}
+        """of Produce requests with this client id: one that goes to topics by turns is not read each time"""
+        self._begin_lengths: list[int] = []
         """that these have"""
-        self.produce_head = b""
-        """of the last Produce of one topic: what stands behind the client id, to the end of the topic"""
-        self.produce = self._of(PRODUCE_CLASS)
-        """the flow of a Produce with the same"""
-        self.produce_version = _UNKNOWN
-        """that it had, for at another the same bytes may mean other `produce_acks`"""
-        self.produce_acks = 0
         self._session_topic = ""
         self._session_is_several = False
         self.fetch_head = NO_HEAD
-        """of the last Fetch, while its session has one topic: what stands TOPICS_AT behind max_bytes, to the
-        end of the topic"""
+        """of the last Fetch: what stands TOPICS_AT behind max_bytes, to the end of the topic or of the number
+        of topics, if what goes on so is of the same flow"""
         self.fetch = self._of(FETCH_CLASS)
 
     def of_client(self, user: str, client_id: str) -> AccessFlow:
@@ -116,8 +134,7 @@ class Flows:
         if client_id != self._client_id:
             self._client_id = client_id
             self._others.clear()
-            self._forget_heads()
-            self.produce_head = b""
+            self._forget_begins()
             self.fetch_head = NO_HEAD
             if self._session_is_several:
                 self.fetch = self._of(FETCH_CLASS)
@@ -143,15 +160,22 @@ class Flows:
         for flow in (*self._flows.values(), *self._others.values()):
             flow.ask_anew()
 
-    def read_produce(self, buf: bytearray, start: int, limit: int, version: int) -> AccessFlow | None:
-        """Of the Produce whose client id ends at `start`; None: its topic has not arrived before `limit`."""
-        for length in self._head_lengths:
-            known = self._heads.get(bytes(buf[start : start + length]))
-            if known is not None and start + length <= limit:
-                self.produce_head, self.produce, self.produce_version, self.produce_acks = known
-                return self.produce
+    def known_begin(self, buf: bytearray, start: int) -> KnownBegin | None:
+        """How an earlier Produce began, if that stands where the client id of this one begins; whether so
+        much of it has arrived is not looked at."""
+        for length in self._begin_lengths:
+            known = self._begins.get(bytes(buf[start : start + length]))
+            if known is not None:
+                return known
+        return None
+
+    def read_produce(
+        self, buf: bytearray, start: int, client_id_end: int, limit: int, version: int
+    ) -> KnownBegin | None:
+        """Of the Produce whose client id begins at `start`; None: its topics have not arrived before
+        `limit`."""
         try:
-            pos = request_body(buf, start, limit, PRODUCE, version)
+            pos = request_body(buf, client_id_end, limit, PRODUCE, version)
             is_flexible = version >= FIRST_FLEXIBLE
             pos = (skip_compact_nullable if is_flexible else skip_nullable_string)(buf, pos, limit)
             acks, _ = int16(buf, pos, limit)
@@ -160,57 +184,55 @@ class Flows:
             )
         except MalformedFrame:
             return None
-        if count != 1:
-            return self._of(PRODUCE_CLASS)
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
-        self.produce_head = head = bytes(buf[start:pos])
-        self.produce = flow
-        self.produce_version, self.produce_acks = version, acks
-        if len(self._heads) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
-            self._forget_heads()
-        if len(head) not in self._head_lengths:
-            if len(self._head_lengths) >= _MAX_HEAD_LENGTHS:
-                return flow
-            self._head_lengths.append(len(head))
-        self._heads[head] = head, flow, version, acks
-        return flow
+        if count == _TOO_LONG:
+            return KnownBegin(bytes(buf[start:client_id_end]), UNKNOWN_HEAD, flow, version, acks)
+        known = KnownBegin(bytes(buf[start:pos]), pos - client_id_end, flow, version, acks)
+        if len(self._begins) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
+            self._forget_begins()
+        length = len(known.begin)
+        if length in self._begin_lengths or len(self._begin_lengths) < _MAX_BEGIN_LENGTHS:
+            if length not in self._begin_lengths:
+                self._begin_lengths.append(length)
+            self._begins[known.begin] = known
+        return known
 
     def read_fetch(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:
         """Of the Fetch whose max_bytes stands at `offset`; None as for a Produce."""
         at = offset + _TOPICS_AT_WITHOUT_SESSION
         epoch = 0
+        is_flexible = version >= FETCH_FIRST_FLEXIBLE
         try:
             if version >= _FETCH_FIRST_SESSION:
                 at = offset + TOPICS_AT
                 epoch, _ = int32(buf, offset + _EPOCH_AT, limit)
-            is_new = epoch <= 0  # −1: the last of a session, or of none; it names all it wants
-            if self._session_is_several and not is_new:
-                return self.fetch
             count, topic, topic_id, pos = _first_topic(
-                buf,
-                at,
-                limit,
-                is_flexible=version >= _FETCH_FIRST_FLEXIBLE,
-                has_ids=version >= _FETCH_FIRST_TOPIC_ID,
+                buf, at, limit, is_flexible=is_flexible, has_ids=version >= _FETCH_FIRST_TOPIC_ID
             )
         except MalformedFrame:
             return None
+        is_new = epoch <= 0  # −1: the last of a session, or of none; it names all it wants
         known = "" if is_new else self._session_topic
+        was_several = self._session_is_several and not is_new
         if count == 0:
             topic, topic_id = known, b""
-        self._session_is_several = count > 1 or bool(known and topic != known)
-        if self._session_is_several:
+        is_several = was_several or count > 1 or count == _TOO_LONG or bool(known and topic != known)
+        if is_several:
             topic, topic_id = "", b""
-        self._session_topic = topic
+        self._session_topic, self._session_is_several = topic, is_several
         self.fetch = flow = self._of(FETCH_CLASS, topic, topic_id)
         self.fetch_head = NO_HEAD
-        if count == 1 and not self._session_is_several and version >= _FETCH_FIRST_SESSION:
+        if version < _FETCH_FIRST_SESSION or count == _TOO_LONG:
+            return flow
+        if count > 1 or (count == 1 and not is_several):
             self.fetch_head = self._names.shared_head(bytes(buf[at:pos]))
+        elif count == 0 and is_flexible:
+            self.fetch_head = NO_TOPICS
         return flow
 
-    def _forget_heads(self) -> None:
-        self._heads.clear()
-        self._head_lengths.clear()
+    def _forget_begins(self) -> None:
+        self._begins.clear()
+        self._begin_lengths.clear()
 
     def _of(self, api_class: str, topic: str = "", topic_id: bytes = b"") -> AccessFlow:
         key = (self._client_id, api_class, topic)
@@ -219,7 +241,7 @@ class Flows:
             if len(self._flows) >= _MAX_FLOWS:
                 self._flows.clear()
                 self._others.clear()
-                self._forget_heads()
+                self._forget_begins()
             flow = self._flows[key] = AccessFlow(self.origin, self._client_id, api_class, topic, topic_id)
         return flow
 
@@ -228,7 +250,8 @@ def _first_topic(
     buf: bytearray, pos: int, limit: int, *, is_flexible: bool, has_ids: bool
 ) -> tuple[int, str, bytes, int]:
     """(how many topics, the first one's name or id in text form, its id, where that ends); no name unless
-    there is one topic. Raises MalformedFrame for what is cut off, too."""
+    there is one topic; _TOO_LONG: one of a name that no topic has. Raises MalformedFrame for what is cut off,
+    too."""
     if is_flexible:
         count, pos = uvarint(buf, pos, limit)
         count -= 1
@@ -240,5 +263,5 @@ def _first_topic(
         topic_id, pos = bytes(buf[pos : pos + UUID_BYTES]), skip(pos, UUID_BYTES, limit)
         return 1, uuid_text(topic_id), topic_id, pos
     topic, pos = (compact_string if is_flexible else string)(buf, pos, limit)
-    # A longer one is none (Topic.MAX_NAME_LENGTH), and would only be kept.
-    return (1 if len(topic) <= _MAX_TOPIC else 2), topic[:_MAX_TOPIC], b"", pos
+    # It is none (Topic.MAX_NAME_LENGTH), and would only be kept.
+    return (_TOO_LONG, "", b"", pos) if len(topic) > _MAX_TOPIC else (1, topic, b"", pos)

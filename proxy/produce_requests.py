@@ -16,7 +16,7 @@ from sluice.protocol.headers import PRODUCE, REQUEST_HEAD_BYTES, request_body
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
 from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.flows import Flows
+from sluice.proxy.flows import UNKNOWN_HEAD, Flows, KnownBegin
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
 from sluice.proxy.known_produce import LENGTHS_2, MAX_2, MIN_2
@@ -34,7 +34,6 @@ HEAD_ENOUGH_BYTES: Final = 128 * 1024
 _PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
 _PASS: Final = Verdict.PASS
 _ADMIT: Final = Verdict.ADMIT
-_UNKNOWN_HEAD: Final = 2**31  # bytes: no Produce is so long
 
 
 class ProduceSide(ABC):
@@ -82,8 +81,8 @@ class ProduceSide(ABC):
         # None: it is _produce that looks.
         self._produce_begin: bytes | None = b""
         # What is behind the client id of that, to the topic's end; None: without an access log.
-        self._produce_head_bytes = None if flows is None else _UNKNOWN_HEAD
-        # Of such a Produce, if it is of this version; of another, the same bytes may mean other acks.
+        self._produce_head_bytes = None if flows is None else UNKNOWN_HEAD
+        # As KnownBegin says.
         self._produce_flow = identity.flow
         self._produce_version = -1
         self._produce_acks = 0
@@ -229,22 +228,27 @@ class ProduceSide(ABC):
         tells it has not arrived."""
         flows = self._flows
         assert flows is not None
-        flow = flows.read_produce(buf, start, min(end, frame_end), version)
-        if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
+        known = flows.read_produce(buf, pos + REQUEST_HEAD_BYTES, start, min(end, frame_end), version)
+        if known is not None:
+            self._use_begin(known)
+            self._identity.flow = known.flow
+        elif frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
             return False
-        self._identity.flow = flow or flows.other(PRODUCE)
-        if flows.produce_head:
-            self._produce_begin = self._client_id_raw + flows.produce_head
-            self._produce_head_bytes = len(flows.produce_head)
-            self._produce_flow = flows.produce
-            self._produce_version, self._produce_acks = flows.produce_version, flows.produce_acks
+        else:
+            self._identity.flow = flows.other(PRODUCE)
         return True
+
+    def _use_begin(self, known: KnownBegin) -> None:
+        (
+            self._produce_begin, self._produce_head_bytes, self._produce_flow, self._produce_version,
+            self._produce_acks,
+        ) = known  # fmt: skip
 
     def _forget_head(self) -> None:
         """Whose the next Produce is is told by its client id; with an access log its topic is looked for."""
         self._produce_begin = self._client_id_raw
         if self._flows is not None:
-            self._produce_head_bytes = _UNKNOWN_HEAD
+            self._produce_head_bytes = UNKNOWN_HEAD
         elif self._throttling.ids is not None:
             self._produce_begin = None  # what KnownProduce compares begins with the client id
 

@@ -27,7 +27,7 @@ from sluice.protocol.headers import (
 from sluice.proxy.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.errors import NotAuthenticated
-from sluice.proxy.flows import TOPICS_AT, Flows
+from sluice.proxy.flows import NO_TOPICS, TOPICS_AT, Flows, is_incremental
 from sluice.proxy.identity import Identity
 from sluice.proxy.in_flight import CHARGE, InFlight
 from sluice.proxy.local_answers import LocalAnswers
@@ -230,12 +230,17 @@ class RequestSide(ProduceSide):
         Comes for every request until the broker has said yes, for until then no generation is the current
         one.
         """
-        if (
-            id_length != self._client_id_length
-            or self._throttling.generation != self._quotas.generation
-            or not buf.startswith(self._client_id_raw, pos + REQUEST_HEAD_BYTES)
-        ):
-            raw = bytes(buf[pos + REQUEST_HEAD_BYTES : client_id_end])
+        start = pos + REQUEST_HEAD_BYTES
+        is_same = (
+            id_length == self._client_id_length and self._throttling.generation == self._quotas.generation
+        )
+        if is_same and api_key == PRODUCE and self._flows is not None:
+            known = self._flows.known_begin(buf, start)
+            if known is not None:
+                self._use_begin(known)
+                return
+        if not is_same or not buf.startswith(self._client_id_raw, start):
+            raw = bytes(buf[start:client_id_end])
             self._identify(raw, pos, id_length, api_key, now_ms)
         self._forget_head()
 
@@ -314,7 +319,11 @@ class RequestSide(ProduceSide):
             offset = max_bytes_offset(buf, body, limit, api_key, version)
         head = self._fetch_head
         if head is not None:
-            if buf.startswith(head, offset + TOPICS_AT, limit):
+            if (
+                api_key == FETCH
+                and buf.startswith(head, offset + TOPICS_AT, limit)
+                and (head is not NO_TOPICS or is_incremental(buf, offset))
+            ):
                 identity.flow = self._fetch_flow
             elif not self._find_fetched(buf, pos, end, frame_end, offset, api_key, version):
                 return False

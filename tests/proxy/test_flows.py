@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from frames import (
@@ -258,7 +259,7 @@ def test_topics_by_turns_are_told_apart_though_none_is_read_twice(version: int) 
         assert topic_of(shell, produced(["a", "b"], version, acks=0)) == ""
     flows = shell.session._requests._flows
     assert flows is not None
-    assert len(flows._heads) == 3
+    assert len(flows._begins) == 4, "of each topic, and of several"
 
 
 def test_a_connection_keeps_few_heads_however_many_ways_its_requests_begin() -> None:
@@ -273,12 +274,79 @@ def test_a_connection_keeps_few_heads_however_many_ways_its_requests_begin() -> 
         assert topic_of(shell, request(PRODUCE, 9, body)) == "a"
     flows = shell.session._requests._flows
     assert flows is not None
-    assert len(flows._heads) <= 64
-    assert len(flows._head_lengths) <= 8
+    assert len(flows._begins) <= 64
+    assert len(flows._begin_lengths) <= 8
 
 
 def test_a_topics_name_that_is_too_long_for_one_is_not_kept() -> None:
-    assert topic_of(logged(), produce({"x" * 250: [(0, record_batch())]})) == ""
+    shell = logged()
+    for name, told_as in (
+        ("x" * 250, ""),
+        ("x" * 249, "x" * 249),
+        ("x" * 250, ""),
+        ("y" * 400, ""),
+        ("a", "a"),
+    ):
+        for _ in range(2):
+            assert topic_of(shell, produce({name: [(0, record_batch())]}, acks=0)) == told_as
+    flows = shell.session._requests._flows
+    assert flows is not None
+    assert max(len(begin) for begin in flows._begins) < 300
+    for topics, epoch, told_as in (["x" * 250], FULL, ""), (["b"], NEXT, ""), (["b"], FULL, "b"):
+        assert topic_of(shell, fetched(topics, 12, epoch=epoch)) == told_as
+
+
+def test_a_session_that_is_opened_without_topics_is_not_of_the_last_ones_topic() -> None:
+    shell = logged()
+    for topics, epoch, expected in (
+        (["a"], FULL, "a"),
+        ([], NEXT, "a"),
+        ([], NEXT + 1, "a"),
+        ([], FULL, ""),
+        ([], 1, ""),
+        (["b"], 2, "b"),
+        ([], 3, "b"),
+    ):
+        told_as = "" if not expected else told(expected, 18)
+        assert topic_of(shell, fetched(topics, 18, epoch=epoch)) == told_as, (topics, epoch)
+
+
+def test_a_share_fetch_is_of_no_topic_whatever_the_fetches_before_it_asked_for() -> None:
+    shell = logged()
+    for topics, epoch in (["a"], FULL), ([], NEXT), (["a", "b"], FULL):
+        shell.client_sends(fetched(topics, 18, epoch=epoch) * 2)
+        body: Struct = {"groupId": "g", "memberId": "m", "shareSessionEpoch": 3, "batchSize": 500}
+        for version in range(VERSIONS[SHARE_FETCH][0], VERSIONS[SHARE_FETCH][1] + 1):
+            assert topic_of(shell, request(SHARE_FETCH, version, body)) == ""
+
+
+@pytest.mark.parametrize("version", [6, 7, 11, 12, 13, 18])
+def test_whatever_requests_follow_each_other_each_is_of_its_topic(version: int) -> None:
+    """Against what they say by themselves: a Fetch's session is remembered here, and no request's bytes."""
+    produce_version = 13 if version >= 13 else 8 if version < 12 else 9
+    for seed in range(40):
+        random = Random(seed)
+        shell = logged()
+        session, is_several = "", False
+        kinds = random.sample(range(4), 2)  # few, so that they come again
+        for _ in range(60):
+            kind = random.choice(kinds)
+            topics = random.sample(["a", "b", "orders"], [0, 1, 1, random.randrange(4)][kind])
+            if random.random() < 0.4:
+                acks = random.choice([0, 1])
+                frame = produced(topics, produce_version, acks=acks)
+                expected = topics[0] if len(topics) == 1 else ""
+            else:
+                epoch = random.choice([FULL, -1, NEXT, NEXT, NEXT])
+                is_new = epoch <= 0 or version < 7
+                session, is_several = ("", False) if is_new else (session, is_several)
+                is_several |= len(topics) > 1 or bool(session and topics and topics[0] != session)
+                session = "" if is_several else topics[0] if topics else session
+                frame, expected = fetched(topics, version, epoch=epoch), session
+            in_flight = len(shell.session._in_flight)
+            assert topic_of(shell, frame) == (expected and told(expected, version)), (seed, topics)
+            if frame[4:6] == b"\0\0":
+                assert len(shell.session._in_flight) - in_flight == acks
 
 
 def test_without_an_access_log_no_topic_is_told() -> None:
