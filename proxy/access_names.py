@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import compute
 
-from sluice.proxy.access_sums import ByPlace, Pause, int32_array
+from sluice.proxy.access_sums import ByPlace, Pause, int32_array, inverse
 from sluice.quotas.access_flow import Key
 from sluice.quotas.access_record import Value
 
@@ -24,6 +24,7 @@ KEY_COLUMNS: Final = ("broker", "user", "client_id", "address", "api_class", "to
 _NAME_BYTES: Final = 170
 """about what is needed around a name: its object and its entry in Python's dictionary, Arrow's offsets and
 its rank"""
+_ONE: Final = pa.scalar(1, pa.int32())
 _NAMES_AT_ONCE: Final = 1000
 """some 0.1 ms of the interpreter's lock"""
 
@@ -74,22 +75,15 @@ class ColumnNames:
             texts = pa.concat_arrays(pieces)
             order = compute.sort_indices(texts).cast(pa.int32())
             self._ordered = texts.take(order)
-            self._ranks = _inverse(order, len(order))
+            self._ranks = inverse(order, len(order))
         return self._ordered, self._ranks
 
 
 def among_those_used(ranks: pa.Array, ordered: pa.Array) -> tuple[pa.Array, pa.Array]:
     """(of each of `ranks`, or null, its place among those that are there; their texts, in order)."""
-    is_used = _inverse(ranks, len(ordered)).is_valid()
-    place = compute.subtract(compute.cumulative_sum(is_used.cast(pa.int32())), 1)
+    is_used = inverse(ranks, len(ordered)).is_valid()
+    place = compute.subtract(compute.cumulative_sum(is_used.cast(pa.int32())), _ONE)
     return place.take(ranks), ordered.filter(is_used)
-
-
-def _inverse(of: pa.Array, count: int) -> pa.Array:
-    """For each number below `count`, where in `of` it is; null: nowhere."""
-    if not count:
-        return pa.array((), pa.int32())
-    return compute.inverse_permutation(of, max_index=count - 1, output_type=pa.int32())
 
 
 def _texts(values: Sequence[Value]) -> pa.Array:

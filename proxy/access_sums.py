@@ -112,7 +112,7 @@ class WindowSums:
         if len(places) + len(others) > most_of_user(window.max_keys):  # else nobody has more than his share
             kept = _kept(places, others, index.keys, window.max_keys, pause)
             places, place_of, others = kept.take(places), kept.take(place_of), _folded(others, kept, pause)
-        if compute.count_distinct(places).as_py() == len(places):  # as nearly always: a connection each
+        if _are_distinct(places, len(index.keys)):  # as nearly always: a connection each
             rows = flows
             rows["connections"] = _same(1, len(places))
         else:
@@ -156,6 +156,18 @@ def warm_up_sums() -> None:
 def int32_array(packed: bytes) -> pa.Array:
     """Of packed numbers, without a copy."""
     return _array(packed, pa.int32(), 4)
+
+
+def inverse(of: pa.Array, count: int) -> pa.Array:
+    """For each number below `count`, where in `of` it is, as int32; null: nowhere."""
+    if not count:
+        return pa.array((), pa.int32())
+    return compute.inverse_permutation(of, max_index=count - 1, output_type=pa.int32())
+
+
+def _are_distinct(numbers: pa.Array, below: int) -> bool:
+    """A fifth of the time that count_distinct takes."""
+    return bool(below - inverse(numbers, below).null_count == len(numbers))
 
 
 def _array(packed: bytes, type_: pa.DataType, width: int) -> pa.Array:
