@@ -2,101 +2,151 @@
 
     python -m bench.access_log [--quick] [--repeats N]
 
-A minute of the standard load (bench/lib/access_traffic.py) by turns through a proxy without the log and
-through one with it, in this process and without sockets. The last line of standard output is one JSON object;
-docs/benchmarks.md says what is measured.
+Minutes of the standard load (bench/lib/access_traffic.py), window by window by turns through a proxy without
+the log and through one with it, in this process and without sockets. The last line of standard output is one
+JSON object; docs/benchmarks.md says what is measured.
 """
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from rich.table import Table
 
 from bench.lib.access_load import PAIRS, REQUESTS_PER_S, TOPICS
-from bench.lib.access_traffic import (
-    SECONDS,
-    Arm,
-    Cost,
-    Traffic,
-    connect_all,
-    sizes,
-)
+from bench.lib.access_traffic import WINDOW_S, WINDOWS, Arm, Cost, Traffic, connect_all, sizes
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
-from bench.lib.stats import pairwise_ratios, spread
+from bench.lib.stats import Spread, median
 
-REPEATS: Final = 7
+REPEATS: Final = 15
 QUICK_REPEATS: Final = 2
 GOAL_US: Final = 0.6
 GOAL_BYTES: Final = 2.0
 
 
-def measure(traffic: Traffic, repeats: int) -> tuple[list[Cost], list[Cost], dict[str, int]]:
-    """(without the log, with it, bytes by table), minute by minute."""
-    without: list[Cost] = []
-    logged: list[Cost] = []
+@dataclass(slots=True)
+class Measured:
+    """Minutes of both arms, in the order in which they came."""
+
+    without: list[list[Cost]] = field(default_factory=list)
+    """by minute, by window"""
+    logged: list[list[Cost]] = field(default_factory=list)
+    rows: int = 0
+    bytes_by_table: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> int:
+        """Of one arm."""
+        return len(self.logged) * WINDOWS * WINDOW_S * REQUESTS_PER_S
+
+
+def measure(traffic: Traffic, repeats: int) -> Measured:
+    """Window by window by turns."""
+    measured = Measured()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         off, on = Arm(traffic, None), Arm(traffic, folder)
         connect_all(traffic, (off, on))
-        for arm in (off, on):  # caches and templates fill
-            arm.minute()
-        before = dict.fromkeys(("rollup", "requests"), 0)
-        for table, size in sizes(folder):
-            before[table] += size
-        for number in range(repeats):
-            # Who goes first changes, so that none always runs on the warmer machine.
-            for arm, costs in (
-                ((off, without), (on, logged)) if number % 2 else ((on, logged), (off, without))
-            ):
-                costs.append(arm.minute())
-            added_us = _us(logged[-1].cpu_s - without[-1].cpu_s, logged[-1])
-            print(f"{number + 1}/{repeats}  CPU-µs added to a request: {added_us:.3f}", flush=True)
+        _minute(off, on, 0)  # caches and templates fill
+        before = _bytes_by_table(folder)
+        rows = on.rows_written
+        for number in range(1, repeats + 1):
+            without, logged = _minute(off, on, number)
+            measured.without.append(without)
+            measured.logged.append(logged)
+            added_us = sum(map(_all_us, logged)) - sum(map(_all_us, without))
+            print(f"{number}/{repeats}  CPU-µs added to a request: {added_us / WINDOWS:.3f}", flush=True)
+        measured.rows = on.rows_written - rows
         on.close()
-        after = dict.fromkeys(before, 0)
-        for table, size in sizes(folder):
-            after[table] += size
-    return without, logged, {table: after[table] - before[table] for table in after}
+        for table, size in _bytes_by_table(folder).items():
+            measured.bytes_by_table[table] = size - before[table]
+    return measured
 
 
-def _us(seconds: float, of: Cost) -> float:
-    return seconds / of.requests * 1e6
+def _minute(off: Arm, on: Arm, number: int) -> tuple[list[Cost], list[Cost]]:
+    without: list[Cost] = []
+    logged: list[Cost] = []
+    for place in range(WINDOWS):
+        # Who goes first changes, so that none always runs on the warmer machine.
+        turns = ((off, without), (on, logged)) if (number + place) % 2 else ((on, logged), (off, without))
+        for arm, costs in turns:
+            costs.append(arm.window(place))
+    return without, logged
 
 
-def report(
-    name: str, without: Sequence[Cost], logged: Sequence[Cost], by_table: dict[str, int]
-) -> dict[str, object]:
+def _bytes_by_table(folder: Path) -> dict[str, int]:
+    found = dict.fromkeys(("rollup", "requests"), 0)
+    for table, size in sizes(folder):
+        found[table] += size
+    return found
+
+
+def _us(seconds: float) -> float:
+    """Of each request of a window."""
+    return seconds / (WINDOW_S * REQUESTS_PER_S) * 1e6
+
+
+def _loop_us(cost: Cost) -> float:
+    return _us(cost.loop_s)
+
+
+def _others_us(cost: Cost) -> float:
+    return _us(cost.others_s)
+
+
+def _all_us(cost: Cost) -> float:
+    return _us(cost.loop_s + cost.others_s)
+
+
+def of_minutes(minutes: Sequence[Sequence[float]]) -> Spread:
+    """Of one figure by minute and window: each window of the minute has its median over the minutes, for in
+    each other work is done (the last closes files), and what disturbs one of them disturbs no other; the mean
+    of those, and the range of the minutes' means."""
+    means = [fmean(minute) for minute in minutes]
+    return Spread(fmean(median(window) for window in zip(*minutes, strict=True)), min(means), max(means))
+
+
+def report(name: str, measured: Measured) -> dict[str, object]:
     """A table for people; returns the figures."""
-    loop = spread([_us(on.loop_s - off.loop_s, on) for on, off in zip(logged, without, strict=True)])
-    cpu = spread([_us(on.cpu_s - off.cpu_s, on) for on, off in zip(logged, without, strict=True)])
-    ratio = spread(pairwise_ratios([on.loop_s for on in logged], [off.loop_s for off in without]))
-    requests = sum(one.requests for one in logged)
-    size = spread([one.bytes_written / one.requests for one in logged])
-    rows = sum(one.rows for one in logged) / requests
-    base = spread([_us(one.loop_s, one) for one in without])
+
+    def added(of: Callable[[Cost], float]) -> Spread:
+        return of_minutes([
+            [of(on) - of(off) for on, off in zip(logged, without, strict=True)]
+            for logged, without in zip(measured.logged, measured.without, strict=True)
+        ])  # fmt: skip
+
+    base = of_minutes([list(map(_loop_us, minute)) for minute in measured.without])
+    loop, others, cpu = added(_loop_us), added(_others_us), added(_all_us)
+    by_table = {table: size / measured.requests for table, size in measured.bytes_by_table.items()}
+    rows = measured.rows / measured.requests
     table = Table(title=name)
-    for column in ("what", "median (range)"):
+    for column in ("what", "median (range of minutes)"):
         table.add_column(column)
     table.add_row("CPU-µs a request without the log, no sockets", str(base))
-    table.add_row("CPU-µs added on the event loop", f"{loop.median:.3f} ({loop.low:.3f}–{loop.high:.3f})")
-    table.add_row("CPU-µs added in all threads", f"{cpu.median:.3f} ({cpu.low:.3f}–{cpu.high:.3f})")
-    table.add_row("bytes a request", f"{size.median:.3f} ({size.low:.3f}–{size.high:.3f})")
+    for what, found in (
+        ("added on the event loop", loop), ("added in other threads", others), ("added in all threads", cpu)
+    ):  # fmt: skip
+        table.add_row(f"CPU-µs {what}", f"{found.median:.3f} ({found.low:.3f}–{found.high:.3f})")
+    table.add_row("bytes a request", f"{sum(by_table.values()):.3f}")
     table.add_row("rows a request", f"{rows:.3f}")
     wide_console().print(table)
     return {
         "loop_us_per_request": round(loop.median, 3),
         "loop_us_range": loop.as_range(),
+        "other_threads_us_per_request": round(others.median, 3),
+        "other_threads_us_range": others.as_range(),
         "cpu_us_per_request": round(cpu.median, 3),
         "cpu_us_range": cpu.as_range(),
-        "loop_ratio": round(ratio.median, 3),
-        "loop_ratio_range": ratio.as_range(),
-        "bytes_per_request": round(size.median, 3),
-        "bytes_by_table": {table: round(total / requests, 3) for table, total in by_table.items()},
+        "bytes_per_request": round(sum(by_table.values()), 3),
+        "bytes_by_table": {table: round(size, 3) for table, size in by_table.items()},
         "rows_per_request": round(rows, 4),
         "without_us_per_request": round(base.median, 3),
+        "without_us_range": base.as_range(),
     }
 
 
@@ -111,13 +161,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = {}
     for topics in (1, 3):
         name = f"each client of {topics} of the {TOPICS} topics"
-        found[topics] = report(name, *measure(Traffic(topics_of_client=topics), repeats))
+        found[topics] = report(name, measure(Traffic(topics_of_client=topics), repeats))
     summary = {
         "benchmark": "access_log",
-        "repeats": repeats,
         "pairs": PAIRS,
         "requests_per_s": REQUESTS_PER_S,
-        "minutes": repeats * SECONDS // 60,
+        "minutes": repeats,
         **found[1],
         "goal_us": GOAL_US,
         "goal_bytes": GOAL_BYTES,

@@ -3,8 +3,9 @@
 Who asks is drawn by Zipf's law with exponent 1.1; half of them produce to, half fetch from one of 50 topics,
 5,000 requests a second in all, every 50th a Metadata. Sessions, usage meter and access log are the proxy's
 own; bytes are handed to them without sockets, in simulated time, so that a minute of load takes seconds and
-nothing but the proxy's own work differs between two arms. (All frames have the correlation id 0: a connection
-has one request under way at a time.)
+nothing but the proxy's own work differs between two arms. The load comes in windows of the log's roll-up, six
+a minute, so that two arms can take turns that are short against what else goes on on the machine. (All frames
+have the correlation id 0: a connection has one request under way at a time.)
 """
 
 import gc
@@ -25,12 +26,15 @@ from sluice.proxy.config_access_log import AccessLogOptions
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.session import Session
 from sluice.proxy.usage_meter import DRAIN_INTERVAL_S, UsageMeter
+from sluice.quotas.access_record import WINDOW_MS
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
-SECONDS: Final = 60
+WINDOW_S: Final = WINDOW_MS // 1000
+WINDOWS: Final = 6
+"""of a minute"""
 SAMPLE_SHARE: Final = 0.01
 METADATA: Final = 3
 METADATA_VERSION: Final = 9
@@ -43,8 +47,11 @@ UNIX_MS: Final = 1_795_000_000_000.0
 START_MS: Final = 1_000_000.0
 NO_LIMIT: Final = 10**12
 WRITE_WITHIN_S: Final = 120.0
-ROTATE_S: Final = 8.0
-"""longer than a minute of load takes, so that it makes one file of each table"""
+ROTATE_S: Final = 10.0
+"""longer than both arms need for a minute of load, so that it makes one file of each table"""
+_LOOK_S: Final = 0.02
+_IDLE_S: Final = 0.0002
+"""of processor time, between two looks"""
 
 
 @dataclass(slots=True)
@@ -59,23 +66,19 @@ class Client:
 
 @dataclass(slots=True)
 class Cost:
-    """Of one arm and one minute."""
+    """Processor time of one arm and one window."""
 
     loop_s: float
-    """processor time of the event loop's thread"""
-    cpu_s: float
-    """of all threads"""
-    requests: int
-    bytes_written: int
-    rows: int
+    """of the event loop's thread"""
+    others_s: float
+    """of all other threads"""
 
 
 class Traffic:
     """The same for all arms and minutes: made once."""
 
-    def __init__(self, *, pairs: int = PAIRS, seconds: int = SECONDS, topics_of_client: int = 1) -> None:
+    def __init__(self, *, pairs: int = PAIRS, topics_of_client: int = 1) -> None:
         rng = random.Random(SEED)
-        self.seconds = seconds
         self.clients = [_client(rng, number, topics_of_client) for number in range(pairs)]
         self.produce_answer = bytearray(frames.produce_response("t"))
         drawn = [int(min(max(rng.lognormvariate(8.0, 1.5), 300), 200_000)) for _ in range(ANSWERS)]
@@ -83,7 +86,7 @@ class Traffic:
         weights = list(itertools.accumulate((1 + rank) ** -ZIPF for rank in range(pairs)))
         ranks = list(range(pairs))
         rng.shuffle(ranks)
-        count = REQUESTS_PER_S * seconds
+        count = REQUESTS_PER_S * WINDOW_S * WINDOWS
         self.order = rng.choices(ranks, cum_weights=weights, k=count)
         self.choice = [rng.getrandbits(16) for _ in range(count)]
         self.upstream_ms = [rng.lognormvariate(1.0, 0.8) for _ in range(count)]
@@ -119,38 +122,45 @@ class Arm:
         address, user = f"10.0.{number >> 8 & 255}.{number & 255}", self._traffic.clients[number].user
         self._sessions.append(Session(self._shared, self._policy, address, user, "1"))
 
-    def minute(self) -> Cost:
-        """A minute of load; with a log, until all of it is in its files: one of each table, as with
-        rotate_s: 60."""
-        before = None if self._writer is None else self._writer.counters
-        begun = (time.thread_time(), time.process_time())
-        self._relay()
+    def window(self, place: int) -> Cost:
+        """The load of the minute's window at `place`, and what the writer does of it: with the last of them
+        all is in files, one of each table, as with rotate_s: 60."""
+        files = self._files_written()
+        begun = (time.thread_time(), _others_s())
+        self._relay(place)
         loop_s = time.thread_time() - begun[0]
-        written = rows = 0
-        if self._writer is not None and before is not None:
-            after = self._writer.counters
-            while after.rows_pending or after.bytes_pending:
-                time.sleep(0.1)
-                after = self._writer.counters
-            assert after.rows_dropped == after.failures == 0, after
-            assert after.files_written == before.files_written + 2, "the minute took longer than ROTATE_S"
-            written = after.bytes_written - before.bytes_written
-            rows = after.rows_written - before.rows_written
-        cpu_s = time.process_time() - begun[1]
-        return Cost(loop_s, cpu_s, len(self._traffic.order), written, rows)
+        is_last = place == WINDOWS - 1
+        if self._writer is not None:
+            while is_last and (self._writer.counters.rows_pending or self._writer.counters.bytes_pending):
+                time.sleep(_LOOK_S)
+            _until_others_are_idle()
+            counters = self._writer.counters
+            assert counters.rows_dropped == counters.failures == 0, counters
+            assert self._files_written() == files + 2 * is_last, "the minute took longer than ROTATE_S"
+        return Cost(loop_s, _others_s() - begun[1])
+
+    @property
+    def rows_written(self) -> int:
+        """In files."""
+        return 0 if self._writer is None else self._writer.counters.rows_written
 
     def close(self) -> None:
         """After the last minute."""
         if self._writer is not None:
             self._writer.close(WRITE_WITHIN_S)
 
-    def _relay(self) -> None:
+    def _files_written(self) -> int:
+        return 0 if self._writer is None else self._writer.counters.files_written
+
+    def _relay(self, place: int) -> None:
         traffic, sessions, clients = self._traffic, self._sessions, self._traffic.clients
         interval_ms = 1000.0 / REQUESTS_PER_S
         per_drain = int(REQUESTS_PER_S * DRAIN_INTERVAL_S)
         answer_of_produce, answers = traffic.produce_answer, traffic.fetch_answers
         begun_ms = self._now_ms
-        steps = zip(traffic.order, traffic.choice, traffic.upstream_ms, strict=True)
+        first, count = place * REQUESTS_PER_S * WINDOW_S, REQUESTS_PER_S * WINDOW_S
+        drawn = slice(first, first + count)
+        steps = zip(traffic.order[drawn], traffic.choice[drawn], traffic.upstream_ms[drawn], strict=True)
         for number, (who, choice, upstream_ms) in enumerate(steps):
             now_ms = begun_ms + number * interval_ms
             client, session = clients[who], sessions[who]
@@ -164,8 +174,8 @@ class Arm:
                 self._meter.drain(now_ms)
             if number % REQUESTS_PER_S == REQUESTS_PER_S - 1 and self._log is not None:
                 self._log.hand_over()  # every second, as AccessLog.run does
-        self._now_ms = begun_ms + traffic.seconds * 1000.0
-        self._meter.drain(self._now_ms)  # the last window is over
+        self._now_ms = begun_ms + WINDOW_MS
+        self._meter.drain(self._now_ms)  # the window is over
         if self._log is not None:
             self._log.hand_over()
 
@@ -179,6 +189,18 @@ def connect_all(traffic: Traffic, arms: Sequence[Arm]) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+def _others_s() -> float:
+    """Processor time of all threads but this."""
+    return time.process_time() - time.thread_time()
+
+
+def _until_others_are_idle() -> None:
+    before_s, used_s = 0.0, _others_s()
+    while used_s - before_s > _IDLE_S:
+        time.sleep(_LOOK_S)
+        before_s, used_s = used_s, _others_s()
 
 
 def sizes(folder: Path) -> Iterator[tuple[str, int]]:
