@@ -186,6 +186,8 @@ class RequestSide(ProduceSide):
                     if api_key in _FETCHES:
                         judge = self._fetch
                 if guard is not None:
+                    if begin is None:
+                        begin = self._client_id_raw  # it is told whose request is refused
                     if self._flows is not None:
                         self._identity.flow = self._flows.other(api_key)
                     guard.then, judge = judge, guard.judge

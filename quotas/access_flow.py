@@ -21,7 +21,7 @@ MAX_CLIENT_ID: Final = 256
 _MAX_READ: Final = 1_000
 """answers that are told apart"""
 MAX_HEADS: Final = 10_000
-"""beginnings of requests, up to the end of their topic"""
+"""of Fetches, up to the end of their topic"""
 MAX_TOPICS: Final = 100_000
 """whose names are kept by their ids"""
 
@@ -37,8 +37,8 @@ class TopicNames:
         self._heads: dict[bytes, bytes] = {}
 
     def shared_head(self, head: bytes) -> bytes:
-        """The same bytes, one object for all connections whose requests begin so: compared with every
-        request, it then lies in the processor's cache, which it does not where each has its own."""
+        """The same bytes, one object for all connections whose Fetches go on so: compared with every one of
+        them, it then lies in the processor's cache, which it does not where each has its own."""
         if len(self._heads) >= MAX_HEADS:
             self._heads.clear()
         return self._heads.setdefault(head, head)

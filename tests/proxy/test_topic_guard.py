@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from frames import answer, decoded, produce, record_batch, request
+from frames import answer, decoded, produce, produce_answer, record_batch, request
 from message_values import random_frame
 from playbook import Shell, limits_of
 
@@ -22,6 +22,8 @@ from sluice.proxy.causes import DisconnectCause
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.session import Session
 from sluice.proxy.topic_guard import OwnTopic
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
@@ -68,6 +70,19 @@ def test_a_produce_to_it_is_refused_with_error_29(version: int) -> None:
     for response in body_of(PRODUCE, version, one.to_client)["responses"]:
         assert [part["errorCode"] for part in response["partitionResponses"]] == [REFUSED]
     assert len(one.records) == 1
+
+
+def test_a_refused_produce_is_counted_for_the_client_id_that_it_has_itself() -> None:
+    """Under a quota on producer ids, where a Produce is first compared with those before it."""
+    limits = QuotaLimits([(QuotaEntity(DEFAULT), {"producer_ids_rate": 100})])
+    shared = SharedState(QuotaManager(limits), Recorder(), own_topic=OwnTopic(NAME, frozenset(), ID))
+    one = Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
+    batch = [(0, record_batch(b"x", producer_id=7, epoch=0))]
+    for _ in range(4):
+        one.client_sends(produce({"orders": batch}, client_id="app"))
+        one.broker_sends(produce_answer())
+    one.client_sends(produce({NAME: batch}, client_id="ape"))
+    assert [record[3] for record in one.records] == ["app"] * 4 + ["ape"]
 
 
 @pytest.mark.parametrize("version", range(3, 14))
