@@ -84,7 +84,12 @@ def test_a_new_id_within_the_rate_passes_and_is_known_from_then_on() -> None:
 
 @pytest.mark.parametrize("step", [1, 10_000])
 @pytest.mark.parametrize(
-    "client_ids", [("app", "app", "app", "ape", "app", "", None, "app"), ("é", "e\u0301")]
+    "client_ids",
+    [
+        ("app", "app", "app", "ape", "app", "", None, "app"),
+        ("app",) * 4 + ("ape",) * 4 + ("app", "ape"),
+        ("é", "e\u0301"),
+    ],
 )
 def test_whoever_a_connection_says_it_is_is_charged_though_its_requests_are_else_alike(
     client_ids: tuple[str | None, ...], step: int
