@@ -59,8 +59,8 @@ def measure(traffic: Traffic, repeats: int) -> Measured:
             without, logged = _minute(off, on, number)
             measured.without.append(without)
             measured.logged.append(logged)
-            added_us = sum(map(_all_us, logged)) - sum(map(_all_us, without))
-            print(f"{number}/{repeats}  CPU-µs added to a request: {added_us / WINDOWS:.3f}", flush=True)
+            added_us = fmean(map(_all_us, logged, without))
+            print(f"{number}/{repeats}  CPU-µs added to a request: {added_us:.3f}", flush=True)
         measured.rows = on.rows_written - rows
         on.close()
         for table, size in _bytes_by_table(folder).items():
@@ -91,16 +91,18 @@ def _us(seconds: float) -> float:
     return seconds / (WINDOW_S * REQUESTS_PER_S) * 1e6
 
 
-def _loop_us(cost: Cost) -> float:
-    return _us(cost.loop_s)
+def _loop_us(logged: Cost, without: Cost) -> float:
+    """What the log adds, as do the next."""
+    return _us(logged.loop_s - without.loop_s)
 
 
-def _others_us(cost: Cost) -> float:
-    return _us(cost.others_s)
+def _others_us(logged: Cost, without: Cost) -> float:
+    # Without the log there are none: what they did in its turn they did for the other.
+    return _us(logged.others_s + without.others_s)
 
 
-def _all_us(cost: Cost) -> float:
-    return _us(cost.loop_s + cost.others_s)
+def _all_us(logged: Cost, without: Cost) -> float:
+    return _loop_us(logged, without) + _others_us(logged, without)
 
 
 def of_minutes(minutes: Sequence[Sequence[float]]) -> Spread:
@@ -114,13 +116,11 @@ def of_minutes(minutes: Sequence[Sequence[float]]) -> Spread:
 def report(name: str, measured: Measured) -> dict[str, object]:
     """A table for people; returns the figures."""
 
-    def added(of: Callable[[Cost], float]) -> Spread:
-        return of_minutes([
-            [of(on) - of(off) for on, off in zip(logged, without, strict=True)]
-            for logged, without in zip(measured.logged, measured.without, strict=True)
-        ])  # fmt: skip
+    def added(of: Callable[[Cost, Cost], float]) -> Spread:
+        pairs = zip(measured.logged, measured.without, strict=True)
+        return of_minutes([list(map(of, logged, without)) for logged, without in pairs])
 
-    base = of_minutes([list(map(_loop_us, minute)) for minute in measured.without])
+    base = of_minutes([[_us(cost.loop_s) for cost in minute] for minute in measured.without])
     loop, others, cpu = added(_loop_us), added(_others_us), added(_all_us)
     by_table = {table: size / measured.requests for table, size in measured.bytes_by_table.items()}
     rows = measured.rows / measured.requests
