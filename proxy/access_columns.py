@@ -48,6 +48,7 @@ class _Cells:
         self._code = _CODES[column.type]
         self._width = struct.calcsize(f"={self._code}")
         self._values: list[bytes] = []
+        """of some rows each; if those are all the same, of one"""
         self._there: list[bytes | int] = []
         """of each of `_values`: a byte a row, 0 where it is null; or how many rows, where all are there"""
         self._has_nulls = False
@@ -75,10 +76,15 @@ class _Cells:
         self._there.append(there)
         self._has_nulls |= not isinstance(there, int)
 
-    def array(self) -> pa.Array:
-        """All of it."""
+    def array(self, constants: Constants) -> pa.Array:
+        """All of it; of a column that is the same all over, the one that others like it have."""
         type_ = _TYPES[self._code]
-        values = b"".join(self._values)
+        if not self._has_nulls and len(set(self._values)) == 1 and len(self._values[0]) == self._width:
+            return constants.array(type_, self._values[0], sum(map(_rows_of, self._there)))
+        values = b"".join(
+            part * _rows_of(there) if len(part) == self._width else part
+            for part, there in zip(self._values, self._there, strict=True)
+        )
         bitmap = None
         if self._has_nulls:
             there = b"".join(b"\x01" * part if isinstance(part, int) else part for part in self._there)
@@ -89,12 +95,13 @@ class _Cells:
     def packed_same(self, value: Value, rows: int) -> tuple[bytes, bytes | int]:
         """Likewise, of one value. Raises what `struct` does, and TypeError."""
         if value is None:
-            return bytes(rows * self._width), bytes(rows)
-        return struct.pack(f"={self._code}", *self.numbers((value,))) * rows, rows
+            return bytes(self._width), bytes(rows)
+        return struct.pack(f"={self._code}", *self.numbers((value,))), rows
 
     def packed_array(self, values: pa.Array) -> tuple[bytes, bytes | int]:
         """Likewise, of numbers that Arrow has. Raises pa.ArrowInvalid."""
-        values = values.cast(_TYPES[self._code])
+        if values.type != _TYPES[self._code]:
+            values = values.cast(_TYPES[self._code])
         there: bytes | int = len(values)
         if values.null_count:
             there = _buffer(values.is_valid().cast(pa.uint8()))
@@ -104,6 +111,29 @@ class _Cells:
     def numbers(self, values: Sequence[Value]) -> Sequence[Any]:
         """What `struct` packs for `values`. Raises TypeError."""
         return values
+
+
+def _rows_of(there: bytes | int) -> int:
+    return there if isinstance(there, int) else len(there)
+
+
+class Constants:
+    """Columns of a file that are the same all over, most of them 0: one array for all that are alike, for
+    memory that is not read is half of what a file costs."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[pa.DataType, bytes, int], pa.Array] = {}
+
+    def array(self, type_: pa.DataType, value: bytes, rows: int) -> pa.Array:
+        """So many times the packed value."""
+        key = (type_, value, rows)
+        if key not in self._arrays:
+            self._arrays[key] = pa.Array.from_buffers(type_, rows, [None, pa.py_buffer(value * rows)])
+        return self._arrays[key]
+
+    def has(self, array: pa.Array) -> bool:
+        """Is it one of them?"""
+        return any(array is one for one in self._arrays.values())
 
 
 def _buffer(values: pa.Array) -> bytes:
@@ -127,7 +157,7 @@ class _Names(_Cells):
     def column(self, pause: Pause) -> tuple[pa.Array, pa.Array]:
         """(numbers, names) of its rows, with names in order, so that numbers sort as their names do."""
         ordered, ranks = self._names.in_order(pause)
-        return among_those_used(ranks.take(self.array()), ordered)
+        return among_those_used(ranks.take(self.array(Constants())), ordered)
 
 
 _COLUMNS_AT_ONCE: Final = 8
@@ -202,16 +232,17 @@ class FilePart:
         """
         arrays: dict[str, pa.Array] = {}
         names: dict[str, pa.Array] = {}
+        constants = Constants()
         for column, cells in zip(self._columns, self._cells, strict=True):
             if isinstance(cells, _Names):
                 arrays[column.name], names[column.name] = cells.column(pause)
             else:
-                arrays[column.name] = cells.array()
+                arrays[column.name] = cells.array(constants)
             pause()
         order = compute.sort_indices(_sort_key(arrays, names))
         pause()
         for name, values in arrays.items():
-            ordered = values if _is_same(values) else values.take(order)
+            ordered = values if constants.has(values) or _is_same(values) else values.take(order)
             if name in names:
                 ordered = pa.DictionaryArray.from_arrays(ordered, names[name])
             arrays[name] = ordered
