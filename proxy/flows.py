@@ -10,7 +10,6 @@ Only with an access log; without one no connection has this. Source: ProduceRequ
 from __future__ import annotations
 
 from contextlib import suppress
-from struct import Struct
 from typing import Final, NamedTuple
 
 from sluice.protocol.codec_wire import uuid_text
@@ -67,7 +66,6 @@ _FETCH_FIRST_TOPIC_ID: Final = 13
 TOPICS_AT: Final = 13
 """of a Fetch with a session, behind max_bytes: itself, isolation level, session id, epoch"""
 _EPOCH_AT: Final = 9
-_INT32: Final = Struct(">i")
 _TOPICS_AT_WITHOUT_SESSION: Final = 5
 
 
@@ -83,9 +81,11 @@ def learn_names(names: TopicNames, answer: bytes) -> None:
                 names.learn(topic.topic_id, topic.name)
 
 
-def is_incremental(buf: bytearray, offset: int) -> bool:
-    """Is the Fetch whose max_bytes stands at `offset` a later one of a session? Its topics have arrived."""
-    return bool(_INT32.unpack_from(buf, offset + _EPOCH_AT)[0] > 0)
+def is_incremental(buf: bytearray, offset: int, limit: int) -> bool:
+    """Is the Fetch whose max_bytes stands at `offset` a later one of a session? Raises MalformedFrame if that
+    does not stand before `limit`."""
+    epoch, _ = int32(buf, offset + _EPOCH_AT, limit)
+    return epoch > 0  # −1: the last of a session, or of none; it names all it wants, like the first
 
 
 class KnownBegin(NamedTuple):
@@ -190,28 +190,27 @@ class Flows:
         known = KnownBegin(bytes(buf[start:pos]), pos - client_id_end, flow, version, acks)
         if len(self._begins) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
             self._forget_begins()
-        length = len(known.begin)
-        if length in self._begin_lengths or len(self._begin_lengths) < _MAX_BEGIN_LENGTHS:
-            if length not in self._begin_lengths:
-                self._begin_lengths.append(length)
+        length, lengths = len(known.begin), self._begin_lengths
+        if length not in lengths and len(lengths) < _MAX_BEGIN_LENGTHS:
+            lengths.append(length)
+        if length in lengths:
             self._begins[known.begin] = known
         return known
 
     def read_fetch(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:
         """Of the Fetch whose max_bytes stands at `offset`; None as for a Produce."""
         at = offset + _TOPICS_AT_WITHOUT_SESSION
-        epoch = 0
+        is_new = True
         is_flexible = version >= FETCH_FIRST_FLEXIBLE
         try:
             if version >= _FETCH_FIRST_SESSION:
                 at = offset + TOPICS_AT
-                epoch, _ = int32(buf, offset + _EPOCH_AT, limit)
+                is_new = not is_incremental(buf, offset, limit)
             count, topic, topic_id, pos = _first_topic(
                 buf, at, limit, is_flexible=is_flexible, has_ids=version >= _FETCH_FIRST_TOPIC_ID
             )
         except MalformedFrame:
             return None
-        is_new = epoch <= 0  # −1: the last of a session, or of none; it names all it wants
         known = "" if is_new else self._session_topic
         was_several = self._session_is_several and not is_new
         if count == 0:

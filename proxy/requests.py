@@ -324,7 +324,7 @@ class RequestSide(ProduceSide):
             if (
                 api_key == FETCH
                 and buf.startswith(head, offset + TOPICS_AT, limit)
-                and (head is not NO_TOPICS or is_incremental(buf, offset))
+                and (head is not NO_TOPICS or is_incremental(buf, offset, limit))
             ):
                 identity.flow = self._fetch_flow
             elif not self._find_fetched(buf, pos, end, frame_end, offset, api_key, version):
