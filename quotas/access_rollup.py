@@ -191,11 +191,12 @@ class Rollup:
         count = len(records)
         pack, unsigned, doubles = struct.pack, f"{count}I", f"{count}d"
         is_any_marked = False
+        numbers = [flow.number for flow in flows]
         try:
-            numbers = pack(unsigned, *[flow.number for flow in flows])
+            packed_numbers = pack(unsigned, *numbers)
         except struct.error:  # some flow must be asked: its number is below 0
-            numbers = pack(unsigned, *map(self._number_of, records))
-            is_any_marked = any(map(_why, flows))
+            is_any_marked = self._ask(records, numbers)
+            packed_numbers = pack(unsigned, *numbers)
         packed_held_ms = packed_throttle_ms = b""
         if any(throttle_ms):  # it is held_ms at least
             packed_held_ms, packed_throttle_ms = (
@@ -208,7 +209,7 @@ class Rollup:
                 record for record in records if record[9] > 0.0 or record[7] >= slow_ms or _why(record[3])
             ]
         self._chunks.append(Chunk(
-            self._second, count, numbers, pack(unsigned, *request_bytes), pack(unsigned, *response_bytes),
+            self._second, count, packed_numbers, pack(unsigned, *request_bytes), pack(unsigned, *response_bytes),
             pack(doubles, *upstream_ms), packed_held_ms, packed_throttle_ms,
         ))  # fmt: skip
 
@@ -242,12 +243,17 @@ class Rollup:
 
     # Within ------------------------------------------------------------------------------------------------
 
-    def _number_of(self, record: RequestRecord) -> int:
-        flow = record[3]
-        if flow.number != ASK:
-            return flow.number
-        assert isinstance(flow, AccessFlow)
-        return self._index.number(flow, record[0], record[1])
+    def _ask(self, records: Sequence[RequestRecord], numbers: list[int]) -> bool:
+        """For the numbers that are not there. Does any of these flows say why?"""
+        does_any = False
+        row = -1
+        for _ in range(numbers.count(ASK)):
+            row = numbers.index(ASK, row + 1)
+            api_key, version, _, flow = records[row][:4]
+            assert isinstance(flow, AccessFlow)
+            numbers[row] = self._index.number(flow, api_key, version)
+            does_any = does_any or bool(flow.why)  # one that does is asked each time
+        return does_any
 
     def _others_of(self, flow: AccessFlow) -> dict[str, float]:
         return self._others.setdefault(self._index.place(flow).number, {})
