@@ -55,6 +55,8 @@ class Column:
     """with its unit, for the docs"""
     default: Value = None
     """what a row of an older version means; None: null"""
+    may_be_null: bool = False
+    """in a row that is written; a column that may not costs a file a quarter less time"""
 
 
 _T, _I, _L, _D = ColumnType.TEXT, ColumnType.INT, ColumnType.LONG, ColumnType.DOUBLE
@@ -78,6 +80,7 @@ _LIMITS: Final = tuple(
         _D,
         f"{key} in force for user and client id at the end of the window, in the quota file's unit; null: "
         "unlimited, or in shadow mode",
+        may_be_null=True,
     )
     for key in LIMIT_KEYS
 )

@@ -38,9 +38,14 @@ _CELLS: dict[ColumnType, st.SearchStrategy[Value]] = {
 }
 
 
+def _cells(column: Column) -> st.SearchStrategy[Value]:
+    cells = _CELLS[column.type]
+    return st.one_of(st.none(), cells) if column.may_be_null else cells
+
+
 def _rows_of(table: str) -> st.SearchStrategy[list[tuple[Value, ...]]]:
     return st.lists(
-        st.tuples(*(st.one_of(st.none(), _CELLS[column.type]) for column in TABLES[table])),
+        st.tuples(*map(_cells, TABLES[table])),
         min_size=1,
         max_size=10,
     )
@@ -80,6 +85,9 @@ def test_a_file_has_the_schema_of_the_table_and_says_its_version(table: str) -> 
     assert [(field.name, str(field.type)) for field in file.schema_arrow] == [
         (column.name, types[column.type.value]) for column in TABLES[table]
     ]
+    assert [field.name for field in file.schema_arrow if field.nullable] == [
+        column.name for column in TABLES[table] if column.may_be_null
+    ]
     assert file.metadata.metadata[VERSION_KEY.encode()] == str(SCHEMA_VERSION).encode()
     compressions = {file.metadata.row_group(0).column(i).compression for i in range(len(TABLES[table]))}
     assert compressions == {"ZSTD"}
@@ -114,7 +122,9 @@ def test_a_lone_surrogate_in_a_name_does_not_cost_the_file() -> None:
         ((1, 2, 3), "shorter|columns"),
         (row()[:-1], "shorter|columns"),
         (row(user=5), "user: a text was expected, not int"),
+        (row(user=None), "user: a text was expected, not NoneType"),
         (row(requests="many"), "requests"),
+        (row(requests=None), "requests"),
         (row(requests=1.5), "requests"),
         (row(mutes=2**31), "mutes"),
         (row(requests=2**63), "requests"),

@@ -49,7 +49,9 @@ def write(
 ) -> Path:
     """Into the folder of `day`; `without`: a column that an older version did not have."""
     columns = [column for column in ROLLUP_COLUMNS if column.name != without]
-    schema = pa.schema([(column.name, _ARROW[column.type]) for column in columns])
+    schema = pa.schema(
+        [pa.field(column.name, _ARROW[column.type], nullable=column.may_be_null) for column in columns]
+    )
     file = folder / f"rollup/date={day}/hour=00/{name}"
     file.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_pylist(rows, schema), file)
