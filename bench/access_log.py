@@ -2,7 +2,7 @@
 
     python -m bench.access_log [--quick] [--repeats N]
 
-Minutes of the standard load (bench/lib/access_traffic.py), window by window by turns through a proxy without
+Minutes of the standard load (bench/lib/access_traffic.py), second by second by turns through a proxy without
 the log and through one with it, in this process and without sockets. The last line of standard output is one
 JSON object; docs/benchmarks.md says what is measured.
 """
@@ -19,7 +19,7 @@ from typing import Final
 from rich.table import Table
 
 from bench.lib.access_load import PAIRS, REQUESTS_PER_S, TOPICS
-from bench.lib.access_traffic import WINDOW_S, WINDOWS, Arm, Cost, Traffic, connect_all, sizes
+from bench.lib.access_traffic import SECONDS, Arm, Cost, Traffic, connect_all, sizes
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
 from bench.lib.stats import Spread, median
 
@@ -34,7 +34,7 @@ class Measured:
     """Minutes of both arms, in the order in which they came."""
 
     without: list[list[Cost]] = field(default_factory=list)
-    """by minute, by window"""
+    """by minute, by second"""
     logged: list[list[Cost]] = field(default_factory=list)
     rows: int = 0
     bytes_by_table: dict[str, int] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class Measured:
     @property
     def requests(self) -> int:
         """Of one arm."""
-        return len(self.logged) * WINDOWS * WINDOW_S * REQUESTS_PER_S
+        return len(self.logged) * SECONDS * REQUESTS_PER_S
 
 
 def measure(traffic: Traffic, repeats: int) -> Measured:
-    """Window by window by turns."""
+    """Second by second by turns."""
     measured = Measured()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -71,11 +71,11 @@ def measure(traffic: Traffic, repeats: int) -> Measured:
 def _minute(off: Arm, on: Arm, number: int) -> tuple[list[Cost], list[Cost]]:
     without: list[Cost] = []
     logged: list[Cost] = []
-    for place in range(WINDOWS):
+    for place in range(SECONDS):
         # Who goes first changes, so that none always runs on the warmer machine.
         turns = ((off, without), (on, logged)) if (number + place) % 2 else ((on, logged), (off, without))
         for arm, costs in turns:
-            costs.append(arm.window(place))
+            costs.append(arm.second(place))
     return without, logged
 
 
@@ -87,8 +87,8 @@ def _bytes_by_table(folder: Path) -> dict[str, int]:
 
 
 def _us(seconds: float) -> float:
-    """Of each request of a window."""
-    return seconds / (WINDOW_S * REQUESTS_PER_S) * 1e6
+    """Of each request of a second of load."""
+    return seconds / REQUESTS_PER_S * 1e6
 
 
 def _loop_us(logged: Cost, without: Cost) -> float:
@@ -106,11 +106,11 @@ def _all_us(logged: Cost, without: Cost) -> float:
 
 
 def of_minutes(minutes: Sequence[Sequence[float]]) -> Spread:
-    """Of one figure by minute and window: each window of the minute has its median over the minutes, for in
-    each other work is done (the last closes files), and what disturbs one of them disturbs no other; the mean
-    of those, and the range of the minutes' means."""
+    """Of one figure by minute and second: each second of the minute has its median over the minutes, for in
+    each other work is done (every tenth ends a window, the last closes files), and what disturbs one of them
+    disturbs no other; the mean of those, and the range of the minutes' means."""
     means = [fmean(minute) for minute in minutes]
-    return Spread(fmean(median(window) for window in zip(*minutes, strict=True)), min(means), max(means))
+    return Spread(fmean(median(second) for second in zip(*minutes, strict=True)), min(means), max(means))
 
 
 def report(name: str, measured: Measured) -> dict[str, object]:

@@ -11,14 +11,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from sluice.proxy.access_sink import BucketSettings, DirectorySettings, SinkSettings, TopicSettings
 from sluice.proxy.access_writer import AccessWriter, AccessWriterCounters, AccessWriterSettings
 from sluice.proxy.config_access_log import AccessLogOptions, instance_name
 from sluice.quotas.access_collector import AccessCollector
 from sluice.quotas.access_flow import TopicNames
-from sluice.quotas.access_record import LIMIT_KEYS, REQUESTS
+from sluice.quotas.access_record import LIMIT_KEYS, REQUESTS, Columns
 from sluice.quotas.access_requests import RequestRows
 from sluice.quotas.access_rollup import Limits, Rollup, Window
 from sluice.quotas.kinds import KIND_BY_KEY
@@ -42,7 +42,7 @@ class RowWriter(Protocol):
 
     def start(self) -> None: ...
 
-    def offer(self, table: str, rows: list[tuple[Any, ...]]) -> bool: ...
+    def offer(self, table: str, columns: Columns) -> bool: ...
 
     def offer_window(self, window: Window) -> bool: ...
 

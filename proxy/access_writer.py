@@ -15,7 +15,6 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,7 +25,7 @@ from sluice.proxy.access_losses import AccessLosses
 from sluice.proxy.access_sender import AccessSender
 from sluice.proxy.access_sink import DirectorySettings, SinkSettings, make_sink, require_pyarrow
 from sluice.proxy.access_sink_directory import WRITING
-from sluice.quotas.access_record import Value
+from sluice.quotas.access_record import Columns
 from sluice.quotas.access_rollup import Window
 
 _PARTS_OF_BYTES: Final = 4
@@ -110,20 +109,22 @@ class AccessWriter:
         self._encoder.start()
         self._sender.start()
 
-    def offer(self, table: str, rows: Sequence[tuple[Value, ...]]) -> bool:
-        """Take rows, in the columns' order of access_record.TABLES; they may not be changed afterwards.
+    def offer(self, table: str, columns: Columns) -> bool:
+        """Take rows, one at least, with the columns of access_record.TABLES in their order; they may not be
+        changed afterwards.
 
         Never blocks. False: all dropped and counted, for there is no room, or the writer is closed.
         """
+        rows = len(columns[0])
         if (
             self._is_closed
-            or self._rows_pending + len(rows) > self._settings.max_pending_rows
+            or self._rows_pending + rows > self._settings.max_pending_rows
             or self._bytes_pending >= self._settings.max_pending_bytes
         ):
-            self._losses.refused_rows += len(rows)
+            self._losses.refused_rows += rows
             return False
-        self._taken_rows += len(rows)
-        self._encoder.take(table, rows)
+        self._taken_rows += rows
+        self._encoder.take(table, columns)
         return True
 
     def offer_window(self, window: Window) -> bool:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
+from sluice.quotas.access_record import Columns
 from sluice.quotas.access_requests import RequestRows
 from sluice.quotas.access_rollup import Rollup, Window
 from sluice.quotas.records import Recorder, RequestRecord
 
-Rows: TypeAlias = list[tuple[Any, ...]]
-"""of single requests"""
-ROWS_AT_ONCE: Final = 256
+ROWS_AT_ONCE: Final = 200
 """fewer would cost the writer more than their encoding"""
 _T = TypeVar("_T")
 
@@ -26,7 +25,6 @@ class AccessCollector:
     def __init__(self, rollup: Rollup, requests: RequestRows) -> None:
         self.rollup: Final = rollup
         self.requests: Final = requests
-        self._rows: Rows = []
         self._are_rows_due = False
 
     def take(self, recorder: Recorder, now_ms: float, unix_ms: float) -> None:
@@ -43,17 +41,18 @@ class AccessCollector:
         else:
             self._take_in_parts(recorder, now_ms, unix_ms)
         if recorder.unanswered:
-            self._rows += self.requests.unanswered(recorder.unanswered, unix_ms - now_ms)
+            self.requests.add_unanswered(recorder.unanswered, unix_ms - now_ms)
 
     def close(self, now_ms: float, unix_ms: float) -> None:
         """What is gathered is all there will be of this window: the end of the process."""
         self._end_window(unix_ms - now_ms)
 
-    def ready(self) -> Iterator[Rows | Window]:
-        """What is to be written; each once: rows when there are ROWS_AT_ONCE, or their window is over."""
-        if self._rows and (self._are_rows_due or len(self._rows) >= ROWS_AT_ONCE):
-            rows, self._rows = self._rows, []
-            yield rows
+    def ready(self) -> Iterator[Columns | Window]:
+        """What is to be written; each once: rows of single requests when there are ROWS_AT_ONCE, or their
+        window is over."""
+        rows = len(self.requests)
+        if rows >= ROWS_AT_ONCE or (rows and self._are_rows_due):
+            yield self.requests.take()
         self._are_rows_due = False
         while self.rollup.over:
             yield self.rollup.over.popleft()
@@ -95,7 +94,7 @@ class AccessCollector:
         rollup = self.rollup
         if requests:
             marked = rollup.add_requests(requests, self.requests.slow_ms)
-            self._rows += self.requests.rows(requests, marked, offset_ms)
+            self.requests.add(requests, marked, offset_ms)
         if throttles:
             rollup.add_events(throttles)
         if amounts:

@@ -167,15 +167,19 @@ class AccessFlow(Flow):
         self._dropped = dropped
 
     def named_key(self) -> Key:
-        """Its key now: a topic's name may have become known."""
-        origin = self.origin
-        if self.topic_id and origin.names is not None:
-            name = origin.names.name(self.topic_id)
+        """Its key now."""
+        origin, client_id = self.origin, self.client_id[:MAX_CLIENT_ID]
+        return (origin.broker, origin.user, client_id, "", self.api_class, self.named_topic())
+
+    def named_topic(self) -> str:
+        """Its topic's name: that may have become known."""
+        names = self.origin.names
+        if self.topic_id and names is not None:
+            name = names.name(self.topic_id)
             if name is not None:
                 self.topic = name
                 self.topic_id = b""
-        client_id = self.client_id[:MAX_CLIENT_ID]
-        return (origin.broker, origin.user, client_id, "", self.api_class, self.topic)
+        return self.topic
 
     def _drop(self) -> None:
         if self.kept != ASK and self._dropped is not None:

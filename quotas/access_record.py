@@ -13,6 +13,7 @@ what it knows by name, fills in what an older file lacks, and leaves what a newe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -34,6 +35,8 @@ STEPS_PER_MS: Final = {
 so that few bits of the fraction are in use"""
 
 Value: TypeAlias = str | int | float | None
+Columns: TypeAlias = Sequence[Sequence[Value]]
+"""rows of a table, column by column"""
 
 
 class ColumnType(Enum):

@@ -4,7 +4,7 @@ ids, and a sample of the others.
 A sample without bias and without work for what is not in it: the number of requests to pass over until the
 next one is drawn from the geometric distribution, so that each is taken with the same probability. A row has
 the weight 1 ÷ share then, all others the weight 1. Bounded in rows a window; what is beyond is counted, and
-lost. Knows no frames and no clock.
+lost. The records are gathered, and become columns at once when they are told. Knows no frames and no clock.
 """
 
 from __future__ import annotations
@@ -12,26 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import log
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from sluice.quotas.access_flow import AccessFlow
-from sluice.quotas.access_record import STEPS_PER_MS
-from sluice.quotas.records import ASK, RequestRecord, Unanswered
+from sluice.quotas.access_flow import MAX_CLIENT_ID, AccessFlow
+from sluice.quotas.access_record import STEPS_PER_MS, Columns
+from sluice.quotas.records import RequestRecord, Unanswered
 
-Row: TypeAlias = tuple[Any, ...]
 SAMPLE: Final = "sample"
 FAILED: Final = "failed"
 THROTTLED: Final = "throttled"
 SLOW: Final = "slow"
 _NEVER: Final = 2**63
 """of a sample of nothing"""
-_UPSTREAM_STEPS: Final = STEPS_PER_MS["upstream_ms"]
-_HELD_STEPS: Final = STEPS_PER_MS["held_ms"]
-_THROTTLE_STEPS: Final = STEPS_PER_MS["throttle_ms"]
 
 
 class RequestRows:
-    """Of one process."""
+    """Of one process: those that have not been told."""
 
     def __init__(
         self, proxy: str, *, share: float, slow_ms: float, max_rows: int, random: Random | None = None
@@ -47,41 +43,80 @@ class RequestRows:
         self._room = max_rows
         self._next = -1 if share > 0.0 else _NEVER
         self._pass_over()
+        self._records: list[RequestRecord] = []
+        self._whys: list[str] = []
+        self._finished_ms: list[int] = []
+        """Unix time"""
         self.rows_dropped = 0
         """for want of room in their window"""
+
+    def __len__(self) -> int:
+        return len(self._records)
 
     def begin(self) -> None:
         """Another window."""
         self._room = self._max_rows
 
-    def rows(
+    def add(
         self, records: Sequence[RequestRecord], marked: Iterable[RequestRecord], offset_ms: float
-    ) -> list[Row]:
-        """Of these records; `marked`: those among them that `Rollup.add_requests` found.
+    ) -> None:
+        """Gather the rows of these records; `marked`: those among them that `Rollup.add_requests` found.
 
         `offset_ms`: Unix time less monotonic time.
         """
-        rows = [self._row(record, self._why(record), 1.0, offset_ms) for record in marked]
+        for record in marked:
+            self._gather(record, self._why(record), offset_ms)
         count = len(records)
         while self._next < count:
             record = records[self._next]
             if not self._why(record):
-                rows.append(self._row(record, SAMPLE, 1.0 / self._share, offset_ms))
+                self._gather(record, SAMPLE, offset_ms)
             self._pass_over()
         if self._share > 0.0:
             self._next -= count
-        return self._within(rows)
 
-    def unanswered(self, ended: Iterable[Unanswered], offset_ms: float) -> list[Row]:
-        """Of requests whose answers will never come."""
-        return self._within([
-            self._of(
-                one.flow, one.ended_ms + offset_ms, one.api_key, one.api_version, one.request_bytes, 0,
-                one.ended_ms - one.forwarded_ms, one.held_ms, 0.0, "", FAILED, 1.0,
-            )
-            for one in ended
-            if isinstance(one.flow, AccessFlow)
-        ])  # fmt: skip
+    def add_unanswered(self, ended: Iterable[Unanswered], offset_ms: float) -> None:
+        """Likewise, of requests whose answers will never come."""
+        for one in ended:
+            if isinstance(one.flow, AccessFlow):
+                record = (
+                    one.api_key, one.api_version, one.flow.origin.user, one.flow, one.request_bytes, 0,
+                    one.ended_ms, one.ended_ms - one.forwarded_ms, one.held_ms, 0.0, None,
+                )  # fmt: skip
+                self._gather(record, FAILED, offset_ms)
+
+    def take(self) -> Columns:
+        """All that are gathered, and there is one at least; then there are none."""
+        records, self._records = self._records, []
+        whys, self._whys = self._whys, []
+        finished_ms, self._finished_ms = self._finished_ms, []
+        # fmt: off
+        (
+            api_keys, versions, users, flows, request_bytes, response_bytes, _,
+            upstream_ms, held_ms, throttle_ms, sensors,
+        ) = zip(*records, strict=True)
+        # fmt: on
+        origins = [flow.origin for flow in flows]
+        weight = 1.0 / self._share if self._share else 0.0
+        return (
+            finished_ms,
+            [self._proxy] * len(records),
+            [origin.broker for origin in origins],
+            users,
+            [flow.client_id[:MAX_CLIENT_ID] for flow in flows],
+            [origin.address for origin in origins],
+            api_keys,
+            versions,
+            [flow.named_topic() if flow.topic_id else flow.topic for flow in flows],
+            request_bytes,
+            response_bytes,
+            _rounded(upstream_ms, STEPS_PER_MS["upstream_ms"]),
+            _rounded(held_ms, STEPS_PER_MS["held_ms"]),
+            _rounded(throttle_ms, STEPS_PER_MS["throttle_ms"]),
+            ["" if sensor is None else sensor.level.value for sensor in sensors],
+            whys,
+            [weight if why == SAMPLE else 1.0 for why in whys],
+        )
 
     def _pass_over(self) -> None:
         """Draw the next request of the sample. Any k − 1 are passed over with probability (1 − share)^(k − 1)
@@ -91,11 +126,14 @@ class RequestRows:
         elif self._share > 0.0:
             self._next += int(log(1.0 - self._random.random()) / self._log_rest) + 1
 
-    def _within(self, rows: list[Row]) -> list[Row]:
-        kept = rows[: self._room]
-        self._room -= len(kept)
-        self.rows_dropped += len(rows) - len(kept)
-        return kept
+    def _gather(self, record: RequestRecord, why: str, offset_ms: float) -> None:
+        if not self._room:
+            self.rows_dropped += 1
+            return
+        self._room -= 1
+        self._records.append(record)
+        self._whys.append(why)
+        self._finished_ms.append(int(record[6] + offset_ms))
 
     def _why(self, record: RequestRecord) -> str:
         flow, upstream_ms, throttle_ms = record[3], record[7], record[9]
@@ -105,39 +143,8 @@ class RequestRows:
             return THROTTLED
         return SLOW if upstream_ms >= self.slow_ms else ""
 
-    def _row(self, record: RequestRecord, why: str, weight: float, offset_ms: float) -> Row:
-        (
-            api_key, version, _, flow, request_bytes, response_bytes, finished_ms,
-            upstream_ms, held_ms, throttle_ms, sensor,
-        ) = record  # fmt: skip
-        rule = "" if sensor is None else sensor.level.value
-        return self._of(
-            flow, finished_ms + offset_ms, api_key, version, request_bytes, response_bytes,
-            upstream_ms, held_ms, throttle_ms, rule, why, weight,
-        )  # fmt: skip
 
-    def _of(
-        self,
-        flow: Any,
-        finished_unix_ms: float,
-        api_key: int,
-        version: int,
-        request_bytes: int,
-        response_bytes: int,
-        upstream_ms: float,
-        held_ms: float,
-        throttle_ms: float,
-        rule: str,
-        why: str,
-        weight: float,
-    ) -> Row:
-        key = flow.named_key() if flow.number == ASK else flow.place.key
-        broker, user, client_id, _, _, topic = key
-        return (
-            int(finished_unix_ms), self._proxy, broker, user, client_id, flow.origin.address,
-            api_key, version, topic, request_bytes, response_bytes,
-            round(upstream_ms * _UPSTREAM_STEPS) / _UPSTREAM_STEPS,
-            held_ms and round(held_ms * _HELD_STEPS) / _HELD_STEPS,
-            throttle_ms and round(throttle_ms * _THROTTLE_STEPS) / _THROTTLE_STEPS,
-            rule, why, weight,
-        )  # fmt: skip
+def _rounded(times_ms: Sequence[float], steps: float) -> Sequence[float]:
+    if not any(times_ms):
+        return times_ms
+    return [time_ms and round(time_ms * steps) / steps for time_ms in times_ms]

@@ -3,9 +3,9 @@
 Who asks is drawn by Zipf's law with exponent 1.1; half of them produce to, half fetch from one of 50 topics,
 5,000 requests a second in all, every 50th a Metadata. Sessions, usage meter and access log are the proxy's
 own; bytes are handed to them without sockets, in simulated time, so that a minute of load takes seconds and
-nothing but the proxy's own work differs between two arms. The load comes in windows of the log's roll-up, six
-a minute, so that two arms can take turns that are short against what else goes on on the machine. (All frames
-have the correlation id 0: a connection has one request under way at a time.)
+nothing but the proxy's own work differs between two arms. The load comes second by second, so that two arms
+can take turns that are short against what else goes on on the machine. (All frames have the correlation id 0:
+a connection has one request under way at a time.)
 """
 
 import gc
@@ -32,9 +32,9 @@ from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.records import Recorder
 
-WINDOW_S: Final = WINDOW_MS // 1000
-WINDOWS: Final = 6
+SECONDS: Final = 60
 """of a minute"""
+_WINDOW_S: Final = WINDOW_MS // 1000
 SAMPLE_SHARE: Final = 0.01
 METADATA: Final = 3
 METADATA_VERSION: Final = 9
@@ -49,7 +49,7 @@ NO_LIMIT: Final = 10**12
 WRITE_WITHIN_S: Final = 120.0
 ROTATE_S: Final = 10.0
 """longer than both arms need for a minute of load, so that it makes one file of each table"""
-_LOOK_S: Final = 0.02
+_LOOK_S: Final = 0.005
 _IDLE_S: Final = 0.0002
 """of processor time, between two looks"""
 
@@ -66,7 +66,7 @@ class Client:
 
 @dataclass(slots=True)
 class Cost:
-    """Processor time of one arm and one window."""
+    """Processor time of one arm and one second of load."""
 
     loop_s: float
     """of the event loop's thread"""
@@ -86,7 +86,7 @@ class Traffic:
         weights = list(itertools.accumulate((1 + rank) ** -ZIPF for rank in range(pairs)))
         ranks = list(range(pairs))
         rng.shuffle(ranks)
-        count = REQUESTS_PER_S * WINDOW_S * WINDOWS
+        count = REQUESTS_PER_S * SECONDS
         self.order = rng.choices(ranks, cum_weights=weights, k=count)
         self.choice = [rng.getrandbits(16) for _ in range(count)]
         self.upstream_ms = [rng.lognormvariate(1.0, 0.8) for _ in range(count)]
@@ -122,18 +122,19 @@ class Arm:
         address, user = f"10.0.{number >> 8 & 255}.{number & 255}", self._traffic.clients[number].user
         self._sessions.append(Session(self._shared, self._policy, address, user, "1"))
 
-    def window(self, place: int) -> Cost:
-        """The load of the minute's window at `place`, and what the writer does of it: with the last of them
+    def second(self, place: int) -> Cost:
+        """The load of the minute's second at `place`, and what the writer does of it: with the last of them
         all is in files, one of each table, as with rotate_s: 60."""
         files = self._files_written()
         begun = (time.thread_time(), _others_s())
         self._relay(place)
         loop_s = time.thread_time() - begun[0]
-        is_last = place == WINDOWS - 1
-        if self._writer is not None:
-            while is_last and (self._writer.counters.rows_pending or self._writer.counters.bytes_pending):
+        is_last = place == SECONDS - 1
+        if self._writer is not None and is_last:
+            while self._writer.counters.rows_pending or self._writer.counters.bytes_pending:
                 time.sleep(_LOOK_S)
-            _until_others_are_idle()
+        _until_others_are_idle()  # without a log likewise: after a sleep the caches are others'
+        if self._writer is not None:
             counters = self._writer.counters
             assert counters.rows_dropped == counters.failures == 0, counters
             assert self._files_written() == files + 2 * is_last, "the minute took longer than ROTATE_S"
@@ -158,8 +159,7 @@ class Arm:
         per_drain = int(REQUESTS_PER_S * DRAIN_INTERVAL_S)
         answer_of_produce, answers = traffic.produce_answer, traffic.fetch_answers
         begun_ms = self._now_ms
-        first, count = place * REQUESTS_PER_S * WINDOW_S, REQUESTS_PER_S * WINDOW_S
-        drawn = slice(first, first + count)
+        drawn = slice(place * REQUESTS_PER_S, (place + 1) * REQUESTS_PER_S)
         steps = zip(traffic.order[drawn], traffic.choice[drawn], traffic.upstream_ms[drawn], strict=True)
         for number, (who, choice, upstream_ms) in enumerate(steps):
             now_ms = begun_ms + number * interval_ms
@@ -172,12 +172,13 @@ class Arm:
             session.broker_data(answer, 0, len(answer), now_ms)
             if number % per_drain == per_drain - 1:
                 self._meter.drain(now_ms)
-            if number % REQUESTS_PER_S == REQUESTS_PER_S - 1 and self._log is not None:
-                self._log.hand_over()  # every second, as AccessLog.run does
-        self._now_ms = begun_ms + WINDOW_MS
-        self._meter.drain(self._now_ms)  # the window is over
+        self._now_ms = begun_ms + 1000.0
         if self._log is not None:
-            self._log.hand_over()
+            self._log.hand_over()  # every second, as AccessLog.run does
+        if (place + 1) % _WINDOW_S == 0:
+            self._meter.drain(self._now_ms)  # the window is over
+            if self._log is not None:
+                self._log.hand_over()
 
 
 def connect_all(traffic: Traffic, arms: Sequence[Arm]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from access_rows import clients, read, rows
+from access_rows import clients, columns, read, rows
 from access_writers import settings_of, wait_until, writing
 from fake_s3 import FakeS3
 from structlog.testing import capture_logs
@@ -49,7 +49,7 @@ def bucket(s3: FakeS3, folder: Path, **more: Any) -> BucketSettings:
 
 def test_rows_come_as_objects_in_the_partition_of_their_hour(s3: FakeS3, tmp_path: Path) -> None:
     with writing(bucket(s3, tmp_path)) as writer:
-        writer.offer(ROLLUP, rows(300))
+        writer.offer(ROLLUP, columns(rows(300)))
     ((key, content),) = s3.objects.items()
     assert key.startswith(f"{FOLDER}proxy-1-")
     assert key.endswith(".parquet")
@@ -64,7 +64,7 @@ def test_credentials_of_the_environment_are_found(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVKEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     with writing(bucket(s3, tmp_path, credentials_file=None)) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
     assert set(s3.access_keys) == {"ENVKEY"}
     assert len(s3.objects) == 1
 
@@ -77,7 +77,7 @@ def test_a_storage_that_refuses_costs_nothing_once_it_takes_them(
 ) -> None:
     s3.status = status
     with writing(bucket(s3, tmp_path), rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.failures > 0)
         assert told in writer.counters.last_error
         assert s3.objects == {}
@@ -92,7 +92,7 @@ def test_a_storage_that_is_down_is_waited_for(tmp_path: Path) -> None:
     with FakeS3() as gone:
         settings = bucket(gone, tmp_path)
     with writing(settings, rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.failures > 0)
         assert "NETWORK_CONNECTION" in writer.counters.last_error
         writer.close(0.5)
@@ -101,11 +101,11 @@ def test_a_storage_that_is_down_is_waited_for(tmp_path: Path) -> None:
 
 def test_new_credentials_are_taken_over_after_a_refusal(s3: FakeS3, tmp_path: Path) -> None:
     with writing(bucket(s3, tmp_path), rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
         wait_until(lambda: writer.counters.rows_written == 1)
         s3.status = 403
         credentials_file(tmp_path, "KEY2")
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
         wait_until(lambda: writer.counters.failures > 0)
         s3.status = 200
         wait_until(lambda: writer.counters.rows_written == 2)
@@ -115,10 +115,10 @@ def test_new_credentials_are_taken_over_after_a_refusal(s3: FakeS3, tmp_path: Pa
 def test_a_storage_that_hangs_holds_up_nobody_but_its_own_thread(s3: FakeS3, tmp_path: Path) -> None:
     s3.answers.clear()
     with writing(bucket(s3, tmp_path), rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
         assert s3.waiting.wait(20)
         for _ in range(10):
-            assert writer.offer(ROLLUP, rows(1))
+            assert writer.offer(ROLLUP, columns(rows(1)))
         wait_until(lambda: writer.counters.rows_pending == 0)  # the encoder goes on
         assert writer.counters.bytes_pending > 0
         assert writer.counters.rows_written == 0
@@ -130,7 +130,7 @@ def test_the_proxy_ends_though_the_storage_hangs(s3: FakeS3, tmp_path: Path) -> 
     s3.answers.clear()
     writer = AccessWriter(settings_of(bucket(s3, tmp_path), rotate_s=0.0))
     writer.start()
-    writer.offer(ROLLUP, rows(3))
+    writer.offer(ROLLUP, columns(rows(3)))
     assert s3.waiting.wait(20)
     writer.close(0.2)
     assert writer.counters.rows_dropped == 3
@@ -140,7 +140,7 @@ def test_no_log_line_error_or_setting_tells_the_credentials(s3: FakeS3, tmp_path
     s3.status = 403
     settings = bucket(s3, tmp_path)
     with capture_logs() as logs, writing(settings, rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.failures > 0)
         writer.close(0.3)
     assert logs

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from access_rows import BEGIN_MS, read, row, rows
+from access_rows import BEGIN_MS, columns, read, row, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -19,7 +19,6 @@ from sluice.proxy.access_columns import (
     encoded_within,
 )
 from sluice.quotas.access_record import (
-    REQUESTS,
     ROLLUP,
     ROLLUP_COLUMNS,
     SCHEMA_VERSION,
@@ -54,7 +53,7 @@ def _rows_of(table: str) -> st.SearchStrategy[list[tuple[Value, ...]]]:
 def _file(table: str, *pieces: list[tuple[Value, ...]]) -> bytes:
     part = FilePart(table)
     for piece in pieces:
-        part.add(piece)
+        part.add(columns(piece))
     return bytes(encoded(table, part.finish()))
 
 
@@ -102,8 +101,8 @@ def test_rows_lie_by_user_client_topic_and_window() -> None:
         for user in ("zoe", "bob", "alice")
     ]
     part = FilePart(ROLLUP)
-    part.add(given_rows[12:])
-    part.add(given_rows[:12])
+    part.add(columns(given_rows[12:]))
+    part.add(columns(given_rows[:12]))
     found = [
         (row["user"], row["client_id"], row["topic"], row["window_start_ms"])
         for row in read(bytes(encoded(ROLLUP, part.finish())))
@@ -119,8 +118,6 @@ def test_a_lone_surrogate_in_a_name_does_not_cost_the_file() -> None:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        ((1, 2, 3), "shorter|columns"),
-        (row()[:-1], "shorter|columns"),
         (row(user=5), "user: a text was expected, not int"),
         (row(user=None), "user: a text was expected, not NoneType"),
         (row(requests="many"), "requests"),
@@ -136,23 +133,31 @@ def test_rows_that_are_not_of_the_table_are_refused_and_leave_no_trace(
     bad: tuple[Any, ...], told: str, beside: int
 ) -> None:
     part = FilePart(ROLLUP)
-    part.add(rows(2))
+    part.add(columns(rows(2)))
     with pytest.raises(BadRows, match=told):
-        part.add([*rows(beside), bad])
-    part.add(rows(2))
+        part.add(columns([*rows(beside), bad]))
+    part.add(columns(rows(2)))
     found = read(bytes(encoded(ROLLUP, part.finish())))
     assert [row["client_id"] for row in found] == ["app-0", "app-0", "app-1", "app-1"]
 
 
-def test_no_rows_are_no_harm() -> None:
-    part = FilePart(REQUESTS)
-    part.add([])
+def test_columns_that_do_not_belong_together_are_refused() -> None:
+    part = FilePart(ROLLUP)
+    good = columns(rows(2))
+    for bad, told in (
+        (good[:-1], "32 columns instead of 33"),
+        ([*good[:3], [""], *good[4:]], "user: 1 rows"),
+    ):
+        with pytest.raises(BadRows, match=told):
+            part.add(bad)
     assert part.rows == 0
 
 
 def test_a_file_that_would_be_too_large_is_cut() -> None:
     part = FilePart(ROLLUP)
-    part.add([row(client_id=f"{number * 7919:x}" * 20, request_bytes=number**3) for number in range(1000)])
+    part.add(
+        columns([row(client_id=f"{number * 7919:x}" * 20, request_bytes=number**3) for number in range(1000)])
+    )
     table = part.finish()
     whole = len(encoded(ROLLUP, table))
     cut = encoded_within(ROLLUP, table, whole // 2)
@@ -165,7 +170,7 @@ def test_a_file_that_would_be_too_large_is_cut() -> None:
 
 def test_a_single_row_is_never_cut() -> None:
     part = FilePart(ROLLUP)
-    part.add(rows(1))
+    part.add(columns(rows(1)))
     assert len(encoded_within(ROLLUP, part.finish(), 1)) == 1
 
 
@@ -173,9 +178,9 @@ def test_its_size_in_memory_grows_with_rows_and_with_new_names() -> None:
     part = FilePart(ROLLUP)
     widths = {ColumnType.TEXT: 4, ColumnType.INT: 4, ColumnType.LONG: 8, ColumnType.DOUBLE: 8}
     row_bytes = sum(widths[column.type] for column in ROLLUP_COLUMNS)
-    part.add([row()])
+    part.add(columns([row()]))
     empty = part.size_bytes
-    part.add([row()] * 10)
+    part.add(columns([row()] * 10))
     assert part.size_bytes - empty == 10 * row_bytes
-    part.add([row(client_id="x" * 30_000)])
+    part.add(columns([row(client_id="x" * 30_000)]))
     assert part.size_bytes - empty > 30_000

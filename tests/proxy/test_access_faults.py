@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from access_rows import files, read_all, rows
+from access_rows import columns, files, read_all, rows
 from access_writers import settings_of, wait_until, writing
 from structlog.testing import capture_logs
 
@@ -61,10 +61,10 @@ def test_a_full_disk_costs_nothing_once_there_is_room_again(
 ) -> None:
     filling = small_disk / "other"
     with writing(small_disk, rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
         wait_until(lambda: writer.counters.files_written == 1)
         _fill(filling)
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.failures > 1)  # the journal has no room either
         assert "No space left on device" in writer.counters.last_error
         assert len(files(small_disk)) == 1
@@ -78,7 +78,7 @@ def test_a_full_disk_costs_nothing_once_there_is_room_again(
 
 def test_a_folder_that_may_not_be_written_costs_nothing_once_it_may(tmp_path: Path) -> None:
     with writing(tmp_path, rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
         wait_until(lambda: writer.counters.files_written == 1)
         mode = tmp_path.stat().st_mode
         (tmp_path / WRITING).chmod(0o500)
@@ -86,7 +86,7 @@ def test_a_folder_that_may_not_be_written_costs_nothing_once_it_may(tmp_path: Pa
         if root:  # whom no mode stops
             os.seteuid(NOBODY)
         try:
-            writer.offer(ROLLUP, rows(2))
+            writer.offer(ROLLUP, columns(rows(2)))
             wait_until(lambda: "Permission denied" in writer.counters.last_error)
         finally:
             if root:
@@ -105,7 +105,7 @@ def test_a_folder_that_vanishes_is_not_made_anew_but_waited_for(
     with writing(folder, rotate_s=0.0) as writer:
         wait_until(lambda: any((folder / WRITING).glob("*.journal")))
         folder.rename(tmp_path / "away")
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.failures > 0)
         assert not folder.exists()
         assert writer.counters.last_error == f"SinkError: the folder {folder} is gone"
@@ -117,11 +117,11 @@ def test_a_folder_that_vanishes_is_not_made_anew_but_waited_for(
 
 def test_partitions_that_are_removed_while_it_writes_are_made_anew(tmp_path: Path) -> None:
     with writing(tmp_path, rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
         wait_until(lambda: writer.counters.files_written == 1)
         shutil.rmtree(tmp_path / ROLLUP)
         shutil.rmtree(tmp_path / WRITING)
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.files_written == 2)
     assert len(read_all(tmp_path)) == 2
 
@@ -153,7 +153,7 @@ def test_what_a_killed_proxy_had_taken_is_told_at_the_next_start(
     _killed(tmp_path, "open")
     assert files(tmp_path) == []
     with writing(tmp_path) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
     (line,) = _of(logs, "access_log_lost")
     assert line["rows"] == 7
     assert line["windows_from"] == "2026-11-20T10:59:40Z"
@@ -192,7 +192,7 @@ def test_rows_that_could_not_be_written_before_the_end_are_told_again_at_the_nex
     folder = tmp_path / "volume"
     folder.mkdir()
     with writing(folder) as writer:
-        writer.offer(ROLLUP, rows(6))
+        writer.offer(ROLLUP, columns(rows(6)))
         wait_until(lambda: any(path.stat().st_size for path in (folder / WRITING).glob("*.journal")))
         folder.rename(tmp_path / "away")
         writer.close(0.3)
@@ -207,7 +207,7 @@ def test_the_journal_may_lie_elsewhere_than_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
     with writing(log, journal_folder=notes) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
         wait_until(lambda: any(path.stat().st_size for path in notes.glob("*.journal")))
     assert list(notes.iterdir()) == []
 
@@ -269,7 +269,7 @@ def test_without_a_journal_the_log_is_written_all_the_same(tmp_path: Path) -> No
     log.mkdir()
     writer = AccessWriter(settings_of(log, journal_folder=in_the_way))
     writer.start()
-    writer.offer(ROLLUP, rows(2))
+    writer.offer(ROLLUP, columns(rows(2)))
     writer.close(20)
     assert writer.counters.rows_written == 2
     assert writer.counters.last_error.startswith("FileExistsError")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from access_rows import read, rows
+from access_rows import columns, read, rows
 
 from bench.harness.ports import free_ports
 from sluice.proxy.access_columns import FilePart, encoded
@@ -21,7 +21,7 @@ NAME = "proxy-1-0a1b2c3d-20261120T105958Z-000001.parquet"
 
 def content() -> bytes:
     part = FilePart(ROLLUP)
-    part.add(rows(3))
+    part.add(columns(rows(3)))
     return bytes(encoded(ROLLUP, part.finish()))
 
 

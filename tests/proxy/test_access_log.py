@@ -39,7 +39,7 @@ from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.producer_ids import ProducerIds
 from sluice.proxy.session import Session
 from sluice.proxy.usage_meter import UsageMeter
-from sluice.quotas.access_record import REQUESTS, ROLLUP, TABLES
+from sluice.quotas.access_record import REQUESTS, ROLLUP, TABLES, Columns
 from sluice.quotas.access_rollup import Window
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits import QuotaLimits
@@ -64,9 +64,9 @@ class Kept:
     def start(self) -> None:
         self.is_started = True
 
-    def offer(self, table: str, rows: list[tuple[Any, ...]]) -> bool:
+    def offer(self, table: str, columns: Columns) -> bool:
         names = [column.name for column in TABLES[table]]
-        self.rows += [(table, dict(zip(names, row, strict=True))) for row in rows]
+        self.rows += [(table, dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
         return True
 
     def offer_window(self, window: Window) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from access_rows import BEGIN_MS, clients, read, read_all, row, rows
+from access_rows import BEGIN_MS, clients, columns, read, read_all, row, rows
 from access_writers import wait_until, writing
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
@@ -68,8 +68,8 @@ def headers_of(record: Any) -> dict[str, str]:
 def test_each_record_is_a_file_and_says_where_it_belongs(kafka: KafkaNode, tmp_path: Path) -> None:
     topic = topic_of(kafka)
     with writing(topic) as writer:
-        writer.offer(ROLLUP, [*rows(300), row(at_ms=BEGIN_MS - 10_000)])
-        writer.offer(REQUESTS, [row(REQUESTS, at_ms=BEGIN_MS + 17)])
+        writer.offer(ROLLUP, columns([*rows(300), row(at_ms=BEGIN_MS - 10_000)]))
+        writer.offer(REQUESTS, columns([row(REQUESTS, at_ms=BEGIN_MS + 17)]))
     assert (writer.counters.rows_written, writer.counters.failures) == (302, 0)
     found = {headers_of(record)["table"]: record for record in records(kafka, topic.cluster.name)}
     assert set(found) == {ROLLUP, REQUESTS}
@@ -93,7 +93,7 @@ def test_it_logs_in(kafka: KafkaNode, tmp_path: Path, mechanism: str) -> None:
         sasl={"mechanism": mechanism, "credentials_file": file},
     )
     with capture_logs() as logs, writing(topic) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
     assert (writer.counters.rows_written, writer.counters.failures) == (1, 0)
     assert "alice-secret" not in str(logs)
 
@@ -101,7 +101,7 @@ def test_it_logs_in(kafka: KafkaNode, tmp_path: Path, mechanism: str) -> None:
 def test_the_topic_is_made_with_its_retention(kafka: KafkaNode) -> None:
     topic = topic_of(kafka, partitions=3, retention_s=7200.0)
     with writing(topic) as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     name = topic.cluster.name
     assert len(admin.list_topics(name, timeout=10).topics[name].partitions) == 3
@@ -114,7 +114,9 @@ def test_the_topic_is_made_with_its_retention(kafka: KafkaNode) -> None:
 def test_a_file_that_is_larger_than_a_record_may_be_is_cut(kafka: KafkaNode) -> None:
     topic = topic_of(kafka, max_record_bytes=20_000)
     with writing(topic) as writer:
-        writer.offer(ROLLUP, [row(client_id=f"{n * 7919:x}" * 20, request_bytes=n**3) for n in range(2000)])
+        writer.offer(
+            ROLLUP, columns([row(client_id=f"{n * 7919:x}" * 20, request_bytes=n**3) for n in range(2000)])
+        )
     found = records(kafka, topic.cluster.name)
     assert len(found) > 1
     assert all(len(record.value) <= 20_000 for record in found)
@@ -128,9 +130,11 @@ def test_what_the_topic_will_never_take_is_dropped_and_the_rest_is_written(kafka
     topic = topic_of(kafka, partitions=1)
     create_topic(kafka, topic.cluster.name, config={"max.message.bytes": "12000"})
     with writing(topic, rotate_s=0.0) as writer:
-        writer.offer(ROLLUP, [row(client_id=f"{n * 7919:x}" * 20, request_bytes=n**3) for n in range(2000)])
+        writer.offer(
+            ROLLUP, columns([row(client_id=f"{n * 7919:x}" * 20, request_bytes=n**3) for n in range(2000)])
+        )
         wait_until(lambda: writer.counters.rows_dropped == 2000)
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
     assert writer.counters.rows_written == 1
     assert "too large" in writer.counters.last_error
 
@@ -139,9 +143,9 @@ def test_a_cluster_that_is_down_is_waited_for(kafka: KafkaNode) -> None:
     (port,) = free_ports(1)
     topic = topic_of(kafka, bootstrap=f"127.0.0.1:{port}")
     with writing(topic, rotate_s=0.0) as writer:
-        assert writer.offer(ROLLUP, rows(2))
+        assert writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.failures > 1)
-        assert writer.offer(ROLLUP, rows(2))
+        assert writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.rows_pending == 0)
         writer.close(1.0)
     assert (writer.counters.rows_written, writer.counters.rows_dropped) == (0, 4)
@@ -152,11 +156,11 @@ def test_rows_come_late_and_complete_when_the_broker_was_down_for_a_while(kafka_
     with KafkaNode(kafka_dist) as node:
         topic = topic_of(node, partitions=1)
         with writing(topic, rotate_s=0.0) as writer:
-            writer.offer(ROLLUP, rows(1))
+            writer.offer(ROLLUP, columns(rows(1)))
             wait_until(lambda: writer.counters.rows_written == 1)
             node.stop(graceful=False)
             for _ in range(3):
-                writer.offer(ROLLUP, rows(2))
+                writer.offer(ROLLUP, columns(rows(2)))
             wait_until(lambda: writer.counters.failures > 0, within_s=60)
             assert writer.counters.rows_written == 1
             node.start()
@@ -177,7 +181,7 @@ def test_what_is_fetched_is_the_log_as_a_folder_has_it_and_comes_once(
     topic = topic_of(kafka)
     with writing(topic, rotate_s=0.0) as writer:
         for number in range(1, 4):
-            writer.offer(ROLLUP, rows(number))
+            writer.offer(ROLLUP, columns(rows(number)))
             wait_until(lambda number=number: writer.counters.files_written == number)  # type: ignore[misc]
     assert _fetched(topic, tmp_path) == Fetched(files=3)
     assert len(read_all(tmp_path)) == 1 + 2 + 3

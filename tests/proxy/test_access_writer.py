@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from access_records import connection, flow
-from access_rows import BEGIN_MS, clients, files, read, read_all, row, rows
+from access_rows import BEGIN_MS, clients, columns, files, read, read_all, row, rows
 from access_windows import windows_of
 from access_writers import settings_of, wait_until, writing
 from structlog.testing import capture_logs
@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from sluice.proxy import access_columns
 from sluice.proxy.access_sink_directory import WRITING
 from sluice.proxy.access_writer import AccessWriter, safe_name
-from sluice.quotas.access_record import REQUESTS, ROLLUP
+from sluice.quotas.access_record import REQUESTS, ROLLUP, Columns
 from sluice.quotas.config_error import ConfigError
 
 
@@ -34,8 +34,8 @@ def _of(lines: list[dict[str, object]], event: str) -> list[dict[str, object]]:
 
 def test_what_was_offered_is_there_when_it_is_closed(tmp_path: Path) -> None:
     with writing(tmp_path) as writer:
-        assert writer.offer(ROLLUP, rows(500))
-        assert writer.offer(REQUESTS, [row(REQUESTS, why="slow")])
+        assert writer.offer(ROLLUP, columns(rows(500)))
+        assert writer.offer(REQUESTS, columns([row(REQUESTS, why="slow")]))
     assert len(read_all(tmp_path)) == 501
     counters = writer.counters
     assert (counters.rows_written, counters.files_written, counters.rows_dropped) == (501, 2, 0)
@@ -46,7 +46,7 @@ def test_what_was_offered_is_there_when_it_is_closed(tmp_path: Path) -> None:
 
 def test_files_lie_in_the_hour_of_their_rows(tmp_path: Path) -> None:
     with writing(tmp_path) as writer:
-        writer.offer(ROLLUP, [row(client_id="old"), row(at_ms=BEGIN_MS + 10_000, client_id="new")])
+        writer.offer(ROLLUP, columns([row(client_id="old"), row(at_ms=BEGIN_MS + 10_000, client_id="new")]))
     assert {str(path.parent.relative_to(tmp_path)) for path in files(tmp_path)} == {
         "rollup/date=2026-11-20/hour=10",
         "rollup/date=2026-11-20/hour=11",
@@ -56,17 +56,17 @@ def test_files_lie_in_the_hour_of_their_rows(tmp_path: Path) -> None:
 
 def test_a_file_is_closed_after_its_time_without_another_row(tmp_path: Path) -> None:
     with writing(tmp_path, rotate_s=0.2) as writer:
-        writer.offer(ROLLUP, rows(3))
+        writer.offer(ROLLUP, columns(rows(3)))
         wait_until(lambda: writer.counters.files_written == 1)
         assert clients(read_all(tmp_path)) == ["app-0", "app-1", "app-2"]
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: writer.counters.files_written == 2)
     assert len(read_all(tmp_path)) == 5
 
 
 def test_a_file_is_closed_early_when_it_has_grown_large(tmp_path: Path) -> None:
     with writing(tmp_path, max_pending_bytes=400_000) as writer:
-        writer.offer(ROLLUP, rows(1000))
+        writer.offer(ROLLUP, columns(rows(1000)))
         wait_until(lambda: writer.counters.files_written == 1)
         assert len(read_all(tmp_path)) == 1000
 
@@ -74,15 +74,15 @@ def test_a_file_is_closed_early_when_it_has_grown_large(tmp_path: Path) -> None:
 def test_proxies_of_one_name_do_not_get_into_each_others_way(tmp_path: Path) -> None:
     with writing(tmp_path, rotate_s=0.0) as one, writing(tmp_path, rotate_s=0.0) as other:
         for _ in range(20):
-            one.offer(ROLLUP, rows(1))
-            other.offer(ROLLUP, rows(1))
+            one.offer(ROLLUP, columns(rows(1)))
+            other.offer(ROLLUP, columns(rows(1)))
     assert len(read_all(tmp_path)) == 40
     assert one.counters.files_written + other.counters.files_written == len(files(tmp_path))
 
 
 def test_a_files_name_tells_which_proxy_wrote_it(tmp_path: Path) -> None:
     with writing(tmp_path, instance="../edge proxy/7") as writer:
-        writer.offer(ROLLUP, rows(1))
+        writer.offer(ROLLUP, columns(rows(1)))
     (file,) = files(tmp_path)
     assert file.name.startswith("edge_proxy_7-") or file.name.startswith("_edge_proxy_7-")
 
@@ -110,10 +110,10 @@ def test_beyond_max_pending_rows_it_refuses_counts_and_tells(
     tmp_path: Path, logs: list[dict[str, object]]
 ) -> None:
     writer = AccessWriter(settings_of(tmp_path, max_pending_rows=10))  # not started: nothing is encoded
-    assert writer.offer(ROLLUP, rows(8))
-    assert not writer.offer(ROLLUP, rows(3))
-    assert writer.offer(ROLLUP, rows(2))
-    assert not writer.offer(ROLLUP, rows(1))
+    assert writer.offer(ROLLUP, columns(rows(8)))
+    assert not writer.offer(ROLLUP, columns(rows(3)))
+    assert writer.offer(ROLLUP, columns(rows(2)))
+    assert not writer.offer(ROLLUP, columns(rows(1)))
     assert (writer.counters.rows_dropped, writer.counters.rows_pending) == (4, 10)
     writer.start()
     writer.close(20)
@@ -128,13 +128,13 @@ def test_beyond_max_pending_bytes_it_refuses_until_the_sink_takes_them(tmp_path:
     with writing(folder, rotate_s=0.0, max_pending_bytes=40_000) as writer:
         folder.rename(tmp_path / "away")
         taken = 0
-        while writer.offer(ROLLUP, rows(1)):
+        while writer.offer(ROLLUP, columns(rows(1))):
             taken += 1
             wait_until(lambda: writer.counters.rows_pending == 0)
         assert writer.counters.bytes_pending >= 40_000
         (tmp_path / "away").rename(folder)
-        wait_until(lambda: writer.offer(ROLLUP, []) and writer.counters.rows_written == taken)
-        assert writer.offer(ROLLUP, rows(1))
+        wait_until(lambda: writer.counters.bytes_pending < 40_000 and writer.counters.rows_written == taken)
+        assert writer.offer(ROLLUP, columns(rows(1)))
     assert len(read_all(folder)) == taken + 1
 
 
@@ -143,10 +143,10 @@ def test_losses_are_told_now_and_then_and_not_each_time(
 ) -> None:
     with writing(tmp_path, max_pending_rows=1) as writer:
         for _ in range(200):
-            writer.offer(ROLLUP, rows(2))
+            writer.offer(ROLLUP, columns(rows(2)))
         wait_until(lambda: bool(_of(logs, "access_log_rows_dropped")))
         for _ in range(200):
-            writer.offer(ROLLUP, rows(2))
+            writer.offer(ROLLUP, columns(rows(2)))
     told = _of(logs, "access_log_rows_dropped")
     assert len(told) <= 2
     assert sum(line["rows"] for line in told) == 800  # type: ignore[misc]
@@ -248,19 +248,19 @@ def test_names_come_again_in_the_next_file_and_are_forgotten_when_they_are_many(
 @pytest.mark.parametrize(
     ("table", "bad"),
     [
-        (ROLLUP, [("no", "row")]),
-        (ROLLUP, [row(user=7)]),
-        (ROLLUP, [()]),
-        (ROLLUP, [row(at_ms=10**18)]),
-        ("no_table", rows(1)),
+        (ROLLUP, [["no"], ["row"]]),
+        (ROLLUP, columns([row(user=7)])),
+        (ROLLUP, [*columns([row()])[:-1], []]),
+        (ROLLUP, columns([row(at_ms=10**18)])),
+        ("no_table", columns(rows(1))),
     ],
 )
 def test_what_is_no_row_is_dropped_and_what_follows_is_written(
-    tmp_path: Path, table: str, bad: list[tuple[object, ...]]
+    tmp_path: Path, table: str, bad: Columns
 ) -> None:
     with writing(tmp_path) as writer:
-        writer.offer(table, bad)  # type: ignore[arg-type]
-        writer.offer(ROLLUP, rows(2))
+        writer.offer(table, bad)
+        writer.offer(ROLLUP, columns(rows(2)))
     counters = writer.counters
     assert (counters.rows_written, counters.rows_dropped, counters.failures) == (2, 1, 1)
     assert counters.last_error.startswith("BadRows")
@@ -303,13 +303,13 @@ def test_pyarrow_is_not_imported_before_the_writer_starts(tmp_path: Path) -> Non
 def test_after_it_is_closed_it_refuses(tmp_path: Path) -> None:
     with writing(tmp_path) as writer:
         pass
-    assert not writer.offer(ROLLUP, rows(2))
+    assert not writer.offer(ROLLUP, columns(rows(2)))
     assert writer.counters.rows_dropped == 2
 
 
 def test_closed_without_having_been_started_it_tells_what_is_lost(tmp_path: Path) -> None:
     writer = AccessWriter(settings_of(tmp_path))
-    writer.offer(ROLLUP, rows(2))
+    writer.offer(ROLLUP, columns(rows(2)))
     writer.close(5)
     assert writer.counters.rows_dropped == 2
 
@@ -320,7 +320,7 @@ def test_a_sink_that_fails_does_not_keep_it_from_ending(
     folder = tmp_path / "volume"
     folder.mkdir()
     with writing(folder) as writer:
-        writer.offer(ROLLUP, rows(6))
+        writer.offer(ROLLUP, columns(rows(6)))
         folder.rename(tmp_path / "away")
         writer.close(0.5)
     assert (writer.counters.rows_written, writer.counters.rows_dropped) == (0, 6)

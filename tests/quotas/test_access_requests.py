@@ -10,8 +10,9 @@ from access_records import NOW_MS, OFFSET_MS, UNIX_MS, connection, flow, record,
 
 from sluice.quotas.access_collector import ROWS_AT_ONCE, AccessCollector
 from sluice.quotas.access_flow import AccessFlow
-from sluice.quotas.access_record import REQUEST_COLUMNS, WINDOW_MS
+from sluice.quotas.access_record import REQUEST_COLUMNS, WINDOW_MS, Value
 from sluice.quotas.access_requests import RequestRows
+from sluice.quotas.access_rollup import Window
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
@@ -39,8 +40,13 @@ def rows_of(
         collected.take(recorder, NOW_MS + 5_000, UNIX_MS + 5_000)
     collected.close(NOW_MS + 5_000, UNIX_MS + 5_000)
     names = [column.name for column in REQUEST_COLUMNS]
-    found = [rows for rows in collected.ready() if isinstance(rows, list)]
-    return [dict(zip(names, row, strict=True)) for rows in found for row in rows], requests
+    return [dict(zip(names, row, strict=True)) for rows in told_by(collected) for row in rows], requests
+
+
+def told_by(collected: AccessCollector) -> list[list[tuple[Value, ...]]]:
+    """Rows of single requests, as they are told together."""
+    ready = [columns for columns in collected.ready() if not isinstance(columns, Window)]
+    return [list(zip(*columns, strict=True)) for columns in ready]
 
 
 def ordinary(count: int, of: AccessFlow | None = None) -> list[RequestRecord]:
@@ -135,8 +141,8 @@ def test_rows_beyond_the_cap_of_a_window_are_dropped_and_counted() -> None:
     collected.take(recorder_of(slow), NOW_MS + 20, UNIX_MS + 20)
     later = [record(alice, 10_000 + index, upstream_ms=5_000.0) for index in range(3)]
     collected.take(recorder_of(later), NOW_MS + 10_020, UNIX_MS + 10_020)
-    [rows] = [rows for rows in collected.ready() if isinstance(rows, list)]
-    written = Counter(row[0] // WINDOW_MS - int(UNIX_MS) // WINDOW_MS for row in rows)
+    [rows] = told_by(collected)
+    written = Counter(int(str(row[0])) // WINDOW_MS - int(UNIX_MS) // WINDOW_MS for row in rows)
     assert (written, requests.rows_dropped) == ({0: 10, 1: 3}, 5)
 
 
@@ -147,7 +153,7 @@ def test_rows_are_told_when_there_are_enough_of_them_or_their_window_is_over() -
     def told_after(first: int, count: int) -> list[int]:
         slow = [record(alice, first + index, upstream_ms=5_000.0) for index in range(count)]
         collected.take(recorder_of(slow), NOW_MS + first + count, UNIX_MS + first + count)
-        return [len(rows) for rows in collected.ready() if isinstance(rows, list)]
+        return [len(rows) for rows in told_by(collected)]
 
     assert told_after(0, ROWS_AT_ONCE - 1) == []
     assert told_after(1_000, 1) == [ROWS_AT_ONCE]
@@ -155,4 +161,4 @@ def test_rows_are_told_when_there_are_enough_of_them_or_their_window_is_over() -
     assert told_after(10_000, 2) == [3]  # the first window's, and with it what is there of the next
     assert told_after(11_000, 1) == []
     collected.close(NOW_MS + 12_000, UNIX_MS + 12_000)
-    assert [len(rows) for rows in collected.ready() if isinstance(rows, list)] == [1]
+    assert [len(rows) for rows in told_by(collected)] == [1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from access_logs import write
-from access_rows import BEGIN_MS, files, read_all, row
+from access_rows import BEGIN_MS, columns, files, read_all, row
 from access_writers import writing
 from pyarrow import parquet
 from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def rows_of(count: int) -> list[tuple[Value, ...]]:
 def test_the_job_reads_what_the_proxy_wrote(spark: SparkSession, tmp_path: Path, vectorized: str) -> None:
     written = rows_of(3000)
     with writing(tmp_path) as writer:
-        writer.offer(ROLLUP, written)
+        writer.offer(ROLLUP, columns(written))
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     try:
         found = read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False).collect()
@@ -59,7 +59,7 @@ def test_the_job_reads_request_rows(spark: SparkSession, tmp_path: Path) -> None
         for number in range(50)
     ]
     with writing(tmp_path) as writer:
-        writer.offer(REQUESTS, written)
+        writer.offer(REQUESTS, columns(written))
     found = read_table(spark, find_files(str(tmp_path), DAY, REQUESTS), skip_damaged=False).collect()
     assert Counter(map(tuple, found)) == Counter(written)
 
@@ -68,7 +68,7 @@ def test_an_older_file_beside_a_new_one_gets_the_defaults_of_what_it_lacks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with writing(tmp_path) as writer:
-        writer.offer(ROLLUP, [row(user="new", request_cost_ms=4.0)])
+        writer.offer(ROLLUP, columns([row(user="new", request_cost_ms=4.0)]))
     (new,) = files(tmp_path)
     table = parquet.read_table(new).drop_columns(["request_cost_ms", "producer_ids_rate"])
     older = table.set_column(table.column_names.index("user"), "user", pa.array(["old"]))
@@ -80,7 +80,7 @@ def test_an_older_file_beside_a_new_one_gets_the_defaults_of_what_it_lacks(
 
 def test_a_newer_file_beside_is_read_without_what_is_not_known(spark: SparkSession, tmp_path: Path) -> None:
     with writing(tmp_path) as writer:
-        writer.offer(ROLLUP, [row(user="now")])
+        writer.offer(ROLLUP, columns([row(user="now")]))
     (now,) = files(tmp_path)
     table = parquet.read_table(now)
     parquet.write_table(table.append_column("later", pa.array([1])), now.with_name("newer.parquet"))
@@ -91,7 +91,7 @@ def test_a_newer_file_beside_is_read_without_what_is_not_known(spark: SparkSessi
 
 def test_what_is_being_written_is_not_found(tmp_path: Path) -> None:
     with writing(tmp_path) as writer:
-        writer.offer(ROLLUP, [row()])
+        writer.offer(ROLLUP, columns([row()]))
     (whole,) = files(tmp_path)
     for table in TABLES:
         (whole.parent / f".{table}.parquet").write_bytes(b"PAR1")
@@ -107,7 +107,7 @@ def test_the_tests_own_logs_have_the_schema_that_the_writer_writes(tmp_path: Pat
     )
     (tmp_path / "b").mkdir()
     with writing(tmp_path / "b") as writer:
-        writer.offer(ROLLUP, [row()])
+        writer.offer(ROLLUP, columns([row()]))
     (written,) = files(tmp_path / "b")
     assert (
         parquet.read_schema(by_hand).remove_metadata().equals(parquet.read_schema(written).remove_metadata())

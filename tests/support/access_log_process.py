@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from access_rows import BEGIN_MS, rows
+from access_rows import BEGIN_MS, columns, rows
 from access_writers import wait_until, writing
 
 from sluice.proxy.access_sink_directory import WRITING
@@ -28,8 +28,8 @@ def main(folder: Path, when: str) -> None:
     if when == "renaming":
         os.replace = _kill_self  # type: ignore[assignment]
     with writing(folder, rotate_s=3600.0 if when == "open" else 0.1) as writer:
-        writer.offer(ROLLUP, rows(3, at_ms=BEGIN_MS - 10_000))
-        writer.offer(ROLLUP, rows(4))
+        writer.offer(ROLLUP, columns(rows(3, at_ms=BEGIN_MS - 10_000)))
+        writer.offer(ROLLUP, columns(rows(4)))
         (journal,) = _journals(folder)
         wait_until(lambda: b'"rows": 7' in journal.read_bytes())
         print("ready", flush=True)

@@ -1,9 +1,9 @@
-"""Rows of the access log as the proxy hands them to its writer: tuples, in the columns' order."""
+"""Rows of the access log: tuples, in the columns' order, and as the proxy hands them to its writer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from sluice.quotas.access_record import ROLLUP, TABLES, ColumnType, Value
+from sluice.quotas.access_record import ROLLUP, TABLES, Columns, ColumnType, Value
 
 BEGIN_MS = int(datetime(2026, 11, 20, 10, 59, 50, tzinfo=UTC).timestamp() * 1000)
 """of the last window of an hour"""
@@ -33,6 +33,11 @@ def row(table: str = ROLLUP, *, at_ms: int = BEGIN_MS, **values: Value) -> tuple
 def rows(count: int, *, at_ms: int = BEGIN_MS) -> list[tuple[Value, ...]]:
     """Of the roll-up, each of another client."""
     return [row(at_ms=at_ms, user="alice", client_id=f"app-{number}", requests=1) for number in range(count)]
+
+
+def columns(rows: Sequence[tuple[Any, ...]]) -> Columns:
+    """What AccessWriter.offer takes; one row at least."""
+    return list(zip(*rows, strict=True))
 
 
 def files(root: Path) -> list[Path]:
