@@ -16,6 +16,7 @@ Three things make files small, at no loss that matters:
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -66,6 +67,8 @@ class _Cells:
 
     def packed(self, values: Sequence[Value]) -> tuple[bytes, bytes | int]:
         """(values, which are there) for `append`. Raises BadRows; changes nothing that is seen."""
+        if isinstance(values, array):
+            return self._packed_array(values)
         rows, first = len(values), values[0]
         try:
             if values[-1] == first and values.count(first) == rows:
@@ -80,6 +83,13 @@ class _Cells:
             return struct.pack(f"={rows}{self._code}", *self.numbers(filled)), there
         except (struct.error, OverflowError, TypeError) as error:
             raise BadRows(str(error)) from None
+
+    def _packed_array(self, values: array[Any]) -> tuple[bytes, bytes | int]:
+        if values.typecode != self._code:
+            raise BadRows(f"packed as {values.typecode!r} instead of {self._code!r}")
+        packed, rows = values.tobytes(), len(values)
+        first = packed[: self._width]
+        return first if packed == first * rows else packed, rows
 
     def append(self, values: bytes, there: bytes | int) -> None:
         """What `packed` made."""
@@ -109,7 +119,7 @@ class _Cells:
             return bytes(self._width), bytes(rows)
         return struct.pack(f"={self._code}", *self.numbers((value,))), rows
 
-    def packed_array(self, values: pa.Array) -> tuple[bytes, bytes | int]:
+    def packed_numbers(self, values: pa.Array) -> tuple[bytes, bytes | int]:
         """Likewise, of numbers that Arrow has. Raises pa.ArrowInvalid, and ValueError for a null where there
         may be none."""
         if values.type != _TYPES[self._code]:
@@ -227,7 +237,7 @@ class FilePart:
             if numbers is None:
                 packed.append(cells.packed_same(same.get(column.name, 0), rows))
             else:
-                packed.append(cells.packed_array(numbers))
+                packed.append(cells.packed_numbers(numbers))
             if index % _COLUMNS_AT_ONCE == 0:
                 pause()
         self._append(packed, rows)

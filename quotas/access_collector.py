@@ -14,7 +14,7 @@ from sluice.quotas.access_requests import RequestRows
 from sluice.quotas.access_rollup import Rollup, Window
 from sluice.quotas.records import Recorder, RequestRecord
 
-ROWS_AT_ONCE: Final = 200
+ROWS_AT_ONCE: Final = 1000
 """fewer would cost the writer more than their encoding"""
 _T = TypeVar("_T")
 

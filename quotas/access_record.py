@@ -36,7 +36,7 @@ so that few bits of the fraction are in use"""
 
 Value: TypeAlias = str | int | float | None
 Columns: TypeAlias = Sequence[Sequence[Value]]
-"""rows of a table, column by column"""
+"""rows of a table, column by column; numbers may be packed in an array"""
 
 
 class ColumnType(Enum):

@@ -9,10 +9,12 @@ lost. The records are gathered, and become columns at once when they are told. K
 
 from __future__ import annotations
 
+import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from math import log
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from sluice.quotas.access_flow import MAX_CLIENT_ID, AccessFlow
 from sluice.quotas.access_record import STEPS_PER_MS, Columns
@@ -98,24 +100,25 @@ class RequestRows:
         # fmt: on
         origins = [flow.origin for flow in flows]
         weight = 1.0 / self._share if self._share else 0.0
+        # Numbers are packed, for objects are dear to a thread on another core: it has to fetch each of them.
         return (
-            finished_ms,
+            _packed("q", finished_ms),
             [self._proxy] * len(records),
             [origin.broker for origin in origins],
             users,
             [flow.client_id[:MAX_CLIENT_ID] for flow in flows],
             [origin.address for origin in origins],
-            api_keys,
-            versions,
+            _packed("i", api_keys),
+            _packed("i", versions),
             [flow.named_topic() if flow.topic_id else flow.topic for flow in flows],
-            request_bytes,
-            response_bytes,
-            _rounded(upstream_ms, STEPS_PER_MS["upstream_ms"]),
-            _rounded(held_ms, STEPS_PER_MS["held_ms"]),
-            _rounded(throttle_ms, STEPS_PER_MS["throttle_ms"]),
+            _packed("q", request_bytes),
+            _packed("q", response_bytes),
+            _packed("d", _rounded(upstream_ms, STEPS_PER_MS["upstream_ms"])),
+            _packed("d", _rounded(held_ms, STEPS_PER_MS["held_ms"])),
+            _packed("d", _rounded(throttle_ms, STEPS_PER_MS["throttle_ms"])),
             ["" if sensor is None else sensor.level.value for sensor in sensors],
             whys,
-            [weight if why == SAMPLE else 1.0 for why in whys],
+            _packed("d", [weight if why == SAMPLE else 1.0 for why in whys]),
         )
 
     def _pass_over(self) -> None:
@@ -142,6 +145,10 @@ class RequestRows:
         if throttle_ms > 0.0:
             return THROTTLED
         return SLOW if upstream_ms >= self.slow_ms else ""
+
+
+def _packed(code: str, numbers: Sequence[float]) -> array[Any]:
+    return array(code, struct.pack(f"{len(numbers)}{code}", *numbers))
 
 
 def _rounded(times_ms: Sequence[float], steps: float) -> Sequence[float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +27,7 @@ from sluice.quotas.access_record import (
     TABLES,
     VERSION_KEY,
     Column,
+    Columns,
     ColumnType,
     Value,
 )
@@ -50,10 +53,24 @@ def _rows_of(table: str) -> st.SearchStrategy[list[tuple[Value, ...]]]:
     )
 
 
-def _file(table: str, *pieces: list[tuple[Value, ...]]) -> bytes:
+_CODES = {ColumnType.INT: "i", ColumnType.LONG: "q", ColumnType.DOUBLE: "d"}
+
+
+def _packed(table: str, given: Columns) -> Columns:
+    """With arrays for its numbers, where none is null."""
+    found: list[Sequence[Value]] = []
+    for column, values in zip(TABLES[table], given, strict=True):
+        numbers = [value for value in values if isinstance(value, int | float)]
+        is_packed = column.type in _CODES and len(numbers) == len(values)
+        found.append(array(_CODES[column.type], numbers) if is_packed else values)
+    return found
+
+
+def _file(table: str, *pieces: list[tuple[Value, ...]], are_packed: bool = False) -> bytes:
     part = FilePart(table)
     for piece in pieces:
-        part.add(columns(piece))
+        given = columns(piece)
+        part.add(_packed(table, given) if are_packed else given)
     return bytes(encoded(table, part.finish()))
 
 
@@ -63,12 +80,13 @@ def _as_read(column: Column, value: Value) -> Value:
     return value
 
 
+@pytest.mark.parametrize("are_packed", [False, True])
 @pytest.mark.parametrize("table", TABLES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_what_is_written_is_read(table: str, data: st.DataObject) -> None:
+def test_what_is_written_is_read(table: str, are_packed: bool, data: st.DataObject) -> None:
     pieces = data.draw(st.lists(_rows_of(table), min_size=1, max_size=3))
-    found = Counter(tuple(found.values()) for found in read(_file(table, *pieces)))
+    found = Counter(tuple(found.values()) for found in read(_file(table, *pieces, are_packed=are_packed)))
     expected = Counter(
         tuple(_as_read(column, value) for column, value in zip(TABLES[table], row, strict=True))
         for piece in pieces
