@@ -35,7 +35,7 @@ _PIECE_ROWS: Final = 512
 _PAUSE_S: Final = 0.0005
 """between pieces of work; long enough for the loop's thread to take the lock"""
 _WORK_S: Final = 0.0003
-"""between two pauses, at least: what is done after one takes twice its time, for the caches are others' then"""
+"""between two pauses, at least: what is done after one takes longer, for the caches are others' then"""
 _TICK_S: Final = 0.5
 
 _log = get_logger()

@@ -1,16 +1,17 @@
 """The flows of one connection: of which topic a Produce or Fetch is, told in one comparison of bytes. Pure.
 
 Nearly all Produce requests of a connection begin alike up to the end of their topic's name (or id), or if
-they have several, up to the number of these; and so do its Fetches from their topics on. What differs is
-read. A Fetch belongs to the topic of its fetch session: an incremental one names only what has changed, and
-its answer may bring any topic of the session (KIP-227).
+they have several, up to the number of these; and so do its Fetches from their topics on. Those that go to
+topics by turns begin like one of the last. What differs is read. A Fetch belongs to the topic of its fetch
+session: an incremental one names only what has changed, and its answer may bring any topic of the session
+(KIP-227).
 Only with an access log; without one no connection has this. Source: ProduceRequest.json, FetchRequest.json.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from sluice.protocol.codec_wire import uuid_text
 from sluice.protocol.errors import MalformedFrame
@@ -53,7 +54,7 @@ NO_HEAD: Final = b"\xff" * 16
 _UNKNOWN: Final = -1
 _MAX_FLOWS: Final = 64
 """of a connection; with more topics it is counted among `connections` more than once in a window"""
-_MAX_BEGIN_LENGTHS: Final = 8
+_MAX_LENGTHS: Final = 8
 """each is one more try, of a tenth of the time that reading takes"""
 UNKNOWN_HEAD: Final = 2**31
 """bytes: no Produce is so long"""
@@ -88,6 +89,63 @@ def is_incremental(buf: bytearray, offset: int, limit: int) -> bool:
     return epoch > 0  # −1: the last of a session, or of none; it names all it wants, like the first
 
 
+_Known = TypeVar("_Known")
+
+
+class Beginnings(Generic[_Known]):
+    """What was read of requests of a connection, by the bytes that told it; of the next few of them no more
+    than that is looked at."""
+
+    __slots__ = ("_known", "_lengths")
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Known] = {}
+        self._lengths: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def lengths(self) -> list[int]:
+        """That their bytes have; there are few of them."""
+        return self._lengths
+
+    def find(self, buf: bytearray, start: int) -> _Known | None:
+        """What stands at `start` if that has been read; whether so much has arrived is not looked at."""
+        for length in self._lengths:
+            known = self._known.get(bytes(buf[start : start + length]))
+            if known is not None:
+                return known
+        return None
+
+    def keep(self, begin: bytes, known: _Known) -> None:
+        """`begin` tells it. Of too many ways to begin the first are forgotten, of too many lengths the last
+        are not kept."""
+        if len(self._known) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
+            self.clear()
+        length, lengths = len(begin), self._lengths
+        if length not in lengths and len(lengths) < _MAX_LENGTHS:
+            lengths.append(length)
+        if length in lengths:
+            self._known[begin] = known
+
+    def clear(self) -> None:
+        """None is known."""
+        self._known.clear()
+        self._lengths.clear()
+
+
+class _KnownFetch(NamedTuple):
+    """A Fetch that is not incremental, from its topics on."""
+
+    head: bytes
+    """to the end of its topic, or of the number of topics; for all connections the same object"""
+    flow: AccessFlow
+    topic: str
+    """"" if there are several"""
+    is_several: bool
+
+
 class KnownBegin(NamedTuple):
     """How a Produce begins that need not be read for its topic."""
 
@@ -105,8 +163,8 @@ class Flows:
     """Of one connection. `fetch` and `fetch_head` are looked at where requests are judged."""
 
     __slots__ = (
-        "_begin_lengths", "_begins", "_client_id", "_flows", "_names", "_others", "_session_is_several",
-        "_session_topic", "_user", "fetch", "fetch_head", "origin",
+        "_client_id", "_fetch_version", "_fetches", "_flows", "_names", "_others", "_session_is_several",
+        "_session_topic", "_user", "fetch", "fetch_head", "origin", "produces",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, names: TopicNames) -> None:
@@ -116,10 +174,11 @@ class Flows:
         self._user = origin.user
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
-        self._begins: dict[bytes, KnownBegin] = {}
-        """of Produce requests with this client id: one that goes to topics by turns is not read each time"""
-        self._begin_lengths: list[int] = []
-        """that these have"""
+        self.produces: Final = Beginnings[KnownBegin]()
+        """from the client id on, which is this one"""
+        self._fetches = Beginnings[_KnownFetch]()
+        self._fetch_version = _UNKNOWN
+        """that all of those had"""
         self._session_topic = ""
         self._session_is_several = False
         self.fetch_head = NO_HEAD
@@ -134,7 +193,7 @@ class Flows:
         if client_id != self._client_id:
             self._client_id = client_id
             self._others.clear()
-            self._forget_begins()
+            self._forget_beginnings()
             self.fetch_head = NO_HEAD
             if self._session_is_several:
                 self.fetch = self._of(FETCH_CLASS)
@@ -160,15 +219,6 @@ class Flows:
         for flow in (*self._flows.values(), *self._others.values()):
             flow.ask_anew()
 
-    def known_begin(self, buf: bytearray, start: int) -> KnownBegin | None:
-        """How an earlier Produce began, if that stands where the client id of this one begins; whether so
-        much of it has arrived is not looked at."""
-        for length in self._begin_lengths:
-            known = self._begins.get(bytes(buf[start : start + length]))
-            if known is not None:
-                return known
-        return None
-
     def read_produce(
         self, buf: bytearray, start: int, client_id_end: int, limit: int, version: int
     ) -> KnownBegin | None:
@@ -188,24 +238,35 @@ class Flows:
         if count == _TOO_LONG:
             return KnownBegin(bytes(buf[start:client_id_end]), UNKNOWN_HEAD, flow, version, acks)
         known = KnownBegin(bytes(buf[start:pos]), pos - client_id_end, flow, version, acks)
-        if len(self._begins) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
-            self._forget_begins()
-        length, lengths = len(known.begin), self._begin_lengths
-        if length not in lengths and len(lengths) < _MAX_BEGIN_LENGTHS:
-            lengths.append(length)
-        if length in lengths:
-            self._begins[known.begin] = known
+        self.produces.keep(known.begin, known)
         return known
 
-    def read_fetch(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:
-        """Of the Fetch whose max_bytes stands at `offset`; None as for a Produce."""
-        at = offset + _TOPICS_AT_WITHOUT_SESSION
-        is_new = True
+    def fetched(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:
+        """Of the Fetch whose max_bytes stands at `offset`; None as for a Produce. `fetch` and `fetch_head`
+        are as for this one then."""
+        if version != self._fetch_version:  # at another the same bytes may mean another topic
+            self._fetch_version = version
+            self._fetches.clear()
+        has_session = version >= _FETCH_FIRST_SESSION
+        try:
+            is_new = not (has_session and is_incremental(buf, offset, limit))
+        except MalformedFrame:
+            return None
+        at = offset + (TOPICS_AT if has_session else _TOPICS_AT_WITHOUT_SESSION)
+        if is_new:
+            known = self._fetches.find(buf, at)
+            if known is not None and at + len(known.head) <= limit:
+                head, self.fetch, self._session_topic, self._session_is_several = known
+                self.fetch_head = head if has_session else NO_HEAD
+                return self.fetch
+        return self._read_fetch(buf, at, limit, version, is_new=is_new)
+
+    def _read_fetch(
+        self, buf: bytearray, at: int, limit: int, version: int, *, is_new: bool
+    ) -> AccessFlow | None:
+        """Of the Fetch whose topics stand `at`; `is_new`: it is not incremental."""
         is_flexible = version >= FETCH_FIRST_FLEXIBLE
         try:
-            if version >= _FETCH_FIRST_SESSION:
-                at = offset + TOPICS_AT
-                is_new = not is_incremental(buf, offset, limit)
             count, topic, topic_id, pos = _first_topic(
                 buf, at, limit, is_flexible=is_flexible, has_ids=version >= _FETCH_FIRST_TOPIC_ID
             )
@@ -220,18 +281,18 @@ class Flows:
             topic, topic_id = "", b""
         self._session_topic, self._session_is_several = topic, is_several
         self.fetch = flow = self._of(FETCH_CLASS, topic, topic_id)
-        self.fetch_head = NO_HEAD
-        if version < _FETCH_FIRST_SESSION or count == _TOO_LONG:
-            return flow
+        head = NO_HEAD
         if count > 1 or (count == 1 and not is_several):
-            self.fetch_head = self._names.shared_head(bytes(buf[at:pos]))
+            head = self._names.shared_head(bytes(buf[at:pos]))
+            self._fetches.keep(head, _KnownFetch(head, flow, topic, is_several))
         elif count == 0 and is_flexible:
-            self.fetch_head = NO_TOPICS
+            head = NO_TOPICS
+        self.fetch_head = head if version >= _FETCH_FIRST_SESSION else NO_HEAD
         return flow
 
-    def _forget_begins(self) -> None:
-        self._begins.clear()
-        self._begin_lengths.clear()
+    def _forget_beginnings(self) -> None:
+        self.produces.clear()
+        self._fetches.clear()
 
     def _of(self, api_class: str, topic: str = "", topic_id: bytes = b"") -> AccessFlow:
         key = (self._client_id, api_class, topic)
@@ -240,7 +301,7 @@ class Flows:
             if len(self._flows) >= _MAX_FLOWS:
                 self._flows.clear()
                 self._others.clear()
-                self._forget_begins()
+                self._forget_beginnings()
             flow = self._flows[key] = AccessFlow(self.origin, self._client_id, api_class, topic, topic_id)
         return flow
 

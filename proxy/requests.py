@@ -237,7 +237,7 @@ class RequestSide(ProduceSide):
             id_length == self._client_id_length and self._throttling.generation == self._quotas.generation
         )
         if is_same and api_key == PRODUCE and self._flows is not None:
-            known = self._flows.known_begin(buf, start)
+            known = self._flows.produces.find(buf, start)
             if known is not None:
                 self._use_begin(known)
                 return
@@ -281,7 +281,7 @@ class RequestSide(ProduceSide):
         assert flows is not None
         flow = None
         if api_key == FETCH:
-            flow = flows.read_fetch(buf, offset, min(end, frame_end), version)
+            flow = flows.fetched(buf, offset, min(end, frame_end), version)
             if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
                 return False
         self._identity.flow = flow or flows.other(api_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from random import Random
 
@@ -22,6 +23,7 @@ from playbook import Shell, limits_of, session_of
 
 from sluice.protocol._tables import API_NAMES, VERSIONS
 from sluice.protocol.codec_wire import Struct, Value, uuid_text
+from sluice.proxy.flows import Flows
 from sluice.proxy.policy import SessionPolicy, SharedState
 from sluice.proxy.session import Session
 from sluice.quotas.access_flow import AccessFlow, TopicNames
@@ -61,7 +63,9 @@ def produced(topics: Sequence[str], version: int, *, acks: int = 1, header_tags:
     return produce(batches, version=version, acks=acks, header_tags=header_tags)
 
 
-def fetched(topics: Sequence[str], version: int, *, epoch: int = FULL) -> bytes:
+def fetched(
+    topics: Sequence[str], version: int, *, epoch: int = FULL, client_id: str | None = "app"
+) -> bytes:
     name = "topicId" if version >= 13 else "topic"
     values: list[Value] = [
         {name: IDS[topic] if version >= 13 else topic, "partitions": [{"partition": 0}]} for topic in topics
@@ -69,7 +73,7 @@ def fetched(topics: Sequence[str], version: int, *, epoch: int = FULL) -> bytes:
     body: Struct = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1_000_000, "topics": values}
     if version >= 7:
         body |= {"sessionId": 77, "sessionEpoch": epoch}
-    return request(FETCH, version, body)
+    return request(FETCH, version, body, client_id=client_id)
 
 
 def told(topic: str, version: int) -> str:
@@ -119,6 +123,18 @@ def test_what_lies_behind_the_bytes_that_have_arrived_is_not_looked_at() -> None
     first, second = produced(["a"], 9), produced(["b"], 9)
     assert topic_of(shell, first) == "a"
     at = first.index(b"\2\2a") + 1
+    shell.stale = first[at:]
+    shell.client_sends(second[:at])
+    shell.client_sends(second[at:])
+    assert flow_of(shell).topic == "b"
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_nor_behind_those_of_a_fetch(version: int) -> None:
+    shell = logged()
+    first, second = fetched(["a"], version), fetched(["b"], version)
+    assert [topic_of(shell, frame) for frame in (first, second)] == ["a", "b"]
+    at = second.rindex(b"b")
     shell.stale = first[at:]
     shell.client_sends(second[:at])
     shell.client_sends(second[at:])
@@ -259,7 +275,41 @@ def test_topics_by_turns_are_told_apart_though_none_is_read_twice(version: int) 
         assert topic_of(shell, produced(["a", "b"], version, acks=0)) == ""
     flows = shell.session._requests._flows
     assert flows is not None
-    assert len(flows._begins) == 4, "of each topic, and of several"
+    assert len(flows.produces) == 4, "of each topic, and of several"
+
+
+@pytest.mark.parametrize("version", FETCHES)
+def test_fetches_of_topics_by_turns_are_told_apart_though_none_is_read_twice(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = logged()
+    turns = [["a"], ["b"], ["a", "b"], ["orders"]]
+    first = [topic_of(shell, fetched(topics, version)) for topics in turns]
+    assert first == [told("a", version), told("b", version), "", told("orders", version)]
+    monkeypatch.setattr(Flows, "_read_fetch", None)
+    for topics, topic in [*zip(turns, first, strict=True)] * 3:
+        assert topic_of(shell, fetched(topics, version, epoch=-1)) == topic
+
+
+def test_who_has_another_client_id_is_not_taken_for_the_last_one() -> None:
+    shell = logged()
+    for client_id in ("app", "other", "app"):
+        for topic in ("a", "b", "a"):
+            assert topic_of(shell, fetched([topic], 12, client_id=client_id)) == topic
+            assert flow_of(shell).client_id == client_id
+
+
+def test_the_same_bytes_at_another_version_are_of_the_topic_of_that_version() -> None:
+    """02 10 …: at version 12 a name of fifteen bytes, at version 13 an id that begins with 10."""
+    shell, name = logged(), "fifteen-letters"
+    assert topic_of(shell, fetched([name], 12)) == name
+    assert topic_of(shell, fetched(["b"], 12)) == "b"
+    head = b"\2\x10" + name.encode()
+    old = fetched([name], 12)
+    partitions = fetched(["a"], 13).partition(uuid.UUID(bytes=b"a".ljust(16, b"\0")).bytes)[2]
+    new = old[:6] + b"\0\x0d" + old[8 : old.index(head)] + head + partitions
+    new = (len(new) - 4).to_bytes(4, "big") + new[4:]
+    assert topic_of(shell, new) == uuid_text(head[1:])
 
 
 def test_a_connection_keeps_few_heads_however_many_ways_its_requests_begin() -> None:
@@ -274,8 +324,8 @@ def test_a_connection_keeps_few_heads_however_many_ways_its_requests_begin() -> 
         assert topic_of(shell, request(PRODUCE, 9, body)) == "a"
     flows = shell.session._requests._flows
     assert flows is not None
-    assert len(flows._begins) <= 64
-    assert len(flows._begin_lengths) <= 8
+    assert len(flows.produces) <= 64
+    assert len(flows.produces.lengths) <= 8
 
 
 def test_a_topics_name_that_is_too_long_for_one_is_not_kept() -> None:
@@ -291,7 +341,7 @@ def test_a_topics_name_that_is_too_long_for_one_is_not_kept() -> None:
             assert topic_of(shell, produce({name: [(0, record_batch())]}, acks=0)) == told_as
     flows = shell.session._requests._flows
     assert flows is not None
-    assert max(len(begin) for begin in flows._begins) < 300
+    assert max(len(begin) for begin in flows.produces._known) < 300
     for topics, epoch, told_as in (["x" * 250], FULL, ""), (["b"], NEXT, ""), (["b"], FULL, "b"):
         assert topic_of(shell, fetched(topics, 12, epoch=epoch)) == told_as
 
