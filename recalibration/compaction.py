@@ -84,7 +84,7 @@ def _write_one(folder: LogFolder, paths: Sequence[str], names: Sequence[str], ta
         with folder.filesystem.open_input_file(path) as file:
             schemas.append(parquet.read_schema(file))
     versions = [int((schema.metadata or {}).get(VERSION_KEY.encode(), b"1")) for schema in schemas]
-    schema = pa.unify_schemas([each.remove_metadata() for each in schemas]).with_metadata(
+    schema = pa.unify_schemas([_all_nullable(each) for each in schemas]).with_metadata(
         {VERSION_KEY: str(max(versions)), REPLACES_KEY: json.dumps(list(names))}
     )
     with (
@@ -93,6 +93,11 @@ def _write_one(folder: LogFolder, paths: Sequence[str], names: Sequence[str], ta
     ):
         for table in _large(_tables(folder, paths, schema)):
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+
+
+def _all_nullable(schema: pa.Schema) -> pa.Schema:
+    """For what one file has in each row another one may lack."""
+    return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def _tables(folder: LogFolder, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
