@@ -100,15 +100,11 @@ class Beginnings(Generic[_Known]):
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Known] = {}
-        self._lengths: list[int] = []
+        self._lengths: tuple[int, ...] = ()
+        """that their bytes have"""
 
     def __len__(self) -> int:
         return len(self._known)
-
-    @property
-    def lengths(self) -> list[int]:
-        """That their bytes have; there are few of them."""
-        return self._lengths
 
     def find(self, buf: bytearray, start: int) -> _Known | None:
         """What stands at `start` if that has been read; whether so much has arrived is not looked at."""
@@ -123,16 +119,16 @@ class Beginnings(Generic[_Known]):
         are not kept."""
         if len(self._known) >= _MAX_FLOWS:  # a client can begin the same topic's in many ways
             self.clear()
-        length, lengths = len(begin), self._lengths
-        if length not in lengths and len(lengths) < _MAX_LENGTHS:
-            lengths.append(length)
-        if length in lengths:
+        length = len(begin)
+        if length not in self._lengths and len(self._lengths) < _MAX_LENGTHS:
+            self._lengths += (length,)
+        if length in self._lengths:
             self._known[begin] = known
 
     def clear(self) -> None:
         """None is known."""
         self._known.clear()
-        self._lengths.clear()
+        self._lengths = ()
 
 
 class _KnownFetch(NamedTuple):

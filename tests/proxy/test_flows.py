@@ -325,7 +325,7 @@ def test_a_connection_keeps_few_heads_however_many_ways_its_requests_begin() -> 
     flows = shell.session._requests._flows
     assert flows is not None
     assert len(flows.produces) <= 64
-    assert len(flows.produces.lengths) <= 8
+    assert len(flows.produces._lengths) <= 8
 
 
 def test_a_topics_name_that_is_too_long_for_one_is_not_kept() -> None:
