@@ -9,7 +9,7 @@ import pytest
 from access_records import NOW_MS, OFFSET_MS, UNIX_MS, connection, flow, record, recorder_of, rollup
 
 from sluice.quotas.access_collector import ROWS_AT_ONCE, AccessCollector
-from sluice.quotas.access_flow import AccessFlow
+from sluice.quotas.access_flow import AccessFlow, Origin, TopicNames
 from sluice.quotas.access_record import REQUEST_COLUMNS, WINDOW_MS, Value
 from sluice.quotas.access_requests import RequestRows
 from sluice.quotas.access_rollup import Window
@@ -93,6 +93,29 @@ def test_what_is_throttled_slow_or_marked_gets_one_row_and_the_rest_none() -> No
         ("refused", UNIX_MS + 4),
         ("producer_id", UNIX_MS + 5),
     ]
+
+
+@pytest.mark.parametrize("beside", [0, 1, 499])
+def test_one_slow_request_is_found_among_many(beside: int) -> None:
+    alice = flow(connection())
+    ordinary = [record(alice, index, upstream_ms=0.001) for index in range(beside)]
+    for upstream_ms, expected in ((1_000.0, ["slow"]), (999.999, [])):
+        rows, _ = rows_of([*ordinary, record(alice, 600, upstream_ms=upstream_ms)])
+        assert [row["why"] for row in rows] == expected
+
+
+def test_names_are_as_in_the_roll_up() -> None:
+    """A client id is cut, and a topic known by its id has the name that came after the request."""
+    names = TopicNames()
+    origin = Origin("alice", "10.0.0.1", "1", names=names)
+    of = AccessFlow(origin, "x" * 300, "produce", "an-id", b"0123456789abcdef")
+    collected = AccessCollector(rollup(), RequestRows("p1", share=1.0, slow_ms=1000.0, max_rows=10))
+    collected.take(recorder_of([record(of, 1)]), NOW_MS + 20, UNIX_MS + 20)
+    names.learn(b"0123456789abcdef", "orders")
+    collected.close(NOW_MS + 20, UNIX_MS + 20)
+    [[row]] = told_by(collected)
+    named = dict(zip((column.name for column in REQUEST_COLUMNS), row, strict=True))
+    assert (named["client_id"], named["topic"]) == ("x" * 256, "orders")
 
 
 def test_a_request_whose_answer_never_came_is_a_failed_one() -> None:
