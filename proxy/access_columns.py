@@ -26,6 +26,7 @@ from pyarrow import compute, parquet
 from sluice.proxy.access_names import ColumnNames, FileNames, among_those_used
 from sluice.proxy.access_sums import Pause, Sums, no_pause, warm_up_sums
 from sluice.quotas.access_record import (
+    CODES,
     SCHEMA_VERSION,
     TABLES,
     VERSION_KEY,
@@ -42,7 +43,7 @@ _COMPRESSION: Final = "zstd"
 _ROWS_OF_BATCH: Final = 65_536
 """at once from a column to its pages; 1,024, as it is else, cost a twentieth of a file's time"""
 _TYPES: Final = {"i": pa.int32(), "q": pa.int64(), "d": pa.float64()}
-_CODES: Final = {ColumnType.TEXT: "i", ColumnType.INT: "i", ColumnType.LONG: "q", ColumnType.DOUBLE: "d"}
+_CODES: Final = {ColumnType.TEXT: "i", **CODES}
 
 
 class BadRows(Exception):

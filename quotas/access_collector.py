@@ -15,7 +15,7 @@ from sluice.quotas.access_rollup import Rollup, Window
 from sluice.quotas.records import Recorder, RequestRecord
 
 ROWS_AT_ONCE: Final = 1000
-"""fewer would cost the writer more than their encoding"""
+"""for fewer the writer is not woken before their window is over, for that would cost it more than they do"""
 _T = TypeVar("_T")
 
 

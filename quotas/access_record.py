@@ -48,6 +48,10 @@ class ColumnType(Enum):
     DOUBLE = "double"
 
 
+CODES: Final = {ColumnType.INT: "i", ColumnType.LONG: "q", ColumnType.DOUBLE: "d"}
+"""of `struct` and `array`, for numbers that are packed"""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table."""
@@ -59,7 +63,7 @@ class Column:
     default: Value = None
     """what a row of an older version means; None: null"""
     may_be_null: bool = False
-    """in a row that is written; a column that may not costs a file a quarter less time"""
+    """in a row that is written; where none may, a file is encoded in a fifth less time"""
 
 
 _T, _I, _L, _D = ColumnType.TEXT, ColumnType.INT, ColumnType.LONG, ColumnType.DOUBLE

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from sluice.quotas.access_flow import MAX_CLIENT_ID, AccessFlow
-from sluice.quotas.access_record import STEPS_PER_MS, Columns
+from sluice.quotas.access_record import CODES, REQUEST_COLUMNS, STEPS_PER_MS, Column, Columns
 from sluice.quotas.records import RequestRecord, Unanswered
 
 SAMPLE: Final = "sample"
@@ -100,26 +100,26 @@ class RequestRows:
         # fmt: on
         origins = [flow.origin for flow in flows]
         weight = 1.0 / self._share if self._share else 0.0
-        # Numbers are packed, for objects are dear to a thread on another core: it has to fetch each of them.
-        return (
-            _packed("q", finished_ms),
+        columns: Columns = (
+            finished_ms,
             [self._proxy] * len(records),
             [origin.broker for origin in origins],
             users,
             [flow.client_id[:MAX_CLIENT_ID] for flow in flows],
             [origin.address for origin in origins],
-            _packed("i", api_keys),
-            _packed("i", versions),
+            api_keys,
+            versions,
             [flow.named_topic() if flow.topic_id else flow.topic for flow in flows],
-            _packed("q", request_bytes),
-            _packed("q", response_bytes),
-            _packed("d", _rounded(upstream_ms, STEPS_PER_MS["upstream_ms"])),
-            _packed("d", _rounded(held_ms, STEPS_PER_MS["held_ms"])),
-            _packed("d", _rounded(throttle_ms, STEPS_PER_MS["throttle_ms"])),
+            request_bytes,
+            response_bytes,
+            _rounded(upstream_ms, STEPS_PER_MS["upstream_ms"]),
+            _rounded(held_ms, STEPS_PER_MS["held_ms"]),
+            _rounded(throttle_ms, STEPS_PER_MS["throttle_ms"]),
             ["" if sensor is None else sensor.level.value for sensor in sensors],
             whys,
-            _packed("d", [weight if why == SAMPLE else 1.0 for why in whys]),
+            [weight if why == SAMPLE else 1.0 for why in whys],
         )
+        return [_packed(column, values) for column, values in zip(REQUEST_COLUMNS, columns, strict=True)]
 
     def _pass_over(self) -> None:
         """Draw the next request of the sample. Any k − 1 are passed over with probability (1 − share)^(k − 1)
@@ -147,8 +147,10 @@ class RequestRows:
         return SLOW if upstream_ms >= self.slow_ms else ""
 
 
-def _packed(code: str, numbers: Sequence[float]) -> array[Any]:
-    return array(code, struct.pack(f"{len(numbers)}{code}", *numbers))
+def _packed(column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    """Numbers are, for objects are dear to a thread on another core: it has to fetch each of them."""
+    code = CODES.get(column.type)
+    return values if code is None else array(code, struct.pack(f"{len(values)}{code}", *values))
 
 
 def _rounded(times_ms: Sequence[float], steps: float) -> Sequence[float]:

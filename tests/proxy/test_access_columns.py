@@ -21,6 +21,7 @@ from sluice.proxy.access_columns import (
     encoded_within,
 )
 from sluice.quotas.access_record import (
+    CODES,
     ROLLUP,
     ROLLUP_COLUMNS,
     SCHEMA_VERSION,
@@ -53,16 +54,13 @@ def _rows_of(table: str) -> st.SearchStrategy[list[tuple[Value, ...]]]:
     )
 
 
-_CODES = {ColumnType.INT: "i", ColumnType.LONG: "q", ColumnType.DOUBLE: "d"}
-
-
 def _packed(table: str, given: Columns) -> Columns:
     """With arrays for its numbers, where none is null."""
     found: list[Sequence[Value]] = []
     for column, values in zip(TABLES[table], given, strict=True):
         numbers = [value for value in values if isinstance(value, int | float)]
-        is_packed = column.type in _CODES and len(numbers) == len(values)
-        found.append(array(_CODES[column.type], numbers) if is_packed else values)
+        is_packed = column.type in CODES and len(numbers) == len(values)
+        found.append(array(CODES[column.type], numbers) if is_packed else values)
     return found
 
 
@@ -164,7 +162,8 @@ def test_columns_that_do_not_belong_together_are_refused() -> None:
     good = columns(rows(2))
     for bad, told in (
         (good[:-1], "32 columns instead of 33"),
-        ([*good[:3], [""], *good[4:]], "user: 1 rows"),
+        ([*good[:3], [""], *good[4:]], "user: 1 rows instead of 2"),
+        ([array("i", (1, 2)), *good[1:]], "window_start_ms: packed as 'i' instead of 'q'"),
     ):
         with pytest.raises(BadRows, match=told):
             part.add(bad)
