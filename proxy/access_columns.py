@@ -24,7 +24,8 @@ import pyarrow as pa
 from pyarrow import compute, parquet
 
 from sluice.proxy.access_names import ColumnNames, FileNames, among_those_used
-from sluice.proxy.access_sums import Pause, Sums, no_pause, warm_up_sums
+from sluice.proxy.access_runs import Pause, in_order, no_pause
+from sluice.proxy.access_sums import Sums, warm_up_sums
 from sluice.quotas.access_record import (
     CODES,
     SCHEMA_VERSION,
@@ -101,7 +102,7 @@ class _Cells:
     def array(self, constants: Constants) -> pa.Array:
         """All of it; of a column that is the same all over, the one that others like it have."""
         type_ = _TYPES[self._code]
-        if not self._has_nulls and len(set(self._values)) == 1 and len(self._values[0]) == self._width:
+        if not self._has_nulls and len(self._values[0]) == self._width and self._are_all(self._values[0]):
             return constants.array(type_, self._values[0], sum(map(_rows_of, self._there)))
         values = b"".join(
             part * _rows_of(there) if len(part) == self._width else part
@@ -113,6 +114,10 @@ class _Cells:
             bytes_ = pa.Array.from_buffers(pa.uint8(), len(there), [None, pa.py_buffer(there)])
             bitmap = bytes_.cast(pa.bool_()).buffers()[1]
         return pa.Array.from_buffers(type_, len(values) // self._width, [bitmap, pa.py_buffer(values)])
+
+    def _are_all(self, value: bytes) -> bool:
+        """Not by a set of them, for that would go through all bytes of each."""
+        return all(part == value for part in self._values)
 
     def packed_same(self, value: Value, rows: int) -> tuple[bytes, bytes | int]:
         """Likewise, of one value. Raises what `struct` does, and TypeError."""
@@ -262,8 +267,7 @@ class FilePart:
             else:
                 arrays[column.name] = cells.array(constants)
             pause()
-        order = compute.sort_indices(_sort_key(arrays, names))
-        pause()
+        order = in_order(_sort_key(arrays, names), pause)
         for name, values in arrays.items():
             ordered = values if constants.has(values) or _is_same(values) else values.take(order)
             if name in names:
@@ -312,7 +316,12 @@ def encoded_within(table_name: str, table: pa.Table, max_bytes: int) -> list[tup
 
 
 def warm_up() -> None:
-    """Have pyarrow set up what its first use sets up, which takes some tenths of a second."""
+    """Have pyarrow set up what its first use sets up, which takes some tenths of a second.
+
+    It takes its memory from malloc then: its own allocator gives memory back to the system within a moment,
+    and huge pages come back zeroed, which was a fifth of this thread's work.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
     for table, columns in TABLES.items():
         part = FilePart(table)
         part.add([("", "") if column.type is ColumnType.TEXT else (0, 1) for column in columns])

@@ -15,7 +15,8 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import compute
 
-from sluice.proxy.access_sums import ByPlace, Pause, int32_array, inverse
+from sluice.proxy.access_runs import Pause
+from sluice.proxy.access_sums import ByPlace, int32_array, inverse
 from sluice.quotas.access_flow import Key
 from sluice.quotas.access_record import Value
 

@@ -10,11 +10,21 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyarrow import compute
 
+from sluice.proxy.access_runs import (
+    Pause,
+    differences,
+    ends_of_runs,
+    in_order,
+    largest,
+    no_pause,
+    take,
+    totals,
+)
 from sluice.quotas.access_flow import Key
 from sluice.quotas.access_index import CLIENT_ID, OTHER, USER, FlowCost, most_of_user
 from sluice.quotas.access_record import LIMIT_KEYS, ROLLUP_COLUMNS, STEPS_PER_MS, ColumnType
@@ -27,14 +37,10 @@ _SECOND_BITS: Final = pa.scalar(4, pa.int32())
 """behind a number of a flow or place: a window has ten"""
 _SECONDS: Final = 15
 _DOUBLES: Final = frozenset(column.name for column in ROLLUP_COLUMNS if column.type is ColumnType.DOUBLE)
+_BYTES: Final = frozenset({"request_bytes", "response_bytes"})
 _NO_COST: Final = FlowCost(0.0, 0.0, 0.0)
-Pause: TypeAlias = Callable[[], None]
 Find: TypeAlias = Callable[[Sequence[Key]], Iterable[int]]
 Others: TypeAlias = Mapping[int, Mapping[str, float]]
-
-
-def no_pause() -> None:
-    """For who need not let others run."""
 
 
 @dataclass(slots=True)
@@ -47,6 +53,17 @@ class Sums:
     """of the roll-up, int64 or double; one that is not there is 0 all over"""
     folded: int
     """connections without a row of their own"""
+
+
+class Seconds(NamedTuple):
+    """A flow's requests of a second, in order."""
+
+    flow: pa.Array
+    """int32, as is the next"""
+    at: pa.Array
+    """flow and second"""
+    bytes_: pa.Array
+    """int64, both ways"""
 
 
 class ByPlace:
@@ -101,10 +118,7 @@ class WindowSums:
         place_of, owner_of, cost_of = map(int32_array, index.columns())
         requests = _requests(window.chunks)
         pause()
-        seconds = _by_second(requests)
-        pause()
-        flows = _by_flow(seconds)
-        pause()
+        flows, seconds = _by_flow(requests, pause)
         flows["request_cost_ms"] = _costs(flows, cost_of, index.costs)
         pause()
         flow = flows.pop("flow")
@@ -190,6 +204,8 @@ def _requests(chunks: Sequence[Chunk]) -> dict[str, pa.Array]:
             ("throttle_ms", [chunk.throttle_ms or bytes(8 * chunk.requests) for chunk in chunks]),
         ):
             columns[name] = _array(b"".join(parts), pa.float64(), 8)
+    if len(set(map(len, columns.values()))) != 1:
+        raise ValueError("columns of requests differ in length")
     return columns
 
 
@@ -207,25 +223,35 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return array_.cast(pa.int64()) if array_.type == pa.uint64() else array_
 
 
-def _by_second(requests: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """Sums of each flow and second, and their bytes in all."""
+def _by_flow(requests: dict[str, pa.Array], pause: Pause) -> tuple[dict[str, pa.Array], Seconds]:
+    """Sums of each flow, and its busiest second; and each flow's seconds."""
     second, flow = requests.pop("second").cast(pa.int32()), requests.pop("flow").cast(pa.int32())
     at = compute.bit_wise_or(compute.shift_left(flow, _SECOND_BITS), second)
-    seconds = _grouped({"at": at, **requests}, "at", requests, ("at", "count"))
-    seconds["requests"] = seconds.pop("at_count")
-    seconds["bytes"] = compute.add(seconds["request_bytes"], seconds["response_bytes"])
-    at = seconds.pop("at")
-    seconds["second"] = compute.bit_wise_and(at, pa.scalar(_SECONDS, pa.int32()))
-    seconds["flow"] = compute.shift_right(at, _SECOND_BITS)
-    return seconds
-
-
-def _by_flow(seconds: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """Sums of each flow, and its busiest second."""
-    summed = [name for name in seconds if name not in {"second", "flow", "bytes"}]
-    flows = _grouped(seconds, "flow", summed, ("bytes", "max"))
-    flows["peak_bytes_1s"] = flows.pop("bytes_max")
-    return flows
+    order = in_order(at, pause)
+    at = take(at, order)
+    second_ends = ends_of_runs(at)
+    at = take(at, second_ends)
+    flow = compute.shift_right(at, _SECOND_BITS)
+    ends_in_seconds = ends_of_runs(flow)
+    flow_ends = take(second_ends, ends_in_seconds)
+    flows = {
+        "flow": take(flow, ends_in_seconds),
+        "requests": differences(compute.add(flow_ends.cast(pa.int64()), 1)),
+    }
+    both_ways = []
+    for name, column in requests.items():
+        pause()
+        ordered = take(column, order)
+        if name in _BYTES:
+            at_seconds = take(totals(ordered.cast(pa.int64())), second_ends)
+            both_ways.append(at_seconds)
+            flows[name] = differences(take(at_seconds, ends_in_seconds))
+        else:
+            flows[name] = differences(take(totals(ordered), flow_ends))
+    bytes_ = differences(compute.add(*both_ways))
+    flows["peak_bytes_1s"] = largest(flow, bytes_, ends_in_seconds)
+    pause()
+    return flows, Seconds(flow, at, bytes_)
 
 
 def _costs(flows: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCost]) -> pa.Array:
@@ -254,11 +280,11 @@ def _by_place(flows: dict[str, pa.Array], places: pa.Array, owners: pa.Array) ->
     return rows
 
 
-def _peaks(seconds: dict[str, pa.Array], place_of: pa.Array, of: pa.Array) -> pa.Array:
+def _peaks(seconds: Seconds, place_of: pa.Array, of: pa.Array) -> pa.Array:
     """Bytes of the busiest second of each place in `of`."""
-    places = place_of.take(seconds["flow"])
-    at = compute.bit_wise_or(compute.shift_left(places, _SECOND_BITS), seconds["second"])
-    together = _grouped({"at": at, "bytes": seconds["bytes"]}, "at", ["bytes"])
+    second = compute.bit_wise_and(seconds.at, pa.scalar(_SECONDS, pa.int32()))
+    at = compute.bit_wise_or(compute.shift_left(place_of.take(seconds.flow), _SECOND_BITS), second)
+    together = _grouped({"at": at, "bytes": seconds.bytes_}, "at", ["bytes"])
     place = compute.shift_right(together["at"], _SECOND_BITS)
     busiest = _grouped({"place": place, "bytes": together["bytes"]}, "place", [], ("bytes", "max"))
     return busiest["bytes_max"].take(compute.index_in(of, value_set=busiest["place"]))
