@@ -228,8 +228,8 @@ class AnswerSide:
                         raise _malformed(error, pos, api_key, version) from None
                 in_flight.popleft()
                 self._records.append((
-                    api_key, version, identity.user, flow, request_bytes, size + SIZE_BYTES,
-                    now_ms, now_ms - forwarded_ms, held_ms, held_ms + throttle_ms, sensor,
+                    flow, request_bytes, size + SIZE_BYTES, now_ms - forwarded_ms, held_ms + throttle_ms,
+                    held_ms, now_ms, api_key, version, identity.user, sensor,
                 ))  # fmt: skip
                 if frame_end > end:
                     left_bytes = 0 if self._addresses is None else self._addresses.left_bytes

@@ -340,8 +340,8 @@ class MutationRequests:
             now_ms, 0.0, 0.0, None, LOCAL,
         ))  # fmt: skip
         self._records.append((
-            api_key, version, identity.user, identity.flow, request_bytes, len(answer),
-            now_ms, 0.0, 0.0, until_ms - now_ms, outcome.sensor,
+            identity.flow, request_bytes, len(answer), 0.0, until_ms - now_ms, 0.0, now_ms,
+            api_key, version, identity.user, outcome.sensor,
         ))  # fmt: skip
         self._edits.append((pos, frame_end, b""))
         self.added_bytes -= request_bytes

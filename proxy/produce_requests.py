@@ -320,8 +320,8 @@ class ProduceSide(ABC):
         else:
             local.at_once.append(answer)
         self._records.append((
-            PRODUCE, version, identity.user, identity.flow, request_bytes, len(answer),
-            now_ms, 0.0, held_ms, held_ms, None,
+            identity.flow, request_bytes, len(answer), 0.0, held_ms, held_ms, now_ms,
+            PRODUCE, version, identity.user, None,
         ))  # fmt: skip
         self._drop_frame(pos, min(frame_end, limit), frame_end)
         return True
@@ -386,8 +386,8 @@ class ProduceSide(ABC):
         identity = self._identity
         throttle_ms = held_ms + max(paid_ms - now_ms, 0.0)
         self._records.append((
-            PRODUCE, version, identity.user, identity.flow, request_bytes, 0,
-            now_ms, 0.0, held_ms, throttle_ms, sensor,
+            identity.flow, request_bytes, 0, 0.0, throttle_ms, held_ms, now_ms,
+            PRODUCE, version, identity.user, sensor,
         ))  # fmt: skip
 
     def leave_behind(self, acks: int, request_bytes: int) -> None:

@@ -112,7 +112,7 @@ class QuotaRequests:
             local.due.append(answer)
         api_key, version, user, flow, request_bytes = self._asked
         self._records.append((
-            api_key, version, user, flow, request_bytes, len(answer),
-            now_ms, 0.0, 0.0, 0.0, None,
+            flow, request_bytes, len(answer), 0.0, 0.0, 0.0, now_ms,
+            api_key, version, user, None,
         ))  # fmt: skip
         self._pace.broker_answered()

@@ -170,8 +170,8 @@ class ReplicaRequests:
             (correlation_id, api_key, version, flow, request_bytes, now_ms, 0.0, 0.0, None, LOCAL),
         )
         self._records.append((
-            api_key, version, self._identity.user, flow, request_bytes, len(answer),
-            now_ms, 0.0, 0.0, 0.0, None,
+            flow, request_bytes, len(answer), 0.0, 0.0, 0.0, now_ms,
+            api_key, version, self._identity.user, None,
         ))  # fmt: skip
         self._edits.append((pos, frame_end, b""))
 

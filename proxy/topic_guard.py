@@ -147,8 +147,8 @@ class TopicGuard:
             ),
         )  # fmt: skip
         self._records.append((
-            api_key, version, identity.user, identity.flow, request_bytes, len(answer),
-            now_ms, 0.0, 0.0, 0.0, None,
+            identity.flow, request_bytes, len(answer), 0.0, 0.0, 0.0, now_ms,
+            api_key, version, identity.user, None,
         ))  # fmt: skip
         self._drop(pos, min(end, frame_end), frame_end)
         return True

@@ -169,7 +169,7 @@ class UsageMeter:
         throttled: defaultdict[Sensor, list[float]] = defaultdict(list)
         # fmt: off
         for (
-            api_key, _, user, flow, request_bytes, response_bytes, _, upstream_ms, _, throttle_ms, sensor
+            flow, request_bytes, response_bytes, upstream_ms, throttle_ms, _, _, api_key, _, user, sensor
         ) in records:
             # fmt: on
             try:

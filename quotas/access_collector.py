@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from sluice.quotas.access_record import Columns
 from sluice.quotas.access_requests import RequestRows
 from sluice.quotas.access_rollup import Rollup, Window
-from sluice.quotas.records import Recorder, RequestRecord
+from sluice.quotas.records import Recorder, RequestRecord, finished_ms_of
 
 ROWS_AT_ONCE: Final = 1000
 """for fewer the writer is not woken before their window is over, for that would cost it more than they do"""
@@ -69,7 +69,7 @@ class AccessCollector:
             if is_last:
                 self._add(requests, throttles, amounts, arrivals, ends, offset_ms)
                 return
-            first_requests, requests = _parted(requests, _FINISHED, until_ms)
+            first_requests, requests = _parted(requests, finished_ms_of, until_ms)
             first_throttles, throttles = _parted(throttles, _BEGUN, until_ms)
             first_amounts, amounts = _parted(amounts, _AT, until_ms)
             first_arrivals, arrivals = _parted(arrivals, _ARRIVED, until_ms)
@@ -105,7 +105,6 @@ class AccessCollector:
             rollup.add_ends(ends)
 
 
-_FINISHED: Final[Callable[[Any], float]] = itemgetter(6)
 _BEGUN: Final[Callable[[Any], float]] = attrgetter("begun_ms")
 _AT: Final[Callable[[Any], float]] = attrgetter("at_ms")
 _ARRIVED: Final[Callable[[Any], float]] = itemgetter(1)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from sluice.quotas.access_flow import MAX_CLIENT_ID, AccessFlow
 from sluice.quotas.access_record import CODES, REQUEST_COLUMNS, STEPS_PER_MS, Column, Columns
-from sluice.quotas.records import RequestRecord, Unanswered
+from sluice.quotas.records import RequestRecord, Unanswered, finished_ms_of
 
 SAMPLE: Final = "sample"
 FAILED: Final = "failed"
@@ -82,8 +82,8 @@ class RequestRows:
         for one in ended:
             if isinstance(one.flow, AccessFlow):
                 record = (
-                    one.api_key, one.api_version, one.flow.origin.user, one.flow, one.request_bytes, 0,
-                    one.ended_ms, one.ended_ms - one.forwarded_ms, one.held_ms, 0.0, None,
+                    one.flow, one.request_bytes, 0, one.ended_ms - one.forwarded_ms, 0.0, one.held_ms,
+                    one.ended_ms, one.api_key, one.api_version, one.flow.origin.user, None,
                 )  # fmt: skip
                 self._gather(record, FAILED, offset_ms)
 
@@ -94,8 +94,8 @@ class RequestRows:
         finished_ms, self._finished_ms = self._finished_ms, []
         # fmt: off
         (
-            api_keys, versions, users, flows, request_bytes, response_bytes, _,
-            upstream_ms, held_ms, throttle_ms, sensors,
+            flows, request_bytes, response_bytes, upstream_ms, throttle_ms, held_ms, _,
+            api_keys, versions, users, sensors,
         ) = zip(*records, strict=True)
         # fmt: on
         origins = [flow.origin for flow in flows]
@@ -136,10 +136,10 @@ class RequestRows:
         self._room -= 1
         self._records.append(record)
         self._whys.append(why)
-        self._finished_ms.append(int(record[6] + offset_ms))
+        self._finished_ms.append(int(finished_ms_of(record) + offset_ms))
 
     def _why(self, record: RequestRecord) -> str:
-        flow, upstream_ms, throttle_ms = record[3], record[7], record[9]
+        flow, _, _, upstream_ms, throttle_ms, *_ = record
         if isinstance(flow, AccessFlow) and flow.why:
             return flow.why
         if throttle_ms > 0.0:

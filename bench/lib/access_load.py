@@ -63,10 +63,11 @@ def _record(
     size = int(random.lognormvariate(7, 1))
     throttle_ms = random.random() * 200 if pair % _THROTTLED_ONE_IN == 0 else 0.0
     return (
-        _API_KEYS[flow.api_class], 9, flow.origin.user, flow,
+        flow,
         size if flow.api_class == "produce" else 90,
         size if flow.api_class == "fetch" else 60,
-        finished_ms, random.lognormvariate(0.5, 0.6), 0.0, throttle_ms, None,
+        random.lognormvariate(0.5, 0.6), throttle_ms, 0.0, finished_ms,
+        _API_KEYS[flow.api_class], 9, flow.origin.user, None,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from time import monotonic
 
 import pytest
 import structlog
+from finished import Finished
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
@@ -65,7 +66,7 @@ class Proxy:
         sensor.charge(amount, self.now_ms)
         for throttle_ms in throttles_ms:
             self.recorder.requests.append(
-                (0, 9, user, Flow("app"), 300, 60, self.now_ms, 3.0, 5.0, throttle_ms, sensor)
+                Finished(Flow("app"), 300, 60, 3.0, throttle_ms, 5.0, self.now_ms, 0, 9, user, sensor)
             )
 
     def families(self, accept: str = "") -> dict[str, Metric]:

@@ -13,6 +13,7 @@ from time import monotonic, time
 import pytest
 import structlog
 from certificates import CertificateAuthority
+from finished import Finished
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
@@ -98,13 +99,15 @@ class Proxy:
             sensor = self.quotas.sensor(QuotaKind.PRODUCE, user, "app", now_ms)
             assert sensor is not None
             sensor.charge(amount, now_ms)
-            self.recorder.requests.append((0, 9, user, Flow("app"), 300, 60, now_ms, 3.0, 5.0, 40.0, sensor))
+            self.recorder.requests.append(
+                Finished(Flow("app"), 300, 60, 3.0, 40.0, 5.0, now_ms, 0, 9, user, sensor)
+            )
         for kind, used in ((QuotaKind.REQUEST, 1500.0), (QuotaKind.CONTROLLER_MUTATION, 7.0)):
             sensor = self.quotas.sensor(kind, "dave", "app", now_ms)
             assert sensor is not None
             sensor.charge(used, now_ms)
-        self.recorder.requests.append((1, 12, "bob", Flow("app"), 90, 5000, now_ms, 0.1, 0.0, 0.0, None))
-        self.recorder.requests.append((999, 0, "bob", Flow("app"), 90, 50, now_ms, 1.0, 0.0, 0.0, None))
+        self.recorder.requests.append(Finished(Flow("app"), 90, 5000, 0.1, 0.0, 0.0, now_ms, 1, 12, "bob"))
+        self.recorder.requests.append(Finished(Flow("app"), 90, 50, 1.0, 0.0, 0.0, now_ms, 999, 0, "bob"))
         self.recorder.throttles.append(
             ThrottleEvent(EventKind.MUTE, now_ms, 40.0, "produce", "user", "alice", "app", 0, 300, 25)
         )
@@ -296,8 +299,8 @@ def test_histograms_are_cumulative_in_base_units(proxy: Proxy) -> None:
 
 def test_a_size_on_a_bound_is_within_it() -> None:
     proxy = Proxy()
-    proxy.recorder.requests.append((3, 9, "a", Flow("b"), 64, 60, 1.0, 1.0, 0.0, 0.0, None))
-    proxy.recorder.requests.append((3, 9, "a", Flow("b"), 2**27, 60, 1.0, 1.0, 0.0, 0.0, None))
+    proxy.recorder.requests.append(Finished(Flow("b"), 64, api_key=3))
+    proxy.recorder.requests.append(Finished(Flow("b"), 2**27, api_key=3))
     assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="64.0") == 1
     assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="67108864.0") == 1
     assert proxy.value("sluice_request_size_bytes_bucket", api_key="Metadata", le="+Inf") == 2

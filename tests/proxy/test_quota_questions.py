@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fault_broker import BrokerSide, FaultBroker, answer_to, answers
+from finished import Finished
 from frames import METADATA, decoded, produce, request
 from local_proxy import LocalProxy, until
 from wire import Wire
@@ -236,8 +237,8 @@ async def test_a_question_is_counted_as_a_request() -> None:
             asked = describe()
             await client.send(asked)
             answer = await client.frame()
-            (record,) = proxy.shared.recorder.requests
-            assert record[0] == DESCRIBE
-            assert record[4:6] == (len(asked), len(answer))
+            (record,) = map(Finished._make, proxy.shared.recorder.requests)
+            assert record.api_key == DESCRIBE
+            assert (record.request_bytes, record.response_bytes) == (len(asked), len(answer))
             (connection,) = proxy.connections
             assert connection.session.bytes_from_client == 0

@@ -86,7 +86,7 @@ def test_pipelined_requests_go_on_together_and_their_answers_come_back_in_order(
         >> Broker(answers)
         << ToClient(answers)
     ).done()
-    assert [record[0] for record in shell.records] == [PRODUCE, METADATA, FETCH, PRODUCE]
+    assert [record.api_key for record in shell.records] == [PRODUCE, METADATA, FETCH, PRODUCE]
     assert shell.session.in_flight == 0
 
 
@@ -100,7 +100,7 @@ def test_a_produce_without_acks_has_no_entry_in_flight_so_that_the_next_answer_i
         >> Broker(answer(HEARTBEAT, 4, correlation_id=2))
         << ToClient(answer(HEARTBEAT, 4, correlation_id=2))
     ).done()
-    assert [record[0] for record in shell.records] == [PRODUCE, HEARTBEAT]
+    assert [record.api_key for record in shell.records] == [PRODUCE, HEARTBEAT]
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
@@ -126,9 +126,9 @@ def test_each_finished_request_leaves_one_record_with_its_bytes_and_times() -> N
     ).done()
     sensor = shell.sensor()
     size = len(produce_answer())
-    assert shell.records == [
-        (PRODUCE, 9, "ANONYMOUS", "app", 600, size, START_MS + 40, 40.0, 0.0, 0.0, sensor)
-    ]
+    (record,) = shell.records
+    assert record[1:] == (600, size, 40.0, 0.0, 0.0, START_MS + 40, PRODUCE, 9, "ANONYMOUS", sensor)
+    assert record.client_id == "app"
     assert (session.requests, session.bytes_from_client, session.bytes_to_client) == (1, 600, size)
     assert shell.events == []
 
@@ -137,7 +137,9 @@ def test_the_record_of_a_produce_without_acks_is_written_when_it_goes_on() -> No
     session = session_of()
     playbook = Playbook(session) >> Client(produce_of(300, acks=0)) << ToBroker(produce_of(300, acks=0))
     shell = playbook.done()
-    assert shell.records == [(PRODUCE, 9, "ANONYMOUS", "app", 300, 0, START_MS, 0.0, 0.0, 0.0, None)]
+    (record,) = shell.records
+    assert record[1:] == (300, 0, 0.0, 0.0, 0.0, START_MS, PRODUCE, 9, "ANONYMOUS", None)
+    assert record.client_id == "app"
 
 
 def test_a_large_produce_goes_on_while_it_arrives() -> None:
@@ -162,7 +164,7 @@ def test_a_large_fetch_answer_goes_on_while_it_arrives_with_its_throttle_written
         shell.broker_sends(received[start : start + 64 * KIB])
         assert len(shell.to_client) == min(start + 64 * KIB, size)
     assert shell.to_client == fetch_answer_of(size, throttle_ms=2_000)
-    assert shell.records[0][5] == size
+    assert shell.records[0].response_bytes == size
     assert shell.state is State.MUTED
 
 
@@ -174,7 +176,7 @@ def test_a_large_answer_counts_once_however_it_arrives() -> None:
         shell.broker_sends(both[start : start + 10_000])
     sensor = shell.sensor(QuotaKind.FETCH)
     assert sensor.charged == 1_000 * KIB
-    assert [record[5] for record in shell.records] == [900 * KIB, 100 * KIB]
+    assert [record.response_bytes for record in shell.records] == [900 * KIB, 100 * KIB]
 
 
 # What a Fetch may ask for -------------------------------------------------------------------------------
@@ -256,10 +258,7 @@ def test_each_client_id_on_a_connection_has_its_own_bucket_and_its_own_records()
     shell.broker_sends(produce_answer(correlation_id=1) + produce_answer(correlation_id=2))
     charged = {sensor.entity.client_id: sensor.charged for sensor in shared.quotas.sensors()}
     assert charged == {"a": 300, "b": 400}
-    assert [(record[3].client_id, record[4]) for record in shared.recorder.requests] == [
-        ("a", 300),
-        ("b", 400),
-    ]
+    assert [(record.client_id, record.request_bytes) for record in shell.records] == [("a", 300), ("b", 400)]
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff", b"\x00\x00", b"\xff\xfe", b"\x80\x00"])

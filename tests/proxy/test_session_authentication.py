@@ -337,7 +337,7 @@ def test_records_of_a_login_name_nobody_and_those_behind_it_the_user() -> None:
     )
     shell.client_sends(fetch())
     shell.broker_sends(fetch_answer_of(500))
-    assert [(record[0], record[2]) for record in shell.records] == [
+    assert [(record.api_key, record.user) for record in shell.records] == [
         (API_VERSIONS, "ANONYMOUS"),
         (SASL_HANDSHAKE, "ANONYMOUS"),
         (SASL_AUTHENTICATE, "alice"),

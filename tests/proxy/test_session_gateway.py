@@ -80,7 +80,7 @@ def test_an_answer_that_comes_whole_names_the_gateways_addresses(
     assert result == rewritten(api_key, version, frame)
     assert set(told(api_key, version, result)) <= {("gw", 9092), *(("gw", 9100 + i) for i in range(10))}
     assert shell.session.in_flight == 0
-    assert shell.records[-1][5] == len(frame), "the broker's bytes count"
+    assert shell.records[-1].response_bytes == len(frame), "the broker's bytes count"
     assert shell.session.bytes_to_client == len(frame)
 
 
@@ -150,7 +150,7 @@ def test_many_answers_in_any_pieces_name_no_broker(seed: int, data: st.DataObjec
         pos = end
     assert pos == len(result)
     assert shell.session.in_flight == 0
-    assert [record[5] for record in shell.records] == [len(frame) for frame in frames]
+    assert [record.response_bytes for record in shell.records] == [len(frame) for frame in frames]
 
 
 def test_in_mode_broker_addresses_pass_as_they_are() -> None:

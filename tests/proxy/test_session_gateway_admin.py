@@ -71,7 +71,7 @@ def test_a_brokers_configs_show_the_gateways_addresses_however_they_arrive(versi
         shell.client_sends(asking((BROKER, "1"), version=version))
         assert arrives(shell, frame, cuts) == expected
         assert REAL not in shell.to_client
-        assert shell.records[-1][5] == len(frame)
+        assert shell.records[-1].response_bytes == len(frame)
 
 
 @pytest.mark.parametrize(

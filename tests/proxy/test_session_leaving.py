@@ -52,7 +52,7 @@ def test_without_acks_requests_go_at_the_pace_of_the_quota_and_none_is_lost() ->
     assert passed == [1_500, 2_000, 2_500, 3_000, 3_500, 4_000, 4_500, 5_000, 5_000]
     assert shell.to_broker == b"".join(frames)
     assert shell.session.in_flight == 0
-    assert [record[4] for record in shell.records] == [500] * 10
+    assert [record.request_bytes for record in shell.records] == [500] * 10
 
 
 def test_what_a_client_without_acks_leaves_behind_goes_on_at_the_pace_of_the_quota() -> None:

@@ -456,12 +456,15 @@ def test_a_refusal_is_recorded_as_a_throttled_request() -> None:
     shell = in_debt(10)
     shell.client_sends(create({"more": 1}, correlation_id=2))
     shell.broker_sends(sizes({"more": (0, 0)}, correlation_id=2))
-    api_key, _, user, _, request_bytes, response_bytes, *_, throttle_ms, sensor = shell.records[-1]
-    assert (api_key, user, request_bytes) == (CREATE_TOPICS, "ANONYMOUS", len(create({"more": 1})))
-    assert (response_bytes, throttle_ms) == (len(shell.to_client), 5_000)
-    assert sensor is shell.sensor(QuotaKind.CONTROLLER_MUTATION)
+    one = shell.records[-1]
+    assert (one.api_key, one.user) == (CREATE_TOPICS, "ANONYMOUS")
+    assert (one.request_bytes, one.response_bytes) == (len(create({"more": 1})), len(shell.to_client))
+    assert one.throttle_ms == 5_000
+    assert one.sensor is shell.sensor(QuotaKind.CONTROLLER_MUTATION)
     assert [event.kind for event in shell.events] == [EventKind.REFUSAL]
-    assert [record[0] for record in shell.records] == [CREATE_TOPICS, CREATE_TOPICS], "no question among them"
+    assert [record.api_key for record in shell.records] == [CREATE_TOPICS, CREATE_TOPICS], (
+        "no question among them"
+    )
 
 
 def test_a_request_too_large_to_be_kept_whole_ends_the_connection() -> None:

@@ -69,7 +69,7 @@ def test_a_produce_above_the_limit_passes_untouched_and_its_would_be_delay_is_wr
     assert event[:10] == (EventKind.SHADOW, START_MS, 500.0, "produce", "default_user", "ANONYMOUS", "app",
                           PRODUCE, size, 0)  # fmt: skip
     (record,) = shell.records
-    assert record[8:10] == (0.0, 0.0)
+    assert (record.held_ms, record.throttle_ms) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("pacing", FREE_BYTES)
@@ -91,7 +91,7 @@ def test_a_fetch_asks_for_what_it_likes_and_its_answer_passes_untouched(pacing: 
         "fetch",
         FETCH,
     )
-    assert shell.records[0][9] == 0.0
+    assert shell.records[0].throttle_ms == 0.0
 
 
 def test_acks_0_passes_untouched_and_unthrottled() -> None:
@@ -100,7 +100,7 @@ def test_acks_0_passes_untouched_and_unthrottled() -> None:
         >> Client(produce_of(1_500, acks=0))
         << ToBroker(produce_of(1_500, acks=0))
     ).done()  # fmt: skip
-    assert shell.records[0][9] == 0.0
+    assert shell.records[0].throttle_ms == 0.0
     assert would_be_delays(shell) == [500.0]
 
 

@@ -79,7 +79,7 @@ def exchanged(
     return Seen(
         bytes(shell.to_broker),
         bytes(shell.to_client),
-        [record[:-1] for record in shell.records],
+        [(record.client_id, *record[1:-1]) for record in shell.records],
         [tuple(event._replace(flow=None)) for event in shell.events],
         shell.state,
         session.pace.wake_ms if shell.is_delayed else 0.0,

@@ -166,7 +166,7 @@ def play(shell: Shell, broker: Broker, frames: list[bytes], sizes: list[int]) ->
 
 def charged(shell: Shell) -> list[str]:
     """As whom each Produce that was answered was charged."""
-    return [record[2] for record in shell.records if record[0] == PRODUCE]
+    return [record.user for record in shell.records if record.api_key == PRODUCE]
 
 
 @given(conversations, cuts)

@@ -290,7 +290,7 @@ class Dialogue(RuleBasedStateMachine):
     @invariant()
     def every_request_is_in_flight_or_recorded_once(self) -> None:
         session = self.shell.session
-        records = [record for record in self.shell.records if record[3] == "app"]
+        records = [record for record in self.shell.records if record.client_id == "app"]
         assert session.requests == session.in_flight + len(records) == len(self.begun)
 
     @invariant()

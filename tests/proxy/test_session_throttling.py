@@ -222,7 +222,8 @@ def test_the_hold_the_mute_and_the_request_are_recorded_with_their_delays() -> N
         ("produce", "default_user", "ANONYMOUS", PRODUCE)
     }
     (record,) = shell.records
-    assert record[6:10] == (START_MS + 530, 30.0, 500.0, 700.0)
+    assert (record.finished_ms, record.upstream_ms) == (START_MS + 530, 30.0)
+    assert (record.held_ms, record.throttle_ms) == (500.0, 700.0)
 
 
 # 1.6 The bound --------------------------------------------------------------------------------------------
@@ -326,4 +327,4 @@ def test_of_two_delays_the_larger_counts() -> None:
         >> Wait(1_600)
         << Reading()
     )
-    assert [record[0] for record in playbook.done().records] == [FETCH, FETCH, PRODUCE]
+    assert [record.api_key for record in playbook.done().records] == [FETCH, FETCH, PRODUCE]

@@ -82,7 +82,7 @@ def test_a_refused_produce_is_counted_for_the_client_id_that_it_has_itself() -> 
         one.client_sends(produce({"orders": batch}, client_id="app"))
         one.broker_sends(produce_answer())
     one.client_sends(produce({NAME: batch}, client_id="ape"))
-    assert [record[3] for record in one.records] == ["app"] * 4 + ["ape"]
+    assert [record.client_id for record in one.records] == ["app"] * 4 + ["ape"]
 
 
 @pytest.mark.parametrize("version", range(3, 14))

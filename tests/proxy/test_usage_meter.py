@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from finished import Finished
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,8 +72,12 @@ class Bench:
         throttle_ms: float = 0.0,
         sensor: Sensor | None = None,
     ) -> None:
-        before = (api_key, 9, user, Flow(client_id), request_bytes, response_bytes)
-        self.recorder.requests.append((*before, NOW_MS, upstream_ms, 0.0, throttle_ms, sensor))
+        self.recorder.requests.append(
+            Finished(
+                Flow(client_id), request_bytes, response_bytes, upstream_ms, throttle_ms, 0.0, NOW_MS,
+                api_key, 9, user, sensor,
+            )
+        )  # fmt: skip
 
     def drain(self, now_ms: float = NOW_MS) -> None:
         self.meter.drain(now_ms)

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from access_records import NOW_MS, OFFSET_MS, UNIX_MS, connection, flow, record, recorder_of, rollup
+from finished import Finished
 
 from sluice.quotas.access_collector import ROWS_AT_ONCE, AccessCollector
 from sluice.quotas.access_flow import AccessFlow, Origin, TopicNames
@@ -17,13 +18,13 @@ from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.records import RequestRecord, Unanswered
+from sluice.quotas.records import Unanswered
 
 Named = dict[str, object]
 
 
 def rows_of(
-    records: list[RequestRecord],
+    records: list[Finished],
     *,
     share: float = 0.0,
     max_rows: int = 1_000_000,
@@ -49,7 +50,7 @@ def told_by(collected: AccessCollector) -> list[list[tuple[Value, ...]]]:
     return [list(zip(*columns, strict=True)) for columns in ready]
 
 
-def ordinary(count: int, of: AccessFlow | None = None) -> list[RequestRecord]:
+def ordinary(count: int, of: AccessFlow | None = None) -> list[Finished]:
     of = of or flow(connection())
     return [record(of, index % 5_000, request_bytes=100 + index % 900) for index in range(count)]
 
@@ -58,7 +59,8 @@ def test_a_row_says_what_the_record_says() -> None:
     quotas = QuotaManager(QuotaLimits([(QuotaEntity("alice"), {"producer_byte_rate": 1000})]))
     of = flow(connection(address="10.0.0.7"), "app", topic="orders")
     sensor = quotas.sensor(QuotaKind.PRODUCE, "alice", "app", NOW_MS)
-    one = (*record(of, 250, request_bytes=300, upstream_ms=3.0, held_ms=10.0, throttle_ms=40.0)[:-1], sensor)
+    one = record(of, 250, request_bytes=300, upstream_ms=3.0, held_ms=10.0, throttle_ms=40.0)
+    one = one._replace(sensor=sensor)
     [row], _ = rows_of([one])
     assert row == {
         "finished_ms": UNIX_MS + 250, "proxy": "p1", "broker": "broker:9092", "user": "alice",
@@ -138,7 +140,7 @@ def test_the_weights_of_a_sample_add_up_to_the_number_and_the_bytes_of_what_it_s
     assert {row["why"] for row in rows} == {"sample"}
     assert sum(float(str(row["weight"])) for row in rows) == pytest.approx(len(records), rel=error)
     weighed = sum(float(str(row["weight"])) * int(str(row["request_bytes"])) for row in rows)
-    assert weighed == pytest.approx(sum(one[4] for one in records), rel=1.5 * error)
+    assert weighed == pytest.approx(sum(one.request_bytes for one in records), rel=1.5 * error)
 
 
 def test_the_sample_does_not_depend_on_how_often_the_recorder_is_drained() -> None:

@@ -18,6 +18,7 @@ from access_records import (
     rollup,
 )
 from access_windows import Told
+from finished import Finished
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def one_row(*records: RequestRecord, **options: Any) -> RowOfNames:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[RequestRecord], list[float]]:
+def histories(draw: st.DrawFn) -> tuple[list[Finished], list[float]]:
     """Records in the order in which requests finished, and the times at which they are drained."""
     origins = [connection("alice"), connection("alice", "10.0.0.2"), connection("bob")]
     flows = [
@@ -87,7 +88,7 @@ def histories(draw: st.DrawFn) -> tuple[list[RequestRecord], list[float]]:
 @settings(deadline=None)
 @given(histories())
 def test_it_is_the_sum_of_the_records_window_by_window(
-    history: tuple[list[RequestRecord], list[float]],
+    history: tuple[list[Finished], list[float]],
 ) -> None:
     records, drains = history
     collected = collector()

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from finished import Finished
+
 from sluice.quotas.access_flow import AccessFlow, Origin
 from sluice.quotas.access_record import WINDOW_MS
 from sluice.quotas.access_rollup import Limits, Rollup
@@ -52,11 +54,11 @@ def record(
     upstream_ms: float = 2.0,
     held_ms: float = 0.0,
     throttle_ms: float = 0.0,
-) -> RequestRecord:
+) -> Finished:
     """Finished so long after NOW_MS."""
-    return (
-        api_key, 9, of.origin.user, of, request_bytes, response_bytes, NOW_MS + after_ms,
-        upstream_ms, held_ms, throttle_ms, None,
+    return Finished(
+        of, request_bytes, response_bytes, upstream_ms, throttle_ms, held_ms, NOW_MS + after_ms,
+        api_key, 9, of.origin.user,
     )  # fmt: skip
 
 
@@ -68,26 +70,26 @@ def recorder_of(records: Iterable[RequestRecord]) -> Recorder:
 
 def brute_force(records: Iterable[RequestRecord]) -> dict[tuple[Any, ...], RowOfNames]:
     """(window, user, client id, class, topic) → what a roll-up row says of requests, from their records."""
-    groups: defaultdict[tuple[Any, ...], list[RequestRecord]] = defaultdict(list)
-    for one in records:
-        of = one[3]
+    groups: defaultdict[tuple[Any, ...], list[Finished]] = defaultdict(list)
+    for one in map(Finished._make, records):
+        of = one.flow
         assert isinstance(of, AccessFlow)
-        window = int((one[6] + OFFSET_MS) // WINDOW_MS) * WINDOW_MS
+        window = int((one.finished_ms + OFFSET_MS) // WINDOW_MS) * WINDOW_MS
         groups[window, of.origin.user, of.client_id, of.api_class, of.topic].append(one)
     return {key: _summed(group) for key, group in groups.items()}
 
 
-def _summed(records: list[RequestRecord]) -> RowOfNames:
+def _summed(records: list[Finished]) -> RowOfNames:
     seconds: defaultdict[int, int] = defaultdict(int)
     for one in records:
-        seconds[int((one[6] + OFFSET_MS) // 1000)] += one[4] + one[5]
+        seconds[int((one.finished_ms + OFFSET_MS) // 1000)] += one.request_bytes + one.response_bytes
     return {
         "requests": len(records),
-        "request_bytes": sum(one[4] for one in records),
-        "response_bytes": sum(one[5] for one in records),
-        "upstream_ms": sum(one[7] for one in records),
-        "held_ms": sum(one[8] for one in records),
-        "throttle_ms": sum(one[9] for one in records),
-        "connections": len({id(one[3].origin) for one in records if isinstance(one[3], AccessFlow)}),
+        "request_bytes": sum(one.request_bytes for one in records),
+        "response_bytes": sum(one.response_bytes for one in records),
+        "upstream_ms": sum(one.upstream_ms for one in records),
+        "held_ms": sum(one.held_ms for one in records),
+        "throttle_ms": sum(one.throttle_ms for one in records),
+        "connections": len({id(one.flow.origin) for one in records if isinstance(one.flow, AccessFlow)}),
         "peak_bytes_1s": max(seconds.values()),
     }

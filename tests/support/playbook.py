@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from finished import Finished
 from frames import produce_of
 
 from sluice.protocol.addresses import Edit, spliced
@@ -124,9 +125,9 @@ class Shell:
         return self.session.pace.close_detail
 
     @property
-    def records(self) -> list[tuple[Any, ...]]:
-        """Of all sessions of the process; the client id in its flow's place."""
-        return [(*one[:3], one[3].client_id, *one[4:]) for one in self.shared.recorder.requests]
+    def records(self) -> list[Finished]:
+        """Of all sessions of the process."""
+        return list(map(Finished._make, self.shared.recorder.requests))
 
     @property
     def events(self) -> list[ThrottleEvent]:
