@@ -45,8 +45,8 @@ class AccessLosses:
     def failed(self, error: BaseException) -> None:
         """A write, or what belongs to it; the same is tried again, or its rows are dropped besides."""
         with self._lock:
+            self.last_error = described(error)  # first: who sees the count finds the words
             self.failures += 1
-            self.last_error = described(error)
 
     def tell(self, *, at_once: bool = False) -> None:
         """A line for what came since the last one, at most every TELL_EVERY_S unless `at_once`."""
