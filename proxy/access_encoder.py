@@ -144,7 +144,7 @@ class AccessEncoder:
             return
         try:
             self._journal.begin()
-            self.lost_rows = tell_abandoned(self._journal)
+            self.lost_rows = tell_abandoned(self._journal, self._losses)
         except OSError as error:
             self._losses.failed(error)
 

@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,17 +83,23 @@ class AccessJournal:
             os.close(self._handle)
             self._handle = None
 
-    def abandoned(self) -> Iterator[tuple[str, list[LostPart]]]:
+    def abandoned(self, failed: Callable[[OSError], None]) -> Iterator[tuple[str, list[LostPart]]]:
         """(token, what was lost) of each dead process of this instance. Its file is removed when the next is
-        asked for. Raises OSError."""
+        asked for. One that cannot be read or removed is told to `failed`, and keeps no other from being told.
+        """
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             instance, _, token = path.name.removesuffix(SUFFIX).rpartition("-")
             if instance != self.instance or path == self._path:
                 continue
-            with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                yield token, _unsettled(file.read())
-                path.unlink()
+            try:
+                with open(path, "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    yield token, _unsettled(file.read())
+                    path.unlink()
+            except (FileNotFoundError, BlockingIOError):
+                continue  # another process of this instance has told it; or its own is alive
+            except OSError as error:
+                failed(error)
 
     def _line(self, entry: dict[str, Any]) -> None:
         if self._handle is not None:

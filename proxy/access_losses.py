@@ -71,13 +71,13 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
-def tell_abandoned(journal: AccessJournal) -> int:
+def tell_abandoned(journal: AccessJournal, losses: AccessLosses) -> int:
     """Tell what dead processes of this instance had taken and not put away; remove their leavings.
 
     Returns the rows. A file that was being written has no table of contents: it is of no use. Raises OSError.
     """
     lost = 0
-    for token, parts in journal.abandoned():
+    for token, parts in journal.abandoned(losses.failed):
         removed = 0
         for path in journal.folder.glob(f"{journal.instance}-{token}-*.part"):
             path.unlink(missing_ok=True)

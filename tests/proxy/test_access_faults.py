@@ -215,6 +215,14 @@ def test_the_journal_may_lie_elsewhere_than_the_log(tmp_path: Path) -> None:
 # The journal ----------------------------------------------------------------------------------------------
 
 
+def abandoned(folder: Path, instance: str = "proxy-1") -> list[tuple[str, list[LostPart]]]:
+    """What the next process of `instance` is told; nothing may fail."""
+    failures: list[OSError] = []
+    found = list(AccessJournal(folder, instance, "next").abandoned(failures.append))
+    assert failures == []
+    return found
+
+
 def test_a_journal_tells_what_is_not_settled(tmp_path: Path) -> None:
     dead = AccessJournal(tmp_path, "proxy-1", "a")
     dead.begin()
@@ -224,7 +232,7 @@ def test_a_journal_tells_what_is_not_settled(tmp_path: Path) -> None:
     dead.took(3, ROLLUP, 4, 10_000, 20_000)
     dead.settle(3)
     dead.end()
-    ((token, parts),) = AccessJournal(tmp_path, "proxy-1", "b").abandoned()
+    ((token, parts),) = abandoned(tmp_path)
     assert token == "a"
     assert parts == [LostPart(ROLLUP, 9, 10_000, 30_000), LostPart(REQUESTS, 3, 10_500, 10_700)]
     assert list(tmp_path.iterdir()) == []
@@ -247,7 +255,7 @@ def test_journals_of_living_processes_and_of_other_proxies_are_left_alone(tmp_pa
         journal.begin()
         journal.took(1, ROLLUP, 5, 10_000, 20_000)
     other.end()
-    assert list(AccessJournal(tmp_path, "proxy", "c").abandoned()) == []
+    assert abandoned(tmp_path, "proxy") == []
     assert len(list(tmp_path.iterdir())) == 2
     living.end()
 
@@ -258,8 +266,26 @@ def test_journals_of_living_processes_and_of_other_proxies_are_left_alone(tmp_pa
 def test_a_damaged_line_of_a_journal_costs_that_line(tmp_path: Path, damage: bytes) -> None:
     good = json.dumps({"part": 1, "table": ROLLUP, "rows": 5, "from": 1, "to": 2}).encode() + b"\n"
     (tmp_path / "proxy-1-a.journal").write_bytes(good + damage)
-    ((_, parts),) = AccessJournal(tmp_path, "proxy-1", "b").abandoned()
+    ((_, parts),) = abandoned(tmp_path)
     assert parts == [LostPart(ROLLUP, 5, 1, 2)]
+
+
+def test_a_journal_that_cannot_be_read_keeps_no_other_from_being_told(
+    tmp_path: Path, logs: list[dict[str, object]]
+) -> None:
+    folder = tmp_path / WRITING
+    for token in ("a", "c"):
+        dead = AccessJournal(folder, "proxy-1", token)
+        dead.begin()
+        dead.took(1, ROLLUP, 5, 10_000, 20_000)
+        dead.end()
+    (folder / "proxy-1-b.journal").mkdir()
+    with writing(tmp_path) as writer:
+        wait_until(lambda: writer.counters.rows_lost_by_kill == 10)
+    assert writer.counters.failures == 1
+    assert writer.counters.last_error.startswith("IsADirectoryError")
+    assert len(_of(logs, "access_log_lost")) == 2
+    assert [path.name[-9:] for path in folder.iterdir()] == ["b.journal"]
 
 
 def test_without_a_journal_the_log_is_written_all_the_same(tmp_path: Path) -> None:
