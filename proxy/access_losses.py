@@ -80,8 +80,11 @@ def tell_abandoned(journal: AccessJournal, losses: AccessLosses) -> int:
     for token, parts in journal.abandoned(losses.failed):
         removed = 0
         for path in journal.folder.glob(f"{journal.instance}-{token}-*.part"):
-            path.unlink(missing_ok=True)
-            removed += 1
+            try:
+                path.unlink(missing_ok=True)
+                removed += 1
+            except OSError as error:  # as of a journal: it keeps no other from being told
+                losses.failed(error)
         rows = sum(part.rows for part in parts)
         lost += rows
         if parts:

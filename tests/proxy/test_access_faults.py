@@ -270,8 +270,9 @@ def test_a_damaged_line_of_a_journal_costs_that_line(tmp_path: Path, damage: byt
     assert parts == [LostPart(ROLLUP, 5, 1, 2)]
 
 
-def test_a_journal_that_cannot_be_read_keeps_no_other_from_being_told(
-    tmp_path: Path, logs: list[dict[str, object]]
+@pytest.mark.parametrize("in_the_way", ["proxy-1-b.journal", "proxy-1-a-1.part"])
+def test_what_cannot_be_read_or_removed_keeps_no_journal_from_being_told(
+    tmp_path: Path, logs: list[dict[str, object]], in_the_way: str
 ) -> None:
     folder = tmp_path / WRITING
     for token in ("a", "c"):
@@ -279,13 +280,13 @@ def test_a_journal_that_cannot_be_read_keeps_no_other_from_being_told(
         dead.begin()
         dead.took(1, ROLLUP, 5, 10_000, 20_000)
         dead.end()
-    (folder / "proxy-1-b.journal").mkdir()
+    (folder / in_the_way).mkdir()
     with writing(tmp_path) as writer:
         wait_until(lambda: writer.counters.rows_lost_by_kill == 10)
     assert writer.counters.failures == 1
     assert writer.counters.last_error.startswith("IsADirectoryError")
     assert len(_of(logs, "access_log_lost")) == 2
-    assert [path.name[-9:] for path in folder.iterdir()] == ["b.journal"]
+    assert [path.name for path in folder.iterdir()] == [in_the_way]
 
 
 def test_without_a_journal_the_log_is_written_all_the_same(tmp_path: Path) -> None:
