@@ -101,13 +101,13 @@ contracts: setup  ## which package may import which
 	@.venv/bin/lint-imports
 
 check-generated: setup kafka  ## the protocol tables are what the generator makes of Kafka's jar
-	@$(PY) -m sluice.protocol.generate --check
+	@$(PY) -m tools.protocol_tables --check
 
 generate: setup kafka  ## write the protocol tables anew from Kafka's jar
-	@$(PY) -m sluice.protocol.generate
+	@$(PY) -m tools.protocol_tables
 
 reference: setup  ## what is made of options, metrics and values, written anew: docs, schemas, charts, dashboard
-	@$(PY) -m sluice.proxy.reference
+	@$(PY) -m tools.reference
 	@$(PY) deploy/helm/generate.py
 	@$(PY) deploy/grafana/generate.py
 
@@ -133,7 +133,7 @@ lock: setup  ## pin anew what pyproject.toml and kafka_lock.py ask for (newest o
 	pin recalibration pyproject.toml --extra recalibration -c requirements/dev.txt; \
 	pin deploy --group deploy -c requirements/dev.txt; \
 	pin build --group build
-	@$(PY) -m bench.harness.kafka_dist --lock
+	@$(PY) -m testkit.kafka.dist --lock
 
 clean:  ## remove all that this Makefile made here (not the shared cache of Kafka's jars)
 	rm -rf .venv .editable .cache dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
@@ -147,10 +147,10 @@ help:  ## this list
 setup: $(READY)
 
 kafka: setup
-	@$(PY) -m bench.harness.kafka_dist --quiet
+	@$(PY) -m testkit.kafka.dist --quiet
 
 kafka-all: setup
-	@$(PY) -m bench.harness.kafka_dist --all
+	@$(PY) -m testkit.kafka.dist --all
 
 $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@command -v $(PYTHON) >/dev/null || { echo "Sluice needs python3 (3.11 or newer): apt-get install python3 python3-venv" >&2; exit 1; }

@@ -1,6 +1,6 @@
 """What the hot path knows of Kafka 4.3.1: names, versions, and where throttle_time_ms stands.
 
-Generated: do not edit. `python -m sluice.protocol.generate` wrote it from common/message/*.json in
+Generated: do not edit. `python -m tools.protocol_tables` wrote it from common/message/*.json in
 org.apache.kafka:kafka-clients:4.3.1 (Apache-2.0; see NOTICE).
 Jar's sha256: 52501b7b47510c66f898871adaf6d2968ab7246561d44ced43643a8a587f0b36
 """

@@ -2,9 +2,9 @@
 OAUTHBEARER.
 
 Bytes → who the client says it is, and what the broker answered; who is *believed* is the business of
-sluice.proxy.sasl_watch. No password, token or proof is returned, kept, or quoted in an error: where a message
-holds one, errors carry no bytes and chain no exception. A form that two brokers could read as two names is
-refused.
+sluice.proxy.session.sasl_observer. No password, token or proof is returned, kept, or quoted in an error:
+where a message holds one, errors carry no bytes and chain no exception. A form that two brokers could read
+as two names is refused.
 
 Source: SaslHandshake*.json, SaslAuthenticate*.json 4.3.1; RFC 4616 and PlainSaslServer; RFC 5802 and
 ScramMessages, ScramSaslServer; RFC 7628 and OAuthBearerClientInitialResponse, BrokerJwtValidator.

@@ -1,8 +1,9 @@
 """The client's side of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER: challenges of a server → answers.
 
-Knows the mechanisms' messages, not how Kafka frames them (proxy/upstream_login.py) nor where credentials come
-from. No password, token or proof is in an error, a repr or a chained exception. Names and passwords go as
-Kafka's own client sends them: UTF-8 without SASLprep, `=` and `,` of a SCRAM name escaped, no authzid.
+Knows the mechanisms' messages, not how Kafka frames them (proxy/listener/login/login.py) nor where
+credentials come from. No password, token or proof is in an error, a repr or a chained exception. Names and
+passwords go as Kafka's own client sends them: UTF-8 without SASLprep, `=` and `,` of a SCRAM name escaped,
+no authzid.
 
 Source: RFC 4616, RFC 5802, RFC 7677, RFC 7628; ScramSaslClient, ScramFormatter, OAuthBearerSaslClient.
 """

@@ -1,5 +1,5 @@
 """`python -m sluice.proxy` is the command `sluice`."""
 
-from sluice.proxy.cli import main
+from sluice.proxy.cli.main import main
 
 main()

@@ -6,26 +6,26 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.proxy.broker_map import BrokerMap
-from sluice.proxy.circuit import Circuits, Rotation
-from sluice.proxy.cluster_watch import ClusterWatch
-from sluice.proxy.config import Config, LimitsOptions, PacingOptions, UpstreamOptions
-from sluice.proxy.config_listener import GatewayOptions, ListenerOptions
-from sluice.proxy.connection_limits import AcceptRate, ConnectionLimits
-from sluice.proxy.connection_rate import ConnectionRates
-from sluice.proxy.connection_watch import WatchRules, WatchTimeouts
-from sluice.proxy.delays import DelayLimits
-from sluice.proxy.entrance import Entrance
-from sluice.proxy.gauges import Gauges
-from sluice.proxy.listener import Listener
-from sluice.proxy.options import host_and_port
-from sluice.proxy.policy import QuotaApi, SessionPolicy, SharedState
-from sluice.proxy.request_cost_file import CostTables
-from sluice.proxy.route import BrokerRoute, GatewayRoute, Route
-from sluice.proxy.security import ListenerSecurity
-from sluice.proxy.upstream import Upstream
-from sluice.proxy.upstream_watch import UpstreamWatch
-from sluice.proxy.worker import Worker
+from sluice.proxy.calibration.request_cost_file import CostTables
+from sluice.proxy.config.config import Config, LimitsOptions, PacingOptions, UpstreamOptions
+from sluice.proxy.config.listener import GatewayOptions, ListenerOptions
+from sluice.proxy.config.options import host_and_port
+from sluice.proxy.connection.limits import AcceptRate, ConnectionLimits
+from sluice.proxy.connection.rates import ConnectionRates
+from sluice.proxy.connection.timeouts import WatchRules, WatchTimeouts
+from sluice.proxy.connection.worker import Worker
+from sluice.proxy.listener.circuit import Circuits, Rotation
+from sluice.proxy.listener.cluster_watch import ClusterWatch
+from sluice.proxy.listener.handshake import Entrance
+from sluice.proxy.listener.listener import Listener
+from sluice.proxy.listener.route import BrokerRoute, GatewayRoute, Route
+from sluice.proxy.listener.security import ListenerSecurity
+from sluice.proxy.listener.upstream import Upstream
+from sluice.proxy.listener.upstream_watch import UpstreamWatch
+from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.session.delays import DelayLimits
+from sluice.proxy.session.gateway.broker_map import BrokerMap
+from sluice.proxy.session.policy import QuotaApi, SessionPolicy, SharedState
 from sluice.quotas.manager import QuotaManager
 
 

@@ -18,39 +18,39 @@ from typing import Any, Final
 
 import uvloop
 
-from sluice.proxy.access_log import access_log_of
-from sluice.proxy.admin import AdminServer, Health
-from sluice.proxy.admin_desk import AdminDesk
+from sluice.proxy.access_log.access_log import access_log_of
+from sluice.proxy.admin.handlers import AdminDesk
+from sluice.proxy.admin.server import AdminServer, Health
 from sluice.proxy.assembly import assemble, connection_rates, policy_of, watch_rules
-from sluice.proxy.buffer_budget import BufferBudget
-from sluice.proxy.causes import DisconnectCause
-from sluice.proxy.circuit import Circuits
-from sluice.proxy.config import Config
-from sluice.proxy.config_producer_ids import producer_ids_of
-from sluice.proxy.config_watch import ConfigWatch
-from sluice.proxy.connection import Connection
-from sluice.proxy.connection_limits import ConnectionLimits
-from sluice.proxy.connection_watch import SWEEP_INTERVAL_MS
-from sluice.proxy.delays import LeftBehind, SessionTimeouts
-from sluice.proxy.gauges import Gauges
-from sluice.proxy.kafka_page import KafkaPage, KafkaWindows
-from sluice.proxy.listener import Listener
-from sluice.proxy.log import configure_logging, get_logger
-from sluice.proxy.metrics import SluiceCollector
-from sluice.proxy.policy import SharedState
-from sluice.proxy.producer_id_file import ProducerIdFile, scope_of
-from sluice.proxy.quota_source import QuotaSource
-from sluice.proxy.replication_setup import ReplicationSetup
-from sluice.proxy.request_cost_file import load_request_costs
-from sluice.proxy.security import ListenerSecurity, load_security
-from sluice.proxy.tasks import spawn
-from sluice.proxy.topic_defaults import TopicDefaults
-from sluice.proxy.usage_meter import UsageMeter
-from sluice.proxy.watched_file import ReloadStatus
-from sluice.proxy.worker import Worker
-from sluice.quotas.limits import QuotaLimits
+from sluice.proxy.calibration.request_cost_file import load_request_costs
+from sluice.proxy.config.config import Config
+from sluice.proxy.config.producer_ids import producer_ids_of
+from sluice.proxy.config.watch import ConfigWatch
+from sluice.proxy.connection.budget import BufferBudget
+from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.limits import ConnectionLimits
+from sluice.proxy.connection.timeouts import SWEEP_INTERVAL_MS
+from sluice.proxy.connection.worker import Worker
+from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.listener import Listener
+from sluice.proxy.listener.security import ListenerSecurity, load_security
+from sluice.proxy.metrics.collector import SluiceCollector
+from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
+from sluice.proxy.metrics.usage_meter import UsageMeter
+from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, scope_of
+from sluice.proxy.quota_store.source import QuotaSource
+from sluice.proxy.replication.setup import ReplicationSetup
+from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.log import configure_logging, get_logger
+from sluice.proxy.runtime.tasks import spawn
+from sluice.proxy.runtime.watched_file import ReloadStatus
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.delays import LeftBehind, SessionTimeouts
+from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
+from sluice.proxy.session.policy import SharedState
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.records import Recorder
+from sluice.usage.records import Recorder
 
 _EXPIRE_INTERVAL_S: Final = 60.0
 _DRAIN_POLL_S: Final = 0.02

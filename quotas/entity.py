@@ -4,7 +4,7 @@ An entity names a user, a client id, or both; either may be the default, or a gr
 in the user's place, a prefix (all client ids that begin so) in the client id's. A level turns the (user,
 client id) of a connection into the *bucket*: the entity whose connections share one sensor. A default gives
 every client that matches it a bucket of its own, a group gives all its members one.
-Knows no numbers: limits.py does. Source: Kafka design 4.10, "Quota Configuration";
+Knows no numbers: limits/limits.py does. Source: Kafka design 4.10, "Quota Configuration";
 ClientQuotaManager.DefaultQuotaCallback.quotaMetricTags. Groups are Sluice's own.
 """
 

@@ -6,8 +6,8 @@ import json
 
 from sluice.quotas.entity import QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.limit_tables import Match
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.limits.tables import Match
 
 
 def key_of(entity: QuotaEntity) -> str:

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensor import Sensor
-from sluice.quotas.smooth_sensor import SmoothSensor
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.quotas.sensors.smooth import SmoothSensor
 
 Network: TypeAlias = IPv4Network | IPv6Network
 _MAPPED_BITS: Final = 96  # ::ffff:0:0/96 holds the addresses of IPv4

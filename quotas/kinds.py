@@ -1,7 +1,7 @@
 """What can be limited, one row a kind: manager, limits, metrics, docs and the quota file iterate over KINDS.
 
 To add a kind: a member of QuotaKind and its row in KINDS; nothing else in quotas/ changes. (Producer ids are
-not charged by a sensor but admitted by a door of their own: producer_id_quota.py.)
+not charged by a sensor but admitted by a door of their own: producer_ids/quota.py.)
 Keys, value types and error texts are Kafka's: QuotaConfig, ClientQuotaControlManager.validateQuotaKeyValue.
 """
 

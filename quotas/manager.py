@@ -14,14 +14,14 @@ from typing import Final, Literal, TypeAlias
 
 from sluice.quotas.entity import OVERFLOW, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.exempt import exempt_sensor
-from sluice.quotas.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
-from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
-from sluice.quotas.limit_tables import Match
-from sluice.quotas.limits import QuotaLimits
-from sluice.quotas.mutation_sensor import MutationSensor
-from sluice.quotas.sensor import Sensor
-from sluice.quotas.smooth_sensor import DEFAULT_BURST_S, DEFAULT_MAX_DEBT_MS, SmoothSensor
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.limits.tables import Match
+from sluice.quotas.sensors.kafka import KafkaSensor
+from sluice.quotas.sensors.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S
+from sluice.quotas.sensors.mutation import MutationSensor
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.quotas.sensors.smooth import DEFAULT_BURST_S, DEFAULT_MAX_DEBT_MS, SmoothSensor
 
 EXPIRY_MS: Final = 3_600_000.0
 """Kafka's INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS"""

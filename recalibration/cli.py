@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from sluice.quotas.config_error import ConfigError
-from sluice.quotas.quota_file import load_quotas
-from sluice.recalibration.settings import JobSettings
+from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.quota_file import load_quotas
+from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.settings_file import load_settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def recalibrate(
     limits = load_quotas(quotas)
     try:
         from sluice.recalibration.night import Night, run_night
-        from sluice.recalibration.spark import spark_session
+        from sluice.recalibration.spark.session import spark_session
     except ImportError as error:
         _fail(
             f"it needs Spark ({error.name} is missing): pip install 'kafka-sluice[recalibration]'",
@@ -83,9 +83,9 @@ def recalibrate(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from sluice.recalibration.java_runtime import JavaNotFoundError
     from sluice.recalibration.job import NothingToPlanError
-    from sluice.recalibration.log_reader import LogError
+    from sluice.recalibration.log.reader import LogError
+    from sluice.recalibration.spark.java_runtime import JavaNotFoundError
 
     night = Night(logs, out, night_of, dry_run)
     try:

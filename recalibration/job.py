@@ -1,7 +1,7 @@
 """One night: the log of a date → its state; the states of 28 days and the limits in force → a plan.
 
-    OUT/state/date=…/, OUT/windows/date=…/      what later nights read (state_store.py)
-    OUT/plans/DATE-RUN/, OUT/LATEST             the plan (publish.py)
+    OUT/state/date=…/, OUT/windows/date=…/      what later nights read (state/store.py)
+    OUT/plans/DATE-RUN/, OUT/LATEST             the plan (report/publish.py)
 
 The same date again gives the same plan: nothing in it depends on the clock, on earlier plans or on the order
 of files.
@@ -18,16 +18,16 @@ from pyspark.sql import SparkSession
 
 from sluice.quotas.entity_key import limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
-from sluice.quotas.limits import QuotaLimits
-from sluice.recalibration.buckets import upper_edge
-from sluice.recalibration.daily_state import daily_state
-from sluice.recalibration.log_reader import LogFiles, read_log, unreadable_file
-from sluice.recalibration.plan import PlanEntry, fitted_plan, planned
-from sluice.recalibration.replay import Replayed, replay
-from sluice.recalibration.scheduled import calendars
-from sluice.recalibration.settings import JobSettings, PolicySettings
-from sluice.recalibration.state_store import STATE, WINDOWS, EntityHistory, StateStore
-from sluice.recalibration.windows import windows_of
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
+from sluice.recalibration.policy.plan import PlanEntry, fitted_plan, planned
+from sluice.recalibration.policy.replay import Replayed, replay
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
+from sluice.recalibration.state.buckets import upper_edge
+from sluice.recalibration.state.daily_state import daily_state
+from sluice.recalibration.state.scheduled import calendars
+from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
+from sluice.recalibration.state.windows import windows_of
 
 PLAN_VERSION: Final = 1
 
@@ -48,7 +48,7 @@ class Plan:
     replayed_days: int = 0
     """how many dates were replayed: fewer than asked for where the log is younger"""
     calendars: Mapping[str, list[str]] = field(default_factory=dict)
-    """whose declared windows do not count (scheduled.py)"""
+    """whose declared windows do not count (state/scheduled.py)"""
 
     def as_json(self) -> dict[str, Any]:
         changes = [entry for entry in self.entries if entry.is_change]

@@ -10,13 +10,13 @@ from datetime import UTC, date, datetime
 
 from pyspark.sql import SparkSession
 
-from sluice.quotas.limits import QuotaLimits
-from sluice.recalibration.compaction import compact
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.job import Plan, make_plan, take_day
-from sluice.recalibration.log_reader import LogFolder
-from sluice.recalibration.publish import forget_windows, write_plan
-from sluice.recalibration.settings import JobSettings
-from sluice.recalibration.state_store import StateStore
+from sluice.recalibration.log.compaction import compact
+from sluice.recalibration.log.reader import LogFolder
+from sluice.recalibration.policy.settings import JobSettings
+from sluice.recalibration.report.publish import forget_windows, write_plan
+from sluice.recalibration.state.store import StateStore
 
 Progress = Callable[[str], None]
 

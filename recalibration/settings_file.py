@@ -26,10 +26,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from sluice.quotas.config_error import ConfigError, Problem, shown, unknown_key_message
+from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
+from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml, read_text
 from sluice.quotas.kinds import KIND_BY_KEY
-from sluice.quotas.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml, read_text
-from sluice.recalibration.settings import JobSettings, PolicySettings
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 
 OVERSUBSCRIPTION: Final = 1.5
 """not all use their limits at once; 1.0: never promise more than there is"""

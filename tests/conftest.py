@@ -11,9 +11,9 @@ import structlog
 import uvloop
 from hypothesis import HealthCheck, settings
 
-from bench.harness.kafka_dist import KafkaDist, ensure_kafka
-from bench.harness.kafka_node import KafkaNode
-from bench.harness.ports import LOOPBACK, free_ports
+from testkit.kafka.dist import KafkaDist, ensure_kafka
+from testkit.kafka.node import KafkaNode
+from testkit.processes.ports import LOOPBACK, free_ports
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from bench.lib import frames
 from bench.lib.poller import BUFFER, VIEW, Outbox, Poller
-from bench.lib.process import BenchError
+from testkit.frames import load_frames as frames
+from testkit.processes.process import BenchError
 
 _HEADER: Final = struct.Struct(">ihhih")  # size, api key, api version, correlation id, client id length
 _INT32: Final = struct.Struct(">i")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.lib import frames
 from bench.lib.poller import BUFFER, VIEW, Outbox, Poller
-from bench.lib.process import BenchError, Usage
+from testkit.frames import load_frames as frames
+from testkit.processes.process import BenchError, Usage
 
 _INT32: Final = struct.Struct(">i")
 _DRAIN_S: Final = 30.0

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from bench.lib.process import BenchError
+from testkit.processes.process import BenchError
 
 # One receive buffer for every connection of this process: single-threaded, used up before the next callback.
 BUFFER = bytearray(1 << 20)

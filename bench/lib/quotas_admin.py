@@ -8,9 +8,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from bench.harness.ports import LOOPBACK
-from bench.lib import frames
-from bench.lib.process import BenchError
+from testkit.frames import load_frames as frames
+from testkit.processes.ports import LOOPBACK
+from testkit.processes.process import BenchError
 
 ALTER_CLIENT_QUOTAS: Final = 49
 

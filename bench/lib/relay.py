@@ -16,7 +16,7 @@ from enum import Enum
 
 import uvloop
 
-from bench.harness.ports import LOOPBACK
+from testkit.processes.ports import LOOPBACK
 
 BUFFER = bytearray(1 << 20)
 VIEW = memoryview(BUFFER)

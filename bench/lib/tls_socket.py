@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from bench.harness.ports import LOOPBACK
-from bench.lib.process import BenchError
+from testkit.processes.ports import LOOPBACK
+from testkit.processes.process import BenchError
 
 RECORD_BYTES: Final = 16_384  # what a TLS record holds at most
 HOST: Final = "localhost"

@@ -1,4 +1,4 @@
-"""Puts what checks share with tests and benchmarks on the path: the repository's root and tests/support.
+"""Puts what checks share with tests and benchmarks on the path: the repository's root, for testkit.
 
 Imported before them, as `import check_paths`, so that a check runs without the frame too.
 """
@@ -7,4 +7,4 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "support")]
+sys.path.insert(0, str(_ROOT))

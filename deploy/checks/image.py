@@ -28,8 +28,8 @@ from confluent_kafka import Consumer, Producer
 from dockerfile_steps import UnknownStep
 from image_build import Image, build, need_root, work_folder
 
-from bench.harness.kafka_node import KafkaNode
-from bench.harness.ports import LOOPBACK, free_ports
+from testkit.kafka.node import KafkaNode
+from testkit.processes.ports import LOOPBACK, free_ports
 
 WORK: Final = work_folder("proxy")
 LARGEST_BYTES: Final = 120_000_000

@@ -26,7 +26,7 @@ from dockerfile_steps import UnknownStep
 from image_build import Image, build, need_root, work_folder
 from pyarrow import parquet
 
-from sluice.quotas.access_record import ROLLUP_COLUMNS, ColumnType
+from sluice.usage.access_record import ROLLUP_COLUMNS, ColumnType
 
 WORK: Final = work_folder("recalibration")
 NIGHT: Final = date(2026, 1, 5)

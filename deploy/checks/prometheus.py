@@ -19,21 +19,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import check_paths  # noqa: F401  before what lies there
-from certificates import CertificateAuthority
 from check_tools import ROOT, Failed, prometheus_tool, run_check
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from frames import produce, record_batch
-from kafka_clients import CONFLUENT, Options
-from kafka_records import create_topic, numbered
 from prometheus_server import JOB, PrometheusServer
-from sluice_process import Door, SluiceProcess, doors_of
-from tls_doors import MountedSecret, certificate_at, secret_of, tls_of
-from wire import Wire
 
-from bench.harness.kafka_node import KafkaNode
-from bench.harness.ports import LOOPBACK, free_port
+from testkit.clients.kafka_clients import CONFLUENT, Options
+from testkit.clients.kafka_records import create_topic, numbered
+from testkit.frames.frames import produce, record_batch
+from testkit.frames.wire import Wire
+from testkit.kafka.node import KafkaNode
+from testkit.peers.certificates import CertificateAuthority
+from testkit.processes.ports import LOOPBACK, free_port
+from testkit.proxy.sluice_process import Door, SluiceProcess, doors_of
+from testkit.proxy.tls_doors import MountedSecret, certificate_at, secret_of, tls_of
 
 CLIENT_IDS: Final = 10_000
 MAX_SERIES: Final = 2000

@@ -18,8 +18,8 @@ import check_paths  # noqa: F401  before what lies there
 import yaml
 from check_tools import ROOT, Failed
 
-from bench.harness.guarded_process import GuardedProcess, log_tail
-from bench.harness.ports import LOOPBACK, free_port
+from testkit.processes.guarded_process import GuardedProcess, log_tail
+from testkit.processes.ports import LOOPBACK, free_port
 
 JOB: Final = "sluice"
 INTERVAL_S: Final = 2

@@ -24,13 +24,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 from axe_core import axe_source, violations  # noqa: E402
 from chromium import BrowserError, Chromium, Page  # noqa: E402
 
-from sluice.recalibration.confidence import DayUse, confidence  # noqa: E402
 from sluice.recalibration.job import Plan  # noqa: E402
-from sluice.recalibration.log_reader import LogFiles  # noqa: E402
-from sluice.recalibration.plan import Expected, PlanEntry  # noqa: E402
-from sluice.recalibration.policy import Reason  # noqa: E402
-from sluice.recalibration.report import write_outputs  # noqa: E402
-from sluice.recalibration.settings import PolicySettings  # noqa: E402
+from sluice.recalibration.log.reader import LogFiles  # noqa: E402
+from sluice.recalibration.policy.confidence import DayUse, confidence  # noqa: E402
+from sluice.recalibration.policy.plan import Expected, PlanEntry  # noqa: E402
+from sluice.recalibration.policy.policy import Reason  # noqa: E402
+from sluice.recalibration.policy.settings import PolicySettings  # noqa: E402
+from sluice.recalibration.report.files import write_outputs  # noqa: E402
 
 WORK: Final = ROOT / ".cache" / "deploy" / "report_page"
 CACHE: Final = ROOT / ".cache" / "deploy"

@@ -22,21 +22,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from axe_core import axe_source, violations
+from chromium import BrowserError, Chromium, Page
 from confluent_kafka import Producer
 
+from testkit.kafka.node import KafkaNode
+from testkit.oracles.replica_model import key_of
+from testkit.oracles.replica_world import a_move
+from testkit.processes.ports import LOOPBACK, free_port
+from testkit.proxy.sluice_process import SluiceProcess, doors_of
+from testkit.proxy.status_feed import Feed, served
+
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
-from axe_core import axe_source, violations  # noqa: E402
-from chromium import BrowserError, Chromium, Page  # noqa: E402
-from replica_model import key_of  # noqa: E402
-from replica_world import a_move  # noqa: E402
-from sluice_process import SluiceProcess, doors_of  # noqa: E402
-from status_feed import Feed, served  # noqa: E402
-
-from bench.harness.kafka_node import KafkaNode  # noqa: E402
-from bench.harness.ports import LOOPBACK, free_port  # noqa: E402
-
 WORK: Final = ROOT / ".cache" / "deploy" / "status_page"
 CACHE: Final = ROOT / ".cache" / "deploy"
 EVIL: Final = "evil.example"

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import yaml
 
-from sluice.proxy.config import LIVE_OPTIONS
+from sluice.proxy.config.config import LIVE_OPTIONS
 from sluice.quotas.kinds import KIND_BY_KEY
-from sluice.recalibration.settings import PolicySettings
+from sluice.recalibration.policy.settings import PolicySettings
 
 HELM: Final = Path(__file__).resolve().parent
 DOCS: Final = HELM.parents[1] / "docs"

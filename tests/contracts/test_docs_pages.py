@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sluice.proxy.config_file import config_of
-from sluice.quotas.quota_file import parse_quotas
-from sluice.quotas.yaml_lines import parse_yaml
+from sluice.proxy.config.file import config_of
+from sluice.quotas.files.quota_file import parse_quotas
+from sluice.quotas.files.yaml_lines import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/quick-start.md")

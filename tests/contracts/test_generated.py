@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bench.harness.kafka_dist import ensure_kafka
-from sluice.protocol import generate
+from testkit.kafka.dist import ensure_kafka
+from tools.protocol_tables import generate
 
 
 def test_the_committed_tables_are_what_the_pinned_jar_gives() -> None:
@@ -30,4 +30,4 @@ def test_a_harness_that_cannot_help_is_one_clear_line(
 def test_the_tables_do_not_load_the_message_descriptions() -> None:
     program = "import sys, sluice.protocol._tables, sluice.protocol.names; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert not {"sluice.protocol._schemas", "sluice.protocol.codec"} & set(loaded.stdout.split())
+    assert not {"sluice.protocol.codec._schemas", "sluice.protocol.codec.codec"} & set(loaded.stdout.split())

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracked_files import tracked_files, unignored_files
+
+from testkit.repository.tracked_files import tracked_files, unignored_files
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = {"protocol/_tables.py", "protocol/_schemas.py"}
+GENERATED = {"protocol/_tables.py", "protocol/codec/_schemas.py"}
 MAX_PYTHON_LINES = 400
 MAX_TEST_LINES = 700  # a test file is a list of cases, read one at a time
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from sluice_process import SluiceProcess, doors_of
 
-from bench.harness.kafka_node import KafkaNode
+from testkit.kafka.node import KafkaNode
+from testkit.proxy.sluice_process import SluiceProcess, doors_of
 
 _numbers = itertools.count(1)
 

@@ -15,7 +15,7 @@ from kio.serial import entity_writer
 
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.api_versions import cap_versions
-from sluice.protocol.codec import DecodedFrame, decode_frame, encode_frame
+from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 
 untimed = settings(deadline=None)  # the machine may be busy

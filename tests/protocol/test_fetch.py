@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from frames import FETCH, SHARE_FETCH, max_bytes_of, request, sized
-from message_values import random_frame
 
-from sluice.protocol.codec import encode_frame
+from sluice.protocol.codec.codec import encode_frame
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch import lower_max_bytes, max_bytes_offset
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
+from testkit.frames.frames import FETCH, SHARE_FETCH, max_bytes_of, request, sized
+from testkit.frames.message_values import random_frame
 
 FETCH_VERSIONS = [(FETCH, version) for version in range(4, 19)]
 SHARE_FETCH_VERSIONS = [(SHARE_FETCH, version) for version in (1, 2)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from frames import JOIN_GROUP, sized
-from message_values import random_frame
 
 from sluice.protocol._tables import API_NAMES
-from sluice.protocol.codec import DecodedFrame, encode_frame
+from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.groups import GROUP_APIS, session_timeout_accepted, session_timeout_ms
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
+from testkit.frames.frames import JOIN_GROUP, sized
+from testkit.frames.message_values import random_frame
 
 FILLERS = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")
 VERSIONS = pytest.mark.parametrize("version", range(10))

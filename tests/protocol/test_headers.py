@@ -6,12 +6,10 @@ import struct
 from random import Random
 
 import pytest
-from frames import PRODUCE, produce, sized
-from message_values import header_version, message_of, random_frame, versions_of
 
 from sluice.protocol._tables import VERSIONS
-from sluice.protocol.codec import DecodedFrame, encode_frame
-from sluice.protocol.codec_tags import UNKNOWN_TAGS
+from sluice.protocol.codec.codec import DecodedFrame, encode_frame
+from sluice.protocol.codec.tags import UNKNOWN_TAGS
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.headers import (
     REQUEST_HEAD,
@@ -22,6 +20,8 @@ from sluice.protocol.headers import (
     response_body,
 )
 from sluice.protocol.names import api_name
+from testkit.frames.frames import PRODUCE, produce, sized
+from testkit.frames.message_values import header_version, message_of, random_frame, versions_of
 
 EACH_API = pytest.mark.parametrize("api_key", VERSIONS, ids=api_name)
 GARBAGE = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")

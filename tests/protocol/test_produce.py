@@ -7,12 +7,21 @@ from random import Random
 from typing import cast
 
 import pytest
-from frames import PRODUCE, TOPIC_ID, decoded, produce, record_batch, sized
-from produce_usage import BEFORE, FILLERS, Batch, Walk, body_of, expected_usage, random_produce, read
 
-from sluice.protocol.codec_wire import encode_varint
+from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.produce import ProduceUsage, read_acks
+from testkit.frames.frames import PRODUCE, TOPIC_ID, decoded, produce, record_batch, sized
+from testkit.frames.produce_usage import (
+    BEFORE,
+    FILLERS,
+    Batch,
+    Walk,
+    body_of,
+    expected_usage,
+    random_produce,
+    read,
+)
 
 VERSIONS = pytest.mark.parametrize("version", range(3, 14))
 FLEXIBLE = pytest.mark.parametrize("version", range(9, 14))

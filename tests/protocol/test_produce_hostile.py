@@ -11,12 +11,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from frames import PRODUCE, record_batch, sized
-from produce_usage import BEFORE, FILLERS, Walk, body_of, expected_usage, random_produce, read
 
-from sluice.protocol.codec_wire import encode_varint
+from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.produce import ProduceUsage
+from testkit.frames.frames import PRODUCE, record_batch, sized
+from testkit.frames.produce_usage import BEFORE, FILLERS, Walk, body_of, expected_usage, random_produce, read
 
 VERSIONS = pytest.mark.parametrize("version", range(3, 14))
 

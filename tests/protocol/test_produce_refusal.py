@@ -8,13 +8,13 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from frames import PRODUCE, TOPIC_ID, answer, decoded, produce_of, sized
-from java_oracle import java_oracle
-from produce_usage import body_of, random_produce
 
-from sluice.protocol.codec_wire import Struct, Value
+from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
+from testkit.frames.frames import PRODUCE, TOPIC_ID, answer, decoded, produce_of, sized
+from testkit.frames.produce_usage import body_of, random_produce
+from testkit.oracles.java_oracle import java_oracle
 
 VERSIONS = range(3, 14)
 TEXT = "producer-id quota (producer_ids_rate) of user ünï: new producer ids above 50 an hour wait"

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from bench.harness.guarded_process import GuardedProcess, log_tail
-from bench.harness.ports import LOOPBACK, free_ports
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, ProxyHeader, build_v2, parse_v2
+from testkit.processes.guarded_process import GuardedProcess, log_tail
+from testkit.processes.ports import LOOPBACK, free_ports
 
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="HAProxy is not installed")

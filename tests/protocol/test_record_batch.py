@@ -6,9 +6,9 @@ import struct
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from frames import legacy_set, record_batch
 
 from sluice.protocol.record_batch import HEAD, HEAD_BYTES, LENGTH_AND_MAGIC, LOG_OVERHEAD, MAGIC_END
+from testkit.frames.frames import legacy_set, record_batch
 
 
 def test_every_field_is_read_from_its_offset_in_kafkas_schema() -> None:

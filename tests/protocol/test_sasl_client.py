@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scram_server import ScramServer
 
-from bench.harness.java_machine import java_machine
 from sluice.protocol import sasl
 from sluice.protocol.sasl_client import (
     MAX_ITERATIONS,
@@ -28,6 +26,8 @@ from sluice.protocol.sasl_client import (
     is_extension,
     is_token,
 )
+from testkit.kafka.java_machine import java_machine
+from testkit.peers.scram_server import ScramServer
 
 untimed = settings(deadline=None)  # the machine may be busy
 SECRET = "hunter2-hunter2"

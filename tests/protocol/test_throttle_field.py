@@ -6,17 +6,17 @@ import struct
 from random import Random
 
 import pytest
-from frames import API_VERSIONS, PRODUCE, answer, decoded, produce_answer, sized, throttle_of
 from hypothesis import given
 from hypothesis import strategies as st
-from message_values import message_of, random_frame, versions_of
 
 from sluice.protocol._tables import KIND_AT_OFFSET, THROTTLE
-from sluice.protocol.codec import decode_frame, encode_frame
+from sluice.protocol.codec.codec import decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import response_body
 from sluice.protocol.names import api_name
 from sluice.protocol.throttle_field import MAX_THROTTLE_MS, at_fixed_offset, raise_throttle, throttle_offset
+from testkit.frames.frames import API_VERSIONS, PRODUCE, answer, decoded, produce_answer, sized, throttle_of
+from testkit.frames.message_values import message_of, random_frame, versions_of
 
 
 def has_field(api_key: int, version: int) -> bool:

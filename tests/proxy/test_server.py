@@ -16,13 +16,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from fault_broker import BrokerSide, FaultBroker, answer_of, answer_to, answers
-from frames import fetch, produce
-from sluice_process import SLUICE, Door, SluiceProcess
-from wire import WITHIN_S, Wire, dial
 
-from bench.harness.guarded_process import GuardedProcess
-from bench.harness.ports import LOOPBACK, free_port, free_ports
+from testkit.frames.frames import fetch, produce
+from testkit.frames.wire import WITHIN_S, Wire, dial
+from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_of, answer_to, answers
+from testkit.processes.guarded_process import GuardedProcess
+from testkit.processes.ports import LOOPBACK, free_port, free_ports
+from testkit.proxy.sluice_process import SLUICE, Door, SluiceProcess
 
 pytestmark = pytest.mark.asyncio
 MIB = 1024 * 1024

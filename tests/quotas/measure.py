@@ -11,9 +11,9 @@ import tracemalloc
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, Tenant
 from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.sensors.sensor import Sensor
 
 REPEATS = 5
 CPU = time.process_time  # of this process, so that a busy machine disturbs less

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, ExemptRules, network_of
 from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind, Scope
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 
 TEN = network_of("10.1.0.0/16")

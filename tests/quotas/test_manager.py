@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import Pacing, QuotaManager
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.sensors.sensor import Sensor
 
 HOUR_MS = 3_600_000.0
 PRODUCE, FETCH = QuotaKind.PRODUCE, QuotaKind.FETCH

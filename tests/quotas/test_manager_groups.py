@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sluice.quotas.entity import DEFAULT, OVERFLOW, Prefix, QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.sensors.sensor import Sensor
 
 PRODUCE = QuotaKind.PRODUCE
 TEAM = Tenant("team")

@@ -7,9 +7,9 @@ import re
 from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import SENSORS_PER_STEP, QuotaManager
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.sensors.sensor import Sensor
 
 PRODUCE = QuotaKind.PRODUCE
 EACH_CLIENT = QuotaEntity("alice", DEFAULT)

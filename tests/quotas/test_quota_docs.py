@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from docs_tables import rows_below
-
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, QuotaLevel, Tenant
-from sluice.quotas.kafka_sensor import KafkaSensor
 from sluice.quotas.kinds import KINDS, QuotaKind
-from sluice.quotas.smooth_sensor import SmoothSensor
+from sluice.quotas.sensors.kafka import KafkaSensor
+from sluice.quotas.sensors.smooth import SmoothSensor
+from testkit.repository.docs_tables import rows_below
 
 
 def test_the_docs_list_every_quota_with_its_key() -> None:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import Pacing, QuotaManager
-from sluice.quotas.sensor import Sensor
+from sluice.quotas.sensors.sensor import Sensor
 
 START_MS = 10_000.0
 REQUESTS = st.lists(

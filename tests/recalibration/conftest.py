@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.recalibration.spark import spark_session
+from sluice.recalibration.spark.session import spark_session
 
 FOR_FEW_ROWS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -10,11 +10,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from access_logs import DAY, row, write
 from pyspark.sql import SparkSession
 
-from sluice.proxy.cli import main
-from sluice.recalibration.compaction import PREFIX
+from sluice.proxy.cli.main import main
+from sluice.recalibration.log.compaction import PREFIX
+from testkit.access_log.access_logs import DAY, row, write
 
 QUOTAS = """
 quotas:
@@ -158,7 +158,7 @@ def test_wrong_settings_a_wrong_date_and_a_wrong_spark_setting_end_with_2(job: J
 
 def test_other_commands_load_neither_spark_nor_the_job() -> None:
     program = (
-        "import sys; from sluice.proxy.cli import main\n"
+        "import sys; from sluice.proxy.cli.main import main\n"
         "sys.argv = ['sluice', 'version']\n"
         "try: main()\n"
         "finally: print([name for name in sys.modules if 'pyspark' in name or 'recalibration' in name])"

@@ -8,16 +8,16 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from access_logs import DAY, row, write
 from pyspark.sql import SparkSession
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.limits import QuotaLimits
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.job import Plan, make_plan, take_day
-from sluice.recalibration.log_reader import LogError
-from sluice.recalibration.publish import LATEST, write_plan
-from sluice.recalibration.settings import JobSettings, PolicySettings
-from sluice.recalibration.state_store import StateStore
+from sluice.recalibration.log.reader import LogError
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
+from sluice.recalibration.report.publish import LATEST, write_plan
+from sluice.recalibration.state.store import StateStore
+from testkit.access_log.access_logs import DAY, row, write
 
 LIMITS = QuotaLimits(
     [
@@ -42,7 +42,7 @@ def night(spark: SparkSession, logs: Path, out: Path, day: date) -> Plan:
     return make_plan(spark, store, day, LIMITS, JOB, files)
 
 
-@pytest.mark.slow  # a single night is in test_cli.py
+@pytest.mark.slow  # a single night is in proxy/cli/test_main.py
 def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.quotas.config_error import ConfigError
+from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.kinds import QuotaKind
-from sluice.recalibration.settings import JobSettings, PolicySettings
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.settings_file import OVERSUBSCRIPTION, parse_settings
 
 

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import kubernetes_validate
 import pytest
-from certificates import CertificateAuthority
 from check_tools import CACHE, ROOT, go_build
 from helm_charts import VERSIONS, Case, Charts, Manifest, cases, of_kind
 from pod_security import containers_of, pod_specs, violations
+
+from testkit.peers.certificates import CertificateAuthority
 
 ALL: Final = list(cases())
 OPERATORS: Final = "monitoring.coreos.com/v1"

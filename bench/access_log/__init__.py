@@ -1,0 +1,1 @@
+"""What the access log costs a request."""

@@ -1,0 +1,1 @@
+"""What the access log's writer costs, and the loop beside it."""

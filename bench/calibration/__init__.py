@@ -1,0 +1,1 @@
+"""How well nightly limits fit demands that are known."""

@@ -1,0 +1,1 @@
+"""CPU time and memory of the proxy against HAProxy."""

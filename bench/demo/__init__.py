@@ -1,0 +1,1 @@
+"""The demo: one quota kept by the broker and by Sluice, side by side."""

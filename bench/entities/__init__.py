@@ -1,0 +1,1 @@
+"""What many configured entities cost."""

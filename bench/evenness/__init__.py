@@ -1,0 +1,1 @@
+"""How evenly a byte rate is kept: native quota against Sluice."""

@@ -1,0 +1,102 @@
+"""How evenly a byte rate is kept: the broker's native quota and Sluice's, same clients, one after the other.
+
+    python -m bench.evenness [--seconds 60] [--quick] [--only produce fetch_50 …] [--sides native sluice]
+
+A real Kafka, real Java clients and light clients that speak the same protocol. The last line of standard
+output is one JSON object. What is measured, and why so: docs/benchmarks.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from bench.evenness.cases import SETTLE_S, BoundResult, Evenness
+from bench.evenness.report import report
+from bench.evenness.rig import NATIVE, EvenRig, Side, open_rig
+from bench.evenness.setups import (
+    java_consume,
+    java_produce,
+    large_requests,
+    light_fetch,
+    light_produce,
+    reconnecting,
+)
+from bench.lib.results import results_folder
+from testkit.kafka.lock import KafkaDistError
+from testkit.kafka.node import KafkaNodeError
+from testkit.processes.process import BenchError
+from testkit.proxy.proxies import SLUICE
+
+QUICK_SECONDS: Final = 15.0
+BOUND_SECONDS: Final = (
+    43.0  # answers come every 10 s at most (the answer budget): four such spans behind the start
+)
+
+Setup = Callable[[EvenRig, Side, float], Awaitable[Evenness]]
+SETUPS: Final[Mapping[str, Setup]] = {
+    "produce": java_produce,
+    "consume": java_consume,
+    "produce_5": lambda _, side, seconds: light_produce(side, 5, seconds),
+    "produce_50": lambda _, side, seconds: light_produce(side, 50, seconds),
+    "fetch_5": lambda _, side, seconds: light_fetch(side, 5, seconds),
+    "fetch_50": lambda _, side, seconds: light_fetch(side, 50, seconds),
+}
+BOUNDS: Final[Mapping[str, Callable[[Side, float], Awaitable[BoundResult]]]] = {
+    "large_requests": large_requests,
+    "reconnecting": reconnecting,
+}
+
+
+async def measure_all(
+    arguments: argparse.Namespace,
+) -> tuple[dict[str, dict[str, Evenness]], dict[str, BoundResult]]:
+    """Every chosen setup on every side, one at a time. Raises BenchError when one cannot be measured."""
+    seconds = arguments.seconds
+    results: dict[str, dict[str, Evenness]] = {}
+    bounds: dict[str, BoundResult] = {}
+    chosen = arguments.only or [*SETUPS, *BOUNDS]
+    async with open_rig(arguments.sides, list(SETUPS), seconds) as rig:
+        for name in (x for x in SETUPS if x in chosen):
+            results[name] = {side.name: await SETUPS[name](rig, side, seconds) for side in rig.sides}
+        for side in (x for x in rig.sides if x.name == SLUICE):
+            for name in (x for x in BOUNDS if x in chosen):
+                bounds[name] = await BOUNDS[name](side, min(seconds, BOUND_SECONDS))
+    return results, bounds
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.evenness", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of each part (60)")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_SECONDS:.0f} s each: a trial, no result"
+    )
+    parser.add_argument("--only", nargs="+", choices=[*SETUPS, *BOUNDS], help="only these parts")
+    parser.add_argument("--sides", nargs="+", choices=[NATIVE, SLUICE], default=[NATIVE, SLUICE])
+    parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
+    arguments = parser.parse_args(argv)
+    if arguments.quick:
+        arguments.seconds = QUICK_SECONDS
+    if arguments.seconds < SETTLE_S + 1:
+        parser.error(f"--seconds must be at least {SETTLE_S + 1}: measuring begins at second {SETTLE_S}")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0: measured; 2: could not be measured, and the message says why."""
+    arguments = _arguments(argv)
+    try:
+        results, bounds = uvloop.run(measure_all(arguments))
+    except (BenchError, KafkaNodeError, KafkaDistError) as error:
+        print(f"bench-evenness: {error}", file=sys.stderr)
+        return 2
+    full = not arguments.quick and not arguments.only and len(arguments.sides) > 1
+    report(results, bounds, arguments.seconds, results_folder(arguments.out, official=full))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What good clients notice of hostile ones."""

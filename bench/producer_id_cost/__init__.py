@@ -1,0 +1,1 @@
+"""What the producer-id quota adds to a Produce of a known id."""

@@ -1,0 +1,1 @@
+"""What a producer id costs to look up and to remember."""

@@ -1,0 +1,1 @@
+"""The demo of recalibration: traffic → log → plan → applied → enforced."""

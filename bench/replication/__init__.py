@@ -1,0 +1,1 @@
+"""Partition moves under Kafka's own throttle and Sluice's."""

@@ -1,0 +1,1 @@
+"""How far the costs of request_percentage are from a broker's own figures."""

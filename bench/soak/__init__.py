@@ -1,0 +1,1 @@
+"""Rolling restarts and broker kills under idempotent producers."""

@@ -1,0 +1,1 @@
+"""What the status page costs the event loop."""

@@ -1,0 +1,1 @@
+"""What ending TLS costs in proxy CPU time."""

@@ -1,0 +1,158 @@
+"""Brokers' addresses in what administrators are shown: the values of DescribeConfigs, DescribeQuorum's nodes.
+
+Rare and for people, so by the codec and as text, not by offsets. Knows no gateway: the caller says what an
+address is shown as. Source: KafkaConfig, SocketServerConfigs, QuorumConfig (which configs are addresses);
+DescribeConfigsRequest.json, DescribeQuorumResponse.json 4.3.1.
+
+    listeners, advertised.listeners   every listener of broker N is shown as broker N's own address, also one
+                                      that no client knows
+    controller.quorum.voters, *.bootstrap.servers, zookeeper.connect
+                                      a known broker's address as its own, any other as `elsewhere`
+    all other values, error messages  known addresses are replaced where they occur
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, cast
+
+from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.codec.codec import DecodedFrame, EncodeError, decode_frame, encode_frame
+from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.headers import SIZE_BYTES
+from sluice.protocol.primitives import (
+    INT32,
+    Buffer,
+    array_count,
+    compact_array_count,
+    skip,
+    skip_compact_nullable,
+    skip_nullable_string,
+    skip_tags,
+)
+
+DESCRIBE_CONFIGS: Final = 32
+DESCRIBE_QUORUM: Final = 55
+QUORUM_WITH_LISTENERS: Final = 2
+"""the first version of DescribeQuorum that tells the nodes' listeners"""
+
+_BROKER: Final = 4
+"""ConfigResource.Type; BROKER_LOGGER (8) has names of classes and log levels, the others no addresses"""
+_OWN: Final = frozenset({"listeners", "advertised.listeners"})
+_OF_OTHERS: Final = frozenset({"controller.quorum.voters", "zookeeper.connect"})
+_OF_OTHERS_ENDING: Final = "bootstrap.servers"
+_ENTRY: Final = re.compile(r"(\s*(?:[^:/@\s]*://|-?\d+@)?)(.*)", re.DOTALL)
+"""`NAME://` or `id@`, and the address"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown in the place of an address; all text, `host:port`."""
+
+    broker: Callable[[str], str]
+    """of the broker with this id, as DescribeConfigs names a resource ("" for the cluster's defaults)"""
+    known: Callable[[str], str | None]
+    """of this address; None: nobody knows it"""
+    elsewhere: str
+    """of what nobody knows"""
+    hide: Callable[[str], str]
+    """a text with every known address in it replaced"""
+
+
+def asks_for_brokers(buf: Buffer, pos: int, end: int, version: int) -> bool:
+    """Does the DescribeConfigs request body `buf[pos:end]`, which is whole, ask for a broker's configs?
+
+    Raises MalformedFrame if the array of resources does not end before `end`.
+    """
+    flexible = version >= FLEXIBLE[DESCRIBE_CONFIGS]
+    skip_text = skip_compact_nullable if flexible else skip_nullable_string
+    count_of = compact_array_count if flexible else array_count
+    resources, pos = count_of(buf, pos, end, 3)
+    for _ in range(resources):
+        name = skip(pos, 1, end)
+        if buf[pos] == _BROKER:
+            return True
+        keys, pos = count_of(buf, skip_text(buf, name, end), end, 1)
+        for _ in range(keys):
+            pos = skip_text(buf, pos, end)
+        if flexible:
+            pos = skip_tags(buf, pos, end)
+    return False
+
+
+def show_configs(frame: bytes, version: int, shown: Shown) -> bytes:
+    """The whole DescribeConfigs response `frame`, its size included, without a real address in brokers'
+    configs.
+
+    Raises MalformedFrame and UnsupportedVersion as `decode_frame`, MalformedFrame also if a value grows too
+    long for its field.
+    """
+    decoded = decode_frame("response", DESCRIBE_CONFIGS, version, frame[SIZE_BYTES:])
+    for result in _objects(decoded.body["results"]):
+        if result["resourceType"] != _BROKER:
+            continue
+        own = shown.broker(cast(str, result["resourceName"]))
+        _replace(result, "errorMessage", shown.hide)
+        for config in _objects(result["configs"]):
+            for entry in (config, *_objects(config.get("synonyms", []))):
+                _show_value(entry, own, shown)
+    return _encoded(DESCRIBE_CONFIGS, version, decoded)
+
+
+def hide_quorum_listeners(frame: bytes, version: int) -> bytes:
+    """The whole DescribeQuorum response `frame`, its size included, with its nodes, not where they listen.
+
+    They are controllers, and clients cannot reach them; where one process is both, it is a broker's host.
+    Raises MalformedFrame and UnsupportedVersion as `decode_frame`.
+    """
+    decoded = decode_frame("response", DESCRIBE_QUORUM, version, frame[SIZE_BYTES:])
+    for node in _objects(decoded.body.get("nodes", [])):
+        node["listeners"] = []
+    return _encoded(DESCRIBE_QUORUM, version, decoded)
+
+
+def _show_value(entry: Struct, own: str, shown: Shown) -> None:
+    name = cast(str, entry["name"])
+    if name in _OWN:
+        _replace(entry, "value", partial(_each, show=lambda _: own))
+    elif name in _OF_OTHERS or name.endswith(_OF_OTHERS_ENDING):
+        show = partial(_each, show=lambda address: shown.known(address) or shown.elsewhere)
+        _replace(entry, "value", show)
+    else:
+        _replace(entry, "value", shown.hide)
+
+
+def _each(value: str, show: Callable[[str], str]) -> str:
+    """Each address of a list, with what stands before it."""
+    entries: list[str] = []
+    for entry in value.split(","):
+        found = _ENTRY.fullmatch(entry)
+        assert found is not None  # it matches any text
+        entries.append(found[1] + show(found[2].strip()) if found[2].strip() else entry)
+    return ",".join(entries)
+
+
+def _replace(entry: Struct, key: str, show: Callable[[str], str]) -> None:
+    value = entry.get(key)
+    if isinstance(value, str):
+        entry[key] = show(value)
+
+
+def _objects(value: Value) -> Iterator[Struct]:
+    assert isinstance(value, list)
+    for each in value:
+        assert isinstance(each, dict)
+        yield each
+
+
+def _encoded(api_key: int, version: int, decoded: DecodedFrame) -> bytes:
+    # Varints that were longer than they need be are counted from the start of the frame, which has changed.
+    try:
+        frame = encode_frame("response", api_key, version, DecodedFrame(decoded.header, decoded.body))
+    except EncodeError as error:
+        raise MalformedFrame(str(error)) from None
+    return INT32.pack(len(frame)) + frame

@@ -1,0 +1,1 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: what requests change, and the answers to them."""

@@ -1,0 +1,1 @@
+"""A follower's Fetch and its answer, read and rewritten."""

@@ -1,0 +1,1 @@
+"""The access log of one process: records in, finished Parquet files out, beside the event loop."""

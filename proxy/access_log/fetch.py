@@ -1,0 +1,130 @@
+"""The access log in a topic → files in a folder, where the nightly job reads them: each record is one.
+
+Written as the directory sink writes, and committed (consumer group) only then: what is interrupted goes on
+where it was. A record that came twice has the same name, and counts once. Where a record says that it belongs
+is believed as far as it names a partition of the log: who may write to the topic may not write elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.access_log.sinks.directory import DirectorySink
+from sluice.proxy.access_log.sinks.sink import DirectorySettings, LogFile, SinkError
+from sluice.proxy.access_log.sinks.topic import partitions_of
+from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
+from sluice.usage.access_record import TABLES
+
+GROUP: Final = "sluice-access-log"
+_FOLDER: Final = re.compile(rf"({'|'.join(TABLES)})/date=\d{{4}}-\d\d-\d\d/hour=\d\d")
+_NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,200}\.parquet")
+_MAGIC: Final = b"PAR1"
+_POLL_MS: Final = 1000
+_RECORDS_AT_ONCE: Final = 50
+
+
+class FetchFailed(Exception):
+    """The topic could not be read, or the folder not written; what was fetched stays, and is committed."""
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What became of the records."""
+
+    files: int = 0
+    there: int = 0
+    """records whose file was there already"""
+    foreign: int = 0
+    """records that are no file of the log; skipped"""
+
+
+async def fetch_files(cluster: QuotaTopicOptions, folder: Path, group: str = GROUP) -> Fetched:
+    """All that is in the topic now, and was not fetched before. Raises ConfigError, FetchFailed."""
+    sink = DirectorySink(DirectorySettings(folder))
+    access = ClusterAccess(cluster)
+    try:
+        settings = await asyncio.to_thread(access.settings)
+        settings["client_id"] = "sluice-access-log-fetch"
+        partitions = await _partitions(settings, cluster.name)
+        consumer = AIOKafkaConsumer(
+            **settings, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
+        try:
+            await consumer.start()
+            return await _fetch(consumer, partitions, folder, sink)
+        finally:
+            await consumer.stop()
+    except (KafkaError, OSError, TimeoutError, TopicRefused, SinkError, ProtocolError) as error:
+        raise FetchFailed(f"{type(error).__name__}: {error}".rstrip(": ")) from None
+
+
+async def _fetch(
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], folder: Path, sink: DirectorySink
+) -> Fetched:
+    found = Fetched()
+    consumer.assign(partitions)
+    ends = await consumer.end_offsets(partitions)
+    left = {partition for partition in partitions if await consumer.position(partition) < ends[partition]}
+    while left:
+        batches = await consumer.getmany(*left, timeout_ms=_POLL_MS, max_records=_RECORDS_AT_ONCE)
+        for records in batches.values():
+            for record in records:
+                await asyncio.to_thread(_keep, record, folder, sink, found)
+        if batches:
+            await consumer.commit()
+        left = {partition for partition in left if await consumer.position(partition) < ends[partition]}
+    return found
+
+
+async def _partitions(settings: dict[str, Any], topic: str) -> list[TopicPartition]:
+    client = AIOKafkaClient(**settings)
+    try:
+        await client.bootstrap()
+        numbers = await partitions_of(client, topic)
+    finally:
+        await client.close()
+    if not numbers:
+        raise FetchFailed(f"there is no topic {topic}")
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def _keep(record: ConsumerRecord, folder: Path, sink: DirectorySink, found: Fetched) -> None:
+    """Raises SinkError, OSError."""
+    file = file_of(record.headers, record.value)
+    if file is None:
+        found.foreign += 1
+    elif (folder / file.folder / file.name).exists():
+        found.there += 1
+    else:
+        sink.write(file)
+        found.files += 1
+
+
+def file_of(headers: Any, value: bytes | None) -> LogFile | None:
+    """The file that a record is; None: it is none of the log."""
+    told = {key: bytes(text).decode("utf-8", "replace") for key, text in headers if text is not None}
+    belongs = _FOLDER.fullmatch(told.get("folder", ""))
+    name = told.get("name", "")
+    if belongs is None or _NAME.fullmatch(name) is None or value is None:
+        return None
+    if len(value) <= 2 * len(_MAGIC) or not value.startswith(_MAGIC) or not value.endswith(_MAGIC):
+        return None
+    rows = told.get("rows", "")
+    return LogFile(
+        table=belongs[1],
+        folder=belongs[0],
+        name=name,
+        begin_ms=0,
+        rows=int(rows) if rows.isdecimal() and len(rows) < 10 else 0,
+        data=memoryview(value),
+    )

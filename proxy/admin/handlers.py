@@ -1,0 +1,126 @@
+"""What the machine's own administrator asks through the admin socket → answers.
+
+    {"ask": "top", "rows": 20, "why": true}                       the snapshot of `sluice top`
+    {"ask": "replication", "rows": 20}                            that of `sluice top --replication`
+    {"ask": "describe"}                                           all limits that Kafka's API can tell
+    {"ask": "alter", "validate_only": false, "entries": [{"entity": {"user": "alice", "client-id": null},
+        "set": {"producer_byte_rate": 1048576}, "remove": ["consumer_byte_rate"]}]}
+
+A null name is the default. Whoever may connect to the socket may do all of it (socket.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from sluice.proxy.admin.socket import BadRequest
+from sluice.proxy.admin.status.service import Sources
+from sluice.proxy.admin.top.rows import MAX_ROWS
+from sluice.proxy.admin.top.snapshot import Top
+from sluice.proxy.connection.rates import ConnectionRates
+from sluice.proxy.metrics.throttle_log import ThrottleLog
+from sluice.proxy.quota_store.client_quotas import Alteration, Parts, QuotaApiError
+from sluice.proxy.quota_store.service import QuotaDesk
+from sluice.proxy.replication.rows import replication_rows
+from sluice.proxy.runtime.log import LineBudget
+from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.replication.followers import Replication
+from sluice.quotas.manager import QuotaManager
+
+if TYPE_CHECKING:
+    from sluice.proxy.connection.connection import Connection
+
+MAX_ENTITIES: Final = 1_000
+"""of one alter"""
+
+
+class AdminDesk:
+    """Answers one request at a time of each client."""
+
+    def __init__(
+        self,
+        quotas: QuotaManager,
+        producer_ids: ProducerIds,
+        connections: Callable[[], list[Connection]],
+        desk: QuotaDesk | None,
+        rates: ConnectionRates | None = None,
+        throttle_log: ThrottleLog | None = None,
+        replication: Replication | None = None,
+    ) -> None:
+        """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
+        no limits for addresses. `throttle_log`: of which the status page tells episodes."""
+        addresses = tuple if rates is None else rates.sensors
+        self.top = Top(quotas, producer_ids, connections, addresses)
+        log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
+        self.sources = Sources(quotas, producer_ids, connections, addresses, log, replication)
+        """what the status page is made from"""
+        self._quotas = desk
+        self._replication = replication
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        """The snapshot of `sluice top --replication`; `leader` is null if no listener has followers."""
+        if self._replication is None:
+            return {"leader": None}
+        return replication_rows(self._replication, monotonic() * 1000.0, rows)
+
+    async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises BadRequest."""
+        asked = request.get("ask")
+        if asked in {"top", "replication"}:
+            rows = request.get("rows", MAX_ROWS)
+            if not isinstance(rows, int):
+                raise BadRequest("rows must be a whole number")
+            if asked == "replication":
+                return self.replication(rows)
+            return await self.top.snapshot(rows, why=request.get("why") is True)
+        if asked in {"describe", "alter"}:
+            if self._quotas is None:
+                raise BadRequest("the limits of this proxy are not its own to tell or change")
+            try:
+                if asked == "describe":
+                    found = await self._quotas.describe(None, [], strict=False)
+                    return await asyncio.to_thread(_described, found)
+                return await self._alter(self._quotas, request)
+            except QuotaApiError as error:
+                raise BadRequest(f"error {error.code}: {error}") from None
+        raise BadRequest('ask for "top", "replication", "describe" or "alter"')
+
+    async def _alter(self, quotas: QuotaDesk, request: Mapping[str, Any]) -> dict[str, Any]:
+        entries = request.get("entries")
+        if not isinstance(entries, list) or len(entries) > MAX_ENTITIES:
+            raise BadRequest(f"entries must be a list of at most {MAX_ENTITIES} entities")
+        alterations = [_alteration(entry) for entry in entries]
+        results = await quotas.alter(None, alterations, validate_only=request.get("validate_only") is True)
+        return {
+            "results": [
+                {"entity": dict(result.parts), "error_code": result.code, "error": result.message}
+                for result in results
+            ]
+        }
+
+
+def _described(found: Iterable[tuple[Parts, Mapping[str, float]]]) -> dict[str, Any]:
+    return {"entries": [{"entity": dict(parts), "limits": dict(limits)} for parts, limits in found]}
+
+
+def _alteration(entry: Any) -> Alteration:
+    if not isinstance(entry, dict) or not entry.keys() <= {"entity", "set", "remove"}:
+        raise BadRequest("an entry has entity, set and remove")
+    entity, limits, gone = entry.get("entity"), entry.get("set", {}), entry.get("remove", [])
+    if not isinstance(entity, dict) or not all(
+        name is None or isinstance(name, str) for name in entity.values()
+    ):
+        raise BadRequest("entity must be an object of names, null for the default")
+    if not isinstance(limits, dict) or not all(map(_is_number, limits.values())):
+        raise BadRequest("set must be an object of numbers")
+    if not isinstance(gone, list) or not all(isinstance(key, str) for key in gone):
+        raise BadRequest("remove must be a list of keys")
+    ops = [*((key, float(limit)) for key, limit in limits.items()), *((key, None) for key in gone)]
+    return Alteration(tuple(entity.items()), ops)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

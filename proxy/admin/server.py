@@ -1,0 +1,213 @@
+"""The admin port: /metrics, /top, /status, /livez, /readyz, /startupz. Nothing can be changed through it.
+
+    /metrics/kafka   404 unless metrics.kafka_page is set
+    /top, /replication  who is throttled, which followers catch up, as JSON (admin/top/snapshot.py,
+    replication/rows.py);
+                ?rows=20, of /top also &why=true
+    /status     the status page, and its API under /api/v1; all these for who may see them
+    (admin/status/access.py) /livez      200 as long as the event loop turns
+    /startupz   503 until quotas are loaded and listeners are up
+    /readyz     503, with the reasons, before that, while draining, and while an upstream cannot be reached
+
+Runs in the proxy's own event loop, so that an answer says that the loop turns; without signal handlers. The
+admin socket, through which things can be changed, starts and stops with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sluice.proxy.admin.handlers import AdminDesk
+from sluice.proxy.admin.socket import AdminSocket
+from sluice.proxy.admin.status.routes import StatusRoutes
+from sluice.proxy.admin.status.service import StatusDesk
+from sluice.proxy.admin.status.token import token_file
+from sluice.proxy.admin.top.rows import MAX_ROWS
+from sluice.proxy.config.admin import AdminOptions
+from sluice.proxy.listener.upstream_watch import UpstreamWatch
+from sluice.proxy.metrics.collector import SluiceCollector
+from sluice.proxy.metrics.exposition import Page, exposition
+from sluice.proxy.metrics.kafka_page import KafkaPage
+from sluice.proxy.runtime.tasks import spawn
+
+_MAX_CONNECTIONS: Final = 64
+_BACKLOG: Final = 64
+
+
+class Health:
+    """What the server says of itself; it sets these attributes as they come true."""
+
+    __slots__ = ("draining", "started", "upstreams")
+
+    def __init__(self) -> None:
+        self.started = False
+        """quotas are loaded and all listeners accept connections"""
+        self.draining = False
+        """no more connections are accepted"""
+        self.upstreams: list[UpstreamWatch] = []
+        """of the listeners"""
+
+    def not_ready(self) -> list[str]:
+        """Why no client should be sent here; empty: ready."""
+        reasons = []
+        if not self.started:
+            reasons.append("starting: quotas and listeners are not up yet")
+        if self.draining:
+            reasons.append("draining: no more connections are accepted")
+        return reasons + [problem for upstream in self.upstreams if (problem := upstream.problem)]
+
+
+class AdminServer:
+    """The HTTP server of one process."""
+
+    def __init__(
+        self,
+        options: AdminOptions,
+        health: Health,
+        collector: SluiceCollector,
+        kafka_page: KafkaPage | None = None,
+        desk: AdminDesk | None = None,
+    ) -> None:
+        """`kafka_page`, `desk` (for /top, the status page and the socket): if there is to be one.
+
+        Raises ConfigError if the status page's token cannot be used.
+        """
+        self._desk = desk
+        self._status: StatusDesk | None = None
+        if desk is not None and options.status.enabled:
+            self._status = StatusDesk(options.status, desk.sources, health.not_ready)
+        self._status_routes = StatusRoutes(options.status, self._status, token_file(options.status))
+        self._following: asyncio.Task[None] | None = None
+        self._socket = None
+        if desk is not None and options.socket is not None:
+            self._socket = AdminSocket(options.socket, desk.answer)
+        self._kafka_page = kafka_page
+        self._options = options
+        self._health = health
+        self._collector = collector
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.port = options.bind_port
+        """the bound one once started (the option may be 0)"""
+
+    async def start(self) -> None:
+        """Bind and serve. Raises OSError if the address, or the socket's path, cannot be bound."""
+        if self._socket is not None:
+            await self._socket.start()
+        listening = _bound(self._options.bind_host, self._options.bind_port)
+        self.port = listening.getsockname()[1]
+        server = self._server = _Server(self._app())
+        self._serving = spawn(server.serve(sockets=[listening]), "admin")
+        await server.is_up.wait()
+        if self._status is not None:
+            self._following = spawn(self._status.run(), "status")
+
+    async def stop(self) -> None:
+        """Answer what has been asked, close, and return when it is done; fine if not started."""
+        if self._following is not None:
+            self._following.cancel()
+        if self._socket is not None:
+            await self._socket.stop()
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await self._serving
+            self._server = None
+
+    def _app(self) -> Starlette:
+        routes = [
+            Route("/metrics", partial(_shown, self._collector)),
+            Route("/livez", self._livez),
+            Route("/readyz", self._readyz),
+            Route("/startupz", self._startupz),
+        ]
+        if self._kafka_page is not None:
+            routes.append(Route("/metrics/kafka", partial(_shown, self._kafka_page)))
+        if self._desk is not None:
+            guarded = self._status_routes.guarded
+            routes += [guarded("/top", self._top), guarded("/replication", self._replication)]
+        return Starlette(routes=routes + self._status_routes.routes())
+
+    async def _top(self, request: Request) -> Response:
+        assert self._desk is not None
+        rows = request.query_params.get("rows", "")
+        found = await self._desk.top.snapshot(
+            int(rows) if rows.isdecimal() else MAX_ROWS, why=request.query_params.get("why") == "true"
+        )
+        return Response(await asyncio.to_thread(json.dumps, found), media_type="application/json")
+
+    async def _replication(self, request: Request) -> Response:
+        assert self._desk is not None
+        rows = request.query_params.get("rows", "")
+        found = self._desk.replication(int(rows) if rows.isdecimal() else MAX_ROWS)
+        return Response(json.dumps(found), media_type="application/json")
+
+    async def _livez(self, _: Request) -> Response:
+        return _answer([])
+
+    async def _readyz(self, _: Request) -> Response:
+        return _answer(self._health.not_ready())
+
+    async def _startupz(self, _: Request) -> Response:
+        return _answer([] if self._health.started else self._health.not_ready())
+
+
+class _Server(uvicorn.Server):
+    """uvicorn in a loop that is not its own: signals are the proxy's business, its start can be awaited."""
+
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=_MAX_CONNECTIONS,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self.is_up = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+
+async def _shown(page: Page, request: Request) -> Response:
+    body, content_type = await exposition(page, request.headers.get("accept", ""))
+    return Response(body, headers={"content-type": content_type})
+
+
+def _answer(reasons: list[str]) -> Response:
+    if reasons:
+        return JSONResponse({"status": "unavailable", "reasons": reasons}, status_code=503)
+    return JSONResponse({"status": "ok"})
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    is_ipv6 = ":" in host
+    return socket.create_server(
+        (host, port),
+        family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
+        dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+        backlog=_BACKLOG,
+    )

@@ -1,0 +1,75 @@
+"""Follows the file with the status page's token. Blocks as long as the file system does.
+
+A token that cannot be read any more, or is too short, leaves the last good one in force; the log says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import time
+from typing import Final
+
+from sluice.proxy.admin.status.access import digest_of
+from sluice.proxy.config.admin import StatusOptions
+from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.watched_file import ReloadOutcome, WatchedFiles, identify
+from sluice.quotas.files.config_error import ConfigError, Problem
+
+MIN_TOKEN: Final = 16
+"""characters"""
+MAX_TOKEN: Final = 4_096
+
+_log = get_logger()
+
+
+class TokenFile:
+    """One file, followed."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError if it holds no token."""
+        self._path = path
+        self._watched = WatchedFiles()
+        self.digest = _read(path)
+        """of the token in force"""
+        self._watched.take(identify((path,)), self.digest.hex(), time())
+        self._watched.accept(self.digest.hex(), time())
+
+    def look(self) -> None:
+        """Take the token anew if the file has changed."""
+        seen = identify((self._path,))
+        if not self._watched.wants_reading(seen):
+            return
+        try:
+            digest = _read(self._path)
+        except ConfigError as error:
+            if self._watched.take(seen, error, time()) is not None:
+                _log.error("status_token_not_applied", file=str(self._path), problems=str(error).splitlines())
+            return
+        if self._watched.take(seen, digest.hex(), time()) is ReloadOutcome.SUCCESS:
+            self._watched.accept(digest.hex(), time())
+            self.digest = digest
+            _log.info("status_token_changed", file=str(self._path))
+
+
+def token_file(options: StatusOptions) -> TokenFile | None:
+    """The one that is named. Raises ConfigError if it holds no token."""
+    if options.token_file is None:
+        return None
+    return TokenFile(options.token_file)
+
+
+def _read(path: Path) -> bytes:
+    """The digest of its token. No message shows what is in the file."""
+    try:
+        with path.open("rb") as file:
+            token = file.read(MAX_TOKEN + 1).decode().strip()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f"cannot read the status page's token: {reason}"
+        raise ConfigError([Problem(message, source=str(path))]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([Problem("the status page's token is not UTF-8", source=str(path))]) from None
+    if not MIN_TOKEN <= len(token) <= MAX_TOKEN or not token.isascii() or " " in token:
+        message = f"the status page's token must have {MIN_TOKEN} to {MAX_TOKEN} ASCII characters, no blanks"
+        raise ConfigError([Problem(message, source=str(path))])
+    return digest_of(token)

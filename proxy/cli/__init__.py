@@ -1,0 +1,1 @@
+"""The command `sluice`, one file a command."""

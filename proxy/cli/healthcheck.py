@@ -1,0 +1,69 @@
+"""Whether the proxy of this container is alive: the image's HEALTHCHECK, `sluice healthcheck`.
+
+Asks /livez at the admin port of the configuration; exit code 0 if it answers 200 within 2 s, else 1 and a
+reason. Not a command of `sluice`, and the configuration is not validated: it runs every few seconds, and
+neither pydantic (0.4 s of processor time) nor a mistake that somebody just made in the file shall make a
+running proxy unhealthy.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import yaml
+
+DEFAULT_PORT: Final = 9308
+"""AdminOptions.bind_port's; a test compares them"""
+TIMEOUT_S: Final = 2.0
+_ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+def admin_address(environ: Mapping[str, str]) -> tuple[str, int]:
+    """Where the admin port is, by the SLUICE_* variables, the file that SLUICE_CONFIG names, or the defaults.
+
+    What cannot be read is passed over; a port that the system chose (0) cannot be known, and is the default.
+    """
+    admin: dict[str, Any] = {}
+    file = environ.get("SLUICE_CONFIG")
+    if file:
+        with suppress(OSError, UnicodeDecodeError), open(file, encoding="utf-8") as opened:
+            document = _parsed(opened.read())
+            admin |= _section(document.get("admin")) if isinstance(document, dict) else {}
+    admin |= _section(_parsed(environ.get("SLUICE_ADMIN", "")))
+    host = environ.get("SLUICE_ADMIN__BIND_HOST", admin.get("bind_host", ""))
+    port = environ.get("SLUICE_ADMIN__BIND_PORT", admin.get("bind_port", 0))
+    with suppress(TypeError, ValueError):
+        return _ANY_ADDRESS.get(str(host), str(host)), int(port) or DEFAULT_PORT
+    return _ANY_ADDRESS.get(str(host), str(host)), DEFAULT_PORT
+
+
+def failure(host: str, port: int) -> str | None:
+    """Why a proxy with this admin port is not alive; None if it is."""
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/livez")
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        return f"/livez at {host}:{port}: {error or type(error).__name__}"
+    finally:
+        connection.close()
+    return None if status == http.client.OK else f"/livez at {host}:{port} answers {status}"
+
+
+def _parsed(text: str) -> Any:
+    with suppress(yaml.YAMLError):
+        return yaml.safe_load(text)
+    return None
+
+
+def _section(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+if __name__ == "__main__":
+    sys.exit(failure(*admin_address(os.environ)))

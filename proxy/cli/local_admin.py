@@ -1,0 +1,113 @@
+"""The command's side of a running proxy's admin socket and admin port. Blocking: for commands alone."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sluice.proxy.cli.options import CommandFailed
+
+_TIMEOUT_S: Final = 30.0
+_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+
+
+class Snapshots(Protocol):
+    """Where snapshots of `sluice top` come from."""
+
+    def top(self, rows: int, *, why: bool) -> dict[str, Any]:
+        """Raises CommandFailed."""
+        ...
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        """Raises CommandFailed."""
+        ...
+
+
+class SocketClient:
+    """Asks through the admin socket, a connection for each question."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def top(self, rows: int, *, why: bool) -> dict[str, Any]:
+        """As Snapshots.top."""
+        return self.ask({"ask": "top", "rows": rows, "why": why})
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        """As Snapshots.replication."""
+        return self.ask({"ask": "replication", "rows": rows})
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer without its `ok`. Raises CommandFailed if there is none, or it is a no."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.settimeout(_TIMEOUT_S)
+                sock.connect(str(self.path))
+                sock.sendall(json.dumps(request).encode() + b"\n")
+                with sock.makefile("rb") as answers:
+                    line = answers.readline(_MAX_ANSWER_BYTES)
+        except OSError as error:
+            raise CommandFailed(f"{self.path}: {error}; does the proxy run, with admin.socket set?") from None
+        answer = _parsed(line, str(self.path))
+        if not answer.pop("ok", False):
+            raise CommandFailed(f"{self.path}: {answer.get('error', 'no answer')}")
+        return answer
+
+
+class PortClient:
+    """Asks through the admin port: only for what does not change anything."""
+
+    def __init__(self, url: str, token_file: Path | None = None) -> None:
+        """`url`: `http://host:9308`. `token_file`: with the token of admin.status.token_file, which is asked
+        for from other machines."""
+        self._url = url.rstrip("/")
+        self._token_file = token_file
+
+    def top(self, rows: int, *, why: bool) -> dict[str, Any]:
+        """As Snapshots.top."""
+        return self._get(f"{self._url}/top?rows={rows}&why={'true' if why else 'false'}")
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        """As Snapshots.replication."""
+        return self._get(f"{self._url}/replication?rows={rows}")
+
+    def _get(self, url: str) -> dict[str, Any]:
+        if not url.startswith(("http://", "https://")):
+            raise CommandFailed(f"{self._url}: must begin with http://")
+        request = urllib.request.Request(url)  # noqa: S310  checked above
+        try:
+            if self._token_file is not None:
+                token = self._token_file.read_text(encoding="utf-8").strip()
+                request.add_unredirected_header("Authorization", f"Bearer {token}")
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310  checked above
+                return _parsed(answer.read(_MAX_ANSWER_BYTES), self._url)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise CommandFailed(
+                    f"{self._url}: {error.code}: {_detail(error.read(_MAX_ANSWER_BYTES))}"
+                ) from None
+        except (OSError, urllib.error.URLError) as error:
+            raise CommandFailed(f"{self._url}: {error}; does the proxy run?") from None
+
+
+def _detail(data: bytes) -> str:
+    """What a refusal says to do."""
+    try:
+        return str(json.loads(data)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return "is this a Sluice?"
+
+
+def _parsed(data: bytes, source: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise CommandFailed(f"{source}: the answer is no JSON object; is this a Sluice?")
+    return found

@@ -1,0 +1,265 @@
+"""The command `sluice`: arguments in; exit code, text on standard output, errors on standard error.
+
+Each command imports what it needs when it runs, so that `sluice version` and `--help` do not load a server.
+What a user did wrong is told without a traceback; a traceback means a fault of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from sluice.proxy.cli import access_log as cli_access_log
+from sluice.proxy.cli import calibrate_cost as cli_calibrate
+from sluice.proxy.cli import top as cli_top
+from sluice.proxy.cli.options import (
+    EXIT_CODES,
+    EXIT_CONFIG,
+    EXIT_FAILED,
+    CommandFailed,
+    ConfigOption,
+    QuotasOption,
+    quota_file_of,
+)
+from sluice.proxy.cli.quotas import command as cli_quotas
+from sluice.quotas.files.config_error import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+    from typer._click.core import Command, Context
+
+    from sluice.quotas.limits.limits import QuotaLimits
+
+COMMANDS: Final = "sluice.commands"
+"""the group of entry points of commands that lie outside of this package: the proxy imports no Spark job"""
+
+
+class _Commands(TyperGroup):
+    """Ours, and those of COMMANDS, which are looked for only where a name is not ours: it takes 50 ms."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [*super().list_commands(ctx), *(command.name for command in _other_commands())]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        for command in _other_commands().select(name=cmd_name):
+            alone = typer.Typer(rich_markup_mode="markdown")
+            alone.command(command.name)(command.load())
+            return typer.main.get_command(alone)
+        return None
+
+
+def _other_commands() -> EntryPoints:
+    from importlib.metadata import distribution
+
+    return distribution("kafka-sluice").entry_points.select(group=COMMANDS)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="sluice",
+    help="A proxy that speaks Kafka's protocol and enforces quotas per principal, evenly.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # else the lines of a docstring are kept as they are
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+quotas_app = typer.Typer(help="Quotas as YAML: explain, export, compare, apply.", no_args_is_help=True)
+app.add_typer(quotas_app, name="quotas")
+schema_app = typer.Typer(help="JSON Schema of the files, for editors.", no_args_is_help=True)
+app.add_typer(schema_app, name="schema")
+
+
+def main() -> NoReturn:
+    """The entry point: run the command that the arguments name and exit with its code."""
+    try:
+        app()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_CONFIG)
+    except CommandFailed as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+    sys.exit(0)
+
+
+@app.command(epilog=EXIT_CODES)
+def run(config: ConfigOption = None) -> None:
+    """Run the proxy until SIGTERM or SIGINT, which drain it; a second signal ends it at once.
+
+    Options come from `SLUICE_*` variables, the configuration file, and defaults, in this order:
+    `pacing.burst_s` is `SLUICE_PACING__BURST_S`. Without a file all that is required must be in variables.
+    """
+    from sluice.proxy.config.file import load_config
+    from sluice.proxy.server import run as serve
+
+    raise typer.Exit(serve(load_config(config, os.environ), config))
+
+
+@app.command(epilog=EXIT_CODES)
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    replication: Annotated[
+        bool, typer.Option("--replication", help="Ask the brokers for their replication throttles, too.")
+    ] = False,
+) -> None:
+    """Check a configuration file, with the files that it names (quotas, certificates, credentials), or a
+    quota file.
+
+    Prints OK and a summary, or every problem with its key and line. SLUICE_* variables count as in `run`.
+    With --replication the brokers' throttles must be as they should be, or it fails.
+    """
+    from sluice.proxy.config.file import config_of
+    from sluice.quotas.files.quota_file import load_quotas, parse_quotas
+    from sluice.quotas.files.yaml_lines import parse_yaml, read_text
+
+    text = read_text(file, "given")
+    document = parse_yaml(text, str(file))
+    if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
+        print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")
+        return
+    from sluice.proxy.admin.status.token import token_file
+    from sluice.proxy.calibration.request_cost_file import load_request_costs
+    from sluice.proxy.listener.security import load_security
+    from sluice.proxy.server import producer_id_file
+
+    config = config_of(document, str(file), os.environ)
+    limits = None if config.quotas.file is None else load_quotas(config.quotas.file)
+    for listener in config.listeners:
+        load_security(listener)
+    producer_id_file(config)
+    token_file(config.admin.status)
+    load_request_costs(config.request_time.cost_file)
+    print(f"OK: {file}")
+    for listener in config.listeners:
+        here = f"{listener.bind_host}:{listener.bind_port}"
+        there = listener.upstream
+        print(f"  listener {listener.name}: {here} -> {there} ({listener.security_protocol})")
+    if limits is not None:
+        print(f"  quota file {config.quotas.file}: {_counted(limits)}")
+    if config.quotas.topic is not None:
+        print(f"  quota topic {config.quotas.topic.name} at {', '.join(config.quotas.topic.bootstrap)}")
+    print(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
+    if replication:
+        from sluice.proxy.replication.setup import check_cluster
+
+        if config.replication is None:
+            raise typer.BadParameter(f"{file} has no section `replication`")
+        found = check_cluster(config.replication)
+        for finding in found:
+            print(f"  replication throttles: {finding.check}: {finding.message}")
+        raise typer.Exit(EXIT_FAILED if found else 0)
+
+
+@quotas_app.command(epilog=EXIT_CODES)
+def explain(
+    user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
+    client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
+    address: Annotated[str, typer.Option(help="The client's IP address, for exempt rules.")] = "",
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    at: Annotated[
+        str, typer.Option(metavar="TIME", help="For schedules: `2026-12-05T01:30+01:00`; now if not given.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+) -> None:
+    """Which limits apply to a client, and why: all levels of each quota that are looked at, in order."""
+    from sluice.proxy.cli.explain import print_json, print_tables
+    from sluice.quotas.limits.scheduled import limits_at
+
+    now_unix_s = _instant(at)
+    limits = limits_at(_limits(quotas, config), now_unix_s).limits
+    name = user.removeprefix("User:")
+    (print_json if as_json else print_tables)(limits, name, client_id, address, now_unix_s=now_unix_s)
+
+
+cli_quotas.register(app, quotas_app)
+app.command(epilog=EXIT_CODES)(cli_top.top)
+cli_calibrate.register(app)
+cli_access_log.register(app)
+
+
+@app.command()
+def version() -> None:
+    """Print the versions of Sluice, of the Kafka protocol that it knows, and of Python."""
+    from importlib.metadata import version as version_of
+    from platform import python_version
+
+    from sluice.protocol._tables import KAFKA_VERSION
+
+    print(f"sluice {version_of('kafka-sluice')} (Kafka protocol {KAFKA_VERSION}, Python {python_version()})")
+
+
+@app.command(epilog=EXIT_CODES)
+def decode(
+    roundtrip: Annotated[
+        bool, typer.Option("--roundtrip", help="Add the frame encoded anew, as `hex`, to each answer.")
+    ] = False,
+) -> None:
+    """Decode Kafka frames: JSON lines on standard input, one JSON line on standard output for each.
+
+    In: `{"api_key": 0, "api_version": 13, "direction": "request", "hex": "…"}`, the frame without its size.
+    Out: `{"header": …, "body": …}`, or `{"error": …}`. Exit code 1 if any line was bad.
+    """
+    from sluice.protocol.codec.decode import run as decode_lines
+
+    raise typer.Exit(EXIT_FAILED if decode_lines(sys.stdin, sys.stdout, roundtrip) else 0)
+
+
+@schema_app.command("config")
+def schema_config() -> None:
+    """Print the JSON Schema of the configuration file."""
+    from sluice.proxy.config.schema import config_schema_text
+
+    print(config_schema_text(), end="")
+
+
+@schema_app.command("quotas")
+def schema_quotas() -> None:
+    """Print the JSON Schema of the quota file."""
+    from sluice.proxy.quota_store.schema import quotas_schema_text
+
+    print(quotas_schema_text(), end="")
+
+
+def _counted(limits: QuotaLimits) -> str:
+    count = len(limits.entries)
+    text = f"limits for {count} {'entity' if count == 1 else 'entities'}"
+    further = (
+        ("tenant", len(limits.tenants)),
+        ("schedule", len(limits.schedules)),
+        ("exempt rule", len(limits.exempt.rules)),
+    )
+    return ", ".join([text, *(f"{count} {what}{'s' * (count != 1)}" for what, count in further if count)])
+
+
+def _instant(text: str) -> float:
+    """Unix seconds of an ISO time, of this machine's zone where it names none. Raises typer.BadParameter."""
+    from datetime import datetime
+
+    if not text:
+        return time()
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError as error:
+        raise typer.BadParameter(f"--at: {error}; give a time such as 2026-12-05T01:30+01:00") from None
+
+
+def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:
+    from sluice.quotas.files.quota_file import load_quotas
+
+    return load_quotas(quota_file_of(quotas, config))

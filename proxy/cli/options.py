@@ -1,0 +1,46 @@
+"""What several commands of `sluice` have in common: exit codes and options."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_CODES = """\
+Exit codes: 0 fine (also after SIGTERM or SIGINT, once drained); 1 failed while running, `decode` met a bad
+line, or `quotas diff` found a difference; 2 bad configuration, quota file or arguments; 128+n ended by
+signal n."""
+
+
+class CommandFailed(Exception):
+    """What a command was to do could not be done. Told without a traceback; exit code 1."""
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file."),
+]
+AdminSocketOption = Annotated[
+    Path | None, typer.Option("--admin-socket", metavar="FILE", help="A running proxy's admin.socket.")
+]
+QuotasOption = Annotated[Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")]
+
+
+def quota_file_of(quotas: Path | None, config: Path | None, otherwise: str = "") -> Path:
+    """The quota file that was named, else the one that the configuration names.
+
+    Raises typer.BadParameter if there is none; `otherwise`: what else could be given.
+    """
+    from sluice.proxy.config.file import load_config
+
+    if quotas is not None:
+        return quotas
+    if config is not None:
+        return load_config(config, os.environ).quotas.named_file()
+    if "SLUICE_QUOTAS__FILE" in os.environ:
+        return Path(os.environ["SLUICE_QUOTAS__FILE"])
+    raise typer.BadParameter(f"give --quotas FILE or --config FILE{otherwise}")

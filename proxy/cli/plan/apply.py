@@ -1,0 +1,187 @@
+"""A plan of the nightly job → the limits of a place, and back: what `sluice quotas apply PLAN` does.
+
+Of each changed limit what it was is on disk before the first is changed (record.py). Applying again what
+was applied changes nothing; so does rolling back twice. A place is a quota file, a proxy's admin socket, or a
+server (quota_commands.Place), and who changed what is on record there as for every change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+from sluice.proxy.cli.plan.choice import Bounds, Choice, PlanRefused, Reviews, choose
+from sluice.proxy.cli.plan.file import PlanFile, is_plan, parse_plan, whom_of_key
+from sluice.proxy.cli.plan.record import RECORD, PlanRecord, Replaced
+from sluice.proxy.cli.quotas.edit import Whom, number
+from sluice.proxy.cli.quotas.listing import Difference, Listing, described, differences
+from sluice.proxy.cli.quotas.places import Place, QuotaFilePlace
+from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.yaml_lines import read_text
+
+PLAN_NAME: Final = "plan.json"
+_LATEST: Final = "LATEST"
+_PLANS: Final = "plans"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done, or with a dry run would be."""
+
+    found: list[Difference]
+    """in what the place differs from what it was"""
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """What was done, or with a dry run would be."""
+
+    found: list[Difference]
+    others: list[str] = field(default_factory=list)
+    """limits that somebody has changed since, and that stay; a sentence for each"""
+
+
+def plan_file_of(path: Path) -> Path | None:
+    """The plan.json that is meant: this one, that of a plan's folder, or the newest of a job's output folder.
+
+    None: `path` is something else, such as a quota file. Raises ConfigError for a folder without a plan.
+    """
+    if path.is_dir():
+        latest = path / _LATEST
+        folder = path / _PLANS / latest.read_text(encoding="utf-8").strip() if latest.is_file() else path
+        file = folder / PLAN_NAME
+        if not file.is_file():
+            message = f"has no {PLAN_NAME}; name a plan's folder, or the job's --out"
+            raise ConfigError([Problem(message, source=str(folder))])
+        return file
+    if path.name == PLAN_NAME or (path.is_file() and is_plan(read_text(path, "given"))):
+        return path
+    return None
+
+
+def read_plan(file: Path) -> PlanFile:
+    """Raises ConfigError."""
+    return parse_plan(read_text(file, "plan"), str(file))
+
+
+def apply_plan(
+    plan: PlanFile,
+    place: Place,
+    *,
+    record: Path | None = None,
+    bounds: Bounds | None = None,
+    reviews: Reviews | None = None,
+    dry_run: bool = False,
+    today: date | None = None,
+) -> Applied:
+    """Write the plan's limits. `record`: where what they replace is kept, else beside the plan.
+
+    Raises PlanRefused, nothing changed; ConfigError and CommandFailed as the place does.
+    """
+    now = place.listing()
+    choice = choose(
+        plan,
+        now,
+        today or datetime.now(UTC).date(),
+        bounds or Bounds(),
+        reviews or Reviews(),
+    )
+    found = list(differences(now, choice.wanted))
+    if found and not dry_run:
+        replaced = (
+            Replaced(limit.whom, limit.key, now.limits.get(limit.whom, {}).get(limit.key), limit.proposed)
+            for limit in choice.chosen
+        )
+        PlanRecord(record_of(plan, record)).add(_id_of(place), replaced)
+        place.become(choice.wanted, found)
+    return Applied(found, choice)
+
+
+def apply_unattended(
+    plan: PlanFile,
+    place: Place,
+    *,
+    record: Path | None = None,
+    bounds: Bounds | None = None,
+    dry_run: bool = False,
+) -> Applied:
+    """What a night may apply by itself: only what needs no review, and only from a log that is whole.
+
+    Arguments and errors as of `apply_plan`.
+    """
+    if plan.damaged_files:
+        raise PlanRefused(
+            f"{plan.source}: not applied: {plan.damaged_files} damaged files of the log were left out of it; "
+            "look at its report, then apply it by `sluice quotas apply`"
+        )
+    return apply_plan(plan, place, record=record, bounds=bounds, dry_run=dry_run)
+
+
+def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: bool = False) -> RolledBack:
+    """Put back what a plan has replaced at this place. Raises PlanRefused if nothing is on record."""
+    kept = PlanRecord(record or plan.with_name(RECORD))
+    replaced = kept.of(_id_of(place))
+    if not replaced:
+        raise PlanRefused(
+            f"{kept.file}: nothing of this plan is on record at {place.name}; name the place where it was "
+            "applied, and its --record if it had one"
+        )
+    now = place.listing()
+    limits = {whom: dict(its) for whom, its in now.limits.items()}
+    others = []
+    for one in replaced:
+        is_now = limits.get(one.whom, {}).get(one.key)
+        if is_now == one.after:
+            if one.before is None:
+                del limits[one.whom][one.key]
+            else:
+                limits[one.whom][one.key] = one.before
+        elif is_now != one.before:
+            shown = "gone" if is_now is None else number(is_now)
+            others.append(
+                f"{described(one.whom)}: {one.key} is {shown} now, not {number(one.after)}; left as it is"
+            )
+    wanted = Listing(
+        {whom: its for whom, its in limits.items() if its},
+        {whom: left for whom, keys in now.shadow.items() if (left := keys & limits[whom].keys())},
+        now.sections,
+        now.schedules,
+    )
+    found = list(differences(now, wanted))
+    if not dry_run:
+        if found:
+            place.become(wanted, found)
+        kept.forget(_id_of(place))
+    return RolledBack(found, others)
+
+
+def record_of(plan: PlanFile, record: Path | None) -> Path:
+    """Where what the plan replaces is kept."""
+    return record or Path(plan.source).with_name(RECORD)
+
+
+def named(texts: list[str]) -> Iterator[Whom]:
+    """Entities as `--include` has them: `user=alice,client-id=app`, or as JSON where a name has a comma.
+
+    Raises ConfigError.
+    """
+    for text in texts:
+        pairs = [part.partition("=") for part in text.split(",")]
+        key = text if text.lstrip().startswith("{") else json.dumps({name: to for name, _, to in pairs})
+        try:
+            yield whom_of_key(key)
+        except ValueError:
+            message = (
+                f'must be an entity such as user=alice,client-id=app, or {{"user": "alice"}}, is {text!r}'
+            )
+            raise ConfigError([Problem(message, path="--include")]) from None
+
+
+def _id_of(place: Place) -> str:
+    """The same for the same place, from wherever the command is called."""
+    return str(place.file.resolve()) if isinstance(place, QuotaFilePlace) else place.name

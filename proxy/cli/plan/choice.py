@@ -1,0 +1,277 @@
+"""Which limits of a plan are to be written, and whether it may be applied at all. Pure: no clock, no file.
+
+A plan is refused as a whole if it is empty, stale (its date is long past, or the limits are no longer those
+that it was made from) or suspicious (it cuts too many, takes too much in total, or steps further than its own
+policy does). Each refusal says what to do. What needs a person's word is left out until it is given.
+
+Worked example, a plan of 20 limits of 1,000 each, 12 of them cut to 700: 12 / 20 = 60 % are cut, more than
+half: refused; and were the bound at 70 %: the total falls by 12 × 300 = 3,600 of 20,000 = 18 %: fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from ipaddress import ip_address
+from typing import Final
+
+from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
+from sluice.proxy.cli.quotas.edit import Whom, number
+from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described, merged
+from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
+from sluice.quotas.entity_key import in_force, key_of, match_of
+from sluice.quotas.files.quota_file import DEFAULT_NAME
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, Scope
+from sluice.quotas.limits.limits import QuotaLimits
+
+SHARES_FROM: Final = 10
+"""limits of one key: of fewer, shares and totals tell nothing"""
+_ROUNDING: Final = 0.01
+"""limits are rounded up to whole numbers, or to three digits"""
+_SHOWN: Final = 5
+"""names in a message"""
+_MAY_RISE_FURTHER: Final = ("floor",)
+_MAY_FALL_FURTHER: Final = ("capacity", "ceiling")
+
+
+class PlanRefused(Exception):
+    """The plan is not applied; nothing has changed. The message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Beyond which a plan is refused."""
+
+    max_age_days: int = 3
+    """between its date and today: Friday's log is applied on Monday at the latest"""
+    max_cut_share: float = 0.5
+    """of the plan's limits"""
+    max_total_fall: float = 0.25
+    """of all limits of one key; a night's step is 30 %, so this is nearly everybody cut at once, as when
+    a part of the log is missing"""
+    max_changes: int | None = None
+    skip_changed: bool = False
+    """leave limits out that have changed since the plan was made, rather than refuse it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    """What a person has looked at."""
+
+    all: bool = False
+    named: frozenset[Whom] = frozenset()
+
+
+@dataclass(slots=True)
+class Choice:
+    """What becomes of a plan."""
+
+    chosen: list[PlannedLimit] = field(default_factory=list)
+    """to be written"""
+    left_out: list[tuple[PlannedLimit, str]] = field(default_factory=list)
+    """and why"""
+    done: int = 0
+    """limits that are as proposed already"""
+    wanted: Listing = field(default_factory=lambda: Listing({}))
+    """all limits of the place, afterwards"""
+
+
+def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: Reviews) -> Choice:
+    """`now`: the limits of the place. `today`: in UTC, as the dates of logs are. Raises PlanRefused."""
+    if not plan.limits:
+        raise PlanRefused(f"{plan.source}: is empty; see whether the proxies write the access log")
+    _check_steps(plan)
+    _check_names(plan, reviews)
+    before = limits_of(now)
+    choice = Choice(wanted=now)
+    changed = []
+    for limit in plan.limits:
+        if limit.proposed == limit.current:
+            continue
+        found = in_force(before, limit.kind, limit.entity)
+        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
+        if found is not None and found[0] == limit.proposed:
+            choice.done += 1
+        elif unnamable is not None:
+            choice.left_out.append((limit, unnamable))
+        elif limit.needs_review and not (reviews.all or limit.whom in reviews.named):
+            choice.left_out.append((limit, "needs review"))
+        elif found is None or found[0] != limit.current:
+            changed.append(limit)
+            is_now = "there is none now" if found is None else f"is {number(found[0])} now"
+            choice.left_out.append((limit, f"was {number(limit.current)} when the plan was made, {is_now}"))
+        else:
+            choice.chosen.append(limit)
+    if changed and not bounds.skip_changed:
+        raise PlanRefused(
+            f"{plan.source}: is stale: {_count(len(changed), 'limit')} changed since it was made "
+            f"({_names(changed)}); make the plan again, or leave these out with --skip-changed"
+        )
+    if choice.chosen:
+        _check_age(plan, today, bounds)
+        _check_shares(plan, choice, bounds)
+        _leave_out_what_takes_others(plan, before, now, choice)
+    if bounds.max_changes is not None and len(choice.chosen) > bounds.max_changes:
+        raise PlanRefused(
+            f"{plan.source}: {_count(len(choice.chosen), 'change')}, and --max-changes is "
+            f"{bounds.max_changes}; look at them with --dry-run, then raise it"
+        )
+    choice.wanted = _wanted(now, before, choice.chosen)
+    return choice
+
+
+def limits_of(listing: Listing) -> QuotaLimits:
+    """What a place has, as the proxy looks it up; a server's keys and names that Sluice does not know are
+    passed over."""
+    entries = []
+    shadow = {}
+    for whom, limits in listing.limits.items():
+        entity = entity_of(whom)
+        if entity is not None:
+            entries.append((entity, {key: limit for key, limit in limits.items() if key in KIND_BY_KEY}))
+            if whom in listing.shadow:
+                shadow[entity] = listing.shadow[whom]
+    tenants = {item["name"]: item["members"] for item in (listing.sections or {}).get("tenants", ())}
+    return QuotaLimits(entries, shadow=shadow, tenants=tenants)
+
+
+def entity_of(whom: Whom) -> QuotaEntity | None:
+    """Counterpart of quota_edit.whom_of; None: a broker's name for an address, which Sluice does not have."""
+    parts: dict[str, str | Default] = {key: DEFAULT if name == DEFAULT_NAME else name for key, name in whom}
+    ip = parts.get("ip")
+    if isinstance(ip, str):
+        try:
+            ip_address(ip)
+        except ValueError:
+            return None
+    tenant, prefix = parts.get("tenant"), parts.get("client-id-prefix")
+    return QuotaEntity(
+        Tenant(tenant) if isinstance(tenant, str) else parts.get("user"),
+        Prefix(prefix) if isinstance(prefix, str) else parts.get("client-id"),
+        ip,
+    )
+
+
+def _not_there(now: Listing, limit: PlannedLimit) -> str | None:
+    """Why a server can have no such entity; None: it can, or the place is a file."""
+    if now.sections is None and any(part not in KAFKA_KEYS for part, _ in limit.whom):
+        return "only a quota file can have it; apply the plan there, too"
+    return None
+
+
+def _check_steps(plan: PlanFile) -> None:
+    beyond = []
+    for limit in plan.limits:
+        up = limit.current * plan.max_step_up
+        down = limit.current * plan.max_step_down
+        slack = max(_ROUNDING * limit.current, 1.0 if limit.proposed == int(limit.proposed) else 0.0)
+        if (limit.proposed > up + slack and limit.reason not in _MAY_RISE_FURTHER) or (
+            limit.proposed < down - slack and limit.reason not in _MAY_FALL_FURTHER
+        ):
+            beyond.append(limit)
+    if beyond:
+        raise PlanRefused(
+            f"{plan.source}: is suspicious: {_count(len(beyond), 'limit')} beyond the step of its policy, "
+            f"×{plan.max_step_down:g} to ×{plan.max_step_up:g} ({_names(beyond)}); make the plan again, or "
+            "set these by `sluice configs --alter`"
+        )
+
+
+def _check_names(plan: PlanFile, reviews: Reviews) -> None:
+    unknown = reviews.named - {limit.whom for limit in plan.limits}
+    if unknown:
+        names = "; ".join(sorted(described(whom) for whom in unknown))
+        raise PlanRefused(f"{plan.source}: says nothing of {names}; --include names who is in the plan")
+
+
+def _check_age(plan: PlanFile, today: date, bounds: Bounds) -> None:
+    age = (today - plan.day).days
+    if age > bounds.max_age_days:
+        raise PlanRefused(
+            f"{plan.source}: is stale: of {plan.day}, {age} days ago, and at most {bounds.max_age_days} are "
+            "allowed; run a newer night, or raise --max-age-days"
+        )
+    if age < 0:
+        raise PlanRefused(
+            f"{plan.source}: is of {plan.day}, and today is {today} (UTC); set the clock of this machine "
+            "right, or that of the one that ran the job"
+        )
+
+
+def _check_shares(plan: PlanFile, choice: Choice, bounds: Bounds) -> None:
+    chosen = {(limit.kind, limit.whom) for limit in choice.chosen}
+    for kind in KINDS:
+        limits = [limit for limit in plan.limits if limit.kind is kind]
+        if len(limits) < SHARES_FROM:
+            continue
+        mine = [limit for limit in limits if (limit.kind, limit.whom) in chosen]
+        key = KINDS[kind].config_key
+        cuts = sum(limit.proposed < limit.current for limit in mine)
+        if cuts > bounds.max_cut_share * len(limits):
+            raise PlanRefused(
+                f"{plan.source}: is suspicious: cuts {cuts} of {len(limits)} limits of {key}, more than "
+                f"{bounds.max_cut_share:.0%}; see in its report whether the log is whole, then raise "
+                "--max-cut-share"
+            )
+        total = sum(limit.current for limit in limits)
+        fall = -sum(limit.proposed - limit.current for limit in mine) / total
+        if fall > bounds.max_total_fall:
+            raise PlanRefused(
+                f"{plan.source}: is suspicious: all limits of {key} together fall by {fall:.0%}, more than "
+                f"{bounds.max_total_fall:.0%}; see in its report whether the log is whole, then raise "
+                "--max-total-fall"
+            )
+
+
+def _leave_out_what_takes_others(plan: PlanFile, before: QuotaLimits, now: Listing, choice: Choice) -> None:
+    """A limit of its own may take clients that had one by a default: alice's own comes before that of the
+    default user's client ids. Who would be so taken keeps his, and the other is left out.
+    """
+    while True:
+        proposed = {(limit.kind, limit.entity): limit.proposed for limit in choice.chosen}
+        after = limits_of(_wanted(now, before, choice.chosen))
+        takers: dict[tuple[str, str], str] = {}
+        for limit in plan.limits:
+            if KINDS[limit.kind].scope is Scope.IPS:
+                continue
+            was = in_force(before, limit.kind, limit.entity)
+            is_then = in_force(after, limit.kind, limit.entity)
+            wanted = proposed.get((limit.kind, limit.entity), None if was is None else was[0])
+            match = match_of(after, limit.kind, limit.entity)
+            if match is not None and wanted is not None and (is_then is None or is_then[0] != wanted):
+                takers[limit.key, key_of(match.bucket)] = limit.entity
+        if not takers:
+            return
+        kept = [limit for limit in choice.chosen if (limit.key, limit.entity) not in takers]
+        if len(kept) == len(choice.chosen):
+            raise PlanRefused(
+                f"{plan.source}: does not fit the limits of this place; make it again from them"
+            )
+        choice.left_out += [
+            (limit, f"would take {takers[limit.key, limit.entity]} too; give that a limit of its own first")
+            for limit in choice.chosen
+            if (limit.key, limit.entity) in takers
+        ]
+        choice.chosen = kept
+
+
+def _wanted(now: Listing, before: QuotaLimits, chosen: Iterable[PlannedLimit]) -> Listing:
+    limits: dict[Whom, dict[str, float]] = {}
+    shadow: dict[Whom, frozenset[str]] = {}
+    for limit in chosen:
+        limits.setdefault(limit.whom, {})[limit.key] = limit.proposed
+        found = in_force(before, limit.kind, limit.entity)
+        if found is not None and found[1]:
+            shadow[limit.whom] = shadow.get(limit.whom, frozenset()) | {limit.key}
+    return merged(now, Listing(limits, shadow))
+
+
+def _names(limits: list[PlannedLimit]) -> str:
+    shown = [f"{described(limit.whom)}: {limit.key}" for limit in limits[:_SHOWN]]
+    more = len(limits) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,190 @@
+"""`sluice quotas apply PLAN`: the options that go with a plan of the nightly job, and what is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sluice.proxy.cli.options import CommandFailed
+
+if TYPE_CHECKING:
+    from sluice.proxy.cli.plan.choice import Choice
+    from sluice.proxy.cli.quotas.places import Place
+
+_PLANS = "For a plan"
+_SHOWN: Final = 20
+"""lines of what is left out"""
+
+RollbackOption = Annotated[
+    bool,
+    typer.Option("--rollback", help="Put back what the plan replaced here.", rich_help_panel=_PLANS),
+]
+MaxChangesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-changes", metavar="N", min=0, help="Refuse more changes than that.", rich_help_panel=_PLANS
+    ),
+]
+IncludeReviewsOption = Annotated[
+    bool,
+    typer.Option("--include-reviews", help="Also what needs review, all of it.", rich_help_panel=_PLANS),
+]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--include",
+        metavar="WHOM",
+        help="Also what needs review of this one: `user=alice,client-id=app`.",
+        rich_help_panel=_PLANS,
+    ),
+]
+UnattendedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unattended",
+        help="Nobody looks: nothing that needs review, and no plan of a damaged log.",
+        rich_help_panel=_PLANS,
+    ),
+]
+SkipChangedOption = Annotated[
+    bool,
+    typer.Option("--skip-changed", help="Leave out what has changed since the plan.", rich_help_panel=_PLANS),
+]
+MaxAgeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-age-days",
+        metavar="N",
+        min=0,
+        help="Refuse a plan whose date is older; 3 if not given.",
+        rich_help_panel=_PLANS,
+    ),
+]
+MaxCutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cut-share",
+        metavar="0…1",
+        min=0.0,
+        max=1.0,
+        help="Refuse a plan that cuts a larger share; 0.5 if not given.",
+        rich_help_panel=_PLANS,
+    ),
+]
+MaxFallOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-total-fall",
+        metavar="0…1",
+        min=0.0,
+        max=1.0,
+        help="Refuse a plan by which all limits of a key fall further; 0.25 if not given.",
+        rich_help_panel=_PLANS,
+    ),
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        metavar="FILE",
+        help="What is replaced is kept here, not beside the plan.",
+        rich_help_panel=_PLANS,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """As they were given."""
+
+    rollback: bool = False
+    max_changes: int | None = None
+    include_reviews: bool = False
+    include: tuple[str, ...] = ()
+    unattended: bool = False
+    skip_changed: bool = False
+    max_age_days: int | None = None
+    max_cut_share: float | None = None
+    max_total_fall: float | None = None
+    record: Path | None = None
+
+    def given(self) -> list[str]:
+        """The options that a quota file has no use for."""
+        ordinary = PlanOptions()
+        return [
+            f"--{name.replace('_', '-')}"
+            for name in self.__slots__
+            if getattr(self, name) != getattr(ordinary, name)
+        ]
+
+
+def run_plan(file: Path, place: Place, options: PlanOptions, *, dry_run: bool) -> None:
+    """Apply the plan, or roll it back, and print each change. Raises ConfigError, CommandFailed."""
+    from sluice.proxy.cli.plan.choice import PlanRefused
+
+    try:
+        _run(file, place, options, dry_run)
+    except PlanRefused as error:
+        raise CommandFailed(str(error)) from None
+
+
+def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
+    from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, named, read_plan, roll_back
+    from sluice.proxy.cli.plan.choice import Bounds, Reviews
+
+    if options.rollback:
+        undone = roll_back(file, place, record=options.record, dry_run=dry_run)
+        for line in (*map(str, undone.found), *undone.others):
+            print(line)
+        print(last_line(place.name, len(undone.found), dry_run=dry_run))
+        return
+    if options.unattended and (options.include_reviews or options.include):
+        raise typer.BadParameter(
+            "--unattended leaves out what needs review; drop --include, --include-reviews"
+        )
+    given: dict[str, Any] = {
+        "max_age_days": options.max_age_days,
+        "max_cut_share": options.max_cut_share,
+        "max_total_fall": options.max_total_fall,
+    }
+    bounds = replace(
+        Bounds(max_changes=options.max_changes, skip_changed=options.skip_changed),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    plan = read_plan(file)
+    if options.unattended:
+        applied = apply_unattended(plan, place, record=options.record, bounds=bounds, dry_run=dry_run)
+    else:
+        reviews = Reviews(options.include_reviews, frozenset(named(list(options.include))))
+        applied = apply_plan(
+            plan, place, record=options.record, bounds=bounds, reviews=reviews, dry_run=dry_run
+        )
+    for difference in applied.found:
+        print(difference)
+    for line in left_out_lines(applied.choice):
+        print(line)
+    print(last_line(place.name, len(applied.found), dry_run=dry_run))
+
+
+def left_out_lines(choice: Choice) -> list[str]:
+    """Of a plan: what is not written, and why; the first 20."""
+    from sluice.proxy.cli.quotas.listing import described
+
+    lines = [
+        f"left out: {described(limit.whom)}: {limit.key}: {why}" for limit, why in choice.left_out[:_SHOWN]
+    ]
+    more = len(choice.left_out) - len(lines)
+    if more:
+        lines.append(f"left out: {more} more")
+    if any(limit.needs_review for limit, _ in choice.left_out):
+        lines.append("What needs review is written with --include WHOM, or --include-reviews.")
+    return lines
+
+
+def last_line(place: str, changes: int, *, dry_run: bool) -> str:
+    """How many changes were made."""
+    count = f"{changes} {'change' if changes == 1 else 'changes'}"
+    return f"{place}: {f'{count} not made (--dry-run)' if dry_run else count}."

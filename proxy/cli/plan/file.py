@@ -1,0 +1,199 @@
+"""A plan of the nightly job, read and checked before anything is done by it: plan.json → values. Pure.
+
+What a plan says of itself is not believed: each limit must be one that its kind takes, each entity one that
+can be named in a quota file, and nothing may stand there twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, NoReturn
+
+from sluice.proxy.cli.quotas.edit import Whom, canonical
+from sluice.quotas.files.config_error import ConfigError, Problem, shown
+from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+
+VERSIONS: Final = (1,)
+"""of plan.json that are read"""
+_OVERFLOW: Final = "<overflow>"
+_MAX_PROBLEMS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLimit:
+    """One limit of a plan."""
+
+    kind: QuotaKind
+    entity: str
+    """quotas/entity_key.py"""
+    whom: Whom
+    current: float
+    """the limit from which the plan was made"""
+    proposed: float
+    reason: str
+    needs_review: bool
+
+    @property
+    def key(self) -> str:
+        """The config key."""
+        return KINDS[self.kind].config_key
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """A plan, as a night wrote it."""
+
+    source: str
+    day: date
+    """the date of the log that it was made from"""
+    max_step_up: float
+    max_step_down: float
+    """of the policy: no limit changes by more than these factors in a night"""
+    damaged_files: int
+    """of the log that the night had to leave out"""
+    limits: tuple[PlannedLimit, ...]
+
+
+def is_plan(text: str) -> bool:
+    """Whether this is a plan, and no quota file; a damaged one may be neither."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and "entries" in document and "quotas" not in document
+
+
+def parse_plan(text: str, source: str) -> PlanFile:
+    """Raises ConfigError with what is wrong, the first 20 problems of entries."""
+    try:
+        document = json.loads(text, parse_constant=_no_number)
+    except ValueError as error:
+        raise ConfigError(
+            [Problem(f"is no whole plan: {error}; run the night again", source=source)]
+        ) from None
+    if not isinstance(document, dict):
+        raise ConfigError([Problem("is no plan: must be a JSON object", source=source)])
+    reader = _Reader(source)
+    version = document.get("version")
+    if version not in VERSIONS:
+        known = " or ".join(map(str, VERSIONS))
+        reader.fail("version", f"is {shown(version)}; this Sluice reads {known}")
+    policy = document.get("policy")
+    if not isinstance(policy, dict):
+        reader.fail("policy", "is not there; make the plan again")
+    items = document.get("entries")
+    if not isinstance(items, list):
+        reader.fail("entries", f"must be a list, is {shown(items)}")
+    damaged = document.get("damaged_files", {})
+    plan = PlanFile(
+        source,
+        reader.day(document.get("date")),
+        reader.factor(policy, "max_step_up"),
+        reader.factor(policy, "max_step_down"),
+        len(damaged) if isinstance(damaged, dict) else 0,
+        tuple(reader.limits(items)),
+    )
+    if reader.problems:
+        raise ConfigError(reader.problems[:_MAX_PROBLEMS])
+    return plan
+
+
+class _Reader:
+    """Collects what is wrong with entries; what is wrong with the whole ends it at once."""
+
+    def __init__(self, source: str) -> None:
+        self.problems: list[Problem] = []
+        self._source = source
+
+    def fail(self, path: str, message: str) -> NoReturn:
+        raise ConfigError([Problem(message, path=path, source=self._source)])
+
+    def day(self, text: Any) -> date:
+        try:
+            return date.fromisoformat(text)
+        except (TypeError, ValueError):
+            self.fail("date", f"must be a date such as 2026-11-20, is {shown(text)}")
+
+    def factor(self, policy: Mapping[str, Any], key: str) -> float:
+        value: Any = policy.get(key)
+        if not _is_positive(value):
+            self.fail(f"policy.{key}", f"must be a number above 0, is {shown(value)}")
+        return float(value)
+
+    def limits(self, items: list[Any]) -> Iterator[PlannedLimit]:
+        seen: set[tuple[QuotaKind, Whom]] = set()
+        for index, item in enumerate(items):
+            try:
+                limit = _limit(item)
+                if (limit.kind, limit.whom) in seen:
+                    raise ValueError(f"{limit.key} of {limit.entity} stands there twice")
+            except ValueError as error:
+                self.problems.append(Problem(str(error), path=f"entries[{index}]", source=self._source))
+                continue
+            seen.add((limit.kind, limit.whom))
+            yield limit
+
+
+def _limit(item: Any) -> PlannedLimit:
+    """Raises ValueError."""
+    if not isinstance(item, dict):
+        raise ValueError(f"must be an object, is {shown(item)}")
+    kind = KIND_BY_KEY.get(item.get("key", ""))
+    if kind is None:
+        raise ValueError(f"key: {shown(item.get('key'))} is no quota; known: {', '.join(KIND_BY_KEY)}")
+    entity, reason, review = item.get("entity"), item.get("reason"), item.get("needs_review")
+    if not isinstance(entity, str) or not isinstance(reason, str) or not isinstance(review, bool):
+        raise ValueError("entity, reason and needs_review must be there: two texts, and true or false")
+    numbers = {name: item.get(name) for name in ("current", "proposed")}
+    for name, value in numbers.items():
+        if not _is_positive(value):
+            raise ValueError(f"{name} must be a number above 0, is {shown(value)}")
+    spec = KINDS[kind]
+    current, proposed = (spec.validated(spec.config_key, value) for value in numbers.values())
+    whom = whom_of_key(entity)
+    # As key_of writes it, whoever wrote the plan.
+    entity = json.dumps(dict(whom), ensure_ascii=False, sort_keys=True)
+    return PlannedLimit(kind, entity, whom, current, proposed, reason, review)
+
+
+def whom_of_key(key: str) -> Whom:
+    """A bucket's name (quotas/entity_key.py) as an entity of a quota file. Raises ValueError."""
+    try:
+        parts = json.loads(key)
+    except ValueError:
+        parts = None
+    if (
+        not isinstance(parts, dict)
+        or not parts
+        or not all(isinstance(name, str) for name in parts.values())
+        or not parts.keys() <= set(ENTITY_KEYS)
+    ):
+        raise ValueError(f'entity must be JSON such as {{"user": "alice"}}, is {shown(key)}')
+    return tuple((part, canonical(part, parts[part])) for part in ENTITY_KEYS if part in parts)
+
+
+def cannot_be_named(whom: Whom) -> str | None:
+    """Why no limit can be set for this bucket; None: it can."""
+    for part, name in whom:
+        if not name:
+            return f"an empty {part} cannot have a limit of its own"
+        if name in {DEFAULT_NAME, _OVERFLOW}:
+            return f"no quota file can name a {part} that is really called {name}"
+    return None
+
+
+def _is_positive(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    )
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no limit")

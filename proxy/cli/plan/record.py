@@ -1,0 +1,101 @@
+"""What stood in the place of a plan's limits before it was applied: a file beside it, for `--rollback`.
+
+Written whole before anything is changed, and renamed into place: whatever ends the command, it is known what
+was. A plan may be applied at several places, and in several goes; of each limit the oldest value is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sluice.proxy.cli.quotas.edit import Whom
+from sluice.quotas.files.config_error import ConfigError, Problem
+
+RECORD: Final = "rollback.json"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """One limit that a plan has changed."""
+
+    whom: Whom
+    key: str
+    before: float | None
+    """None: there was none for this entity itself"""
+    after: float
+
+
+class PlanRecord:
+    """Of one plan."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises ConfigError for a file that cannot be used; one that is not there is empty."""
+        self.file = file
+        self._places: dict[str, list[Replaced]] = {}
+        try:
+            document = json.loads(file.read_text(encoding="utf-8"))
+            self._places = {
+                name: [_replaced(item) for item in items] for name, items in document["places"].items()
+            }
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            message = f"cannot be read as the record of what a plan replaced: {error!r}"
+            raise ConfigError([Problem(message, source=str(file))]) from None
+
+    def of(self, place: str) -> list[Replaced]:
+        """What was replaced at this place, in the order in which it was."""
+        return list(self._places.get(place, ()))
+
+    def add(self, place: str, replaced: Iterable[Replaced]) -> None:
+        """Keep them on disk. Raises ConfigError if that fails; then nothing may be changed."""
+        kept = {(one.whom, one.key): one for one in self.of(place)}
+        for one in replaced:
+            earlier = kept.get((one.whom, one.key))
+            before = one.before if earlier is None else earlier.before
+            kept[one.whom, one.key] = Replaced(one.whom, one.key, before, one.after)
+        self._write({**self._places, place: list(kept.values())})
+
+    def forget(self, place: str) -> None:
+        """All of it is as it was before. Raises ConfigError."""
+        self._write({name: items for name, items in self._places.items() if name != place})
+
+    def _write(self, places: dict[str, list[Replaced]]) -> None:
+        beside = self.file.with_name(f".{self.file.name}.new")
+        document = {
+            "version": _VERSION,
+            "places": {name: [_item(one) for one in items] for name, items in places.items()},
+        }
+        try:
+            if not places:
+                self.file.unlink(missing_ok=True)
+            else:
+                with open(beside, "w", encoding="utf-8") as new:
+                    json.dump(document, new, indent=1, ensure_ascii=False)
+                    new.flush()
+                    os.fsync(new.fileno())
+                os.replace(beside, self.file)
+        except OSError as error:
+            message = f"cannot be written: {error}; name another with --record FILE"
+            raise ConfigError([Problem(message, source=str(self.file))]) from None
+        self._places = places
+
+
+def _item(one: Replaced) -> dict[str, Any]:
+    return {"entity": dict(one.whom), "key": one.key, "before": one.before, "after": one.after}
+
+
+def _replaced(item: dict[str, Any]) -> Replaced:
+    before = item["before"]
+    return Replaced(
+        tuple(item["entity"].items()),
+        item["key"],
+        None if before is None else float(before),
+        float(item["after"]),
+    )

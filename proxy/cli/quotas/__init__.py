@@ -1,0 +1,1 @@
+"""`sluice configs` and `sluice quotas`: limits seen and changed, in a file or at a server."""

@@ -1,0 +1,314 @@
+"""The commands that see and change quotas: `sluice configs`, as Kafka's tool; `sluice quotas …`, in YAML."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from sluice.proxy.cli.options import (
+    EXIT_CODES,
+    EXIT_FAILED,
+    AdminSocketOption,
+    ConfigOption,
+    QuotasOption,
+    quota_file_of,
+)
+from sluice.proxy.cli.plan import command as cli_plan
+
+if TYPE_CHECKING:
+    from sluice.proxy.cli.quotas.listing import Listing
+    from sluice.proxy.cli.quotas.places import Place
+
+_DEFAULT = "<default>"
+_SHORT = "As Kafka's shorthands"
+
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,…",
+        help="A proxy that keeps quotas in a topic, or Kafka itself.",
+    ),
+]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties, as Kafka's tools take them: `security.protocol`, `sasl.*`, `ssl.*`",
+    ),
+]
+
+
+def entity_types(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    return [name for name in ("users", "clients", "ips") if name.startswith(incomplete)]
+
+
+def config_keys(incomplete: str) -> list[str]:
+    """For the shell's completion: the key behind the last comma."""
+    from sluice.quotas.kinds import KIND_BY_KEY
+
+    done, comma, key = incomplete.rpartition(",")
+    return [f"{done}{comma}{name}" for name in KIND_BY_KEY if name.startswith(key)]
+
+
+def config_settings(incomplete: str) -> list[str]:
+    """The same with `=`."""
+    return [f"{key}=" for key in config_keys(incomplete)]
+
+
+class OrderedNames(TyperCommand):
+    """`--entity-default` counts among the `--entity-name`s, in the order in which they are written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As `--entity-name <default>`."""
+        named = [f"--entity-name={_DEFAULT}" if arg == "--entity-default" else arg for arg in args]
+        return super().parse_args(ctx, named)
+
+
+def configs(
+    alter: Annotated[bool, typer.Option("--alter", help="Change limits.")] = False,
+    describe: Annotated[bool, typer.Option("--describe", help="Print limits.")] = False,
+    add_config: Annotated[
+        str, typer.Option(metavar="KEY=VALUE,…", help="Limits to set.", autocompletion=config_settings)
+    ] = "",
+    delete_config: Annotated[
+        str, typer.Option(metavar="KEY,…", help="Limits to remove.", autocompletion=config_keys)
+    ] = "",
+    entity_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="users|clients|ips", help="Users with clients: give both.", autocompletion=entity_types
+        ),
+    ] = None,
+    entity_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="The name; the n-th is of the n-th type. None with --alter: default."
+        ),
+    ] = None,
+    entity_default: Annotated[  # OrderedNames makes a name of it
+        bool, typer.Option("--entity-default", help="In the place of a name: all without an entry.")
+    ] = False,
+    user: Annotated[str, typer.Option(metavar="NAME", help="A user.", rich_help_panel=_SHORT)] = "",
+    client: Annotated[
+        str, typer.Option(metavar="CLIENT-ID", help="A client id.", rich_help_panel=_SHORT)
+    ] = "",
+    ip: Annotated[str, typer.Option(metavar="ADDRESS", help="An address.", rich_help_panel=_SHORT)] = "",
+    user_defaults: Annotated[
+        bool, typer.Option("--user-defaults", help="All other users.", rich_help_panel=_SHORT)
+    ] = False,
+    client_defaults: Annotated[
+        bool, typer.Option("--client-defaults", help="All other client ids.", rich_help_panel=_SHORT)
+    ] = False,
+    ip_defaults: Annotated[
+        bool, typer.Option("--ip-defaults", help="All other addresses.", rich_help_panel=_SHORT)
+    ] = False,
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
+) -> None:
+    """Show or set limits by the options of `kafka-configs`, in the quota file or at a server.
+
+    `sluice configs -q quotas.yaml --alter --add-config producer_byte_rate=1048576 --entity-type users
+    --entity-name alice`. In a file comments stay, and a running proxy notices the change.
+    """
+    from sluice.proxy.cli.quotas.arguments import asked_of, changes_of
+    from sluice.proxy.cli.quotas.places import lines_of
+
+    if alter == describe:
+        raise typer.BadParameter("give one of --alter and --describe")
+    shorthands: dict[str, str | bool | None] = {
+        "user": user,
+        "client": client,
+        "ip": ip,
+        "user_defaults": user_defaults,
+        "client_defaults": client_defaults,
+        "ip_defaults": ip_defaults,
+    }
+    asked = asked_of(entity_type or [], entity_name or [], shorthands, alter=alter)
+    place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
+    if describe:
+        if add_config or delete_config:
+            raise typer.BadParameter("--add-config and --delete-config go with --alter")
+        listing = place.listing()
+        for line in lines_of(listing, [whom for whom in listing.limits if asked.fits(whom)]):
+            print(line)
+        return
+    changes = changes_of(add_config, delete_config, asked.whom)
+    if not changes:
+        raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
+    done = place.alter({asked.whom: changes})
+    print(f"{'Completed updating' if done else 'Nothing to change in'} {asked.shown()}.")
+
+
+def place_of(
+    quotas: Path | None,
+    config: Path | None,
+    bootstrap_server: str,
+    command_config: Path | None,
+    admin_socket: Path | None,
+) -> Place:
+    """The one that is named. Raises typer.BadParameter if none is, or two are."""
+    from sluice.proxy.cli.quotas.places import QuotaFilePlace
+    from sluice.proxy.cli.quotas.remote import SocketPlace
+
+    if [bool(bootstrap_server), quotas is not None, admin_socket is not None].count(True) > 1:
+        raise typer.BadParameter("give one of --quotas, --bootstrap-server and --admin-socket")
+    if admin_socket is not None:
+        return SocketPlace(admin_socket)
+    if bootstrap_server:
+        return _server_of(bootstrap_server, command_config)
+    if command_config is not None:
+        raise typer.BadParameter("--command-config goes with --bootstrap-server")
+    if quotas is None and config is not None:
+        from sluice.proxy.config.file import load_config
+
+        loaded = load_config(config, os.environ)
+        if loaded.quotas.source == "topic" and loaded.admin.socket is not None:
+            return SocketPlace(loaded.admin.socket)
+    otherwise = ", --bootstrap-server HOST:PORT or --admin-socket FILE"
+    return QuotaFilePlace(quota_file_of(quotas, config, otherwise))
+
+
+def _server_of(bootstrap_server: str, command_config: Path | None) -> Place:
+    from sluice.proxy.cli.quotas.client_properties import ClientSettings, load_client_properties
+    from sluice.proxy.cli.quotas.server import QuotaServer
+
+    settings = ClientSettings() if command_config is None else load_client_properties(command_config)
+    return QuotaServer(bootstrap_server, settings)
+
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", show_default=False, help="A quota file; `-` reads standard input.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print what would be changed.")]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Remove nothing that FILE does not name.")]
+
+
+def export(
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
+) -> None:
+    """Print all quotas of a quota file or a server, as a quota file."""
+    from sluice.proxy.cli.quotas.listing import yaml_of
+
+    print(yaml_of(place_of(quotas, config, bootstrap_server, command_config, admin_socket).listing()), end="")
+
+
+def diff(
+    file: FileArgument,
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
+) -> None:
+    """Compare the quotas of FILE with those of another quota file or a server; exit code 1 if they differ.
+
+    A line for each difference: `-` only FILE has it, `+` only the other has it, `~` both, with other limits.
+    """
+    from sluice.proxy.cli.quotas.listing import differences
+
+    other = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
+    found = list(differences(_read(file), other.listing()))
+    for difference in found:
+        print(difference)
+    raise typer.Exit(EXIT_FAILED if found else 0)
+
+
+def apply(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="A quota file, `-` reads standard input; or the nightly job's plan: its folder, plan.json.",
+        ),
+    ],
+    quotas: QuotasOption = None,
+    config: ConfigOption = None,
+    bootstrap_server: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
+    admin_socket: AdminSocketOption = None,
+    dry_run: DryRunOption = False,
+    keep: KeepOption = False,
+    rollback: cli_plan.RollbackOption = False,
+    max_changes: cli_plan.MaxChangesOption = None,
+    include_reviews: cli_plan.IncludeReviewsOption = False,
+    include: cli_plan.IncludeOption = None,
+    unattended: cli_plan.UnattendedOption = False,
+    skip_changed: cli_plan.SkipChangedOption = False,
+    max_age_days: cli_plan.MaxAgeOption = None,
+    max_cut_share: cli_plan.MaxCutOption = None,
+    max_total_fall: cli_plan.MaxFallOption = None,
+    record: cli_plan.RecordOption = None,
+) -> None:
+    """Make a quota file or a server say what FILE says; asks nothing, prints each change.
+
+    Only what differs is changed: `+` is set, `-` is removed, `~` gets another limit. `import` is the same.
+    Of a plan the limits that it proposes are written, but for what needs review; it is refused if it is
+    empty, stale or suspicious.
+    """
+    from sluice.proxy.cli.plan.apply import plan_file_of
+    from sluice.proxy.cli.quotas.listing import differences, merged
+
+    place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
+    options = cli_plan.PlanOptions(
+        rollback,
+        max_changes,
+        include_reviews,
+        tuple(include or ()),
+        unattended,
+        skip_changed,
+        max_age_days,
+        max_cut_share,
+        max_total_fall,
+        record,
+    )
+    plan = None if str(file) == "-" else plan_file_of(file)
+    if plan is not None:
+        if keep:
+            raise typer.BadParameter("--keep goes with a quota file; a plan removes nothing")
+        cli_plan.run_plan(plan, place, options, dry_run=dry_run)
+        return
+    if given := options.given():
+        raise typer.BadParameter(f"{given[0]} goes with a plan; {file} is none")
+    wanted, now = _read(file), place.listing()
+    if keep:
+        wanted = merged(now, wanted)
+    found = list(differences(now, wanted))
+    for difference in found:
+        print(difference)
+    if found and not dry_run:
+        place.become(wanted, found)
+    print(cli_plan.last_line(place.name, len(found), dry_run=dry_run))
+
+
+def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
+    """Put the commands where they are called."""
+    app.command("configs", cls=OrderedNames, epilog=EXIT_CODES)(configs)
+    quotas_app.command("export", epilog=EXIT_CODES)(export)
+    quotas_app.command("diff", epilog=EXIT_CODES)(diff)
+    quotas_app.command("apply", epilog=EXIT_CODES)(apply)
+    quotas_app.command("import", epilog=EXIT_CODES, help="The same as `apply`.")(apply)
+
+
+def _read(file: Path) -> Listing:
+    from sluice.proxy.cli.quotas.listing import listing_of
+    from sluice.quotas.files.yaml_lines import read_text
+
+    if str(file) == "-":
+        return listing_of(sys.stdin.read(), "standard input")
+    return listing_of(read_text(file, "quota"), str(file))

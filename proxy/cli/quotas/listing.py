@@ -1,0 +1,214 @@
+"""Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
+
+A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; shadow mode,
+calendars, tenants and exempt rules are the quota file's own. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sluice.proxy.cli.quotas.edit import Entry, Whom, block_lines, entries_of, number, whom_of
+from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS, SCHEDULE_KEY, SHADOW_KEY, parse_quotas
+from sluice.quotas.files.yaml_lines import parse_yaml
+from sluice.quotas.kinds import KIND_BY_KEY
+
+SECTIONS: Final = ("tenants", "exempt")
+"""what a quota file has beside `quotas:`, in the order of an export"""
+KAFKA_KEYS: Final = ("user", "client-id", "ip")
+"""types of entities that Kafka's API knows"""
+_NAMES_OF_KEYS: Final = {"user": "user-principal"}
+"""where Kafka's tool has another name than the quota file"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All quotas of one source."""
+
+    limits: Mapping[Whom, Mapping[str, float]]
+    """of each entity, by config key; none is empty"""
+    shadow: Mapping[Whom, frozenset[str]] = field(default_factory=dict)
+    """which of them are in shadow mode"""
+    sections: Mapping[str, tuple[Entry, ...]] | None = None
+    """SECTIONS with their items as in the quota file; None: the source has no place for them"""
+    schedules: Mapping[Whom, tuple[Entry, ...]] = field(default_factory=dict)
+    """the windows of entities that have a calendar, as in the quota file"""
+
+    def limits_of(self, whom: Whom) -> dict[str, tuple[float, bool]]:
+        """By config key: the limit, and whether it is in shadow mode."""
+        shadow = self.shadow.get(whom, frozenset())
+        return {key: (limit, key in shadow) for key, limit in self.limits.get(whom, {}).items()}
+
+    def entry(self, whom: Whom) -> Entry:
+        """An entity as an item of a quota file."""
+        limits = self.limits[whom]
+        entry: Entry = {**dict(whom), **{key: limits[key] for key in KIND_BY_KEY if key in limits}}
+        entry |= {key: limit for key, limit in limits.items() if key not in entry}
+        shadow = self.shadow.get(whom)
+        if shadow:
+            entry[SHADOW_KEY] = True if len(shadow) == len(limits) else sorted(shadow)
+        if whom in self.schedules:
+            entry[SCHEDULE_KEY] = list(self.schedules[whom])
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What two sources say of one limit; None: nothing. Of a section's item: `key` is the item, "" is yes."""
+
+    whom: Whom
+    """() of an item"""
+    key: str
+    left: str | None
+    right: str | None
+    section: str = ""
+
+    def __str__(self) -> str:
+        who = self.section or described(self.whom)
+        if self.left is None:
+            return f"+ {who}: {self.key}{'' if self.right == '' else f'={self.right}'}"
+        if self.right is None:
+            return f"- {who}: {self.key}{'' if self.left == '' else f'={self.left}'}"
+        return f"~ {who}: {self.key}={self.left} → {self.right}"
+
+
+def listing_of(text: str, source: str) -> Listing:
+    """Of a quota file's text. Raises QuotaFileError if it cannot be used."""
+    parse_quotas(text, source)
+    limits: dict[Whom, dict[str, float]] = {}
+    shadow: dict[Whom, frozenset[str]] = {}
+    schedules: dict[Whom, tuple[Entry, ...]] = {}
+    for entry in entries_of(text):
+        whom = whom_of(entry)
+        limits[whom] = {key: value for key, value in entry.items() if key in KIND_BY_KEY}
+        told = entry.get(SHADOW_KEY, False)
+        keys = frozenset(limits[whom] if told is True else told or ())
+        if keys:
+            shadow[whom] = keys
+        if SCHEDULE_KEY in entry:
+            schedules[whom] = tuple(entry[SCHEDULE_KEY])
+    document: Any = parse_yaml(text, source).value
+    sections = {name: tuple(document.get(name, ())) for name in SECTIONS}
+    return Listing(limits, shadow, sections, schedules)
+
+
+def yaml_of(listing: Listing) -> str:
+    """A quota file that says the same."""
+    if not listing.limits:
+        text = "quotas: []\n"
+    else:
+        lines = [line for whom in listing.limits for line in block_lines(listing.entry(whom))]
+        text = "quotas:\n" + "".join(f"  {line}\n" for line in lines)
+    for name, items in (listing.sections or {}).items():
+        if items:
+            lines = [line for item in items for line in block_lines(item)]
+            text += f"{name}:\n" + "".join(f"  {line}\n" for line in lines)
+    return text
+
+
+def differences(left: Listing, right: Listing) -> Iterator[Difference]:
+    """Entity by entity, key by key: in the order of `left`, then what only `right` has.
+
+    The items of sections are compared where both sources have a place for them.
+    """
+    for whom in [*left.limits, *(whom for whom in right.limits if whom not in left.limits)]:
+        ours, theirs = left.limits_of(whom), right.limits_of(whom)
+        for key in [*ours, *(key for key in theirs if key not in ours)]:
+            if ours.get(key) != theirs.get(key):
+                yield Difference(whom, key, _limit(ours.get(key)), _limit(theirs.get(key)))
+        windows = left.schedules.get(whom), right.schedules.get(whom)
+        if windows[0] != windows[1]:
+            yield Difference(whom, SCHEDULE_KEY, _windows(windows[0]), _windows(windows[1]))
+    if left.sections is not None and right.sections is not None:
+        for name in SECTIONS:
+            left_items, right_items = (
+                [_item(item) for item in sections.get(name, ())]
+                for sections in (left.sections, right.sections)
+            )
+            yield from (
+                Difference((), item, "", None, name) for item in left_items if item not in right_items
+            )
+            yield from (
+                Difference((), item, None, "", name) for item in right_items if item not in left_items
+            )
+
+
+def merged(base: Listing, over: Listing) -> Listing:
+    """All that `over` says, and of `base` what it does not speak of."""
+    whoms = [*base.limits, *(whom for whom in over.limits if whom not in base.limits)]
+    limits = {whom: {**base.limits.get(whom, {}), **over.limits.get(whom, {})} for whom in whoms}
+    shadow = {}
+    for whom in whoms:
+        kept = base.shadow.get(whom, frozenset()) - over.limits.get(whom, {}).keys()
+        if found := kept | over.shadow.get(whom, frozenset()):
+            shadow[whom] = found
+    sections = base.sections
+    if sections is not None and over.sections is not None:
+        sections = {name: _joined(sections.get(name, ()), over.sections.get(name, ())) for name in SECTIONS}
+    return Listing(limits, shadow, sections, {**base.schedules, **over.schedules})
+
+
+def described(whom: Whom) -> str:
+    """As Kafka's tool names an entity: `user-principal 'alice', the default client-id`."""
+    return ", ".join(
+        f"the default {kind}" if name == DEFAULT_NAME else f"{kind} '{name}'"
+        for kind, name in ((_NAMES_OF_KEYS.get(key, key), name) for key, name in whom)
+    )
+
+
+def kafka_line(whom: Whom, limits: Mapping[str, float]) -> str:
+    """A line of `kafka-configs --describe`, as Kafka's tool prints it, save for the order of the keys."""
+    known = [key for key in KIND_BY_KEY if key in limits]
+    keys = [*known, *(key for key in limits if key not in known)]
+    shown = ", ".join(f"{key}={java_double(limits[key])}" for key in keys)
+    return f"Quota configs for {described(whom)} are {shown}"
+
+
+def java_double(value: float) -> str:
+    """As Double.toString: 1024.0, 1.048576E7, 5.0E-4.
+
+    From 10⁻³ to below 10⁷ with a point, else with an exponent. The digits are the fewest that tell the value
+    apart, as in Java since 19 and in Python.
+    """
+    digits = repr(abs(float(value)))
+    if value == 0.0 or 1e-3 <= abs(value) < 1e7:
+        shown = digits if "e" not in digits else f"{abs(value):f}"
+    else:
+        mantissa, _, exponent = digits.partition("e")
+        whole, _, fraction = mantissa.partition(".")
+        figures = whole + fraction
+        power = int(exponent or 0) + len(whole) - 1
+        stripped = figures.lstrip("0")
+        power -= len(figures) - len(stripped)
+        stripped = stripped.rstrip("0") or "0"
+        shown = f"{stripped[0]}.{stripped[1:] or '0'}E{power}"
+    return f"-{shown}" if value < 0 else shown
+
+
+def sort_key(whom: Whom) -> tuple[int, tuple[tuple[int, bool, str], ...]]:
+    """The order of an export: by kind of entity, defaults last."""
+    return len(whom), tuple((ENTITY_KEYS.index(key), name == DEFAULT_NAME, name) for key, name in whom)
+
+
+def _limit(limit: tuple[float, bool] | None) -> str | None:
+    if limit is None:
+        return None
+    return f"{number(limit[0])}{' (shadow)' if limit[1] else ''}"
+
+
+def _windows(windows: tuple[Entry, ...] | None) -> str | None:
+    return None if windows is None else json.dumps(windows, ensure_ascii=False)
+
+
+def _item(item: Entry) -> str:
+    return json.dumps(dict(sorted(item.items())), ensure_ascii=False)
+
+
+def _joined(base: tuple[Entry, ...], over: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """A tenant of the same name is the other's."""
+    names = {item["name"] for item in over if "name" in item}
+    kept = [item for item in base if item.get("name") not in names and item not in over]
+    return (*kept, *over)

@@ -1,0 +1,121 @@
+"""Quotas seen and changed from the command line, where they are: in a quota file, or at a server.
+
+A *place* is either. Both can list what they have and take changes; a running proxy notices a changed file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
+from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
+from sluice.quotas.files.config_error import Problem, QuotaFileError
+from sluice.quotas.files.quota_file import parse_quotas
+from sluice.quotas.files.yaml_lines import read_text
+
+
+class Place(Protocol):
+    """Where quotas are kept. What goes wrong is raised as ConfigError, at a server also as CommandFailed."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    def listing(self) -> Listing:
+        """All that is there."""
+        ...
+
+    def alter(self, changes: Mapping[Whom, Changes]) -> bool:
+        """Set and remove limits. False: all of it was so already."""
+        ...
+
+    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+        """Say the same as `wanted`, from which it has these differences."""
+        ...
+
+
+class QuotaFilePlace:
+    """A quota file, edited in place: comments and order stay."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.name = str(file)
+
+    def listing(self) -> Listing:
+        """Raises ConfigError if the file cannot be used."""
+        return listing_of(read_text(self.file, "quota"), self.name)
+
+    def alter(self, changes: Mapping[Whom, Changes]) -> bool:
+        """Raises ConfigError, the file untouched, if it cannot be read, used, edited so, or written."""
+        before = self._text()
+        return self._write(before, edited(before, self.name, changes))
+
+    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+        """Entries whose shadow mode or calendar changes are written anew, without the comments within them;
+        so are those in shadow mode that get or lose a limit."""
+        before = self._text()
+        now = self.listing()
+        touched = {difference.whom for difference in found if difference.whom}
+        anew = {whom for whom in touched if _is_written_anew(now, wanted, whom)}
+        changes: dict[Whom, dict[str, float | None]] = {}
+        for difference in found:
+            if difference.whom and difference.whom not in anew:
+                limit = wanted.limits.get(difference.whom, {}).get(difference.key)
+                changes.setdefault(difference.whom, {})[difference.key] = limit
+        new = [wanted.entry(whom) for whom in wanted.limits if whom in anew]
+        after = edited(before, self.name, changes, gone=anew, new=new)
+        for section in {difference.section for difference in found if difference.section}:
+            after = with_section(after, section, (wanted.sections or {}).get(section, ()))
+        self._write(before, after)
+        left = list(differences(self.listing(), wanted))
+        assert not left, left
+
+    def _text(self) -> str:
+        """With its own ends of lines."""
+        parse_quotas(read_text(self.file, "quota"), self.name)
+        return self.file.read_bytes().decode("utf-8")
+
+    def _write(self, before: str, after: str) -> bool:
+        if after == before:
+            return False
+        parse_quotas(after, f"{self.file}, as it would be")
+        try:
+            _replace(self.file, after)
+        except OSError as error:
+            raise QuotaFileError([Problem(f"cannot be written: {error}", source=self.name)]) from None
+        return True
+
+
+def lines_of(listing: Listing, whoms: Sequence[Whom]) -> list[str]:
+    """What `--describe` prints: a line for each entity, as Kafka's tool has it; of shadow mode behind it."""
+    lines = []
+    for whom in whoms:
+        line = kafka_line(whom, listing.limits[whom])
+        shadow = listing.shadow.get(whom)
+        line += f" (in shadow mode: {', '.join(sorted(shadow))})" if shadow else ""
+        lines.append(f"{line} (with a schedule)" if whom in listing.schedules else line)
+    return lines
+
+
+def _is_written_anew(now: Listing, wanted: Listing, whom: Whom) -> bool:
+    """Its shadow mode or calendar changes; or may, for `shadow: true` covers whatever limits it has."""
+    before, after = now.shadow.get(whom, frozenset()), wanted.shadow.get(whom, frozenset())
+    if before != after or now.schedules.get(whom) != wanted.schedules.get(whom):
+        return True
+    return bool(before) and now.limits.get(whom, {}).keys() != wanted.limits.get(whom, {}).keys()
+
+
+def _replace(file: Path, text: str) -> None:
+    """At once, with the rights it has; a link stays one."""
+    file = Path(os.path.realpath(file))
+    beside = file.with_name(f".{file.name}.new")
+    with open(beside, "w", encoding="utf-8", newline="") as new:
+        new.write(text)
+        new.flush()
+        os.fsync(new.fileno())
+    os.chmod(beside, file.stat().st_mode & 0o777)
+    os.replace(beside, file)

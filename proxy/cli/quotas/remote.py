@@ -1,0 +1,144 @@
+"""Quotas that a running process keeps, as a place of commands: a server, or a proxy through its admin socket.
+
+It knows entities and limits; what only a quota file has (shadow mode, calendars, tenants, prefixes, exempt
+rules) cannot be put there, and is refused by name rather than left out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sluice.proxy.cli.local_admin import SocketClient
+from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
+from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Difference, Listing, described, sort_key
+from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.quota_file import DEFAULT_NAME
+
+ENTITIES_AT_ONCE: Final = 500
+_ERRORS: Final = {
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    31: "CLUSTER_AUTHORIZATION_FAILED",
+    35: "UNSUPPORTED_VERSION",
+    41: "NOT_CONTROLLER",
+    42: "INVALID_REQUEST",
+    44: "POLICY_VIOLATION",
+}
+
+
+class RemotePlace(ABC):
+    """A place (quota_commands.Place). Of several entities some may have been changed when one is refused."""
+
+    name: str
+
+    def listing(self) -> Listing:
+        """All limits; raises CommandFailed."""
+        limits = self._limits()
+        return Listing({whom: limits[whom] for whom in sorted(limits, key=sort_key) if limits[whom]})
+
+    def alter(self, changes: Mapping[Whom, Changes]) -> bool:
+        """Raises CommandFailed."""
+        now = self._limits()
+        needed: dict[Whom, Changes] = {}
+        for whom, limits in changes.items():
+            wanted = {key: limit for key, limit in limits.items() if now.get(whom, {}).get(key) != limit}
+            if wanted:
+                needed[whom] = wanted
+        self._change_all(needed)
+        return bool(needed)
+
+    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+        """Raises ConfigError for what cannot be kept there, CommandFailed for what is refused."""
+        problems = [
+            Problem(f"{described(whom)}: {why}; only a quota file can have that", source=self.name)
+            for whom in wanted.limits
+            for why in _beyond_kafka(wanted, whom)
+        ]
+        if problems:
+            raise ConfigError(problems)
+        changes: dict[Whom, dict[str, float | None]] = {}
+        for difference in found:
+            limit = wanted.limits.get(difference.whom, {}).get(difference.key)
+            changes.setdefault(difference.whom, {})[difference.key] = limit
+        self._change_all(changes)
+
+    def _change_all(self, changes: Mapping[Whom, Changes]) -> None:
+        whoms = list(changes)
+        for start in range(0, len(whoms), ENTITIES_AT_ONCE):
+            some = whoms[start : start + ENTITIES_AT_ONCE]
+            refused = self._change({whom: changes[whom] for whom in some})
+            if refused:
+                raise CommandFailed("\n".join(f"{self.name}: {line}" for line in refused))
+
+    @abstractmethod
+    def _limits(self) -> dict[Whom, dict[str, float]]:
+        """Of every entity."""
+
+    @abstractmethod
+    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+        """Change these. Returns what was refused, a line for each entity."""
+
+
+class SocketPlace(RemotePlace):
+    """A proxy, as its machine's own administrator."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._client = SocketClient(path)
+
+    def _limits(self) -> dict[Whom, dict[str, float]]:
+        found = self._client.ask({"ask": "describe"})
+        return {whom_of_names(entry["entity"]): entry["limits"] for entry in found["entries"]}
+
+    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+        entries = [
+            {
+                "entity": names_of(whom),
+                "set": {key: limit for key, limit in limits.items() if limit is not None},
+                "remove": [key for key, limit in limits.items() if limit is None],
+            }
+            for whom, limits in changes.items()
+        ]
+        answer = self._client.ask({"ask": "alter", "entries": entries})
+        return [
+            f"{described(whom_of_names(result['entity']))}: {refusal(result['error_code'], result['error'])}"
+            for result in answer["results"]
+            if result["error_code"]
+        ]
+
+
+def whom_of_names(names: Mapping[str, str | None]) -> Whom:
+    """From names as Kafka's API has them: a null one is the default."""
+    order = [*(key for key in KAFKA_KEYS if key in names), *(key for key in names if key not in KAFKA_KEYS)]
+    return tuple((key, _canonical(key, names[key])) for key in order)
+
+
+def names_of(whom: Whom) -> dict[str, str | None]:
+    """Counterpart of `whom_of_names`."""
+    return {key: None if name == DEFAULT_NAME else name for key, name in whom}
+
+
+def refusal(code: int, message: Any) -> str:
+    """`error 42 INVALID_REQUEST: …`."""
+    return f"error {code} {_ERRORS.get(code, '')}".rstrip() + (f": {message}" if message else "")
+
+
+def _canonical(key: str, name: str | None) -> str:
+    if name is None:
+        return DEFAULT_NAME
+    try:
+        return canonical(key, name)
+    except ValueError:  # a broker takes host names for addresses
+        return name
+
+
+def _beyond_kafka(wanted: Listing, whom: Whom) -> Iterator[str]:
+    if any(key not in KAFKA_KEYS for key, _ in whom):
+        yield "is an entity that only Sluice has"
+    for key in sorted(wanted.shadow.get(whom, ())):
+        yield f"{key} is in shadow mode"
+    if whom in wanted.schedules:
+        yield "has a schedule"

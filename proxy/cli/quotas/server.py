@@ -1,0 +1,148 @@
+"""Quotas at a server, by Kafka's own API: DescribeClientQuotas (48) and AlterClientQuotas (49), version 1.
+
+The server is a broker, or a proxy that answers these in its place. Blocking: for commands, never the proxy.
+Source: KIP-546; DescribeClientQuotasRequest.json.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
+from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.quotas.client_properties import ClientSettings
+from sluice.proxy.cli.quotas.edit import Changes, Whom
+from sluice.proxy.cli.quotas.listing import described
+from sluice.proxy.cli.quotas.remote import RemotePlace, names_of, refusal, whom_of_names
+from sluice.proxy.config.options import host_and_port
+from sluice.proxy.listener.login.login import UpstreamLogin
+from sluice.quotas.files.config_error import ConfigError, Problem
+
+DESCRIBE_CLIENT_QUOTAS: Final = 48
+ALTER_CLIENT_QUOTAS: Final = 49
+_VERSION: Final = 1
+_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+
+
+class QuotaServer(RemotePlace):
+    """A place; each step has a connection of its own."""
+
+    def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
+        """`bootstrap`: `host:port,…`, tried in order. Raises ConfigError."""
+        try:
+            self._addresses = [host_and_port(part.strip()) for part in bootstrap.split(",")]
+        except ValueError as error:
+            raise ConfigError([Problem(str(error), path="--bootstrap-server")]) from None
+        self.name = bootstrap
+        self._settings = settings
+
+    def _limits(self) -> dict[Whom, dict[str, float]]:
+        body = self._ask(DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
+        if body["errorCode"]:
+            raise CommandFailed(f"{self.name}: {refusal(body['errorCode'], body['errorMessage'])}")
+        return {
+            _whom(entry["entity"]): {value["key"]: float(value["value"]) for value in entry["values"]}
+            for entry in body["entries"] or []
+        }
+
+    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+        entries: list[Value] = [
+            {"entity": _entity(whom), "ops": list(_ops(limits))} for whom, limits in changes.items()
+        ]
+        body = self._ask(ALTER_CLIENT_QUOTAS, {"entries": entries, "validateOnly": False})
+        return [
+            f"{described(_whom(entry['entity']))}: {refusal(entry['errorCode'], entry['errorMessage'])}"
+            for entry in body["entries"]
+            if entry["errorCode"]
+        ]
+
+    # The wire ---------------------------------------------------------------------------------------------
+
+    def _connect(self) -> socket.socket:
+        """Raises CommandFailed that names each address that was tried."""
+        faults = []
+        for host, port in self._addresses:
+            try:
+                return self._connected(host, port)
+            except (OSError, ProtocolError) as error:
+                faults.append(f"{host}:{port}: {error}")
+        raise CommandFailed("cannot connect to " + "; ".join(faults))
+
+    def _connected(self, host: str, port: int) -> socket.socket:
+        settings = self._settings
+        sock = socket.create_connection((host, port), timeout=settings.timeout_s)
+        try:
+            if settings.tls is not None:
+                sock = settings.tls.wrap_socket(sock, server_hostname=host)
+            if settings.credentials is not None:
+                self._log_in(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _log_in(self, sock: socket.socket) -> None:
+        settings = self._settings
+        assert settings.credentials is not None
+        login = UpstreamLogin(
+            settings.mechanism,
+            settings.credentials,
+            client_id=settings.client_id,
+            nonce=secrets.token_urlsafe(24),
+        )
+        sock.sendall(login.start())
+        while not login.done:
+            data = sock.recv(65_536)
+            if not data:
+                raise login.broker_closed()
+            _, reply = login.received(memoryview(data), 0, len(data))
+            if reply:
+                sock.sendall(reply)
+
+    def _ask(self, api_key: int, body: Struct) -> dict[str, Any]:
+        header: Struct = {
+            "requestApiKey": api_key,
+            "requestApiVersion": _VERSION,
+            "correlationId": api_key,
+            "clientId": self._settings.client_id,
+        }
+        frame = encode_frame("request", api_key, _VERSION, DecodedFrame(header, body))
+        try:
+            with closing(self._connect()) as sock:
+                sock.sendall(len(frame).to_bytes(4) + frame)
+                size = int.from_bytes(_exactly(sock, 4))
+                if size > _MAX_ANSWER_BYTES:
+                    raise CommandFailed(f"{self.name}: an answer of {size} bytes; is this a Kafka listener?")
+                data = _exactly(sock, size)
+            return decode_frame("response", api_key, _VERSION, data).body
+        except (OSError, ProtocolError) as error:
+            raise CommandFailed(f"{self.name}: {error}") from None
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        more = sock.recv(min(65_536, count - len(data)))
+        if not more:
+            raise OSError("it closed the connection; does its listener want TLS or SASL (--command-config)?")
+        data += more
+    return bytes(data)
+
+
+def _whom(entity: list[dict[str, Any]]) -> Whom:
+    return whom_of_names({part["entityType"]: part["entityName"] for part in entity})
+
+
+def _entity(whom: Whom) -> list[Value]:
+    return [{"entityType": key, "entityName": name} for key, name in names_of(whom).items()]
+
+
+def _ops(changes: Changes) -> Iterator[Value]:
+    for key, limit in changes.items():
+        yield {"key": key, "value": float(limit or 0.0), "remove": limit is None}

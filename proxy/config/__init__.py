@@ -1,0 +1,1 @@
+"""The configuration: its sections, the file, its reload."""

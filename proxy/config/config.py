@@ -1,0 +1,397 @@
+"""Every option of `sluice run`: its name (with its unit), default, bounds and one line of documentation.
+
+Frozen values, checked when built; reading them from a file and the environment is file.py's work.
+docs/configuration.md and docs/config.schema.json are generated from this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from sluice.proxy.config.access_log import AccessLogOptions, access_log_contradictions
+from sluice.proxy.config.admin import AdminOptions, admin_contradictions
+from sluice.proxy.config.listener import ListenerOptions, contradictions
+from sluice.proxy.config.mutations import MutationOptions
+from sluice.proxy.config.options import MAX_INT32, NO_BOOL, Options, Text, host_and_port
+from sluice.proxy.config.producer_ids import ProducerIdOptions
+from sluice.proxy.config.quotas import QuotaOptions, quota_contradictions
+from sluice.proxy.config.replication import ReplicationOptions, replication_contradictions
+from sluice.proxy.config.request_time import RequestTimeOptions
+
+
+class LimitsOptions(Options):
+    """Bounds on what a client can make the proxy keep."""
+
+    max_frame_bytes: Annotated[int, Field(ge=1024, le=MAX_INT32), NO_BOOL] = Field(
+        default=104_857_600,
+        description="Largest request accepted (Kafka: socket.request.max.bytes).",
+    )
+    max_frame_bytes_before_authentication: Annotated[int, Field(ge=1024, le=MAX_INT32), NO_BOOL] = Field(
+        default=524_288,
+        description="Largest request accepted on a SASL listener until the broker has said yes.",
+    )
+    unfinished_bytes_per_user: Annotated[int, Field(ge=0), NO_BOOL] = Field(
+        default=16_777_216,
+        description="Bytes of acks=0 requests that clients of one user left behind while muted, still "
+        "forwarded at the user's quota; beyond it they are dropped and counted.",
+    )
+    max_client_ids_per_user: Annotated[int, Field(ge=1), NO_BOOL] = Field(
+        default=1000,
+        description="Client ids of one user that get a bucket of their own under a default-client quota; "
+        "those beyond it share one overflow bucket of that user.",
+    )
+    max_sensors: Annotated[int, Field(ge=1), NO_BOOL] = Field(
+        default=100_000,
+        description="Buckets kept in all; beyond it new ones share their user's overflow bucket.",
+    )
+    max_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None,
+        description="Client connections at a time, over all listeners (Kafka: max.connections); further ones "
+        "are closed at once.",
+    )
+    max_connections_per_ip: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None, description="Of one address, or one IPv6 /64 (Kafka: max.connections.per.ip)."
+    )
+    max_connections_per_user: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None, description="Of one principal, once it is known."
+    )
+    max_unauthenticated_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None,
+        description="Of which the principal is not known yet; one address may have a quarter of them.",
+    )
+    connections_per_s: Annotated[float, Field(gt=0, le=MAX_INT32), NO_BOOL] | None = Field(
+        default=None,
+        description="New connections a second of one listener (Kafka: max.connection.creation.rate); "
+        "further ones wait to be accepted.",
+    )
+    idle_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] | None = Field(
+        default=None,
+        description="Ends connections on which nothing happens for so long; if left out the broker does "
+        "(connections.max.idle.ms).",
+    )
+    stopped_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] = Field(
+        default=600.0,
+        description="Ends connections whose client or broker takes nothing of what waits for it for so long.",
+    )
+    authentication_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
+        default=30.0,
+        description="Longest that a client may take from its connection to its login, PROXY header and TLS "
+        "handshake included.",
+    )
+    slow_frame_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
+        default=30.0,
+        description="Ends a client that began a request and sent less than 1 KiB of it in so long; time in "
+        "which it was not read does not count.",
+    )
+    max_buffered_bytes: Annotated[int, Field(ge=1_048_576), NO_BOOL] = Field(
+        default=268_435_456,
+        description="Bytes kept for clients and brokers that do not take them; beyond it connections are "
+        "read in small pieces.",
+    )
+    max_buffered_bytes_per_user: Annotated[int, Field(ge=65_536), NO_BOOL] = Field(
+        default=134_217_728, description="The share of one principal: half of max_buffered_bytes at most."
+    )
+
+
+class PacingOptions(Options):
+    """How a principal over its quota is slowed down."""
+
+    mode: Literal["smooth", "kafka"] = Field(
+        default="smooth",
+        description="smooth: one token bucket per quota entity, evenly paced; kafka: the broker's own "
+        "windows and delays, sawtooth included.",
+    )
+    window_num: Annotated[int, Field(ge=2, le=1000), NO_BOOL] = Field(
+        default=11, description="Mode kafka: samples kept (Kafka: quota.window.num)."
+    )
+    window_size_s: Annotated[int, Field(ge=1, le=3600), NO_BOOL] = Field(
+        default=1, description="Mode kafka: span of a sample (Kafka: quota.window.size.seconds)."
+    )
+    burst_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
+        default=1.0, description="Seconds' worth of quota that an idle entity may use at once."
+    )
+    max_debt_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
+        default=60.0,
+        description="Seconds' worth of quota that an entity can owe at most; what goes beyond is forgiven.",
+    )
+    answer_budget_s: Annotated[float, Field(gt=0, le=15), NO_BOOL] = Field(
+        default=10.0,
+        description="Longest that a request waits in the proxy by the proxy's own doing; what is left is "
+        "carried as debt.",
+    )
+    group_delay_max_s: Annotated[float, Field(ge=0, le=2), NO_BOOL] = Field(
+        default=2.0, description="Longest mute or hold of a connection that has carried a group request."
+    )
+    fetch_delay_default_s: Annotated[float, Field(ge=0, le=15), NO_BOOL] = Field(
+        default=3.0,
+        description="Longest mute of a connection that only fetches, while no session timeout was seen.",
+    )
+    written_fetch_throttle_max_s: Annotated[float, Field(ge=0, le=2), NO_BOOL] = Field(
+        default=2.0,
+        description="Largest throttle_time_ms written into a Fetch answer (some clients sleep on it).",
+    )
+    share_fetch_delay_max_s: Annotated[float, Field(ge=0, le=15), NO_BOOL] = Field(
+        default=10.0,
+        description="Longest mute after a ShareFetch or ShareAcknowledge (acquisition locks last 30 s).",
+    )
+
+
+class UpstreamOptions(Options):
+    """The way to the broker."""
+
+    dial_timeout_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
+        default=5.0,
+        description="Longest wait for a connection to the broker; then the client's connection is closed.",
+    )
+
+
+class DrainOptions(Options):
+    """What SIGTERM starts: stop accepting, answer what is in flight, close."""
+
+    deadline_s: Annotated[float, Field(ge=0, le=3600), NO_BOOL] = Field(
+        default=25.0,
+        description="Longest wait for answers in flight; keep it below the pod's "
+        "terminationGracePeriodSeconds (30).",
+    )
+
+
+class LogOptions(Options):
+    """Structured logs on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level written."
+    )
+    format: Literal["auto", "json", "console"] = Field(
+        default="auto",
+        description="json: one object a line; console: for people; auto: console on a terminal, else json.",
+    )
+
+
+class SaslOptions(Options):
+    """How a principal is read from what clients tell the broker."""
+
+    oauthbearer_principal_claim: Text = Field(
+        default="sub",
+        description="Claim of an OAUTHBEARER token that names the user "
+        "(Kafka: sasl.oauthbearer.sub.claim.name).",
+    )
+
+
+class MetricsOptions(Options):
+    """What /metrics tells, and its bounds."""
+
+    kafka_page: bool = Field(
+        default=False,
+        description="Whether there is a second page, /metrics/kafka, with the names that a broker's quotas "
+        "have in jmx_exporter (docs/metrics.md).",
+    )
+    max_series: Annotated[int, Field(ge=100, le=1_000_000), NO_BOOL] = Field(
+        default=10_000,
+        description="Series with user and client_id labels at most; what is beyond is counted as `other`.",
+    )
+
+
+class Config(Options):
+    """The whole configuration of one proxy process."""
+
+    mode: Literal["broker", "gateway"] = Field(
+        default="broker",
+        description="broker: a sidecar in the broker's pod, the broker's advertised listener is the proxy; "
+        "gateway: in front of a whole cluster, whose addresses are rewritten.",
+    )
+    listeners: tuple[ListenerOptions, ...] = Field(
+        min_length=1, description="At least one port and its broker."
+    )
+    quotas: QuotaOptions = Field(description="Where the quotas come from.")
+    limits: LimitsOptions = Field(
+        default=LimitsOptions(), description="Bounds on what a client can make the proxy keep."
+    )
+    pacing: PacingOptions = Field(
+        default=PacingOptions(), description="How a principal over its quota is slowed down."
+    )
+    producer_ids: ProducerIdOptions = Field(
+        default=ProducerIdOptions(), description="How new producer ids are told and limited."
+    )
+    controller_mutations: MutationOptions = Field(
+        default=MutationOptions(), description="How partitions created and deleted are counted."
+    )
+    request_time: RequestTimeOptions = Field(
+        default=RequestTimeOptions(), description="What requests cost the broker's threads."
+    )
+    unknown_apis: Literal["pass", "close"] = Field(
+        default="pass",
+        description="pass: a request whose API this proxy does not know goes through unmetered; close: it "
+        "ends the connection.",
+    )
+    upstream: UpstreamOptions = Field(default=UpstreamOptions(), description="The way to the broker.")
+    drain: DrainOptions = Field(default=DrainOptions(), description="What SIGTERM starts.")
+    admin: AdminOptions = Field(default=AdminOptions(), description="The port of metrics and health.")
+    log: LogOptions = Field(default=LogOptions(), description="Structured logs on standard error.")
+    sasl: SaslOptions = Field(
+        default=SaslOptions(), description="How a principal is read from what clients tell the broker."
+    )
+    metrics: MetricsOptions = Field(
+        default=MetricsOptions(), description="What /metrics tells, and its bounds."
+    )
+    access_log: AccessLogOptions | None = Field(
+        default=None, description="The access log; if left out there is none."
+    )
+
+    replication: ReplicationOptions | None = Field(
+        default=None, description="Replication throttles; if left out followers are clients like others."
+    )
+
+    @model_validator(mode="after")
+    def _check_across_options(self) -> Config:
+        contradictions = list(_contradictions(self))
+        if contradictions:
+            text = "; ".join(message for _, message in contradictions)
+            raise PydanticCustomError(
+                "contradictions", "{text}", {"text": text, "contradictions": contradictions}
+            )
+        return self
+
+
+LIVE_OPTIONS: Final = frozenset(
+    {
+        "drain.deadline_s",
+        "limits.authentication_timeout_s",
+        "limits.idle_timeout_s",
+        "limits.max_connections",
+        "limits.max_connections_per_ip",
+        "limits.max_connections_per_user",
+        "limits.max_frame_bytes",
+        "limits.max_frame_bytes_before_authentication",
+        "limits.max_unauthenticated_connections",
+        "limits.slow_frame_timeout_s",
+        "limits.stopped_timeout_s",
+        "limits.unfinished_bytes_per_user",
+        "log.level",
+        "pacing.answer_budget_s",
+        "pacing.fetch_delay_default_s",
+        "pacing.group_delay_max_s",
+        "pacing.share_fetch_delay_max_s",
+        "pacing.written_fetch_throttle_max_s",
+        "quotas.warning_share",
+        "sasl.oauthbearer_principal_claim",
+        "unknown_apis",
+    }
+)
+"""Options whose change in the file is put in force while traffic flows; for new connections, where it is a
+connection that is told. Quotas, certificates and credentials are files of their own, and followed too."""
+
+
+def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
+    names: set[str] = set()
+    for index, listener in enumerate(config.listeners):
+        at: tuple[str | int, ...] = ("listeners", index)
+        if listener.name in names:
+            yield (*at, "name"), f"{listener.name!r} names an earlier listener too; names must be unique"
+        names.add(listener.name)
+        for key, message in contradictions(listener, config.mode):
+            yield (*at, *key.split(".")), message
+    yield from _port_contradictions(config)
+    yield from quota_contradictions(config.quotas)
+    yield from admin_contradictions(config.admin)
+    yield from replication_contradictions(config)
+    yield from access_log_contradictions(config.access_log)
+    limits, pacing = config.limits, config.pacing
+    if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:
+        yield (
+            ("limits", "max_frame_bytes_before_authentication"),
+            f"must be at most max_frame_bytes ({limits.max_frame_bytes}), "
+            f"is {limits.max_frame_bytes_before_authentication}",
+        )
+    if 2 * limits.max_buffered_bytes_per_user > limits.max_buffered_bytes:
+        yield (
+            ("limits", "max_buffered_bytes_per_user"),
+            f"must be at most half of max_buffered_bytes ({limits.max_buffered_bytes}), or one user could "
+            f"use up all; is {limits.max_buffered_bytes_per_user}",
+        )
+    if pacing.max_debt_s < pacing.answer_budget_s:
+        yield (
+            ("pacing", "max_debt_s"),
+            f"must be at least answer_budget_s ({pacing.answer_budget_s:g}), or requests would go before "
+            f"their turn; is {pacing.max_debt_s:g}",
+        )
+
+
+def _port_contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Two that want one port, and listeners that would dial this proxy itself."""
+    binds: list[tuple[str, str, int]] = []
+    for index, listener in enumerate(config.listeners):
+        for key, port in _ports_of(listener):
+            for label, host, taken in binds:
+                if _same_port(host, taken, listener.bind_host, port):
+                    yield (
+                        ("listeners", index, *key),
+                        f"port {port} is taken by {label} already; give each its own",
+                    )
+            label = f"listener {listener.name!r}" + (" for a broker" if len(key) > 1 else "")
+            binds.append((label, listener.bind_host, port))
+    for label, host, port in binds:
+        if _same_port(host, port, config.admin.bind_host, config.admin.bind_port):
+            yield ("admin", "bind_port"), f"port {port} is taken by {label} already; give each its own"
+    binds.append(("the admin port", config.admin.bind_host, config.admin.bind_port))
+    for place, upstream_host, upstream_port in _dialled(config):
+        for label, host, port in binds:
+            if _leads_to(upstream_host, upstream_port, host, port):
+                address = f"{upstream_host}:{port}"
+                yield place, f"{address} is {label} of this proxy itself; name the broker's own"
+
+
+def _ports_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str, ...], int]]:
+    """(key, port) of every port that the listener binds."""
+    yield ("bind_port",), listener.bind_port
+    gateway = listener.gateway
+    if gateway is not None and gateway.sni_domain is None and gateway.first_broker_port is not None:
+        for port in range(gateway.first_broker_port, gateway.first_broker_port + gateway.max_brokers):
+            yield ("gateway", "first_broker_port"), port
+
+
+def _dialled(config: Config) -> Iterator[tuple[tuple[str | int, ...], str, int]]:
+    """(path of the key, host, port) of every address that the process is told to dial."""
+    for index, listener in enumerate(config.listeners):
+        at = ("listeners", index)
+        if listener.upstream_host is not None and listener.upstream_port is not None:
+            yield (*at, "upstream_port"), listener.upstream_host, listener.upstream_port
+        if listener.gateway is not None:
+            for number, address in enumerate(listener.gateway.bootstrap_upstreams):
+                yield (*at, "gateway", "bootstrap_upstreams", number), *host_and_port(address)
+    for number, address in enumerate(config.quotas.topic.bootstrap if config.quotas.topic else ()):
+        yield ("quotas", "topic", "bootstrap", number), *host_and_port(address)
+
+
+def _same_port(host: str, port: int, other_host: str, other_port: int) -> bool:
+    """Whether binding the second address would fail after the first."""
+    if port != other_port or port == 0:
+        return False
+    return host == other_host or _is_wildcard(host) or _is_wildcard(other_host)
+
+
+def _leads_to(upstream_host: str, upstream_port: int, bind_host: str, bind_port: int) -> bool:
+    """Whether dialling the upstream surely reaches the bound address. No name is resolved but `localhost`."""
+    if upstream_port != bind_port:
+        return False
+    if upstream_host == bind_host:
+        return True
+    return _is_wildcard(bind_host) and (_is_loopback(upstream_host) or _is_wildcard(upstream_host))
+
+
+def _is_wildcard(host: str) -> bool:
+    return host in {"0.0.0.0", "::", "*"}
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,254 @@
+"""A YAML file and SLUICE_* variables → Config, or every problem with its key, file, line or variable.
+
+Precedence: environment > file > default. A variable is named by its key's path in upper case, joined by `__`
+(SLUICE_PACING__BURST_S); a list or section is written as YAML or JSON. pydantic-settings is not used: it adds
+0.2 s to each start, ignores misspelt variables, and does not tell which variable an error came from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from sluice.proxy.config.config import Config
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.options import Options
+from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
+from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml, read_text
+
+PREFIX = "SLUICE_"
+CONFIG_VARIABLE = "SLUICE_CONFIG"
+"""Names the configuration file when --config is not given."""
+
+# Kubernetes gives every pod variables for each service: one named `sluice` brings SLUICE_PORT=tcp://10.0.0.1:9092.
+_SERVICE_LINK_NAME = re.compile(
+    r"SLUICE_.*?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))"
+)
+_SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
+
+
+def load_config(file: Path | None, environ: Mapping[str, str]) -> Config:
+    """The configuration in `file` (None: no file) under what `environ` says.
+
+    Raises ConfigError with every problem found, each naming its key, its place and what would be right.
+    """
+    document, source = YamlDocument(value={}), ""
+    if file is not None:
+        source = str(file)
+        document = parse_yaml(read_text(file, "configuration"), source)
+        if document.value is None:
+            document.value = {}
+    return config_of(document, source, environ)
+
+
+def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -> Config:
+    """The same for a document that is parsed already; `source` is its file, or empty."""
+    if not isinstance(document.value, dict):
+        raise ConfigError(
+            [Problem("must be a mapping of keys (listeners:, quotas:, …)", source=source, line=1)]
+        )
+    problems: list[Problem] = []
+    variables = dict(_variables(environ, problems))
+    values = document.value
+    if source:
+        _resolve_files(values, Config, Path(source).parent)
+    for path, (_, value) in variables.items():
+        _put(values, path, value)
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        problems.extend(_Translator(document, source, variables).problems(error))
+    if problems:
+        raise ConfigError(sorted(problems, key=lambda problem: problem.line or 0))
+    return config
+
+
+def variable_names() -> list[str]:
+    """Every variable that is read, SLUICE_CONFIG apart: one for each option that is not inside a list."""
+    return list(_variable_names(Config, PREFIX))
+
+
+def _variable_names(section: type[Options], prefix: str) -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        variable = prefix + name.upper()
+        yield variable
+        inner = inner_section(field.annotation)
+        if inner is not None and inner is not ListenerOptions:
+            yield from _variable_names(inner, f"{variable}__")
+
+
+def _resolve_files(values: YamlValue, section: type[Options], folder: Path) -> None:
+    """Relative files in the file start at the file's folder, so that all can be moved together."""
+    if not isinstance(values, dict):
+        return
+    for key, value in values.items():
+        field = section.model_fields.get(str(key))
+        if field is None:
+            continue
+        inner = inner_section(field.annotation)
+        if inner is not None:
+            for item in value if isinstance(value, list) else [value]:
+                _resolve_files(item, inner, folder)
+        elif isinstance(value, str) and value.strip() and _is_file(field.annotation):
+            values[key] = str(folder / value)
+
+
+def _is_file(annotation: Any) -> bool:
+    """An option that names a file, also one that may be left out (`Annotated[Path, …] | None`)."""
+    return annotation is Path or any(_is_file(inner) for inner in get_args(annotation))
+
+
+def inner_section(annotation: Any) -> type[Options] | None:
+    """The section that an option holds: itself, one or none, or a list of them; None if it is a value."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, Options):
+            return kind
+    return None
+
+
+def _variables(
+    environ: Mapping[str, str], problems: list[Problem]
+) -> Iterator[tuple[tuple[str, ...], tuple[str, YamlValue]]]:
+    """(path, (variable, value)) of each option in the environment, sections before what is in them."""
+    found: list[tuple[tuple[str, ...], str]] = []
+    for name in environ:
+        if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
+            continue
+        path = tuple(name[len(PREFIX) :].lower().split("__"))
+        if (
+            len(path) > 1
+            and path[0] in Config.model_fields
+            and _section_at(path[:1]) in {None, ListenerOptions}
+        ):
+            problems.append(
+                Problem(f"{path[0]} has no keys below it; set {PREFIX}{path[0].upper()} whole", source=name)
+            )
+        elif path[0] in Config.model_fields:
+            found.append((path, name))
+        elif not (_SERVICE_LINK_NAME.fullmatch(name) or _SERVICE_LINK_VALUE.fullmatch(environ[name])):
+            problems.append(Problem(_unknown_variable(name), source=name))
+    for path, name in sorted(found):
+        text = environ[name]
+        value: YamlValue = text
+        if text.lstrip().startswith(("[", "{")):
+            try:
+                value = parse_yaml(text, name).value
+            except ConfigError as error:
+                problems.extend(replace(problem, line=None) for problem in error.problems)
+                continue
+        yield path, (name, value)
+
+
+def _unknown_variable(name: str) -> str:
+    """Compared without the difference of `_` and `__`, which is what people get wrong."""
+    known = {variable.replace("__", "_").removeprefix(PREFIX): variable for variable in variable_names()}
+    close = get_close_matches(name.upper().replace("__", "_").removeprefix(PREFIX), known, n=1, cutoff=0.6)
+    return f"unknown variable; did you mean {known[close[0]]}?" if close else "unknown variable; remove it"
+
+
+def _put(values: dict[str, YamlValue], path: tuple[str, ...], value: YamlValue) -> None:
+    for part in path[:-1]:
+        inner = values.get(part)
+        if not isinstance(inner, dict):
+            inner = values[part] = {}
+        values = inner
+    values[path[-1]] = value
+
+
+class _Translator:
+    """pydantic's errors in our words, with their places."""
+
+    def __init__(
+        self, document: YamlDocument, source: str, variables: Mapping[tuple[str, ...], tuple[str, YamlValue]]
+    ) -> None:
+        self._document = document
+        self._source = source
+        self._variables = variables
+
+    def problems(self, error: ValidationError) -> Iterator[Problem]:
+        for detail in error.errors(include_url=False):
+            context: dict[str, Any] = detail.get("ctx", {})
+            if detail["type"] == "contradictions":
+                for path, message in context["contradictions"]:
+                    yield self._problem(path, message)
+            # A list whose items are all wrong is reported as too short as well.
+            elif detail["type"] != "too_short" or not detail["input"]:
+                yield self._problem(detail["loc"], _message(detail["type"], detail, context))
+
+    def _problem(self, path: YamlPath, message: str) -> Problem:
+        for length in range(len(path), 0, -1):
+            variable = self._variables.get(tuple(map(str, path[:length])))
+            if variable is not None:
+                return Problem(message, path=dotted(path), source=variable[0])
+        line = self._document.line_of(path) if self._source else None
+        return Problem(message, path=dotted(path), source=self._source, line=line)
+
+
+def _message(kind: str, detail: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+    """What is wrong and what would be right."""
+    path: YamlPath = detail["loc"]
+    value = detail["input"]
+    is_shown = f"is {shown(value)}"
+    match kind:
+        case "missing":
+            section = _section_at(path[:-1])
+            field = section.model_fields.get(str(path[-1])) if section else None
+            return f"missing; it is required: {field.description}" if field else "missing; it is required"
+        case "extra_forbidden":
+            section = _section_at(path[:-1])
+            return unknown_key_message(str(path[-1]), section.model_fields if section else ())
+        case "literal_error":
+            return f"must be {context['expected']}; {is_shown}"
+        case "greater_than":
+            return f"must be greater than {context['gt']:g}, {is_shown}"
+        case "greater_than_equal":
+            return f"must be at least {context['ge']:g}, {is_shown}"
+        case "less_than_equal":
+            return f"must be at most {_number(context['le'])}, {is_shown}"
+        case "int_type" | "int_parsing" | "int_from_float" | "int_parsing_size":
+            return f"must be a whole number, {is_shown}"
+        case "float_type" | "float_parsing" | "not_a_number" | "finite_number":
+            return f"must be a number, {is_shown}"
+        case "string_type" | "path_type":
+            quoted = f"; write it in quotes: '{value}'" if isinstance(value, int | float) else ""
+            return f"must be a text, {is_shown}{quoted}" if value is not None else "must not be blank"
+        case "blank":
+            return "must not be blank"
+        case "string_too_long":
+            return f"must have at most {context['max_length']} characters, {is_shown}"
+        case "too_short":
+            return "must have at least one entry"
+        case "tuple_type":
+            return f"must be a list of entries (each begins with `- `), {is_shown}"
+        case "model_type":
+            section = _section_at(path)
+            keys = ", ".join(section.model_fields) if section else ""
+            blank = (
+                "is blank; leave it out, or give keys" if value is None else f"{is_shown}; must be a mapping"
+            )
+            return f"{blank}: {keys}"
+        case "bool_type" | "bool_parsing":
+            return f"must be true or false, {is_shown}"
+        case _:
+            return f"{detail['msg']}; {is_shown}"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _section_at(path: YamlPath) -> type[Options] | None:
+    """The class of the section at `path`; None when there is none."""
+    section: type[Options] | None = Config
+    for part in path:
+        if isinstance(part, int):
+            continue  # the item's class was taken from its list
+        field = section.model_fields.get(part) if section is not None else None
+        section = inner_section(field.annotation) if field is not None else None
+    return section

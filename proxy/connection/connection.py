@@ -1,0 +1,238 @@
+"""The life of one client connection: its part in what all share, and the ways in which it ends.
+
+Its bytes are relay.py's. It alone closes the two streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.connection.lingering_close import Linger
+from sluice.proxy.connection.relay import Relay
+from sluice.proxy.connection.resources import Footprint
+from sluice.proxy.connection.stream import Stream
+from sluice.proxy.connection.timeouts import WatchRules
+from sluice.proxy.connection.waiting import what_it_waits_for
+from sluice.proxy.connection.worker import Worker
+from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.tasks import spawn
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.quota_requests import QuotaQuestion
+from sluice.proxy.session.session import Session
+
+_log = get_logger()
+
+
+class Connection(Relay):
+    """Two streams and the session between them."""
+
+    __slots__ = ("__weakref__", "_footprint", "_linger", "_on_close", "_opened_ms", "peer")
+
+    def __init__(
+        self,
+        worker: Worker,
+        client: Stream,
+        broker: Stream,
+        session: Session,
+        peer: str,
+        footprint: Footprint[Connection],
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        """Both streams are connected and non-blocking. `peer`: the client's address, for the log."""
+        super().__init__(worker, client, broker, session)
+        self.peer = peer
+        self._on_close = on_close
+        self._opened_ms = monotonic() * 1000.0
+        self._linger: Linger | None = None
+        self._footprint = footprint
+        footprint.open(self)
+        self._share = footprint.share
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer} {self.session!r}>"
+
+    def start(self) -> None:
+        """Begin to relay."""
+        self._worker.gauges.connections += 1
+        self._worker.gauges.connections_opened += 1
+        if self.session.identity.authenticated and not self._is_seated():
+            return
+        self._broker.read(True)
+        self._client.read(True)
+
+    # What all share ---------------------------------------------------------------------------------------
+
+    def _is_seated(self) -> bool:
+        """The principal is known: the connection counts as his. False: he has too many, and it is ended."""
+        refused = self._footprint.belongs_to(self.session.user)
+        self._share = self._footprint.share
+        if refused is not None:
+            self.abort(refused, "one connection more than limits.max_connections_per_user")
+        elif self._client_kept is not None:
+            self._tell_kept()
+        return not self._closed
+
+    def _tell_kept(self) -> None:
+        """What is kept here has changed: the budget may want connections of this user ended for it."""
+        over = None if self._closed else self._footprint.keeps(self._kept_bytes())
+        while over is not None:
+            over.abort(DisconnectCause.BUFFERED_BYTES_OVER_CAP, f"{over._kept_bytes()} bytes kept")
+            over = None if self._closed else self._footprint.keeps(self._kept_bytes())
+
+    def _kept_bytes(self) -> int:
+        kept = (self._client_kept, self._broker_kept, self._client.out, self._broker.out)
+        return sum(len(part) for part in kept if part is not None)
+
+    def sweep(self, now_ms: float, rules: WatchRules) -> None:
+        """Once a second: end a connection in which nothing moves. `now_ms`: as the SweepClock has it."""
+        if self._closed:
+            return
+        client_kept = 0 if self._client_kept is None else len(self._client_kept)
+        waits_for, moved_bytes = what_it_waits_for(self.session, self._client, self._broker, client_kept)
+        cause = self._footprint.look(waits_for, moved_bytes, now_ms, rules)
+        if cause is not None:
+            self.abort(cause, f"waited for {waits_for.name.lower()}")
+
+    # The proxy's own words to the broker ------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is on its way to the broker, or due from it."""
+        return self.session.is_quiet and self._broker.out is None and self._broker_kept is None
+
+    def talk_to_broker(
+        self, data: bytes, on_answer: Callable[[Connection, memoryview], bytes | None]
+    ) -> None:
+        """Send `data`, and give what the broker answers to `on_answer` until it returns None.
+
+        While `is_quiet` and the session is suspended. `on_answer` returns what to send next; a ProtocolError
+        that it raises ends the connection.
+        """
+        broker = self._broker
+        broker.read(False)
+        broker.on_readable = partial(self._broker_answers, on_answer)
+        broker.send(memoryview(data))
+        broker.read(True)
+
+    def _broker_answers(self, on_answer: Callable[[Connection, memoryview], bytes | None]) -> None:
+        broker = self._broker
+        try:
+            try:
+                got = broker.sock.recv_into(self._view)
+            except BlockingIOError:
+                return
+            except OSError:
+                got = 0
+            try:
+                reply = on_answer(self, self._view[:got])
+            except ProtocolError as error:
+                self.fail(DisconnectCause.UPSTREAM_LOGIN_FAILED, str(error))
+                return
+            if reply:
+                broker.send(memoryview(reply))
+            elif reply is None:
+                broker.read(False)
+                broker.on_readable = self._broker_readable
+                broker.read(True)
+                self._after_answer()
+        except Exception:
+            self._crashed()
+
+    # What the client asks the proxy itself ----------------------------------------------------------------
+
+    def _ask(self) -> None:
+        question = self.session.take_question()
+        if question is not None:
+            spawn(self._answer(question), "question about quotas")
+
+    async def _answer(self, question: QuotaQuestion) -> None:
+        """Also for a client that has left meanwhile: what it changed is changed."""
+        desk = self._worker.quota_desk
+        assert desk is not None
+        try:
+            answer = await desk.answer(question, self.peer)
+        except ProtocolError as error:
+            self.abort(DisconnectCause(error.cause), str(error))
+            return
+        except Exception:
+            self._crashed()
+            return
+        try:
+            if not self._closed:
+                self.session.answer_question(answer, monotonic() * 1000.0)
+                self._send_local_answers()
+                self._after_answer()
+        except Exception:
+            self._crashed()
+
+    # Ends -------------------------------------------------------------------------------------------------
+
+    def drain(self, cause: DisconnectCause = DisconnectCause.DRAINED) -> None:
+        """Begin no further request; close when what is in flight is answered.
+
+        The caller has the deadline of DRAINED; any other cause has one here.
+        """
+        if self._closed:
+            return
+        self._timer.end()
+        self.session.drain(monotonic() * 1000.0, cause)
+        if self.session.pace.state:
+            self._not_reading()
+        else:
+            self._resume()
+
+    def abort(self, cause: DisconnectCause, detail: str = "") -> None:
+        """Close now, whatever is due. `detail`: for the log."""
+        self._client.gone = True
+        if self._closed:
+            if self._linger is not None:
+                self._linger.end()
+            return
+        self.session.pace.close_cause = cause
+        self.session.pace.close_detail = detail
+        self._finish()
+
+    def fail(self, cause: DisconnectCause, detail: str) -> None:
+        """End, for what the broker says cannot be relayed."""
+        self.session.pace.close_cause = cause
+        self.session.pace.close_detail = detail
+        self._broker.close()
+        self._finish()
+
+    def _crashed(self) -> None:
+        """A fault of ours costs this connection, never another."""
+        _log.exception("internal_error", peer=self.peer, session=repr(self.session))
+        self._client.gone = True
+        self.fail(DisconnectCause.INTERNAL_ERROR, "see the log")
+
+    def _finish(self) -> None:
+        """Close both sides; the client's once it has taken what is due to it."""
+        if self._closed:
+            return
+        client = self._client
+        if client.out is not None and not client.gone:
+            client.read(False)
+            self._broker.close()
+            self._arm_ending(self._client_takes_nothing)
+            return
+        self._closed = True
+        self._timer.end()
+        client.read(False)
+        self._broker.close()
+        now_ms = monotonic() * 1000.0
+        self._worker.recorder.connections.append(self.session.record(self.peer, self._opened_ms, now_ms))
+        self.session.closed(now_ms)
+        self._footprint.closed()
+        self._worker.gauges.connections -= 1
+        if self._eof or client.gone or not client.finish_sending():
+            client.close()
+            self._on_close(self)
+        else:
+            self._linger = Linger(client, self._worker, partial(self._on_close, self))
+
+    def _client_takes_nothing(self) -> None:
+        self._client.gone = True
+        self._finish()

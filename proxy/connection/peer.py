@@ -1,0 +1,135 @@
+"""One socket of a connection: whether it is read, and what it has not taken yet.
+
+Non-blocking, on the loop's readers and writers. Sending at once is the caller's, for it is the common case;
+what the socket does not take is kept here and sent when it can be. Knows nothing of sessions.
+"""
+
+from __future__ import annotations
+
+import socket
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from typing import Final
+
+from sluice.proxy.connection.stream import Stream
+
+_ESTABLISHED: Final = 1  # TCP_ESTABLISHED, the first byte of struct tcp_info
+
+
+class Peer:
+    """`on_readable`: bytes or an end have come. `on_drained`: all that was kept is sent, or the peer is
+    gone."""
+
+    __slots__ = ("_loop", "_on_drained", "gone", "on_readable", "out", "passing", "reading", "sock", "view")
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        sock: Stream,
+        on_readable: Callable[[], None],
+        on_drained: Callable[[], None],
+        view: memoryview,
+    ) -> None:
+        """`view`: of the shared buffer, what is read into."""
+        self._loop = loop
+        self.sock = sock
+        self.on_readable = on_readable
+        self._on_drained = on_drained
+        self.view = view
+        self.passing = False
+        """in the middle of a large frame, which is moved and not read (splice.py)"""
+        self.reading = False
+        self.gone = False
+        """nothing can be written to it any more"""
+        self.out: bytearray | None = None
+        """what it has not taken yet; None: all"""
+
+    @property
+    def is_closed(self) -> bool:
+        """By us."""
+        return self.sock.fileno() < 0
+
+    @property
+    def has_left(self) -> bool:
+        """It closed its side. A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO
+        knows."""
+        try:
+            return self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
+        except OSError:
+            return True
+
+    def read(self, want: bool) -> None:
+        """Have `on_readable` called, or not."""
+        if want is not self.reading:
+            self.reading = want
+            if want:
+                self._loop.add_reader(self.sock.fileno(), self.on_readable)
+            else:
+                self._loop.remove_reader(self.sock.fileno())
+
+    def send(self, data: memoryview) -> bool:
+        """Send now what it takes, and keep the rest. False: something is kept, so bring no more for now."""
+        if self.gone:
+            return True
+        sent = 0
+        try:
+            if self.out is None:
+                sent = self.sock.send(data)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.gone = True
+            return True
+        if sent < len(data):
+            self.send_later(data[sent:])
+            return False
+        return True
+
+    def send_later(self, rest: memoryview) -> None:
+        """Keep a copy of what it did not take, behind what is kept already."""
+        if self.out is None:
+            self.out = bytearray()
+            self._loop.add_writer(self.sock.fileno(), self._writable)
+        self.out += rest
+
+    def _writable(self) -> None:
+        out = self.out
+        assert out is not None
+        try:
+            sent = self.sock.send(out)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.gone = True
+            sent = len(out)
+        if sent < len(out):
+            del out[:sent]
+            return
+        self.out = None
+        self._loop.remove_writer(self.sock.fileno())
+        self._on_drained()
+
+    def finish_sending(self) -> bool:
+        """Tell it that nothing more comes (FIN). False: it is not there any more."""
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close, whatever is kept; harmless when closed already."""
+        if self.is_closed:
+            return
+        self.read(False)
+        if self.out is not None:
+            self._loop.remove_writer(self.sock.fileno())
+            self.out = None
+        self.sock.close()
+        # Whose methods these are holds this peer: without the circle the connection is freed at once, and
+        # does not wait for a collector that seldom runs (server.py).
+        self.on_readable = self._on_drained = _nobody
+
+
+def _nobody() -> None:
+    """Hears of a closed peer."""

@@ -1,0 +1,88 @@
+"""What bytes come from and go to: a non-blocking socket, or TLS over one (listener/tls/), by the same calls.
+
+Connection and Peer use them on the loop's readers and writers. The coroutines here are for what comes before:
+headers, handshakes and logins of a connection that does not relay yet. Each may be cancelled at any time, and
+leaves no reader or writer behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Stream(Protocol):
+    """The part of socket.socket that is used. Non-blocking: BlockingIOError when nothing can be done now."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Bytes read; 0 at the end."""
+
+    def send(self, data: memoryview | bytearray | bytes, /) -> int:
+        """Bytes taken."""
+
+    def fileno(self) -> int:
+        """−1 once closed."""
+
+    def shutdown(self, how: int, /) -> None:
+        """Tell the other side that nothing more comes."""
+
+    def getsockopt(self, level: int, name: int, size: int, /) -> bytes:
+        """As of the socket below."""
+
+    def close(self) -> None:
+        """At once."""
+
+
+async def readable(loop: asyncio.AbstractEventLoop, stream: Stream) -> None:
+    """Until something can be read, or an end or an error be told."""
+    await _ready(stream, loop.add_reader, loop.remove_reader)
+
+
+async def writable(loop: asyncio.AbstractEventLoop, stream: Stream) -> None:
+    """Until something can be sent, or an error be told."""
+    await _ready(stream, loop.add_writer, loop.remove_writer)
+
+
+async def _ready(
+    stream: Stream, add: Callable[[int, Callable[[], None]], object], remove: Callable[[int], object]
+) -> None:
+    fd = stream.fileno()
+    ready = asyncio.Event()
+    add(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        remove(fd)
+
+
+async def receive(loop: asyncio.AbstractEventLoop, stream: Stream, max_bytes: int) -> bytes:
+    """Some bytes, `max_bytes` at most; b"" at the end. Raises OSError."""
+    view = memoryview(bytearray(max_bytes))
+    while True:
+        try:
+            return bytes(view[: stream.recv_into(view)])
+        except BlockingIOError:
+            await readable(loop, stream)
+
+
+async def receive_exactly(loop: asyncio.AbstractEventLoop, stream: Stream, size: int) -> bytes:
+    """`size` bytes and not one more. Raises ConnectionResetError if the stream ends before."""
+    parts = []
+    while size:
+        part = await receive(loop, stream, size)
+        if not part:
+            raise ConnectionResetError("closed by the other side")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+async def send_all(loop: asyncio.AbstractEventLoop, stream: Stream, data: bytes) -> None:
+    """All of `data`. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[stream.send(view) :]
+        except BlockingIOError:
+            await writable(loop, stream)

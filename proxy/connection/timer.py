@@ -1,0 +1,51 @@
+"""The one timer of a connection, and that it counts as delayed while the proxy makes it wait."""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable
+from math import ceil
+from time import monotonic
+
+from sluice.proxy.connection.worker import Worker
+from sluice.quotas.kinds import QuotaKind
+
+
+class DelayTimer:
+    """At most one call is due at a time."""
+
+    __slots__ = ("_counted_as", "_delayed", "_loop", "_timer")
+
+    def __init__(self, worker: Worker) -> None:
+        self._loop = worker.loop
+        self._delayed = worker.gauges.delayed
+        self._timer: TimerHandle | None = None
+        self._counted_as: str | None = None
+
+    def delay_until(self, at_ms: float, kind: QuotaKind | None, call: Callable[[], None]) -> None:
+        """Delayed by `kind`'s quota; `call` at `at_ms`, unless a call is due already (which asks again)."""
+        if self._counted_as is None and kind is not None:
+            self._counted_as = kind.value
+            self._delayed[kind.value] += 1
+        if self._timer is None:
+            delay_ms = max(0, ceil(at_ms - monotonic() * 1000.0))
+            self._timer = self._loop.call_later(delay_ms / 1000.0, call)
+
+    def call_in(self, delay_s: float, call: Callable[[], None]) -> None:
+        """In place of what is due now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, call)
+
+    def has_come(self) -> None:
+        """The call is being made: none is due."""
+        self._timer = None
+
+    def end(self) -> None:
+        """Nothing is due, and the connection is not delayed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._counted_as is not None:
+            self._delayed[self._counted_as] -= 1
+            self._counted_as = None

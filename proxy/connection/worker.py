@@ -1,0 +1,69 @@
+"""What the connections of one event loop share: the loop, the receive buffer, what bounds them together."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from typing import TYPE_CHECKING, Final
+
+from sluice.proxy.connection.budget import WINDOW_BYTES, BufferBudget
+from sluice.proxy.connection.kernel_pipe import KernelPipe
+from sluice.proxy.connection.limits import ConnectionLimits
+from sluice.proxy.connection.rates import ConnectionRates
+from sluice.proxy.connection.timeouts import SweepClock
+from sluice.proxy.runtime.gauges import Gauges
+from sluice.usage.records import Recorder
+
+if TYPE_CHECKING:
+    from sluice.proxy.connection.connection import Connection
+    from sluice.proxy.quota_store.service import QuotaDesk
+
+THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
+"""A throttled connection's unread requests belong in the kernel's buffers, not in copies of ours."""
+HEAD_BYTES: Final = 16 * 1024
+"""Enough to judge nearly every large frame by; what is behind it need not be copied (kernel_pipe.py)."""
+
+
+class Worker:
+    """What the connections of one event loop share."""
+
+    __slots__ = (
+        "budget",
+        "buf",
+        "clock",
+        "gauges",
+        "head_view",
+        "limits",
+        "loop",
+        "pipe",
+        "quota_desk",
+        "rates",
+        "recorder",
+        "small_view",
+        "view",
+    )
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        recorder: Recorder,
+        gauges: Gauges,
+        limits: ConnectionLimits | None = None,
+        budget: BufferBudget[Connection] | None = None,
+    ) -> None:
+        """`limits`, `budget`: if not given, no limits and the default budget."""
+        self.loop = loop
+        self.recorder = recorder
+        self.gauges = gauges
+        self.limits = limits or ConnectionLimits()
+        self.budget: BufferBudget[Connection] = budget or BufferBudget()
+        self.rates: ConnectionRates | None = None
+        """how fast each address may connect"""
+        self.quota_desk: QuotaDesk | None = None
+        """who answers what clients ask about quotas, where sessions take that out"""
+        self.clock = SweepClock(loop.time() * 1000.0)
+        # A window of 1 MiB halves the CPU per byte against 64 KiB (docs/decisions.md).
+        self.buf = bytearray(WINDOW_BYTES)
+        self.view = memoryview(self.buf)
+        self.small_view = self.view[:THROTTLED_RECEIVE_BYTES]
+        self.head_view = self.view[:HEAD_BYTES]
+        self.pipe = KernelPipe()

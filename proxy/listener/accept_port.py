@@ -1,0 +1,118 @@
+"""A bound port: accepts clients, no faster than it is told, also where file descriptors run out at times.
+
+Knows nothing of what is done with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from math import ceil
+from time import monotonic
+from typing import Final
+
+from sluice.protocol.proxy_protocol import Endpoint
+from sluice.proxy.connection.limits import AcceptRate
+from sluice.proxy.listener.handshake import endpoint
+from sluice.proxy.runtime.log import get_logger
+
+BACKLOG: Final = 4096
+_ACCEPTS_PER_WAKE: Final = 64
+"""so that a storm of connections leaves the others their turn"""
+_NO_FILES_PAUSE_S: Final = 0.2
+"""when the process has no file descriptors left; the kernel's queue keeps the clients meanwhile"""
+_NO_FILES_LOG_S: Final = 10.0
+
+_log = get_logger()
+
+
+class AcceptPort:
+    """`on_client` gets each accepted socket, non-blocking, and who connected."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        on_client: Callable[[socket.socket, Endpoint], None],
+        rate: AcceptRate | None = None,
+    ) -> None:
+        """Binds at once; `::` takes IPv4 too. Raises OSError if the address cannot be had."""
+        self._loop = loop
+        self._on_client = on_client
+        self._rate = rate
+        self._accepting = False
+        self._complained_s = float("-inf")
+        self._socket = _bound(host, port)
+
+    @property
+    def port(self) -> int:
+        """The bound one, also where the choice was left to the system."""
+        return int(self._socket.getsockname()[1])
+
+    def start(self) -> None:
+        """Accept from now on."""
+        self._accepting = True
+        self._socket.listen(BACKLOG)
+        self._loop.add_reader(self._socket, self._acceptable)
+
+    def stop(self) -> None:
+        """Accept no more, and free the port."""
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._socket)
+        self._socket.close()
+
+    def _acceptable(self) -> None:
+        rate = self._rate
+        for _ in range(_ACCEPTS_PER_WAKE):
+            now_ms = monotonic() * 1000.0
+            wait_ms = 0.0 if rate is None else rate.wait_ms(now_ms)
+            if wait_ms > 0.0:
+                self._pause(ceil(wait_ms) / 1000.0)
+                return
+            try:
+                client, address = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                if now_ms / 1000.0 - self._complained_s >= _NO_FILES_LOG_S:
+                    self._complained_s = now_ms / 1000.0
+                    _log.error("accept_failed", port=self.port, reason=str(error))
+                self._pause(_NO_FILES_PAUSE_S)
+                return
+            if rate is not None:
+                rate.accepted(now_ms)
+            try:
+                client.setblocking(False)
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            except OSError:
+                client.close()  # it left at once
+            else:
+                self._on_client(client, endpoint(address))
+
+    def _pause(self, for_s: float) -> None:
+        self._loop.remove_reader(self._socket)
+        self._loop.call_later(for_s, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._accepting:
+            self._loop.add_reader(self._socket, self._acceptable)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, proto, _, address = infos[0]
+    bound = socket.socket(family, kind, proto)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.setblocking(False)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound

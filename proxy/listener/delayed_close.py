@@ -1,0 +1,48 @@
+"""Connections that are not served and wait to be closed: who connects too fast (connection/rates.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+MAX_HELD_BACK: Final = 1_000
+"""of a listener; each takes a file descriptor, so beyond it they are closed at once"""
+
+
+class HeldBack:
+    """Of one listener."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        let_go: Callable[[socket.socket], None],
+        max_held: int = MAX_HELD_BACK,
+    ) -> None:
+        """`let_go`: closes a client's socket in order."""
+        self._loop = loop
+        self._let_go = let_go
+        self._max_held = max_held
+        self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}
+
+    def hold(self, client: socket.socket, for_ms: float) -> None:
+        """Read nothing of it, and close it then."""
+        if len(self._waiting) >= self._max_held:
+            self._let_go(client)
+        else:
+            self._waiting[client] = self._loop.call_later(for_ms / 1000.0, self._end, client)
+
+    def stop(self) -> None:
+        """Close all of them now."""
+        for client, timer in self._waiting.items():
+            timer.cancel()
+            self._let_go(client)
+        self._waiting.clear()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def _end(self, client: socket.socket) -> None:
+        del self._waiting[client]
+        self._let_go(client)

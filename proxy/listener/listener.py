@@ -1,0 +1,268 @@
+"""One configured listener: its ports, and what happens between a client's arrival and its first request.
+
+    accept → limits → PROXY header, TLS (handshake.py) → addresses (route.py) → dial, TLS, login (upstream.py)
+    → Session and Connection
+
+(Dial first, read then: a client's first bytes must not arrive before there is somewhere to send them.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from sluice.protocol.proxy_protocol import Endpoint
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.limits import AcceptRate, Seat
+from sluice.proxy.connection.resources import Footprint
+from sluice.proxy.connection.stream import Stream
+from sluice.proxy.connection.worker import Worker
+from sluice.proxy.listener.accept_port import AcceptPort
+from sluice.proxy.listener.circuit import Address
+from sluice.proxy.listener.delayed_close import HeldBack
+from sluice.proxy.listener.handshake import Arrival, Entrance, NotLetIn, TooFast
+from sluice.proxy.listener.login.relogin import Relogin
+from sluice.proxy.listener.route import Route
+from sluice.proxy.listener.upstream import BrokerStream, NotConnected, Upstream
+from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.tasks import spawn
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.gateway.broker_map import in_text
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.session import Session
+from sluice.quotas.entity import ANONYMOUS
+from sluice.usage.records import ConnectionRecord
+
+_BROKERS_KNOWN_S: Final = 5.0
+"""How long a client of a broker's port waits for the gateway's first question to be answered."""
+_BEYOND_LIMITS: Final = "one connection more than limits.* allow"
+_NOT_BEGUN: Final = "no PROXY header or TLS handshake in time"
+
+_log = get_logger()
+
+
+class Listener:
+    """`connections` are the live ones; `policy` is what new sessions are told."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        options: ListenerOptions,
+        shared: SharedState,
+        policy: SessionPolicy,
+        entrance: Entrance,
+        upstream: Upstream,
+        route: Route,
+        *,
+        authentication_timeout_s: float = 30.0,
+        rate: AcceptRate | None = None,
+    ) -> None:
+        """Binds its ports at once. Raises OSError if one cannot be had."""
+        self.name = options.name
+        self.policy = policy
+        self.connections: set[Connection] = set()
+        self.brokers_known: asyncio.Event | None = None
+        """of a gateway that asks for its brokers: it has an answer"""
+        self._leads_to: dict[Connection, tuple[int, Address]] = {}  # of a gateway: which broker, and where
+        self._relogins: dict[Connection, Relogin] = {}
+        self._worker = worker
+        self._options = options
+        self._shared = shared
+        self._entrance = entrance
+        self._upstream = upstream
+        self._route = route
+        self.authentication_timeout_s = authentication_timeout_s
+        self._rate = rate
+        self._held_back = HeldBack(worker.loop, self._let_go)
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._ports: list[AcceptPort] = []
+        try:
+            self._bind(options.bind_port, None)
+            gateway = options.gateway
+            if gateway is not None and gateway.first_broker_port is not None and gateway.sni_domain is None:
+                for number in range(gateway.max_brokers):
+                    self._bind(gateway.first_broker_port + number, gateway.first_broker_id + number)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _bind(self, port: int, node_id: int | None) -> None:
+        on_client = partial(self._arrived, node_id=node_id)
+        host = self._options.bind_host
+        self._ports.append(AcceptPort(self._worker.loop, host, port, on_client, self._rate))
+
+    @property
+    def port(self) -> int:
+        """The bound (bootstrap) port, also where the configuration left the choice to the system."""
+        return self._ports[0].port
+
+    def start(self) -> None:
+        """Accept from now on."""
+        for port in self._ports:
+            port.start()
+        _log.info(
+            "listening",
+            listener=self.name,
+            address=f"{self._options.bind_host}:{self.port}",
+            ports=len(self._ports),
+            security_protocol=self._options.security_protocol,
+            upstream=self._options.upstream,
+        )
+
+    def stop(self) -> None:
+        """Accept no more; who does not relay yet is let go."""
+        for port in self._ports:
+            port.stop()
+        for task in tuple(self._arriving):
+            task.cancel()
+        self._held_back.stop()
+
+    def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:
+        is_trusted = self._entrance.is_trusted(source)
+        if not is_trusted:
+            try:
+                self._check_rate(source)
+            except TooFast as error:
+                self._held_back.hold(client, error.delay_ms)
+                self._count(error.cause, error.detail, source, monotonic() * 1000.0)
+                return
+        seat = self._worker.limits.admit(None if is_trusted else source.host)
+        if not isinstance(seat, Seat):
+            self._let_go(client)
+            self._count(seat, _BEYOND_LIMITS, source, monotonic() * 1000.0)
+            return
+        begun_ms = self._worker.clock.now_ms
+        task = spawn(self._serve(client, source, node_id, seat, begun_ms), "arrival")
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _serve(
+        self, client: socket.socket, source: Endpoint, node_id: int | None, seat: Seat, begun_ms: float
+    ) -> None:
+        """Until the client relays, or is let go. `begun_ms`: as the SweepClock has it."""
+        opened_ms = monotonic() * 1000.0
+        arrival: Arrival | None = None
+        cause, detail = DisconnectCause.AUTHENTICATION_TIMEOUT, _NOT_BEGUN
+        if not self._entrance.is_trusted(source):
+            self._shared.recorder.arrivals.append((source.host, opened_ms))
+        try:
+            async with asyncio.timeout(self.authentication_timeout_s):
+                arrival = await self._entrance.let_in(client, source, self._check_rate)
+            if self._entrance.is_trusted(source):
+                self._shared.recorder.arrivals.append((arrival.source.host, opened_ms))
+            refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
+            if refused is None:
+                if node_id is None and arrival.server_name is not None:
+                    node_id = self._route.node_of(arrival.server_name)
+                broker = await self._connect(arrival, node_id)
+                self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms))
+                return
+            cause, detail = refused, _BEYOND_LIMITS
+        except TooFast as error:
+            seat.close()
+            self._held_back.hold(client, error.delay_ms)
+            self._count(error.cause, error.detail, error.source, opened_ms)
+            return
+        except (NotLetIn, NotConnected) as error:
+            cause, detail = error.cause, error.detail
+        except OSError as error:  # TimeoutError is one: then the cause stands already
+            if not isinstance(error, TimeoutError):
+                cause, detail = DisconnectCause.CLIENT_RESET, ""
+        except BaseException:
+            seat.close()
+            self._let_go(arrival.stream if arrival is not None else client)
+            raise
+        seat.close()
+        self._let_go(arrival.stream if arrival is not None else client)
+        self._count(cause, detail, source if arrival is None else arrival.source, opened_ms)
+
+    def _check_rate(self, source: Endpoint) -> None:
+        """Raises TooFast."""
+        rates = self._worker.rates
+        if rates is not None:
+            delay_ms = rates.delay_ms(source.host, monotonic() * 1000.0)
+            if delay_ms > 0.0:
+                raise TooFast(source, delay_ms)
+
+    async def _connect(self, arrival: Arrival, node_id: int | None) -> BrokerStream:
+        """The broker that this client wants. Raises NotConnected."""
+        route = self._route
+        if node_id is not None and self.brokers_known is not None:
+            await self._find(node_id)
+        addresses = route.addresses(node_id, monotonic() * 1000.0)
+        user = ANONYMOUS if arrival.user is None else arrival.user
+        broker = await self._upstream.connect(addresses, user, (arrival.source, arrival.destination))
+        route.reached(broker.address)
+        return broker
+
+    async def _find(self, node_id: int) -> None:
+        """Raises NotConnected if it is not known where the broker is, also after the first answer."""
+        assert self.brokers_known is not None
+        if not self.brokers_known.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BROKERS_KNOWN_S):
+                    await self.brokers_known.wait()
+        if self._route.upstream(node_id) is None:
+            raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")
+
+    def end_misled(self) -> None:
+        """End, in order, connections to brokers that have moved, or that another stood in for."""
+        for connection, (node_id, address) in list(self._leads_to.items()):
+            if self._route.upstream(node_id) not in {None, address}:
+                del self._leads_to[connection]  # once is enough
+                connection.drain(DisconnectCause.BROKER_MOVED)
+
+    def _ended(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._leads_to.pop(connection, None)
+        relogin = self._relogins.pop(connection, None)
+        if relogin is not None:
+            relogin.end()
+
+    def _relay(
+        self, arrival: Arrival, node_id: int | None, broker: BrokerStream, footprint: Footprint[Connection]
+    ) -> None:
+        leads_to = in_text(broker.address) if node_id is None else str(node_id)
+        session = Session(self._shared, self.policy, arrival.source.host, arrival.user, leads_to)
+        connection = Connection(
+            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended
+        )
+        self.connections.add(connection)
+        if node_id is not None:
+            self._leads_to[connection] = (node_id, broker.address)
+        connection.start()
+        if broker.session_lifetime_ms and not connection.is_closed:
+            self._relogins[connection] = Relogin(
+                self._worker.loop,
+                connection,
+                partial(self._upstream.new_login, session.user),
+                broker.session_lifetime_ms,
+                self._upstream.dial_timeout_s,
+            )
+
+    def _let_go(self, client: Stream) -> None:
+        """Close in order: on unread bytes (clients speak first) it would be a reset."""
+        with suppress(OSError):
+            client.recv_into(self._worker.view)
+        client.close()
+
+    def _count(self, cause: DisconnectCause, detail: str, source: Endpoint, opened_ms: float) -> None:
+        self._shared.recorder.connections.append(
+            ConnectionRecord(
+                cause=cause,
+                detail=detail,
+                peer=f"{source.host}:{source.port}",
+                user="",
+                client_id="",
+                opened_ms=opened_ms,
+                closed_ms=monotonic() * 1000.0,
+                requests=0,
+                bytes_from_client=0,
+                bytes_to_client=0,
+            )
+        )

@@ -1,0 +1,79 @@
+"""Which addresses lead to the broker that a client wants: one, or those of a cluster as it is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sluice.proxy.listener.circuit import Address, Rotation
+from sluice.proxy.session.gateway.broker_map import BrokerMap
+
+
+class Route(Protocol):
+    """Of one listener. `node_id`: whose port or name the client connected to; None: any broker will do."""
+
+    def addresses(self, node_id: int | None, now_ms: float) -> Sequence[Address]:
+        """To be tried in this order; not empty."""
+
+    def node_of(self, server_name: str) -> int | None:
+        """The broker that a TLS client means by this name (SNI)."""
+
+    def upstream(self, node_id: int) -> Address | None:
+        """Where this broker is, if that is known."""
+
+    def reached(self, address: Address) -> None:
+        """A dial of it succeeded."""
+
+
+class BrokerRoute:
+    """Mode broker: always the same."""
+
+    def __init__(self, address: Address) -> None:
+        self._addresses = (address,)
+
+    def addresses(self, node_id: int | None, now_ms: float) -> Sequence[Address]:
+        """The broker behind the listener."""
+        return self._addresses
+
+    def node_of(self, server_name: str) -> int | None:
+        """There is but one."""
+        return None
+
+    def upstream(self, node_id: int) -> Address | None:
+        """It never moves."""
+        return None
+
+    def reached(self, address: Address) -> None:
+        """Nothing is learnt."""
+
+
+class GatewayRoute:
+    """Mode gateway: a broker where it was last seen; else any of the bootstrap upstreams.
+
+    A client may come to the port of a broker that is not known, for after a restart of the proxy it still has
+    the old addresses. Where the proxy cannot ask for the brokers itself any broker stands in, since the
+    client's own Metadata is how the proxy learns; but a client that stays with the wrong one is told
+    NOT_LEADER_OR_FOLLOWER for ever. So the listener ends such connections once the right one is known.
+    """
+
+    def __init__(self, brokers: BrokerMap, bootstrap: Rotation) -> None:
+        self._brokers = brokers
+        self._bootstrap = bootstrap
+
+    def addresses(self, node_id: int | None, now_ms: float) -> Sequence[Address]:
+        """One for a known broker: who wants it is not served by another."""
+        address = None if node_id is None else self._brokers.upstream(node_id)
+        return self._bootstrap.order(now_ms) if address is None else (address,)
+
+    def node_of(self, server_name: str) -> int | None:
+        """By `broker-<id>.<sni_domain>`."""
+        return self._brokers.node_of(server_name)
+
+    def upstream(self, node_id: int) -> Address | None:
+        """Where it was last seen."""
+        return self._brokers.upstream(node_id)
+
+    def reached(self, address: Address) -> None:
+        """The next client that any broker serves begins with it, if it is a bootstrap upstream."""
+        if address in self._bootstrap:
+            self._bootstrap.good(address)

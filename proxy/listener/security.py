@@ -1,0 +1,119 @@
+"""The files of a listener's security, loaded and followed: certificates to both sides, and credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
+
+if TYPE_CHECKING:
+    from sluice.proxy.listener.login.credentials import CredentialsFile
+    from sluice.proxy.listener.tls.context import ClientTls, ServerTls
+
+CERTIFICATES: Final = "certificates"
+CREDENTIALS: Final = "credentials"
+_LOOK_INTERVAL_S: Final = 10.0
+_LOGGED_PROBLEMS: Final = 20
+
+_log = get_logger()
+
+
+class Followed(Protocol):
+    """Files that are put in force when they change."""
+
+    @property
+    def status(self) -> ReloadStatus:
+        """What became of them so far."""
+
+    def reload_if_changed(self, now_unix_s: float) -> ReloadOutcome | None:
+        """One look; blocks as long as the file system does."""
+
+
+@dataclass(slots=True)
+class ListenerSecurity:
+    """Of one listener; None for what it does not have."""
+
+    name: str = ""
+    """the listener's"""
+    tls: ServerTls | None = None
+    upstream_tls: ClientTls | None = None
+    credentials: CredentialsFile | None = None
+    look_interval_s: float = _LOOK_INTERVAL_S
+
+    def followed(self) -> Iterator[tuple[str, Followed]]:
+        """(what it holds, the files), for the metrics."""
+        for files in (self.tls, self.upstream_tls):
+            if files is not None:
+                yield CERTIFICATES, files
+        if self.credentials is not None:
+            yield CREDENTIALS, self.credentials
+
+    def certificates(self) -> Iterator[tuple[str, float]]:
+        """(towards whom the proxy shows it: clients, broker; when it ends, in s of Unix time)."""
+        for side, tls in (("clients", self.tls), ("broker", self.upstream_tls)):
+            end_unix_s = None if tls is None else tls.certificate_not_after_unix_s
+            if end_unix_s is not None:
+                yield side, end_unix_s
+
+    async def follow(self) -> None:
+        """Look for changes until cancelled, in a thread; new connections get what is good."""
+        while True:
+            await asyncio.sleep(self.look_interval_s)
+            for what, files in self.followed():
+                outcome = await asyncio.to_thread(files.reload_if_changed, time())
+                if outcome is ReloadOutcome.SUCCESS:
+                    _log.info(f"{what}_applied", listener=self.name, hash=files.status.hash)
+                elif outcome is not None and outcome is not ReloadOutcome.UNCHANGED:
+                    problems = files.status.last_error.splitlines()[:_LOGGED_PROBLEMS]
+                    _log.error(
+                        f"{what}_not_applied", listener=self.name, outcome=str(outcome), problems=problems
+                    )
+
+
+def load_security(options: ListenerOptions) -> ListenerSecurity:
+    """Raises ConfigError (TlsConfigError, CredentialsError) that names the file and what is wrong with it."""
+    security = ListenerSecurity(options.name)
+    if options.tls is not None:
+        from sluice.proxy.listener.tls.context import ServerTls
+
+        security.look_interval_s = options.tls.reload_interval_s
+        security.tls = ServerTls(
+            certificate_file=options.tls.certificate_file,
+            key_file=options.tls.key_file,
+            key_password_file=options.tls.key_password_file,
+            client_ca_file=options.tls.client_ca_file,
+            client_auth=options.tls.client_auth,
+            min_version=options.tls.min_version,
+            server_names=options.gateway is not None and options.gateway.sni_domain is not None,
+        )
+        security.tls.load(time())
+    if options.upstream_has_tls:
+        from sluice.proxy.config.listener import UpstreamTlsOptions
+        from sluice.proxy.listener.tls.context import ClientTls
+
+        there = options.upstream_tls or UpstreamTlsOptions()
+        security.upstream_tls = ClientTls(
+            ca_file=there.ca_file,
+            certificate_file=there.certificate_file,
+            key_file=there.key_file,
+            server_name=there.server_name,
+            verify_hostname=there.verify_hostname,
+        )
+        security.upstream_tls.load(time())
+    if options.upstream_sasl is not None:
+        from sluice.proxy.listener.login.credentials import CredentialsFile
+
+        # Where clients log in themselves, these are for the proxy's own questions alone.
+        share_service = options.accept_shared_upstream_identity or options.has_sasl
+        sasl = options.upstream_sasl
+        security.credentials = CredentialsFile(
+            sasl.credentials_file, sasl.mechanism, share_service=share_service
+        )
+        security.credentials.load(time())
+    return security

@@ -1,0 +1,236 @@
+"""The way to the broker: dial one of several addresses, PROXY header, TLS, login.
+
+Then the client's bytes may follow. Of one listener. An address that failed is left alone for a while
+(circuit.py). Closes what it opened if it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from errno import EMFILE, ENFILE
+from random import random
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sluice.protocol.errors import ProtocolError
+from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.connection.stream import Stream, receive, send_all
+from sluice.proxy.listener.circuit import Address, Circuits
+from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.gateway.broker_map import in_text
+
+if TYPE_CHECKING:
+    from sluice.proxy.listener.login.credentials import CredentialsFile
+    from sluice.proxy.listener.login.login import UpstreamLogin
+    from sluice.proxy.listener.tls.context import ClientTls
+
+_READ_BYTES: Final = 16 * 1024
+_CLIENT_ID: Final = "sluice"
+_OURS: Final = frozenset({EMFILE, ENFILE})
+"""errors that say nothing of the broker"""
+
+_Dialled = TypeVar("_Dialled", bound=Stream)
+
+_log = get_logger()
+
+
+class NotConnected(Exception):
+    """No broker could be had for this client."""
+
+    def __init__(self, cause: DisconnectCause, detail: str) -> None:
+        super().__init__(detail)
+        self.cause = cause
+        self.detail = detail
+        """empty if the log has it already"""
+
+
+@dataclass(slots=True)
+class BrokerStream:
+    """A connection to a broker on which requests may be sent."""
+
+    stream: Stream
+    address: Address
+    session_lifetime_ms: int = 0
+    """how long the broker lets the proxy's login count (KIP-368); 0: for ever, or it is the client's"""
+
+
+class Upstream:
+    """Connects to the brokers of one listener."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: ListenerOptions,
+        circuits: Circuits,
+        *,
+        dial_timeout_s: float,
+        tls: ClientTls | None = None,
+        credentials: CredentialsFile | None = None,
+    ) -> None:
+        """`circuits`: of all listeners. `tls`: if the broker has it; `credentials`: if the proxy logs in.
+
+        `dial_timeout_s`: for the connection with TLS, and again for the login.
+        """
+        self._loop = loop
+        self._options = options
+        self._circuits = circuits
+        self.dial_timeout_s = dial_timeout_s
+        self._tls = tls
+        self._credentials = credentials
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the proxy can send requests of its own: it needs no login, or has one."""
+        if not self._options.upstream_has_sasl:
+            return True
+        return self._credentials is not None and self._credentials.service is not None
+
+    async def connect(
+        self, addresses: Sequence[Address], user: str | None, ends: tuple[Endpoint, Endpoint] | None
+    ) -> BrokerStream:
+        """To the first of `addresses` that can be had, for `user` (None: the proxy itself).
+
+        `ends`: the client's and what it connected to, for the PROXY header. Raises NotConnected.
+        """
+        for address in addresses:
+            stream = await self._tried(address, self._open(address, ends))
+            if stream is not None:
+                return await self._log_in(stream, address, user)
+        raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")  # said once, when the circuit opened
+
+    async def can_be_reached(self, addresses: Sequence[Address]) -> bool:
+        """Whether one of them takes a connection, which is closed at once."""
+        for address in addresses:
+            try:
+                broker = await self._tried(address, self._dial(*address))
+            except NotConnected:
+                return False
+            if broker is not None:
+                broker.close()
+                return True
+        return False
+
+    async def _tried(self, address: Address, dial: Coroutine[Any, Any, _Dialled]) -> _Dialled | None:
+        """What `dial` of this address leads to; None: it was not tried again yet, or failed."""
+        circuit = self._circuits.of(address)
+        if not circuit.may_dial(monotonic() * 1000.0):
+            dial.close()
+            return None
+        try:
+            async with asyncio.timeout(self.dial_timeout_s):
+                stream = await dial
+        except (OSError, TimeoutError) as error:
+            reason = str(error) or "timed out"
+            if error.errno in _OURS:
+                circuit.abandoned()
+                raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
+            if circuit.failed(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
+                _log.error(
+                    "upstream_unreachable",
+                    listener=self._options.name,
+                    upstream=in_text(address),
+                    reason=reason,
+                )
+            return None
+        except BaseException:
+            circuit.abandoned()
+            raise
+        if circuit.succeeded():
+            _log.info("upstream_reachable_again", listener=self._options.name, upstream=in_text(address))
+        return stream
+
+    async def _open(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream:
+        """Dial, tell for whom, and secure."""
+        broker = await self._dial(*address)
+        try:
+            if self._options.upstream_proxy_protocol:
+                header = LOCAL_HEADER if ends is None else build_v2(*ends)
+                await send_all(self._loop, broker, header)
+            if self._tls is None:
+                return broker
+            from sluice.proxy.listener.tls.stream import TlsStream
+
+            name = self._tls.server_name or address[0]
+            return await TlsStream.handshake(
+                self._loop, broker, self._tls.context, server_side=False, server_hostname=name
+            )
+        except BaseException:
+            broker.close()
+            raise
+
+    async def _dial(self, host: str, port: int) -> socket.socket:
+        error: OSError | None = None
+        try:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError:  # a broker may say anything of itself
+            raise OSError(f"{host!r} is no host's name") from None
+        for family, kind, proto, _, address in found:
+            broker = socket.socket(family, kind, proto)
+            try:
+                broker.setblocking(False)
+                broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                broker.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                await self._loop.sock_connect(broker, address)
+            except OSError as failed:
+                broker.close()
+                error = failed
+            except BaseException:
+                broker.close()
+                raise
+            else:
+                return broker
+        raise error or OSError(f"no address for {host}")
+
+    async def _log_in(self, broker: Stream, address: Address, user: str | None) -> BrokerStream:
+        """For a client that cannot do so itself, or for the proxy."""
+        lifetime_ms = 0
+        try:
+            if self._credentials is not None and (user is None or self._options.logs_in):
+                async with asyncio.timeout(self.dial_timeout_s):
+                    lifetime_ms = await self._exchange(broker, self.new_login(user))
+        except (ProtocolError, OSError, TimeoutError, ValueError) as error:
+            broker.close()
+            reason = str(error) or "timed out"
+            reason = f"{in_text(address)}: {reason}"
+            raise NotConnected(DisconnectCause.UPSTREAM_LOGIN_FAILED, reason) from None
+        except BaseException:
+            broker.close()
+            raise
+        return BrokerStream(broker, address, lifetime_ms)
+
+    def new_login(self, user: str | None) -> UpstreamLogin:
+        """One that has not begun, for `user` (None: for the proxy itself).
+
+        Raises ValueError if there are no credentials, or the mechanism cannot carry them.
+        """
+        from sluice.proxy.listener.login.login import UpstreamLogin
+
+        assert self._credentials is not None
+        assert self._options.upstream_sasl is not None
+        credentials = self._credentials.service if user is None else self._credentials.for_user(user)
+        if credentials is None:
+            raise ValueError(f"no credentials for {'the proxy itself' if user is None else repr(user)}")
+        mechanism = self._options.upstream_sasl.mechanism
+        return UpstreamLogin(mechanism, credentials, client_id=_CLIENT_ID, nonce=secrets.token_urlsafe(24))
+
+    async def _exchange(self, broker: Stream, login: UpstreamLogin) -> int:
+        """Returns the session's lifetime in ms."""
+        await send_all(self._loop, broker, login.start())
+        while True:
+            data = await receive(self._loop, broker, _READ_BYTES)
+            if not data:
+                raise login.broker_closed()
+            pos = 0
+            while pos < len(data):
+                taken, reply = login.received(data, pos, len(data))
+                pos += taken
+                if reply:
+                    await send_all(self._loop, broker, reply)
+                if login.done:
+                    return login.session_lifetime_ms

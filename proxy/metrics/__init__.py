@@ -1,0 +1,1 @@
+"""Records and gauges → counters, log lines and the pages that Prometheus reads."""

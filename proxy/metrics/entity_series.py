@@ -1,0 +1,136 @@
+"""The counters that carry user and client_id labels, and the bound on how many there are.
+
+A label is a name that the configuration knows, or `other`: what clients can think of never becomes a series.
+Empty means that the quota's level does not look at it (rule `user` has no client_id). Beyond the cap
+everything goes to (other, other), and each time is counted; a series unused for an hour is dropped, as Kafka
+drops an idle sensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sluice.quotas.entity import ClientPart, UserPart
+from sluice.quotas.kinds import KINDS
+from sluice.quotas.limits.limits import QuotaLimits
+
+OTHER: Final = "other"
+SERIES_PER_ENTITY: Final = 10
+"""metrics with the labels user and client_id: an entity's share of metrics.max_series"""
+SERIES_IDLE_MS: Final = 3_600_000.0
+
+
+class EntitySeries:
+    """What is counted of one (quota, user, client_id)."""
+
+    __slots__ = (
+        "amount",
+        "client_id",
+        "in_shadow",
+        "is_overflow",
+        "over_quota_bytes",
+        "quota",
+        "shadow_ms",
+        "shadow_requests",
+        "throttled_ms",
+        "throttled_requests",
+        "used_ms",
+        "user",
+        "warnings",
+    )
+
+    def __init__(self, quota: str, user: str, client_id: str, *, is_overflow: bool = False) -> None:
+        self.quota = quota
+        self.user = user
+        self.client_id = client_id
+        self.is_overflow = is_overflow
+        """stands for entities beyond the cap, which have no limit in common"""
+        self.amount = 0.0
+        """used, in the unit of the quota's kind: bytes, ms of broker threads, partitions"""
+        self.throttled_ms = 0.0
+        self.throttled_requests = 0
+        self.over_quota_bytes = 0
+        self.in_shadow = False
+        """a limit behind it is in shadow mode, or was: its shadow counters are exported"""
+        self.shadow_ms = 0.0
+        self.shadow_requests = 0
+        self.warnings = 0
+        """times that a limit behind it came near (quota_warning.py)"""
+        self.used_ms = 0.0
+        """when something was last counted; monotonic"""
+
+
+class EntityTable:
+    """Finds the series of a user and client id. Knows the limits in force only for their names."""
+
+    def __init__(self, max_series: int) -> None:
+        self.overflows = 0
+        """look-ups that the cap sent to (other, other)"""
+        self._max_entities = max(1, max_series // SERIES_PER_ENTITY - len(KINDS))
+        self._series: dict[tuple[str, str, str], EntitySeries] = {}
+        self._beyond = {
+            kind.value: EntitySeries(kind.value, OTHER, OTHER, is_overflow=True) for kind in KINDS
+        }
+        self._taken = 0
+        self._users: frozenset[object] = frozenset()
+        self._client_ids: frozenset[object] = frozenset()
+
+    def configure(self, limits: QuotaLimits) -> None:
+        """From now on the names in `limits` are labels of their own; series of others live on until idle."""
+        rules = limits.exempt.rules
+        members = (member for members in limits.tenants.values() for member in members)
+        self._users = frozenset(
+            [*(entity.user for entity in limits.entries), *(rule.user for rule in rules), *members]
+        )
+        self._client_ids = frozenset(
+            [*(entity.client_id for entity in limits.entries), *(rule.client_id for rule in rules)]
+        )
+
+    def of(self, quota: str, user: UserPart, client_id: ClientPart) -> EntitySeries:
+        """The series of a bucket, or of a connection without one (None: its level has no such part)."""
+        user_label = "" if user is None else self.label_of(user)
+        client_label = "" if client_id is None else client_id if client_id in self._client_ids else OTHER
+        key = (quota, str(user_label), str(client_label))
+        series = self._series.get(key)
+        if series is None:
+            if len(self._series) + self._taken >= self._max_entities:
+                self.overflows += 1
+                return self._beyond[quota]
+            series = self._series[key] = EntitySeries(*key)
+        return series
+
+    def label_of(self, user: UserPart) -> str:
+        """The label of a user: the name, if the limits in force know it."""
+        return str(user) if user in self._users else OTHER
+
+    def take(self, series: int) -> bool:
+        """Room for so many series that are kept elsewhere; False, and counted: the cap is reached."""
+        entities = -(-series // SERIES_PER_ENTITY)
+        if len(self._series) + self._taken + entities > self._max_entities:
+            self.overflows += 1
+            return False
+        self._taken += entities
+        return True
+
+    def give_back(self, series: int) -> None:
+        """What `take` was asked for is not used any more."""
+        self._taken -= -(-series // SERIES_PER_ENTITY)
+
+    def drop_idle(self, now_ms: float) -> set[EntitySeries]:
+        """Forget the series that nothing was counted on for an hour; returns them."""
+        idle = {series for series in self._series.values() if now_ms - series.used_ms >= SERIES_IDLE_MS}
+        for series in idle:
+            del self._series[series.quota, series.user, series.client_id]
+        return idle
+
+    def __iter__(self) -> Iterator[EntitySeries]:
+        """All series; those of the cap only once something was counted on them."""
+        yield from self._series.values()
+        for series in self._beyond.values():
+            key = (series.quota, OTHER, OTHER)
+            if series.used_ms and key not in self._series:
+                yield series
+
+    def __len__(self) -> int:
+        return len(self._series)

@@ -1,0 +1,100 @@
+"""Who changed which quota, when, from what to what: a log line and a bounded record for every change.
+
+A change counts when it is put in force here, wherever it was made: in the quota file, in the quota topic by
+this proxy or another, through the local admin socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from sluice.proxy.runtime.log import get_logger
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
+
+KEPT: Final = 1_000
+"""changes, the latest, at some 500 bytes each"""
+_PER_STEP: Final = 50
+"""about 2 ms of log lines"""
+SHADOW: Final = "shadow"
+
+_log = get_logger()
+
+
+class QuotaChange(NamedTuple):
+    """One entity's limits were changed."""
+
+    at_unix_s: float
+    """when it was made, by the clock of who made it"""
+    by: str
+    """the principal who asked for it; or the file in which it was found"""
+    source: str
+    """file, topic; schedule: a window of the file's calendar began or ended"""
+    entity: str
+    old: Mapping[str, Any]
+    """limits by their keys, and the keys that were in shadow mode; empty: there was no entry"""
+    new: Mapping[str, Any]
+
+
+class QuotaAudit:
+    """Of one process."""
+
+    def __init__(self) -> None:
+        self.changes: deque[QuotaChange] = deque(maxlen=KEPT)
+        """the latest last"""
+        self.count = 0
+        """changes since the start"""
+
+    def changed(self, change: QuotaChange) -> None:
+        """Put it on record."""
+        self.changes.append(change)
+        self.count += 1
+        _log.info(
+            "quota_changed",
+            entity=change.entity,
+            old=dict(change.old),
+            new=dict(change.new),
+            by=change.by,
+            source=change.source,
+            at=datetime.fromtimestamp(change.at_unix_s, UTC).isoformat(timespec="milliseconds"),
+        )
+
+    async def reloaded(
+        self, before: QuotaLimits, after: QuotaLimits, *, by: str, source: str, at_unix_s: float
+    ) -> None:
+        """Put on record in what two snapshots differ, in steps between which connections are served."""
+        for number, (entity, old, new) in enumerate(differences(before, after)):
+            self.changed(QuotaChange(at_unix_s, by, source, str(entity), old, new))
+            if number % _PER_STEP == _PER_STEP - 1:
+                await asyncio.sleep(0)
+        old_rules, new_rules = map(_exempt_of, (before, after))
+        if old_rules != new_rules:
+            gone = {rule: True for rule in old_rules if rule not in new_rules}
+            come = {rule: True for rule in new_rules if rule not in old_rules}
+            self.changed(QuotaChange(at_unix_s, by, source, "exempt", gone, come))
+
+
+def shown(limits: Mapping[str, float], shadow: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Limits as a change tells them."""
+    return {**limits, **({SHADOW: sorted(shadow)} if shadow else {})}
+
+
+def differences(
+    before: QuotaLimits, after: QuotaLimits
+) -> Iterator[tuple[QuotaEntity, dict[str, Any], dict[str, Any]]]:
+    """(entity, old, new) of each entity whose limits, or their shadow mode, are not the same."""
+    for entity in {**before.entries, **after.entries}:
+        old, new = (
+            shown(limits.entries.get(entity, {}), limits.shadow.get(entity, frozenset()))
+            for limits in (before, after)
+        )
+        if old != new:
+            yield entity, old, new
+
+
+def _exempt_of(limits: QuotaLimits) -> list[str]:
+    return [str(rule) for rule in limits.exempt.rules]

@@ -1,0 +1,162 @@
+"""The one place that is asked about quotas and told to change them: through Kafka's API, or locally.
+
+Who may ask is decided here; what is found and what an alteration comes to in client_quotas.py; where a change
+is kept is the store's. Nothing here takes longer than a millisecond or so at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol
+
+from sluice.proxy.quota_store.client_quotas import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    POLICY_VIOLATION,
+    Alteration,
+    Component,
+    Parts,
+    QuotaApiError,
+    Result,
+    checked_filter,
+    matching,
+)
+from sluice.proxy.quota_store.wire import (
+    DescribeRequest,
+    altered,
+    describe_refused,
+    described_in_steps,
+    read_request,
+)
+from sluice.proxy.runtime.log import LineBudget, get_logger
+from sluice.proxy.runtime.tasks import in_turns
+from sluice.proxy.session.quota_requests import QuotaQuestion
+from sluice.quotas.limits.limits import QuotaLimits
+
+_ENTRIES_PER_STEP: Final = 250
+"""about a millisecond"""
+_SMALL_BYTES: Final = 4_096
+"""decoded at once, in about a millisecond; what is larger in a thread"""
+_REFUSALS_PER_S: Final = 5
+"""log lines"""
+LOCAL: Final = "local admin"
+"""who made a change through the machine itself"""
+
+_log = get_logger()
+
+
+class QuotaStore(Protocol):
+    """Where changes are kept."""
+
+    async def alter(
+        self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
+    ) -> Sequence[Result]:
+        """Returns when they are kept, or cannot be: a result for each entity. Raises QuotaApiError."""
+
+
+class FileStore:
+    """The quota file, which only its owner changes."""
+
+    def __init__(self, file: Path) -> None:
+        self._message = f"the quotas of this proxy come from the file {file}; change them there"
+
+    async def alter(
+        self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
+    ) -> Sequence[Result]:
+        """Refuses: POLICY_VIOLATION, with a message that names the file."""
+        raise QuotaApiError(POLICY_VIOLATION, self._message)
+
+
+class QuotaDesk:
+    """Of one process."""
+
+    def __init__(
+        self, limits: Callable[[], QuotaLimits], store: QuotaStore, admins: frozenset[str] = frozenset()
+    ) -> None:
+        """`limits`: those in force. `admins`: principals who may ask and change."""
+        self._limits = limits
+        self._store = store
+        self.admins = admins
+        self._lines = LineBudget(_REFUSALS_PER_S)
+
+    async def describe(
+        self, principal: str | None, components: Sequence[Component], *, strict: bool
+    ) -> list[tuple[Parts, Mapping[str, float]]]:
+        """The limits that a filter matches. `principal`: who asks; None: the machine's own administrator.
+
+        Raises QuotaApiError: who asks may not, or the filter is none.
+        """
+        self._check(principal)
+        checked_filter(components)
+        entries = list(self._limits().entries.items())
+        found: list[tuple[Parts, Mapping[str, float]]] = []
+        for start in range(0, len(entries), _ENTRIES_PER_STEP):
+            found += matching(entries[start : start + _ENTRIES_PER_STEP], components, strict=strict)
+            await asyncio.sleep(0)
+        return found
+
+    async def alter(
+        self, principal: str | None, alterations: Sequence[Alteration], *, validate_only: bool = False
+    ) -> Sequence[Result]:
+        """Change limits, or only tell what would become of it. Returns when the change is kept.
+
+        `principal`: who asks; None: the machine's own administrator. Raises QuotaApiError as a whole; what is
+        wrong with one entity stands in its result.
+        """
+        self._check(principal)
+        by = LOCAL if principal is None else principal
+        return await self._store.alter(alterations, validate_only=validate_only, by=by)
+
+    async def answer(self, question: QuotaQuestion, peer: str) -> bytes:
+        """The answer to a client's request, size included. `peer`: its address, for the log.
+
+        Raises ProtocolError for a request that is none.
+        """
+        key, version, correlation_id = question.api_key, question.version, question.correlation_id
+        if len(question.frame) <= _SMALL_BYTES:
+            request = read_request(key, version, question.frame)
+        else:
+            request = await asyncio.to_thread(read_request, key, version, question.frame)
+        if isinstance(request, DescribeRequest):
+            try:
+                found = await self.describe(question.user, request.components, strict=request.strict)
+            except QuotaApiError as error:
+                return describe_refused(version, correlation_id, error.code, error.message)
+            return await in_turns(described_in_steps(version, correlation_id, found))
+        try:
+            results = await self.alter(
+                question.user, request.alterations, validate_only=request.validate_only
+            )
+        except QuotaApiError as error:
+            self._log_refused(question, peer, error)
+            results = _all_refused(request.alterations, error)
+        if len(results) <= _ENTRIES_PER_STEP:
+            return altered(version, correlation_id, results)
+        return await asyncio.to_thread(altered, version, correlation_id, results)
+
+    def _log_refused(self, question: QuotaQuestion, peer: str, error: QuotaApiError) -> None:
+        """One who may not, or the wrong place to try it: worth a line, not a flood of them."""
+        if self._lines.take(monotonic() * 1000.0):
+            _log.warning(
+                "quota_change_refused",
+                user=question.user,
+                client_id=question.client_id,
+                peer=peer,
+                reason=str(error),
+                lines_suppressed=self._lines.suppressed(),
+            )
+
+    def _check(self, principal: str | None) -> None:
+        if principal is not None and principal not in self.admins:
+            raise QuotaApiError(
+                CLUSTER_AUTHORIZATION_FAILED,
+                f"Cluster authorization failed: {principal} is not in quotas.admins of this proxy.",
+            )
+
+
+def _all_refused(alterations: Sequence[Alteration], error: QuotaApiError) -> list[Result]:
+    """An AlterClientQuotas has no error but those of its entities."""
+    each = dict.fromkeys(alteration.parts for alteration in alterations)
+    return [Result(parts, error.code, error.message) for parts in each]

@@ -1,0 +1,387 @@
+"""Limits in a compacted Kafka topic: followed by every proxy, written by the one that is asked.
+
+One record holds all limits of one entity, and says which record of that entity its writer had seen last: the
+topic's order decides, and one that was written past another is refused by everybody who reads it
+(topic_records.py). Its writer does his alteration again on top of what stands there; so of alterations
+at the same time none is lost, and of one key the later value holds.
+
+    connect ─► topic there? make it ─► read from the beginning to the end of now ─► in force ─► follow
+       ▲                                                                                          │
+       └── pause, longer each time ◄── no broker, another topic id, records gone, anything unforeseen
+
+What was in force stays until the next reading is complete. Runs in the proxy's event loop, in small steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic, time
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.kafka_client.clients import (
+    COMPACT,
+    ClusterAccess,
+    TopicRefused,
+    cleanup_policy,
+    ensure_topic,
+    make_compacted,
+    topic_id,
+)
+from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
+from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
+from sluice.proxy.quota_store.topic_records import (
+    NOTHING,
+    BadRecord,
+    Outdated,
+    Stored,
+    TopicLog,
+    key_of,
+    value_of,
+)
+from sluice.proxy.runtime.log import LineBudget, get_logger
+from sluice.proxy.runtime.tasks import spawn
+from sluice.quotas.entity import QuotaEntity
+
+REQUEST_TIMED_OUT: Final = 7
+"""Kafka's error code: the alteration may have been kept, or not"""
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 5.0
+_LOOK_S: Final = 3.0
+"""how often it is asked whether the topic is still the same, and any broker there"""
+_RECORDS_PER_STEP: Final = 100
+"""about a millisecond"""
+_AT_ONCE: Final = 100
+"""alterations that are looked at in the event loop; more, in a thread"""
+_MAX_REWRITES: Final = 20
+_STOP_S: Final = 5.0
+_BY: Final = "by"
+_WRITE_ID: Final = "id"
+_AFTER: Final = "after"
+_FOREIGN: Final = "unknown (not written by a proxy)"
+
+_log = get_logger()
+_bad_lines = LineBudget(5)
+
+
+class QuotaTopic:
+    """Of one process."""
+
+    def __init__(
+        self,
+        options: QuotaTopicOptions,
+        audit: QuotaAudit,
+        on_change: Callable[[], None],
+        on_topic_id: Callable[[bytes], None],
+        known: Mapping[QuotaEntity, Stored] | None = None,
+    ) -> None:
+        """`on_change`: `entries` are others. `on_topic_id`: told when it becomes known. `known`: from a copy.
+
+        Raises ConfigError for a file of TLS or credentials that cannot be used.
+        """
+        self._options = options
+        self._access = ClusterAccess(options)
+        self._audit = audit
+        self._on_change = on_change
+        self._on_topic_id = on_topic_id
+        self._log = TopicLog(dict(known or {}))
+        self.is_known = known is not None
+        """limits are there, from a copy or from the topic"""
+        self.topic_id = b""
+        """16 bytes once it is known"""
+        self.bad_records = 0
+        """skipped since the start; never falls"""
+        self._following = asyncio.Event()
+        self._why_not = "it has not been reached yet"
+        self._producer: AIOKafkaProducer | None = None
+        self._writing = asyncio.Lock()
+        self._own: dict[str, asyncio.Future[bool]] = {}
+
+    @property
+    def is_followed(self) -> bool:
+        """The topic has been read to its end, and is being followed."""
+        return self._following.is_set()
+
+    @property
+    def entries(self) -> Mapping[QuotaEntity, Stored]:
+        """What is in force by the topic."""
+        return self._log.entries
+
+    # Following --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the topic until cancelled, whatever happens to it."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._follow()
+            except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
+                self._why_not = f"{type(error).__name__}: {error}".rstrip(": ")
+            except Exception:
+                _log.exception("quota_topic_failed", topic=self._options.name)
+                self._why_not = "a fault of the proxy: see the log"
+            if self.is_followed:
+                self._following.clear()
+                pause_s = FIRST_PAUSE_S
+            _log.warning(
+                "quota_topic_lost", topic=self._options.name, reason=self._why_not, again_in_s=pause_s
+            )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _follow(self) -> None:
+        settings = await asyncio.to_thread(self._access.settings)
+        client = AIOKafkaClient(**settings)
+        consumer: AIOKafkaConsumer | None = None
+        producer: AIOKafkaProducer | None = None
+        try:
+            await client.bootstrap()
+            found = await ensure_topic(client, self._options)
+            self._is_topic(found)
+            consumer = AIOKafkaConsumer(
+                **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="none"
+            )
+            await consumer.start()
+            partition = TopicPartition(self._options.name, 0)
+            consumer.assign([partition])
+            await self._check_policy(client, consumer, partition)
+            await self._read(consumer, partition)
+            producer = AIOKafkaProducer(**settings, acks="all")
+            await producer.start()
+            self._producer = producer
+            self._following.set()
+            look_s = monotonic() + _LOOK_S
+            while True:
+                await self._take_next(consumer)
+                if monotonic() >= look_s:
+                    look_s = monotonic() + _LOOK_S
+                    if await topic_id(client, self._options.name) != found:
+                        raise TopicRefused("the topic has been deleted, or is another one of this name")
+        finally:
+            self._producer = None
+            # Beside: with no broker there it may take its time, and has been seen not to end.
+            spawn(_stop(consumer, producer, client), "quota_topic_stop")
+
+    def _is_topic(self, found: bytes) -> None:
+        self.topic_id = found
+        if found:
+            self._on_topic_id(found)
+
+    async def _check_policy(
+        self, client: AIOKafkaClient, consumer: AIOKafkaConsumer, partition: TopicPartition
+    ) -> None:
+        """A topic that forgets would lose quotas. Raises TopicRefused."""
+        policy = await cleanup_policy(client, self._options.name)
+        if policy in {None, COMPACT}:
+            return
+        if (await consumer.end_offsets([partition]))[partition]:
+            raise TopicRefused(f"{self._options.name} has cleanup.policy={policy}; it must be {COMPACT}")
+        await make_compacted(client, self._options.name)
+
+    async def _read(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
+        """All that is there now; then it is in force as a whole."""
+        begin = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        consumer.seek(partition, begin)
+        log = TopicLog()
+        told: dict[QuotaEntity, tuple[str, float]] = {}
+        records = 0
+        position = begin
+        while position < end:
+            batches = await consumer.getmany(partition, timeout_ms=1000, max_records=_RECORDS_PER_STEP)
+            for record in batches.get(partition, ()):
+                records += 1
+                try:
+                    applied = log.apply(record.key, record.value, record.offset, _after(record))
+                    told[applied.entity] = (_header(record, _BY), record.timestamp / 1000.0)
+                except Outdated:
+                    continue
+                except BadRecord as error:
+                    self._skipped(record, error)
+            position = await consumer.position(partition)
+            await asyncio.sleep(0)
+        before = self._log.entries
+        kept = log.keep_from(before)
+        self._log = log
+        _log.info(
+            "quota_topic_read",
+            topic=self._options.name,
+            records=records,
+            entities=len(log.entries),
+            kept=[str(entity) for entity in kept[:20]],
+        )
+        if self.is_known:
+            await self._tell_differences(before, log.entries, told)
+        self.is_known = True
+        self._on_change()
+
+    async def _tell_differences(
+        self,
+        before: Mapping[QuotaEntity, Stored],
+        after: Mapping[QuotaEntity, Stored],
+        told: Mapping[QuotaEntity, tuple[str, float]],
+    ) -> None:
+        for number, entity in enumerate(dict.fromkeys((*before, *after))):
+            old, new = before.get(entity, NOTHING), after.get(entity, NOTHING)
+            if old != new:
+                by, at_unix_s = told.get(entity, (_FOREIGN, time()))
+                self._audit.changed(
+                    QuotaChange(at_unix_s, by, "topic", str(entity), shown(*old), shown(*new))
+                )
+            if number % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
+                await asyncio.sleep(0)
+
+    async def _take_next(self, consumer: AIOKafkaConsumer) -> None:
+        batches = await consumer.getmany(timeout_ms=500, max_records=_RECORDS_PER_STEP)
+        changed = False
+        for records in batches.values():
+            for record in records:
+                waiting = self._own.pop(_header(record, _WRITE_ID), None)
+                try:
+                    applied = self._log.apply(record.key, record.value, record.offset, _after(record))
+                except BadRecord as error:
+                    if isinstance(error, Outdated):
+                        _settle(waiting, accepted=False)
+                    else:
+                        self._skipped(record, error)
+                    continue
+                _settle(waiting, accepted=True)
+                if applied.old != applied.new:
+                    changed = True
+                    self._audit.changed(
+                        QuotaChange(
+                            record.timestamp / 1000.0,
+                            _header(record, _BY) or _FOREIGN,
+                            "topic",
+                            str(applied.entity),
+                            shown(*applied.old),
+                            shown(*applied.new),
+                        )
+                    )
+        if changed:
+            self._on_change()
+
+    def _skipped(self, record: ConsumerRecord, error: BadRecord) -> None:
+        self.bad_records += 1
+        if _bad_lines.take(monotonic() * 1000.0):
+            _log.error(
+                "quota_record_skipped",
+                topic=self._options.name,
+                offset=record.offset,
+                about=str(error.entity or "nobody"),
+                reason=str(error),
+                lines_suppressed=_bad_lines.suppressed(),
+            )
+
+    # Writing ----------------------------------------------------------------------------------------------
+
+    async def alter(
+        self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
+    ) -> Sequence[Result]:
+        """Returns when the records are acknowledged by all replicas in sync, and have come by here.
+
+        Raises QuotaApiError: the topic cannot be reached.
+        """
+        with suppress(TimeoutError):  # it may just be being read
+            await asyncio.wait_for(self._following.wait(), self._options.request_timeout_s)
+        async with self._writing:
+            if not self.is_followed or self._producer is None:
+                raise QuotaApiError(
+                    REQUEST_TIMED_OUT,
+                    f"The quota topic {self._options.name} cannot be reached: {self._why_not}",
+                )
+            # What another writes from here on, the records below do not stand on: so they must not say that
+            # they had seen it.
+            entries = {entity: stored.limits for entity, stored in self.entries.items()}
+            seen = self._log.last_offsets()
+            if len(alterations) <= _AT_ONCE:
+                outcome = alter(entries, alterations)
+            else:
+                outcome = await asyncio.to_thread(alter, entries, alterations)
+            if validate_only or not outcome.changes:
+                return outcome.results
+            try:
+                async with asyncio.timeout(self._options.request_timeout_s):
+                    await asyncio.gather(
+                        *(
+                            self._write(entity, limits, outcome.asked[entity], by, seen.get(entity, -1))
+                            for entity, limits in outcome.changes.items()
+                        )
+                    )
+            except (KafkaError, OSError, TimeoutError) as error:
+                reason = f"{type(error).__name__}: {error}".rstrip(": ")
+                message = f"It is not known whether this is kept: the quota topic did not answer ({reason})"
+                return outcome.refused(REQUEST_TIMED_OUT, message)
+            return outcome.results
+
+    async def _write(
+        self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str, after: int
+    ) -> None:
+        """Until the record is accepted, on top of whatever others write meanwhile. `after`: the last record
+        of the entity on which `limits` stand."""
+        for _ in range(_MAX_REWRITES):
+            base = self.entries.get(entity, NOTHING)
+            write_id = secrets.token_hex(8)
+            accepted = self._own[write_id] = asyncio.get_running_loop().create_future()
+            try:
+                producer = self._producer
+                if producer is None:
+                    raise TimeoutError(self._why_not)
+                await producer.send_and_wait(
+                    self._options.name,
+                    key=key_of(entity),
+                    value=value_of(Stored(limits, base.shadow.intersection(limits))),
+                    partition=0,
+                    headers=[
+                        (_BY, by.encode()),
+                        (_WRITE_ID, write_id.encode()),
+                        (_AFTER, str(after).encode()),
+                    ],
+                )
+                if await accepted:
+                    return
+            finally:
+                self._own.pop(write_id, None)
+            now, after = self.entries.get(entity, NOTHING).limits, self._log.last_offset(entity)
+            limits = alter({entity: now}, [asked]).changes.get(entity, now)
+        raise TimeoutError(f"{_MAX_REWRITES} others were quicker")
+
+
+async def _stop(
+    consumer: AIOKafkaConsumer | None, producer: AIOKafkaProducer | None, client: AIOKafkaClient
+) -> None:
+    for stop in (
+        None if consumer is None else consumer.stop,
+        None if producer is None else producer.stop,
+        client.close,
+    ):
+        if stop is not None:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_STOP_S):
+                    await stop()
+
+
+def _settle(waiting: asyncio.Future[bool] | None, *, accepted: bool) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(accepted)
+
+
+def _after(record: ConsumerRecord) -> int | None:
+    """Which record of the entity its writer had seen last; None: it does not say."""
+    text = _header(record, _AFTER)
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 20 else None
+
+
+def _header(record: ConsumerRecord, name: str) -> str:
+    for key, value in record.headers:
+        if key == name:
+            return bytes(value).decode(errors="replace")
+    return ""

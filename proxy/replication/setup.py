@@ -1,0 +1,78 @@
+"""Replication throttles of one process: made from its configuration, put before the right listener."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka.errors import KafkaError
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.replication import ReplicationOptions
+from sluice.proxy.kafka_client.clients import TopicRefused
+from sluice.proxy.replication.watch import ReplicationWatch
+from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.replication.checks import LEFT_BEHIND_AFTER_S, Finding, findings
+from sluice.proxy.session.replication.followers import Replication
+from sluice.quotas.replication.throttle import NATIVE_SHARE
+
+KNOWN_WITHIN_S: Final = 3.0
+
+
+def check_cluster(options: ReplicationOptions) -> list[Finding]:
+    """What is not as it should be with the cluster's throttles now; the brokers are asked. Blocking.
+
+    What producers write is not known here, so the safe band is not looked at. Raises CommandFailed if the
+    brokers cannot be asked.
+    """
+    watch = ReplicationWatch(options, Replication(options.leader_id))
+    try:
+        state = asyncio.run(watch.look_once())
+    except (KafkaError, ProtocolError, TopicRefused, OSError, TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise CommandFailed(f"{', '.join(options.bootstrap)}: {reason}") from None
+    window_s = options.window_num * options.window_size_s
+    return list(findings(state, window_s=window_s, idle_s=LEFT_BEHIND_AFTER_S))
+
+
+class ReplicationSetup:
+    """Raises ConfigError for a file that cannot be used."""
+
+    def __init__(self, options: ReplicationOptions | None, quota_file: Path | None) -> None:
+        self._options = options
+        self.replication: Replication | None = None
+        """None: no listener has followers that are throttled"""
+        self._watch: ReplicationWatch | None = None
+        if options is not None:
+            self.replication = Replication(
+                options.leader_id,
+                rate_share=NATIVE_SHARE if options.source == "cluster" else 1.0,
+                users=frozenset(options.users) or None,
+                window_num=options.window_num,
+                window_size_s=options.window_size_s,
+            )
+            self._watch = ReplicationWatch(options, self.replication, quota_file)
+
+    def told(self, policy: SessionPolicy, listener: ListenerOptions) -> SessionPolicy:
+        """The policy of a listener, with its followers' replication."""
+        if self._options is None or listener.name != self._options.listener:
+            return policy
+        return replace(policy, replication=self.replication)
+
+    async def until_known(self) -> None:
+        """Until the throttles are known, but for KNOWN_WITHIN_S at most: a follower that comes before would
+        be held by the broker's own throttle alone."""
+        if self._watch is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KNOWN_WITHIN_S):
+                    await self._watch.known.wait()
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs beside the listeners."""
+        return [] if self._watch is None else [self._watch.run()]

@@ -1,0 +1,316 @@
+"""Follows the cluster's replication throttles: brokers' rates, topics' replicas and ids, who is behind.
+
+Asked of the brokers themselves, on connections of the proxy's own (DescribeConfigs, Metadata), so that
+kafka-reassign-partitions and kafka-configs work unchanged. While nobody has a rate no topic is asked for.
+While nobody can be asked, what was last known stays in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from sluice.protocol.codec.wire import uuid_bytes
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.config.replication import ReplicationOptions
+from sluice.proxy.kafka_client.call import call
+from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
+from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.session.replication.checks import ClusterState, findings
+from sluice.proxy.session.replication.followers import Replication
+from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.quota_file import replication_of
+from sluice.quotas.files.replication_section import ReplicationSection
+from sluice.quotas.files.yaml_lines import read_text
+from sluice.quotas.replication.limits import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    NONE_THROTTLED,
+    RATE_KEYS,
+    REPLICAS_KEYS,
+    ReplicationLimits,
+    ThrottledReplicas,
+    parse_rate,
+    parse_replicas,
+)
+
+_METADATA: Final = 3
+_DESCRIBE_CONFIGS: Final = 32
+_TOPIC: Final = 2
+_BROKER: Final = 4
+_TOPICS_AT_ONCE: Final = 500
+_RESPONSE_MAX_BYTES: Final = "replica.fetch.response.max.bytes"
+_STOP_S: Final = 5.0
+
+_log = get_logger()
+
+
+class ReplicationWatch:
+    """Of one leader."""
+
+    def __init__(
+        self, options: ReplicationOptions, replication: Replication, quota_file: Path | None = None
+    ) -> None:
+        """`quota_file`: where the throttles stand if their source is `quotas`. Raises ConfigError for a file
+        that cannot be used."""
+        self._quota_file = quota_file if options.source == "quotas" else None
+        self._section = ReplicationSection()
+        if self._quota_file is not None:
+            self._section = replication_of(read_text(self._quota_file, "quota"), str(self._quota_file))
+        self._options = options
+        self._replication = replication
+        self._access = ClusterAccess(options.cluster())
+        self.known = asyncio.Event()
+        """the throttles have been read"""
+        self._failing = False
+        self._said: set[str] = set()  # misprints that the log has already
+        self._busy_ms: float | None = None  # when somebody was last behind
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except (KafkaError, ProtocolError, TopicRefused, OSError, TimeoutError) as error:
+                if not self._failing:  # once, until it goes again
+                    _log.warning("replication_throttles_not_read", reason=str(error) or type(error).__name__)
+                self._failing = True
+            await asyncio.sleep(self._options.refresh_interval_s)
+
+    async def _follow(self) -> None:
+        settings = await asyncio.to_thread(self._access.settings)
+        client = AIOKafkaClient(**{**settings, "client_id": "sluice-replication"})
+        try:
+            await client.bootstrap()
+            while True:
+                state = await self._read(client)
+                if state.limits != self._replication.limits:
+                    _log.info("replication_throttles", **in_words(state.limits))
+                now_ms = monotonic() * 1000.0
+                self._replication.move_ratio = state.move_ratio
+                self._replication.apply(state.limits, state.topic_names, now_ms)
+                self._check(state, now_ms)
+                self.known.set()
+                self._failing = False
+                await asyncio.sleep(self._options.refresh_interval_s)
+        finally:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_STOP_S):
+                    await client.close()
+
+    async def look_once(self) -> ClusterState:
+        """For a command. Raises what `run` waits out."""
+        settings = await asyncio.to_thread(self._access.settings)
+        client = AIOKafkaClient(**{**settings, "client_id": "sluice-replication"})
+        try:
+            await client.bootstrap()
+            return await self._read(client)
+        finally:
+            await client.close()
+
+    def _check(self, state: ClusterState, now_ms: float) -> None:
+        """Say once what is not as it should be, and again if it has been well in between."""
+        limits = state.limits
+        if (
+            state.replicas_behind
+            or self._busy_ms is None
+            or not (limits.leader_rates or limits.follower_rates)
+        ):
+            self._busy_ms = now_ms
+        replication, options = self._replication, self._options
+        found = tuple(
+            findings(
+                state,
+                window_s=options.window_num * options.window_size_s,
+                idle_s=(now_ms - self._busy_ms) / 1000.0,
+                in_bytes_per_s={
+                    replication.leader_id: replication.in_sync_rate.measure(int(now_ms))
+                    / max(1.0, state.replication_factor - 1.0)
+                },
+                network_bytes_per_s=options.network_bytes_per_s,
+            )
+        )
+        for finding in found:
+            if finding.check not in {before.check for before in replication.findings}:
+                _log.warning("replication_check", check=finding.check, reason=finding.message)
+        replication.findings = found
+
+    async def _read(self, client: AIOKafkaClient) -> ClusterState:
+        brokers = (await call(client, _METADATA, {"topics": []}, max_version=12))["brokers"]
+        largest: dict[int, int] = {}
+        rates: dict[str, dict[int, float]] = {key: {} for key in RATE_KEYS}
+        for broker in brokers:
+            node_id = broker["nodeId"]
+            asked = [_resource(_BROKER, str(node_id), (*RATE_KEYS, _RESPONSE_MAX_BYTES))]
+            for _, key, value in await self._describe(client, asked, node_id):
+                if key == _RESPONSE_MAX_BYTES:
+                    largest[node_id] = int(value)
+                    continue
+                with self._misprints(f"broker {node_id}"):
+                    rate = parse_rate(key, value)
+                    if rate is not None:
+                        rates[key][node_id] = rate
+        if self._quota_file is not None:
+            return await self._read_section(client, [broker["nodeId"] for broker in brokers], largest)
+        if not any(rates.values()):
+            return ClusterState(response_max_bytes=largest)
+        topics = await self._topics(client)
+        names = {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]}
+        replicas: dict[str, dict[str, ThrottledReplicas]] = {key: {} for key in REPLICAS_KEYS}
+        for some in _in_parts(sorted(names.values())):
+            asked = [_resource(_TOPIC, name, REPLICAS_KEYS) for name in some]
+            for name, key, value in await self._describe(client, asked, None):
+                with self._misprints(f"topic {name}"):
+                    found = parse_replicas(key, value)
+                    if not found.is_empty:
+                        replicas[key][name] = found
+        followers = replicas[FOLLOWER_REPLICAS]
+        limits = ReplicationLimits(
+            rates[LEADER_RATE],
+            rates[FOLLOWER_RATE],
+            replicas[LEADER_REPLICAS],
+            followers,
+            leaders_of(topics, followers),
+        )
+        return ClusterState(
+            limits,
+            names,
+            move_ratio(topics, followers),
+            sum(behind(topics, followers)),
+            _replication_factor(topics),
+            largest,
+            tuple(sorted({*replicas[LEADER_REPLICAS], *followers})),
+        )
+
+    async def _topics(self, client: AIOKafkaClient) -> Any:
+        return (await call(client, _METADATA, {"topics": None}, max_version=12))["topics"]
+
+    async def _read_section(
+        self, client: AIOKafkaClient, brokers: list[int], largest: Mapping[int, int]
+    ) -> ClusterState:
+        """The throttles of the quota file; while it cannot be used those before stay."""
+        assert self._quota_file is not None
+        try:
+            text = await asyncio.to_thread(read_text, self._quota_file, "quota")
+            self._section = await asyncio.to_thread(replication_of, text, str(self._quota_file))
+        except ConfigError as error:  # what is wrong the reload of the quotas says
+            _log.debug("replication_section_refused", reason=str(error))
+        section = self._section
+        if section.is_empty:
+            return ClusterState(response_max_bytes=largest)
+        topics = await self._topics(client)
+        followers = section.replicas.get(FOLLOWER_REPLICAS, {})
+        return ClusterState(
+            section.limits(brokers, leaders_of(topics, followers)),
+            {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]},
+            move_ratio(topics, followers),
+            sum(behind(topics, followers)),
+            _replication_factor(topics),
+            largest,
+            tuple(sorted({*section.replicas.get(LEADER_REPLICAS, {}), *followers})),
+        )
+
+    async def _describe(
+        self, client: AIOKafkaClient, resources: list[Any], node_id: int | None
+    ) -> list[tuple[str, str, str]]:
+        """(resource's name, key, value) of what is set."""
+        body: Any = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
+        answer = await call(client, _DESCRIBE_CONFIGS, body, max_version=4, node_id=node_id)
+        return [
+            (result["resourceName"], config["name"], config["value"])
+            for result in answer["results"]
+            for config in result["configs"]
+            if config["value"] is not None
+        ]
+
+    def _misprints(self, whose: str) -> _Misprints:
+        return _Misprints(whose, self._said)
+
+
+class _Misprints:
+    """A setting that is none is told once, and is not in force."""
+
+    def __init__(self, whose: str, said: set[str]) -> None:
+        self._whose = whose
+        self._said = said
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if not isinstance(error, ValueError):
+            return False
+        message = f"{self._whose}: {error}"
+        if message not in self._said:
+            self._said.add(message)
+            _log.error("replication_throttle_refused", reason=message)
+        return True
+
+
+def _resource(kind: int, name: str, keys: Iterable[str]) -> dict[str, Any]:
+    return {"resourceType": kind, "resourceName": name, "configurationKeys": list(keys)}
+
+
+def _in_parts(names: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), _TOPICS_AT_ONCE):
+        yield names[start : start + _TOPICS_AT_ONCE]
+
+
+def leaders_of(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) -> dict[int, int]:
+    """Follower → from how many leaders it catches up on partitions that are throttled at it.
+
+    `topics`: as Metadata has them.
+    """
+    found: dict[int, set[int]] = {}
+    for topic in topics:
+        replicas = throttled.get(topic["name"])
+        if replicas is None:
+            continue
+        for partition in topic["partitions"]:
+            leader, index = partition["leaderId"], partition["partitionIndex"]
+            for node in set(partition["replicaNodes"]) - set(partition["isrNodes"]):
+                if leader >= 0 and replicas.has(index, node):
+                    found.setdefault(node, set()).add(leader)
+    return {follower: len(leaders) for follower, leaders in found.items()}
+
+
+def behind(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) -> list[int]:
+    """Of each partition: how many replicas are throttled and not in sync."""
+    return [
+        sum(
+            throttled.get(topic["name"], NONE_THROTTLED).has(partition["partitionIndex"], node)
+            for node in set(partition["replicaNodes"]) - set(partition["isrNodes"])
+        )
+        for topic in topics
+        for partition in topic["partitions"]
+    ]
+
+
+def move_ratio(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) -> float:
+    """The share of all partitions that have a replica which is throttled and not in sync."""
+    found = behind(topics, throttled)
+    return sum(map(bool, found)) / max(1, len(found))
+
+
+def _replication_factor(topics: Iterable[Any]) -> float:
+    counts = [len(partition["replicaNodes"]) for topic in topics for partition in topic["partitions"]]
+    return sum(counts) / max(1, len(counts))
+
+
+def in_words(limits: ReplicationLimits) -> dict[str, Any]:
+    """For the log."""
+    return {
+        "leader_rates": dict(limits.leader_rates),
+        "follower_rates": dict(limits.follower_rates),
+        "leader_topics": len(limits.leader_replicas),
+        "follower_topics": len(limits.follower_replicas),
+    }

@@ -1,0 +1,1 @@
+"""What every part of the process uses: log, tasks, gauges, watched and private files."""

@@ -1,0 +1,42 @@
+"""The one way to start a task: named, referenced until it ends, and never failing in silence; and to do long
+work in turns with others.
+
+asyncio keeps only weak references to tasks; one that nobody holds may vanish in mid-air.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar
+
+from sluice.proxy.runtime.log import get_logger
+
+_log = get_logger()
+_running: set[asyncio.Task[Any]] = set()
+_Found = TypeVar("_Found")
+
+
+def spawn(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    """Run `work` as a task of the running loop. An exception that ends it is logged."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _running.add(task)
+    task.add_done_callback(_ended)
+    return task
+
+
+async def in_turns(steps: Generator[None, None, _Found]) -> _Found:
+    """What the steps come to; connections are served between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: _Found = done.value
+            return found
+        await asyncio.sleep(0)
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("task_failed", task=task.get_name(), exc_info=error)

@@ -1,0 +1,147 @@
+"""Notices that a file, or several that belong together, have changed; remembers what became of a new state.
+
+A ConfigMap or Secret is mounted as a chain of symbolic links of which one is exchanged, so a file is known by
+what its path leads to: real path, inode, size and time of change. What was read is told apart by its hash: a
+touched or re-mounted file with the same content changes nothing. Knows nothing of what is in the files; reads
+no content and no clock, and logs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from sluice.quotas.files.config_error import ConfigError
+
+SETTLED_S: Final = 1.0
+"""A file written twice within one tick of its clock looks unchanged; one this young is read again."""
+
+
+class ReloadOutcome(StrEnum):
+    """The label `outcome` of sluice_config_reloads_total: what became of each new state of the file."""
+
+    SUCCESS = "success"
+    """other content is in force"""
+    UNCHANGED = "unchanged"
+    """the content in force, written anew"""
+    INVALID = "invalid"
+    """cannot be used; the last good content stays"""
+    UNREADABLE = "unreadable"
+    """missing or unreadable; the last good content stays"""
+
+
+class FileIdentity(NamedTuple):
+    """Which file a path leads to, and in what state."""
+
+    real_path: str
+    inode: int
+    size_bytes: int
+    changed_ns: int
+    """Unix time"""
+
+
+Seen: TypeAlias = tuple[FileIdentity | None, ...]
+"""What each of the watched paths led to in one look; None where it led nowhere."""
+
+
+@dataclass(slots=True)
+class ReloadStatus:
+    """What metrics and readiness tell of a watched file."""
+
+    hash: str = ""
+    """of the content in force: the first 12 hexadecimal digits of its SHA-256; empty before the first"""
+    last_success_unix_s: float = 0.0
+    """when the file last held what is in force or came into force"""
+    last_error: str = ""
+    """why the newest content is not in force; empty when it is"""
+    outcomes: dict[ReloadOutcome, int] = field(default_factory=lambda: dict.fromkeys(ReloadOutcome, 0))
+    """how often each came, the start included"""
+
+
+class WatchedFiles:
+    """Decides, from what a look showed, what to do about it; counts and remembers the outcome.
+
+        seen = identify(paths)
+        if watched.wants_reading(seen):
+            read all of them, then: watched.take(seen, content hash or error, now)
+            SUCCESS: use the content, then watched.accept(hash, now) or watched.refuse(hash, error)
+
+    Not safe for two threads at a time.
+    """
+
+    def __init__(self) -> None:
+        self.status = ReloadStatus()
+        self._seen: Seen = ()
+        self._settled = False
+        self._refused_hash = ""
+
+    def wants_reading(self, seen: Seen) -> bool:
+        """Whether the files may hold something that was not read yet."""
+        return seen != self._seen or not self._settled
+
+    def take(self, seen: Seen, content_hash: str | ConfigError, now_unix_s: float) -> ReloadOutcome | None:
+        """Take in a reading. None: nothing new. SUCCESS: use what was read, then `accept` or `refuse` it."""
+        again = seen == self._seen
+        self._seen = seen
+        ages_s = (now_unix_s - identity.changed_ns / 1e9 for identity in seen if identity is not None)
+        self._settled = not any(0 <= age_s < SETTLED_S for age_s in ages_s)
+        if isinstance(content_hash, ConfigError):
+            if again and self.status.last_error:
+                return None
+            self._refused_hash = ""
+            return self._failed(ReloadOutcome.UNREADABLE, content_hash)
+        if content_hash == self._refused_hash:
+            return None
+        if content_hash != self.status.hash:
+            return ReloadOutcome.SUCCESS
+        if again and not self.status.last_error:
+            return None
+        self._refused_hash = ""
+        self._succeeded(ReloadOutcome.UNCHANGED, now_unix_s)
+        return ReloadOutcome.UNCHANGED
+
+    def accept(self, content_hash: str, now_unix_s: float) -> None:
+        """The content with this hash is in force now."""
+        self.status.hash = content_hash
+        self._refused_hash = ""
+        self._succeeded(ReloadOutcome.SUCCESS, now_unix_s)
+
+    def refuse(self, content_hash: str, error: ConfigError) -> None:
+        """The content with this hash cannot be used; it is not tried again until it changes."""
+        self._refused_hash = content_hash
+        self._failed(ReloadOutcome.INVALID, error)
+
+    def _succeeded(self, outcome: ReloadOutcome, now_unix_s: float) -> None:
+        self.status.outcomes[outcome] += 1
+        self.status.last_success_unix_s = now_unix_s
+        self.status.last_error = ""
+
+    def _failed(self, outcome: ReloadOutcome, error: ConfigError) -> ReloadOutcome:
+        self.status.outcomes[outcome] += 1
+        self.status.last_error = str(error)
+        return outcome
+
+
+def identify(paths: Iterable[Path]) -> Seen:
+    """What each of `paths` leads to now. Blocks as long as the file system does."""
+    return tuple(_identify(path) for path in paths)
+
+
+def _identify(path: Path) -> FileIdentity | None:
+    try:
+        real_path = os.path.realpath(path, strict=True)
+        found = os.stat(real_path)
+    except OSError:
+        return None
+    return FileIdentity(real_path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def hash_of(content: str | bytes) -> str:
+    """Names a content in metrics and logs."""
+    data = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:12]

@@ -1,0 +1,42 @@
+"""What ends a connection beyond a malformed frame; each with the cause that metrics count."""
+
+from __future__ import annotations
+
+from sluice.protocol.errors import ProtocolError
+from sluice.proxy.session.causes import DisconnectCause
+
+
+class NotAuthenticated(ProtocolError):
+    """A request that the broker would not answer either before it knows who asks."""
+
+    cause = DisconnectCause.AUTHENTICATION_FAILED
+
+
+class LoginNotTaken(ProtocolError):
+    """A client's login on a connection of which it is settled otherwise who it is."""
+
+    cause = DisconnectCause.AUTHENTICATION_FAILED
+
+
+class UnknownApi(ProtocolError):
+    """An API key that Kafka 4.3.1 does not have, where the configuration does not let it pass."""
+
+    cause = DisconnectCause.UNKNOWN_API
+
+
+class RequestTooLarge(ProtocolError):
+    """A request that the proxy itself would answer, larger than it reads."""
+
+    cause = DisconnectCause.FRAME_TOO_LARGE
+
+
+class BrokerError(ProtocolError):
+    """The broker's answers do not fit what was asked: nothing more of this connection can be trusted."""
+
+    cause = DisconnectCause.BROKER_CORRELATION
+
+
+class BrokerMalformed(BrokerError):
+    """An answer's frame is broken."""
+
+    cause = DisconnectCause.BROKER_MALFORMED

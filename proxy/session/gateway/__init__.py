@@ -1,0 +1,1 @@
+"""A gateway's brokers, and answers rewritten so that no broker address passes."""

@@ -1,0 +1,23 @@
+"""Who a connection is, as far as it is known."""
+
+from __future__ import annotations
+
+from sluice.quotas.entity import ANONYMOUS
+from sluice.usage.records import Flow
+
+
+class Identity:
+    """Mutable: the two sides of a session share it."""
+
+    __slots__ = ("authenticated", "client_id", "flow", "user")
+
+    def __init__(self, *, authentication_required: bool, user: str | None = None) -> None:
+        """`user`: known before the first request, by a certificate."""
+        self.user = ANONYMOUS if user is None else user
+        """the principal's name, of which only the broker's yes makes another"""
+        self.client_id = ""
+        """of the last request"""
+        self.flow = Flow()
+        """likewise"""
+        self.authenticated = not authentication_required
+        """requests other than those of authentication may pass"""

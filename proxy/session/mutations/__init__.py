@@ -1,0 +1,1 @@
+"""Topics created and deleted under `controller_mutation_rate`: counted, cut or refused."""

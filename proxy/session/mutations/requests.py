@@ -1,0 +1,347 @@
+"""CreateTopics, DeleteTopics and CreatePartitions of a connection whose user has a controller_mutation_rate.
+
+What they change is counted in partitions. Where the request does not say how many, the proxy first asks the
+broker, on the client's own connection and so with the client's own rights; the request waits for the answer.
+Then topic by topic: charged as long as nothing is owed, else refused (strict) or charged all the same
+(permissive). What is accepted goes on; the answer then puts right what was charged (responses.py).
+Part of a connection's RequestSide, by session/other_requests.py. Pure.
+Source: KIP-599; StrictControllerMutationQuota, PermissiveControllerMutationQuota, ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.errors import FrameTooLarge, MalformedFrame, UnsupportedVersion
+from sluice.protocol.headers import METADATA, request_body
+from sluice.protocol.mutations.requests import (
+    BROKERS_DEFAULT,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    NO_ID,
+    MutationRequest,
+    TopicKey,
+    TopicMutation,
+    read_mutations,
+)
+from sluice.protocol.mutations.responses import refusals, refusing_answer
+from sluice.protocol.mutations.topic_sizes import QUESTION_VERSION, TopicSize, size_question
+from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import LOCAL, MUTATION, NONE, TOPIC_SIZES, InFlight
+from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.throttling import Throttling
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.flow import AccessFlow
+from sluice.usage.records import Amount, Flow, RequestRecord
+
+REFUSAL_TEXT: Final = None
+"""Kafka gives none with error 89: clients have their own words for it (ApiError.fromThrowable)."""
+_TOPICS_PER_QUESTION: Final = 100
+"""so that no answer is much larger than such answers are"""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Of one request that went on: what its answer is to be given, and what it may put right."""
+
+    api_key: int
+    version: int
+    sensor: Sensor
+    charged: dict[TopicKey, int] = field(default_factory=dict)
+    """partitions, by topic"""
+    by_default: set[TopicKey] = field(default_factory=set)
+    """of these the number was the broker's default, as far as it is known"""
+    becomes: dict[TopicKey, int] = field(default_factory=dict)
+    """how many partitions each topic will have, if all goes well"""
+    unknown: set[TopicKey] = field(default_factory=set)
+    """of these there was nothing to count: they did not exist, or the client may not see them"""
+    refused: bytes = b""
+    """topics for the answer"""
+    refused_count: int = 0
+    flow: Flow = field(default_factory=Flow)
+    """of a request that went on"""
+    paid_ms: float = 0.0
+    """what the answer's throttle_time_ms lasts until"""
+
+
+class MutationRequests:
+    """Of one connection."""
+
+    __slots__ = (
+        "_amounts",
+        "_edits",
+        "_identity",
+        "_in_flight",
+        "_local",
+        "_pace",
+        "_questions",
+        "_records",
+        "_request",
+        "_throttling",
+        "added_bytes",
+        "defaults",
+        "outcomes",
+        "sizes",
+    )
+
+    def __init__(
+        self,
+        defaults: TopicDefaults,
+        pace: Pace,
+        identity: Identity,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+        local: LocalAnswers,
+        edits: list[Edit],
+        records: list[RequestRecord],
+        amounts: list[Amount],
+    ) -> None:
+        """`edits`, `records`, `amounts`: the session's, for requests that go on changed, for those answered,
+        and for what is changed."""
+        self._amounts = amounts
+        self.defaults = defaults
+        """what is known of topics"""
+        self._pace = pace
+        self._identity = identity
+        self._throttling = throttling
+        self._in_flight = in_flight
+        self._local = local
+        self._edits = edits
+        self._records = records
+        self._request: MutationRequest | None = None  # that waits for the answers to these
+        self._questions: deque[list[TopicKey]] = deque()
+        self.sizes: dict[TopicKey, TopicSize] = {}
+        """of the topics of the request at hand that exist, by name and by id"""
+        self.outcomes: deque[Outcome] = deque()
+        """one for each entry in flight whose work is MUTATION, in the same order"""
+        self.added_bytes = 0
+        """that went to the broker beyond what the client sent; negative where requests went on shorter"""
+
+    def judge(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+        sensor: Sensor,
+    ) -> bool:
+        """Count, and forward, cut or refuse the request. False: it has not arrived, or waits for an answer.
+
+        Raises UnsupportedVersion, MalformedFrame, and FrameTooLarge for one that cannot be kept whole.
+        """
+        first, last = VERSIONS[api_key]
+        if not first <= version <= last:
+            raise UnsupportedVersion("this version would go uncounted")
+        if frame_end - pos > WHOLE_MAX_BYTES:
+            raise FrameTooLarge(
+                f"{frame_end - pos} bytes of topics to change, the limit is {WHOLE_MAX_BYTES}"
+            )
+        if frame_end > end:
+            return False
+        request = self._request
+        if request is None or not buf.startswith(request.frame, pos, frame_end):
+            request = self._request = self._read(buf, pos, frame_end, api_key, version, client_id_end)
+            self.sizes.clear()
+            self._plan_questions(request, sensor, now_ms)
+        if self._questions:
+            self._ask(self._questions.popleft(), pos, correlation_id, now_ms)
+            return False
+        self._request = None
+        if request.validate_only:
+            self._remember(correlation_id, request, now_ms, 0.0, None)
+        else:
+            self._decide(request, pos, frame_end, correlation_id, now_ms, sensor)
+        return True
+
+    def _read(
+        self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int, client_id_end: int
+    ) -> MutationRequest:
+        body = request_body(buf, client_id_end, frame_end, api_key, version)
+        try:
+            return read_mutations(bytes(buf[pos:frame_end]), body - pos, api_key, version)
+        except MalformedFrame as error:
+            if error.offset is not None:
+                error.offset += pos
+            raise
+
+    # How many partitions ----------------------------------------------------------------------------------
+
+    def _plan_questions(self, request: MutationRequest, sensor: Sensor, now_ms: float) -> None:
+        """What the broker has to be asked first: the sizes of what is to be deleted or to grow.
+
+        And where topics are to be created while the quota refuses, whether they exist already: for these the
+        broker has an error of its own, which is not the quota's to hide.
+        """
+        self._questions.clear()
+        if request.validate_only:
+            return
+        if request.api_key == CREATE_TOPICS and not (request.is_strict and sensor.tokens(now_ms) < 0.0):
+            return
+        keys = [topic.key for topic in request.topics if topic.is_sound]
+        names: list[TopicKey] = [key for key in keys if isinstance(key, str)]
+        ids: list[TopicKey] = [key for key in keys if isinstance(key, bytes)]
+        for asked in (names, ids):
+            for begin in range(0, len(asked), _TOPICS_PER_QUESTION):
+                self._questions.append(asked[begin : begin + _TOPICS_PER_QUESTION])
+
+    def _ask(self, topics: list[TopicKey], pos: int, correlation_id: int, now_ms: float) -> None:
+        """In front of the request, which stays and is given again when the answer has come."""
+        client_id = self._identity.client_id
+        question = size_question(topics, correlation_id, client_id)
+        self._edits.append((pos, pos, question))
+        self.added_bytes += len(question)
+        self._in_flight.append((
+            correlation_id, METADATA, QUESTION_VERSION, self._identity.flow, len(question),
+            now_ms, 0.0, 0.0, None, TOPIC_SIZES,
+        ))  # fmt: skip
+        self._pace.await_broker()
+        self._pace.meet_gate()
+
+    def note(self, outcome: Outcome, partitions: float, now_ms: float) -> None:
+        """For the access log: so many more were created or deleted; negative: what was noted has failed."""
+        if partitions and isinstance(outcome.flow, AccessFlow):
+            self._amounts.append(Amount(outcome.flow, "mutations", partitions, now_ms))
+
+    def learn(self, sizes: list[TopicSize]) -> None:
+        """The broker answered a question."""
+        for size in sizes:
+            self.sizes[size.topic_id] = size
+            if size.name is not None:
+                self.sizes[size.name] = size
+
+    def _present(self, topic: TopicKey, now_ms: float) -> int:
+        """How many partitions it has; 0: there is none, or none that the client may see."""
+        recent = self.defaults.recent(topic, now_ms)
+        if recent is not None:
+            return recent
+        size = self.sizes.get(topic)
+        return 0 if size is None else size.partitions
+
+    def _partitions(self, request: MutationRequest, topic: TopicMutation, now_ms: float) -> int:
+        """How many the broker will create or delete; 0: it will refuse, as far as can be told."""
+        if not topic.is_sound:
+            return 0
+        present = self._present(topic.key, now_ms)
+        if request.api_key == DELETE_TOPICS:
+            return present
+        if request.api_key == CREATE_TOPICS:
+            wanted = topic.partitions
+            return 0 if present else self.defaults.partitions if wanted == BROKERS_DEFAULT else wanted
+        grown = topic.partitions - present
+        return 0 if not present or grown < 0 or topic.assigned not in {None, grown} else grown
+
+    # What becomes of it -----------------------------------------------------------------------------------
+
+    def _decide(
+        self,
+        request: MutationRequest,
+        pos: int,
+        frame_end: int,
+        correlation_id: int,
+        now_ms: float,
+        sensor: Sensor,
+    ) -> None:
+        outcome = Outcome(request.api_key, request.version, sensor, paid_ms=now_ms)
+        refused: list[TopicMutation] = []
+        for topic in request.topics:
+            partitions = self._partitions(request, topic, now_ms)
+            if not partitions:
+                if request.api_key != CREATE_TOPICS:
+                    outcome.unknown.add(topic.key)
+            elif request.is_strict and sensor.tokens(now_ms) < 0.0:
+                refused.append(topic)
+            else:
+                outcome.paid_ms = sensor.charge(partitions, now_ms)
+                outcome.charged[topic.key] = partitions
+                if request.api_key != DELETE_TOPICS:
+                    outcome.becomes[topic.key] = max(topic.partitions, partitions)
+                if topic.partitions == BROKERS_DEFAULT:
+                    outcome.by_default.add(topic.key)
+        if request.is_strict:
+            # A debt alone delays nobody: it refuses the next.
+            outcome.paid_ms = sensor.charge(0, now_ms) if refused else now_ms
+        until_ms = now_ms
+        if refused or outcome.paid_ms > now_ms:
+            charged = sum(outcome.charged.values())
+            until_ms = self._throttling.owe_for_mutations(
+                sensor, request.api_key, charged, outcome.paid_ms, now_ms, refused=bool(refused)
+            )
+        if sensor.shadow:
+            refused = []
+            outcome.paid_ms = now_ms
+        if refused:
+            named = [self._name_and_id(topic) for topic in refused]
+            outcome.refused = refusals(request.api_key, request.version, named, REFUSAL_TEXT)
+            outcome.refused_count = len(refused)
+        if refused and len(refused) == len(request.topics):
+            self._answer(request, outcome, pos, frame_end, correlation_id, now_ms, until_ms)
+            return
+        if refused:
+            going = request.without(refused)
+            self._edits.append((pos, frame_end, going))
+            self.added_bytes += len(going) - len(request.frame)
+        outcome.flow = self._identity.flow
+        self.note(outcome, sum(outcome.charged.values()), now_ms)
+        self._remember(correlation_id, request, now_ms, until_ms, sensor)
+        self.outcomes.append(outcome)
+
+    def _name_and_id(self, topic: TopicMutation) -> tuple[str | None, bytes]:
+        """Both, where they are known, as in the broker's answers."""
+        size = self.sizes.get(topic.key)
+        if size is None:
+            return topic.name, topic.topic_id or NO_ID
+        return size.name, size.topic_id
+
+    def _remember(
+        self,
+        correlation_id: int,
+        request: MutationRequest,
+        now_ms: float,
+        paid_ms: float,
+        sensor: Sensor | None,
+    ) -> None:
+        self._in_flight.append((
+            correlation_id, request.api_key, request.version, self._identity.flow, len(request.frame),
+            now_ms, 0.0, paid_ms, sensor, NONE if sensor is None else MUTATION,
+        ))  # fmt: skip
+
+    def _answer(
+        self,
+        request: MutationRequest,
+        outcome: Outcome,
+        pos: int,
+        frame_end: int,
+        correlation_id: int,
+        now_ms: float,
+        until_ms: float,
+    ) -> None:
+        """In the broker's place: nothing of it is to be done."""
+        api_key, version, identity = request.api_key, request.version, self._identity
+        told_ms = ceil(self._throttling.told_ms(outcome.paid_ms - now_ms))
+        answer = refusing_answer(
+            api_key, version, correlation_id, told_ms, outcome.refused_count, outcome.refused
+        )
+        request_bytes = frame_end - pos
+        self._local.add(answer, self._in_flight, (
+            correlation_id, api_key, version, identity.flow, request_bytes,
+            now_ms, 0.0, 0.0, None, LOCAL,
+        ))  # fmt: skip
+        self._records.append((
+            identity.flow, request_bytes, len(answer), 0.0, until_ms - now_ms, 0.0, now_ms,
+            api_key, version, identity.user, outcome.sensor,
+        ))  # fmt: skip
+        self._edits.append((pos, frame_end, b""))
+        self.added_bytes -= request_bytes

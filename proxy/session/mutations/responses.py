@@ -1,0 +1,151 @@
+"""The broker's answers to what requests.py let go on, and to what it asked: read while they pass.
+
+An answer may be long (a topic created brings its 40 configs; a topic asked for, its partitions), so it is
+read piece by piece and not kept. What a topic was charged is put right by what became of it: refunded where
+the broker refused it, for the broker's own quota would not have counted it either. Pure.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
+from sluice.protocol.mutations.requests import DELETE_TOPICS, NO_ID, TopicKey
+from sluice.protocol.mutations.responses import ResultReader, TopicResult, with_refused
+from sluice.protocol.mutations.topic_sizes import SizeReader
+from sluice.protocol.throttle_field import raise_throttle
+from sluice.proxy.session.errors import BrokerMalformed
+from sluice.proxy.session.mutations.requests import MutationRequests, Outcome
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.throttling import Throttling
+
+_REQUEST_TIMED_OUT: Final = 7
+"""the broker stopped waiting, and what it began may yet be done"""
+
+
+class MutationAnswers:
+    """Of one connection. `left_bytes`: of the answer that is being read, what has not arrived."""
+
+    __slots__ = (
+        "_edits",
+        "_outcome",
+        "_pace",
+        "_requests",
+        "_results",
+        "_sizes",
+        "_throttling",
+        "left_bytes",
+    )
+
+    def __init__(
+        self, requests: MutationRequests, pace: Pace, throttling: Throttling, edits: list[Edit]
+    ) -> None:
+        """`edits`: what of the answers goes on changed, or not at all."""
+        self._requests = requests
+        self._pace = pace
+        self._throttling = throttling
+        self._edits = edits
+        self._outcome: Outcome | None = None
+        self._results: ResultReader | None = None
+        self._sizes: SizeReader | None = None
+        self.left_bytes = 0
+
+    def begin_results(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> None:
+        """An answer begins at `pos` whose head has arrived: put in what was refused, and the throttle.
+
+        Raises MalformedFrame or BrokerMalformed, and then has changed nothing of it.
+        """
+        arrived_end = min(end, frame_end)
+        outcome = self._requests.outcomes[0]
+        api_key, version = outcome.api_key, outcome.version
+        told_ms = ceil(self._throttling.told_ms(outcome.paid_ms - now_ms))
+        self._outcome = outcome
+        self._results = ResultReader(api_key, version)
+        self.left_bytes = frame_end - arrived_end
+        self._read(bytes(buf[pos:arrived_end]), now_ms)
+        self._requests.outcomes.popleft()
+        if outcome.refused_count:
+            first, head = with_refused(
+                buf, pos, arrived_end, api_key, version, told_ms, outcome.refused_count, outcome.refused
+            )
+            self._edits.append((pos, first, head))
+        elif told_ms > 0:
+            raise_throttle(buf, response_body(buf, pos, arrived_end, api_key, version), told_ms)
+
+    def begin_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> None:
+        """The answer to a question of the proxy's own begins at `pos`: nothing of it goes on.
+
+        Raises BrokerMalformed.
+        """
+        arrived_end = min(end, frame_end)
+        self._results = None
+        self._sizes = SizeReader()
+        self.left_bytes = frame_end - arrived_end
+        self._read(bytes(buf[pos + RESPONSE_HEAD_BYTES : arrived_end]), now_ms)
+        self._edits.append((pos, arrived_end, b""))
+
+    def go_on(self, buf: bytearray, start: int, end: int, now_ms: float) -> None:
+        """`buf[start:end]` follows of the answer, none of it behind its end. Raises BrokerMalformed."""
+        self.left_bytes -= end - start
+        is_question = self._sizes is not None
+        self._read(bytes(buf[start:end]), now_ms)
+        if is_question:
+            self._edits.append((start, end, b""))
+
+    def _read(self, data: bytes, now_ms: float) -> None:
+        try:
+            self._learn(data, now_ms)
+        except MalformedFrame as error:
+            raise BrokerMalformed(error.reason) from None
+
+    def _learn(self, data: bytes, now_ms: float) -> None:
+        sizes = self._sizes
+        if sizes is not None:
+            sizes.feed(data)
+            if not self.left_bytes:
+                sizes.finish()
+                self._sizes = None
+                self._requests.learn(sizes.sizes)
+                self._pace.broker_answered()
+        elif self._results is not None:
+            for result in self._results.feed(data):
+                self._put_right(result, now_ms)
+
+    def _put_right(self, result: TopicResult, now_ms: float) -> None:
+        """One topic's part of the quota is now known."""
+        outcome = self._outcome
+        assert outcome is not None
+        key = result.topic_id if result.topic_id in outcome.charged else result.name
+        charged = None if key is None else outcome.charged.pop(key, None)
+        sensor = outcome.sensor
+        if charged is None:
+            if not result.error_code and outcome.unknown & {result.name, result.topic_id}:
+                self._requests.note(outcome, 1, now_ms)
+                sensor.charge(1, now_ms)  # it came into being after the question: one partition at least
+        elif result.error_code:
+            if result.error_code != _REQUEST_TIMED_OUT:
+                self._requests.note(outcome, -charged, now_ms)
+                sensor.refund(charged, now_ms)
+        elif result.partitions is not None and key in outcome.by_default:
+            self._requests.defaults.partitions = result.partitions
+            self._requests.note(outcome, result.partitions - charged, now_ms)
+            if result.partitions > charged:
+                sensor.charge(result.partitions - charged, now_ms)
+            else:
+                sensor.refund(charged - result.partitions, now_ms)
+        if not result.error_code:
+            self._remember(outcome, result, key, now_ms)
+
+    def _remember(self, outcome: Outcome, result: TopicResult, key: TopicKey | None, now_ms: float) -> None:
+        """It is done, though brokers that are asked may not know yet."""
+        present = 0 if key is None else outcome.becomes.get(key, 0)
+        if result.partitions is not None:
+            present = result.partitions
+        if not present and outcome.api_key != DELETE_TOPICS:
+            return
+        for name in (result.name, result.topic_id):
+            if name is not None and name != NO_ID:
+                self._requests.defaults.remember(name, present, now_ms)

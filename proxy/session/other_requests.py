@@ -1,0 +1,162 @@
+"""The requests that no byte rate covers: what their answers will need, and what may not pass at all. Pure.
+
+Part of a connection's RequestSide (requests.py), which finds the frames and calls `judge` as it calls its own
+methods for Produce and Fetch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.groups import GROUP_APIS, session_timeout_ms
+from sluice.protocol.headers import (
+    API_VERSIONS,
+    JOIN_GROUP,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SIZE_BYTES,
+    refuse_size,
+    request_body,
+)
+from sluice.protocol.mutations.requests import MUTATION_APIS
+from sluice.proxy.session.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
+from sluice.proxy.session.errors import LoginNotTaken, UnknownApi
+from sluice.proxy.session.gateway.address_rewrite import work_in_gateway
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import (
+    CAP_VERSIONS,
+    CLUSTER_ACTION,
+    JOIN,
+    NAMES,
+    NONE,
+    RAW_TOKEN,
+    AnswerWork,
+    InFlight,
+)
+from sluice.proxy.session.mutations.requests import MutationRequests
+from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.quota_requests import QUOTA_APIS, QuotaRequests
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.request_time import CLUSTER_ACTIONS
+from sluice.proxy.session.throttling import Throttling
+from sluice.proxy.session.topic_attribution import Flows
+
+_JOIN_GROUP_MAX: Final = VERSIONS[JOIN_GROUP][1]
+
+
+class OtherRequests:
+    """Of one connection."""
+
+    __slots__ = (
+        "_authentication",
+        "_flows",
+        "_identity",
+        "_in_flight",
+        "_pace",
+        "_policy",
+        "_throttling",
+        "mutations",
+        "quota_requests",
+    )
+
+    def __init__(
+        self,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        authentication: Authentication,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+        flows: Flows | None,
+    ) -> None:
+        self._flows = flows
+        self._policy = policy
+        self._pace = pace
+        self._identity = identity
+        self._authentication = authentication
+        self._throttling = throttling
+        self._in_flight = in_flight
+        self.quota_requests: QuotaRequests | None = None
+        """where the proxy answers what is asked about quotas"""
+        self.mutations: MutationRequests | None = None
+        """of a principal that has, or had, a limit on controller mutations"""
+
+    def judge(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+    ) -> bool:
+        """Forward the request, and note what its connection is used for. False: more of it must come first.
+
+        Raises ProtocolError for one that may not pass.
+        """
+        work: AnswerWork = NONE
+        flows = self._flows
+        if flows is not None:
+            self._identity.flow = flows.other(api_key)
+            if api_key == METADATA:
+                work = NAMES
+        timeout_ms = 0
+        if self._policy.broker_map is not None:
+            found = work_in_gateway(buf, pos, client_id_end, end, frame_end, api_key, version)
+            if found is None:
+                return False
+            if found is not NONE:
+                work = found
+        if api_key == API_VERSIONS:
+            work = CAP_VERSIONS
+        elif api_key in AUTHENTICATION_APIS:
+            if not self._policy.takes_logins:
+                raise LoginNotTaken("a login on a listener without SASL (is the client's protocol SASL_SSL?)")
+            if not self._authentication.check_whole(end, pos, frame_end, WHOLE_MAX_BYTES):
+                return False
+            work = self._authentication.request(buf, client_id_end, frame_end, api_key, version)
+            self._pace.await_broker()
+        elif api_key in GROUP_APIS:
+            if api_key == JOIN_GROUP and version <= _JOIN_GROUP_MAX:
+                limit = min(end, frame_end)
+                body = request_body(buf, client_id_end, limit, api_key, version)
+                timeout_ms = session_timeout_ms(buf, body, limit, version)
+                work = JOIN
+            self._throttling.is_group = True
+        elif api_key in CLUSTER_ACTIONS and api_key in VERSIONS:
+            work = CLUSTER_ACTION
+        elif self.quota_requests is not None and api_key in QUOTA_APIS:
+            return self.quota_requests.ask(buf, pos, end, frame_end, api_key, version, correlation_id, now_ms)
+        elif (sensor := self._throttling.mutation_sensor) is not None and api_key in MUTATION_APIS:
+            if self.mutations is not None and not sensor.exempt:
+                return self.mutations.judge(
+                    buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms, sensor
+                )
+        elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
+            raise UnknownApi("an API that this proxy does not know")
+        self._in_flight.append((
+            correlation_id, api_key, version, self._identity.flow, frame_end - pos,
+            now_ms, 0.0, timeout_ms, None, work,
+        ))  # fmt: skip
+        return True
+
+    def raw_token(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
+        """A bare token of SaslHandshake v0. Returns its end, which may not have arrived yet."""
+        limit = min(self._policy.max_frame_bytes_before_authentication, WHOLE_MAX_BYTES)
+        size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
+        if not 0 <= size <= limit:
+            raise refuse_size(buf, pos, end, size, limit)
+        frame_end = pos + SIZE_BYTES + size
+        if frame_end <= end:
+            self._authentication.raw_token(buf, pos + SIZE_BYTES, frame_end)
+            self._pace.await_broker()
+            flow = self._identity.flow if self._flows is None else self._flows.other(SASL_AUTHENTICATE)
+            self._in_flight.append(
+                (0, SASL_AUTHENTICATE, 0, flow, frame_end - pos, now_ms, 0.0, 0.0, None, RAW_TOKEN)
+            )
+        return frame_end

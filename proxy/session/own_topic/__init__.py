@@ -1,0 +1,1 @@
+"""Keeps clients from reading and writing the proxy's own quota topic."""

@@ -1,0 +1,174 @@
+"""Requests that name the proxy's own topic: whether one does, and the answer that refuses it. Pure.
+
+By the codec of the cold path, for the few requests in which the topic's name or id has been found at all.
+The broker's error for a topic that a principal may not use is answered, TOPIC_AUTHORIZATION_FAILED (29), for
+every topic of the request: nothing of it goes on. Of a Fetch only the topic itself gets the error, the others
+nothing new, for a consumer of many topics shall see which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from sluice.protocol.codec.codec import DecodedFrame, encode_frame
+from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.headers import FETCH, SIZE_BYTES
+
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+_FETCH_SESSION_ID_NOT_FOUND: Final = 70
+_BRAKE_MS: Final = 1_000
+"""A consumer fetches again at once, and each refusal costs a decoding; this asks it to wait."""
+_NAMING: Final = frozenset(
+    {
+        "name",
+        "topic",
+        "topicName",
+        "topicNames",
+        "resourceName",
+        "subscribedTopicNames",
+        "sourceTopics",
+        "repartitionSinkTopics",
+    }
+)
+"""fields that hold topics' names, also of lists"""
+_LIST_OFFSETS: Final = 2
+_CREATE_TOPICS: Final = 19
+_DELETE_TOPICS: Final = 20
+_FIRST_WITH_MESSAGE: Final = 5
+"""of DeleteTopics"""
+_DELETE_RECORDS: Final = 21
+_ALTER_CONFIGS: Final = 33
+_CREATE_PARTITIONS: Final = 37
+_INCREMENTAL_ALTER_CONFIGS: Final = 44
+
+
+def names_topic(value: Value, name: str, topic_id: str) -> bool:
+    """Whether a decoded request names this topic. `topic_id`: as the codec writes it, or empty."""
+    if isinstance(value, dict):
+        return any(
+            _is_topic(field, inner, name, topic_id) or names_topic(inner, name, topic_id)
+            for field, inner in value.items()
+        )
+    return isinstance(value, list) and any(names_topic(inner, name, topic_id) for inner in value)
+
+
+def _is_topic(field: str, value: Value, name: str, topic_id: str) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    if topic_id and topic_id in texts:
+        return True
+    return field in _NAMING and name in texts
+
+
+def refusal(
+    api_key: int, version: int, correlation_id: int, request: Any, name: str, topic_id: str
+) -> bytes | None:
+    """The answer, size included; None: there is none for this API.
+
+    `request`: the decoded body. `name`, `topic_id`: of the proxy's topic.
+    """
+    maker = _MAKERS.get(api_key)
+    if api_key == FETCH:
+        body = _fetch(version, request, name, topic_id)
+    elif api_key == _DELETE_TOPICS:
+        body = _delete_topics(version, request, _message(name))
+    elif maker is not None:
+        body = maker(request, _message(name))
+    else:
+        return None
+    frame = encode_frame("response", api_key, version, DecodedFrame({"correlationId": correlation_id}, body))
+    return len(frame).to_bytes(SIZE_BYTES, "big") + frame
+
+
+def _message(name: str) -> str:
+    return f"Topic authorization failed: {name} is the proxy's own."
+
+
+def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
+    if request.get("sessionEpoch", -1) > 0:
+        # A client that loses its session asks for all its partitions anew, and is then told of each.
+        return {
+            "throttleTimeMs": _BRAKE_MS,
+            "errorCode": _FETCH_SESSION_ID_NOT_FOUND,
+            "responses": [],
+        }
+    responses: list[Value] = []
+    for topic in request["topics"]:
+        key = "topic" if version < 13 else "topicId"
+        own = topic[key] == (name if version < 13 else topic_id)
+        partitions: list[Value] = [
+            {
+                "partitionIndex": partition["partition"],
+                "errorCode": TOPIC_AUTHORIZATION_FAILED if own else 0,
+                "highWatermark": -1,
+                "abortedTransactions": None,
+                "records": "",
+            }
+            for partition in topic["partitions"]
+        ]
+        responses.append({key: topic[key], "partitions": partitions})
+    return {"throttleTimeMs": _BRAKE_MS, "responses": responses}
+
+
+def _list_offsets(request: Any, _message: str) -> Struct:
+    return {"topics": [_with_partitions(topic, "partitionIndex") for topic in request["topics"]]}
+
+
+def _delete_records(request: Any, _message: str) -> Struct:
+    topics: list[Value] = [
+        _with_partitions(topic, "partitionIndex", lowWatermark=-1) for topic in request["topics"]
+    ]
+    return {"topics": topics}
+
+
+def _with_partitions(topic: Any, index: str, **more: int) -> dict[str, Value]:
+    partitions: list[Value] = [
+        {index: partition[index], "errorCode": TOPIC_AUTHORIZATION_FAILED, **more}
+        for partition in topic["partitions"]
+    ]
+    return {"name": topic["name"], "partitions": partitions}
+
+
+def _create_topics(request: Any, message: str) -> Struct:
+    return {"topics": [_named(topic["name"], message) for topic in request["topics"]]}
+
+
+def _create_partitions(request: Any, message: str) -> Struct:
+    return {"results": [_named(topic["name"], message) for topic in request["topics"]]}
+
+
+def _delete_topics(version: int, request: Any, message: str) -> Struct:
+    responses = [_named(name, message) for name in request.get("topicNames", ())]
+    for topic in request.get("topics", ()):
+        responses.append(_named(topic["name"], message) | {"topicId": topic["topicId"]})
+    if version < _FIRST_WITH_MESSAGE:
+        for response in responses:
+            del response["errorMessage"]
+    return {"responses": list(responses)}
+
+
+def _named(name: str, message: str) -> dict[str, Value]:
+    return {"name": name, "errorCode": TOPIC_AUTHORIZATION_FAILED, "errorMessage": message}
+
+
+def _alter_configs(request: Any, message: str) -> Struct:
+    responses: list[Value] = [
+        {
+            "errorCode": TOPIC_AUTHORIZATION_FAILED,
+            "errorMessage": message,
+            "resourceType": resource["resourceType"],
+            "resourceName": resource["resourceName"],
+        }
+        for resource in request["resources"]
+    ]
+    return {"responses": responses}
+
+
+_MAKERS: Final[dict[int, Callable[[Any, str], Struct]]] = {
+    _LIST_OFFSETS: _list_offsets,
+    _CREATE_TOPICS: _create_topics,
+    _DELETE_RECORDS: _delete_records,
+    _ALTER_CONFIGS: _alter_configs,
+    _CREATE_PARTITIONS: _create_partitions,
+    _INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+}

@@ -1,0 +1,396 @@
+"""The Produce requests of a connection: ids and bytes judged; forwarded, held, refused or left behind. Pure.
+
+The half of RequestSide (requests.py) that is about Produce; the other half finds the frames and calls it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Final
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
+from sluice.protocol.headers import PRODUCE, REQUEST_HEAD_BYTES, request_body
+from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
+from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.header_prediction import LENGTHS_2, MAX_2, MIN_2
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
+from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.producer_ids.admission import ProduceIds
+from sluice.proxy.session.producer_ids.gate import Verdict
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.throttling import Throttling
+from sluice.proxy.session.topic_attribution import UNKNOWN_HEAD, Flows, KnownBegin
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.flow import AccessFlow
+
+HEAD_ENOUGH_BYTES: Final = 128 * 1024
+"""What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
+_PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
+_PASS: Final = Verdict.PASS
+_ADMIT: Final = Verdict.ADMIT
+
+
+class ProduceSide(ABC):
+    """Of one connection. The parts that it is given are shared with the session's other side."""
+
+    __slots__ = (
+        "_amounts",
+        "_client_id_raw",
+        "_dropping",
+        "_flows",
+        "_identity",
+        "_in_flight",
+        "_local",
+        "_pace",
+        "_paid_work",
+        "_produce_acks",
+        "_produce_begin",
+        "_produce_flow",
+        "_produce_head_bytes",
+        "_produce_version",
+        "_records",
+        "_skip",
+        "_throttling",
+        "bytes_read",
+        "client_left",
+        "count",
+        "edits",
+    )
+
+    def __init__(
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+        local: LocalAnswers,
+        flows: Flows | None,
+    ) -> None:
+        """`flows`: None without an access log."""
+        self._flows = flows
+        self._client_id_raw = b""
+        # A Produce that begins so needs no further look for whose it is; with an access log, of what topic.
+        # None: it is _produce that looks.
+        self._produce_begin: bytes | None = b""
+        # What is behind the client id of that, to the topic's end; None: without an access log.
+        self._produce_head_bytes = None if flows is None else UNKNOWN_HEAD
+        # As KnownBegin says.
+        self._produce_flow = identity.flow
+        self._produce_version = -1
+        self._produce_acks = 0
+        self._amounts = shared.recorder.amounts
+        self._records = shared.recorder.requests
+        self._pace = pace
+        self._identity = identity
+        self._throttling = throttling
+        self._in_flight = in_flight
+        self._local = local
+        # What the answer to a Produce needs that owes nothing: in a gateway it may name brokers.
+        self._paid_work = NONE if policy.broker_map is None else ADDRESSES
+        self._skip = 0  # bytes of a frame that is judged and still arrives
+        self._dropping = False  # these do not go on
+        self.edits: list[Edit] = []
+        """left by `data` for its caller: (start, stop, b""), requests that do not go to the broker"""
+        self.client_left = False
+        """the client closed its side while it was held or muted"""
+        self.count = 0
+        """requests judged and forwarded"""
+        self.bytes_read = 0
+
+    def _produce(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+    ) -> bool:
+        """Charge a Produce, and forward it or hold it until its turn. False: not judged yet, held, or
+        refused."""
+        if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
+            raise UnsupportedVersion("this version would go unmetered")
+        identity = self._identity
+        is_head_known = False
+        if self._produce_head_bytes is not None:
+            if client_id_end + self._produce_head_bytes <= (end if end < frame_end else frame_end):
+                identity.flow = self._produce_flow
+                is_head_known = version == self._produce_version
+            elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
+                return False
+        throttling = self._throttling
+        known = throttling.known
+        # KnownProduce's commonest case is held against it here, for a call would be a fifth of what it costs.
+        fits = False
+        if (
+            now_ms < known.until_ms
+            and version == known.version
+            and not known.gates
+            and (frame_end <= end or pos + known.enough_bytes <= end)
+        ):
+            batch_bytes = frame_end - pos - known.less_bytes
+            if batch_bytes < MIN_2 or batch_bytes > MAX_2:
+                fits = known.fits_other(buf, pos, frame_end)
+            else:
+                unpack = known.unpack
+                head, length, batch_length, producer_id = unpack(buf, pos)
+                if (
+                    producer_id == known.producer_id
+                    and batch_length == batch_bytes
+                    and length == LENGTHS_2[batch_bytes]
+                    and (head == known.head or head in known.heads)
+                ):
+                    fits = True
+        if fits:
+            acks = known.acks
+            ids = None  # it passes
+        elif is_head_known and throttling.ids is None:
+            acks = self._produce_acks
+            ids = None
+        else:
+            if self._produce_begin is None:
+                self._look_for_client_id(buf, pos, client_id_end, now_ms)
+            ids = throttling.ids
+            limit = end if end < frame_end else frame_end
+            body = client_id_end + 1
+            if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
+                # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
+                acks = buf[body + 1] << 8 | buf[body + 2]
+            else:
+                body = request_body(buf, client_id_end, limit, PRODUCE, version)
+                found = read_acks(buf, body, limit, version)
+                if found is None:
+                    if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
+                        raise MalformedFrame("Produce request without acks", offset=body)
+                    return False
+                acks = found
+        request_bytes = frame_end - pos
+        if self.client_left and not throttling.outlives_its_client(acks, request_bytes):
+            self.leave_behind(acks, request_bytes)
+            return False
+        held_ms = 0.0
+        brings_ids = False
+        if ids is not None:
+            deadline_ms = now_ms + throttling.delay_limit_ms(PRODUCE)
+            verdict = ids.judge(buf, pos, body, end, frame_end, version, acks, now_ms, deadline_ms)
+            if verdict is not _PASS:
+                if verdict is not _ADMIT:
+                    if verdict is not None and verdict is not Verdict.HOLD:
+                        self._mark("refused")
+                    return self._stop(
+                        buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict
+                    )
+                brings_ids = True
+                self._mark("producer_id")
+            held_ms = ids.take_held_ms(now_ms)
+        request_time = throttling.request_time
+        if request_time is not None and acks:
+            request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+        sensor = throttling.produce_sensor
+        paid_ms = 0.0
+        if sensor is not None:
+            paid_ms = sensor.charge(request_bytes, now_ms)
+            if paid_ms > now_ms:
+                turn_ms, paid_ms = throttling.owe_for_produce(sensor, paid_ms, request_bytes, now_ms, held_ms)
+                if turn_ms > now_ms:
+                    begun_ms = now_ms - held_ms
+                    throttling.held = Held(
+                        correlation_id, version, request_bytes, acks, begun_ms, paid_ms, sensor, brings_ids
+                    )
+                    return False
+        if brings_ids and ids is not None:
+            self._bring_ids(ids, now_ms)
+        if acks == 0:
+            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
+        else:
+            work = THROTTLE if paid_ms > now_ms else self._paid_work
+            self._in_flight.append((
+                correlation_id, PRODUCE, version, identity.flow, request_bytes,
+                now_ms, held_ms, paid_ms, sensor, work,
+            ))  # fmt: skip
+        return True
+
+    def _find_topic(
+        self, buf: bytearray, pos: int, end: int, frame_end: int, start: int, version: int
+    ) -> bool:
+        """The access log's: of which topic is a Produce that begins otherwise than the last? False: what
+        tells it has not arrived."""
+        flows = self._flows
+        assert flows is not None
+        known = flows.read_produce(buf, pos + REQUEST_HEAD_BYTES, start, min(end, frame_end), version)
+        if known is not None:
+            self._use_begin(known)
+            self._identity.flow = known.flow
+        elif frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
+            return False
+        else:
+            self._identity.flow = flows.other(PRODUCE)
+        return True
+
+    def _use_begin(self, known: KnownBegin) -> None:
+        (
+            self._produce_begin, self._produce_head_bytes, self._produce_flow, self._produce_version,
+            self._produce_acks,
+        ) = known  # fmt: skip
+
+    def _forget_head(self) -> None:
+        """Whose the next Produce is is told by its client id; with an access log its topic is looked for."""
+        self._produce_begin = self._client_id_raw
+        if self._flows is not None:
+            self._produce_head_bytes = UNKNOWN_HEAD
+        elif self._throttling.ids is not None:
+            self._produce_begin = None  # what KnownProduce compares begins with the client id
+
+    def _look_for_client_id(self, buf: bytearray, pos: int, client_id_end: int, now_ms: float) -> None:
+        """Of a Produce that does not fit KnownProduce, and whose client id is as long as the last one's."""
+        begin = pos + REQUEST_HEAD_BYTES
+        if not buf.startswith(self._client_id_raw, begin):
+            self._begins_otherwise(buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms)
+
+    @abstractmethod
+    def _begins_otherwise(
+        self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
+    ) -> None:
+        """What RequestSide has looked up for this client id, this user and these quotas is to be anew."""
+
+    def _mark(self, why: str) -> None:
+        """The request at hand gets a row of its own in the access log."""
+        flow = self._identity.flow
+        if isinstance(flow, AccessFlow):
+            self._identity.flow = flow.marked(why)
+
+    def _bring_ids(self, ids: ProduceIds, now_ms: float) -> None:
+        """The request goes whose producer ids were admitted."""
+        if self._flows is None:
+            ids.gate.forwarded(now_ms)
+        else:
+            self._amounts += ids.forwarded(self._identity.flow, now_ms)
+
+    def _stop(
+        self,
+        buf: bytearray,
+        pos: int,
+        body: int,
+        limit: int,
+        frame_end: int,
+        version: int,
+        correlation_id: int,
+        now_ms: float,
+        verdict: Verdict | None,
+    ) -> bool:
+        """A Produce does not go on for its producer ids: not yet, or never. True: it is answered here."""
+        throttling, identity = self._throttling, self._identity
+        ids = throttling.ids
+        assert ids is not None
+        request_bytes = frame_end - pos
+        if verdict is None:  # more of it must come first
+            return False
+        if verdict is Verdict.HOLD:
+            ids.request_bytes = request_bytes
+            throttling.hold_for_ids(ids, request_bytes, now_ms)
+            return False
+        held_ms = ids.take_held_ms(now_ms)
+        throttling.refused_ids(ids, request_bytes, now_ms)
+        if verdict is Verdict.CLOSE:
+            self._pace.end(DisconnectCause.PRODUCER_ID_REFUSED, ids.gate.message, at_boundary=True)
+            return False
+        gate = ids.gate
+        answer = refuse_produce(
+            buf, body, limit, version, correlation_id,
+            error_code=NOT_ENOUGH_REPLICAS, message=gate.message, throttle_ms=gate.throttle_ms,
+        )  # fmt: skip
+        local = self._local
+        if self._in_flight or local.mid_answer:
+            local.due.append(answer)
+            self._in_flight.append((
+                correlation_id, PRODUCE, version, identity.flow, request_bytes,
+                now_ms, held_ms, 0.0, None, LOCAL,
+            ))  # fmt: skip
+        else:
+            local.at_once.append(answer)
+        self._records.append((
+            identity.flow, request_bytes, len(answer), 0.0, held_ms, held_ms, now_ms,
+            PRODUCE, version, identity.user, None,
+        ))  # fmt: skip
+        self._drop_frame(pos, min(frame_end, limit), frame_end)
+        return True
+
+    def _drop_frame(self, pos: int, arrived_end: int, frame_end: int) -> None:
+        """This request does not go on, nor what still arrives of it."""
+        self._drop(pos, arrived_end)
+        self._dropping = frame_end > arrived_end
+
+    def _drop(self, start: int, stop: int) -> None:
+        """These bytes are done with, and do not go on."""
+        self.edits.append((start, stop, b""))
+        self.bytes_read -= stop - start
+
+    def wake_for_ids(self, now_ms: float, client_left: bool) -> None:
+        """The request that waits for its producer ids: its turn, or its time, may have come."""
+        ids = self._throttling.ids
+        assert ids is not None
+        left_since = client_left and not self.client_left
+        self.client_left = client_left
+        if left_since and ids.acks != 0:
+            ids.dropped(now_ms)
+            self.leave_behind(ids.acks, ids.request_bytes)
+        elif ids.woken(now_ms):
+            self._pace.release(0.0)  # the shell gives it again
+        else:
+            self._pace.wake_ms = ids.gate.wake_ms
+
+    def drop_held(self, now_ms: float) -> None:
+        """A held request, if there is one, will never go."""
+        if self._throttling.ids is not None:
+            self._throttling.ids.dropped(now_ms)
+        self._throttling.drop_held(now_ms)
+
+    def release(self, held: Held, now_ms: float) -> None:
+        """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
+        self._skip = held.request_bytes
+        self.count += 1
+        if held.brings_ids and self._throttling.ids is not None:
+            self._bring_ids(self._throttling.ids, now_ms)
+        paid_ms = held.paid_ms
+        held_ms = now_ms - held.begun_ms
+        version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor
+        if held.acks == 0:
+            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
+        else:
+            work = THROTTLE if paid_ms > now_ms else self._paid_work
+            self._in_flight.append((
+                held.correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
+                now_ms, held_ms, paid_ms, sensor, work,
+            ))  # fmt: skip
+
+    def _finished_without_answer(
+        self,
+        version: int,
+        request_bytes: int,
+        held_ms: float,
+        paid_ms: float,
+        sensor: Sensor | None,
+        now_ms: float,
+    ) -> None:
+        identity = self._identity
+        throttle_ms = held_ms + max(paid_ms - now_ms, 0.0)
+        self._records.append((
+            identity.flow, request_bytes, 0, 0.0, throttle_ms, held_ms, now_ms,
+            PRODUCE, version, identity.user, sensor,
+        ))  # fmt: skip
+
+    def leave_behind(self, acks: int, request_bytes: int) -> None:
+        """End the connection over a request that does not outlive its client."""
+        cause = DisconnectCause.LEFT_WHILE_HELD if acks else DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+        self._pace.end(cause, f"a Produce of {request_bytes} bytes not forwarded", at_boundary=True)

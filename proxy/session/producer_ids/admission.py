@@ -1,0 +1,124 @@
+"""A connection's Produce requests at the door of the producer-id quota: heads read, judged, the verdict kept.
+
+Between session/produce.py, which knows frames, and gate.py, which knows ids. A request that was
+held is given again when it is woken; then the verdict of its wake counts. Pure.
+"""
+
+from __future__ import annotations
+
+from sluice.protocol.produce import ProduceUsage
+from sluice.proxy.session.header_prediction import KnownProduce
+from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
+from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
+from sluice.usage.records import Amount, Flow
+
+
+class ProduceIds:
+    """Of one connection whose user has, or had, a limit."""
+
+    __slots__ = (
+        "_usage",
+        "_was_held",
+        "_woken",
+        "acks",
+        "gate",
+        "known",
+        "limit",
+        "request_bytes",
+        "rule",
+        "wake",
+    )
+
+    def __init__(self, shared: ProducerIds, wake: Wake | None) -> None:
+        """`wake`: called when the turn of a held request has come."""
+        self._usage = ProduceUsage()
+        self.gate = ProducerGate(shared.quota, shared.tables)
+        self.known = KnownProduce()
+        """what the last requests were like; one that fits passes, and need not be judged"""
+        self._woken: Verdict | None = None
+        self._was_held = False
+        self.wake = wake
+        self.limit = 0.0
+        """new ids an hour"""
+        self.rule = ""
+        """the level of it"""
+        self.acks = 0
+        """of the request that is held"""
+        self.request_bytes = 0
+
+    def use(self, user: str, limit: tuple[float, bool, str]) -> None:
+        """The limit in force, as QuotaManager.id_limit tells it."""
+        self.limit, enforced, self.rule = limit
+        self.gate.use(user, self.limit, enforced=enforced)
+        self.known.forget()
+
+    def judge(
+        self,
+        buf: bytearray,
+        pos: int,
+        body: int,
+        end: int,
+        frame_end: int,
+        version: int,
+        acks: int,
+        now_ms: float,
+        deadline_ms: float,
+    ) -> Verdict | None:
+        """Of the request whose frame begins at `pos` and whose body begins at `body`; None: not all heads of
+        its batches have arrived.
+
+        Raises MalformedFrame for one that contradicts itself.
+        """
+        verdict = self._woken
+        if verdict is not None:
+            self._woken = None
+            return verdict
+        usage = self._usage
+        usage.read(buf, body, end, frame_end, version)
+        if not usage.heads_read:
+            return None
+        self.acks = acks
+        verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
+        self._was_held = verdict is Verdict.HOLD
+        if verdict is Verdict.PASS and len(usage.batches) == 1:
+            (batch,) = usage.batches
+            gates, until_ms = self.gate.passes_until(batch[4])
+            self.known.passed(buf, pos, version, acks, batch, gates, until_ms)
+        return verdict
+
+    def take_held_ms(self, now_ms: float) -> float:
+        """How long the request at hand was held; asked once, when it goes or is refused."""
+        if not self._was_held:
+            return 0.0
+        self._was_held = False
+        return self.gate.count_hold(now_ms)
+
+    def woken(self, now_ms: float) -> bool:
+        """Its time, or its turn, has come. False: it waits on."""
+        verdict = self.gate.wake(now_ms)
+        if verdict is Verdict.HOLD:
+            return False
+        self._woken = verdict
+        return True
+
+    def forwarded(self, flow: Flow, now_ms: float) -> list[Amount]:
+        """The request that was admitted goes. Returns what it brought, as the roll-up's columns have it."""
+        ticket = self.gate.ticket
+        if ticket is None:  # all were known; they were looked at for others' gates
+            self.gate.forwarded(now_ms)
+            return []
+        principal = ticket.principal
+        before = (principal.admitted, principal.resumed_admitted, principal.forced_admitted)
+        self.gate.forwarded(now_ms)
+        after = (principal.admitted, principal.resumed_admitted, principal.forced_admitted)
+        columns = ("producer_ids_new", "producer_ids_resumed", "producer_ids_forced")
+        return [
+            Amount(flow, column, now - then, now_ms)
+            for column, then, now in zip(columns, before, after, strict=True)
+            if now > then
+        ]
+
+    def dropped(self, now_ms: float) -> None:
+        """The request at hand will not go, and is not answered."""
+        self._woken = None
+        self.gate.dropped(now_ms)

@@ -1,0 +1,280 @@
+"""What becomes of a Produce that carries producer ids: it passes, waits, is refused, or ends its connection.
+
+One connection's machine; all it knows of others stands in the door and in its principal's gates. Pure.
+
+             no ids, or all known and no gates
+           ┌──────────────────────────────────────────► PASS
+           │ all known, or tokens at once
+     IDLE ─┼───────────────────────────────► CLEARED ─── forwarded ──► IDLE: ids remembered, gates lifted
+    judge  │                                    ▲  └──── dropped ────► IDLE: tokens back
+           │ unseen, no token                   │
+           ├──────────────────────────► HELD ───┘ wake: granted, and no gate meanwhile
+           │                              ├────── wake: budget over, or a gate meanwhile ──► REFUSE
+           │ above a gate                 └────── dropped: client left, drain ──► IDLE, no gate
+           └──────────────────────────► REFUSE    (its batches are gates from now on) ──► IDLE
+
+A request with acks = 0, which no answer reaches, ends the connection where others are refused: CLOSE. While
+HELD nothing is read from the connection. Gates are looked at before any id is, also before those that the
+connection has brought already (and in session/header_prediction.py, which spares most requests all of this).
+A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
+sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
+Source: wire-semantics 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from enum import Enum, IntEnum
+from math import inf
+from typing import Final
+
+from sluice.protocol.produce import BatchHead
+from sluice.proxy.session.producer_ids.gate_table import Batches, Gate, GateKey, GateTable, GateTables
+from sluice.proxy.session.read_gate import EARLY_MS
+from sluice.quotas.producer_ids.principal import PrincipalIds
+from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota, Ticket
+
+_NO_GATES: Final[Sized] = ()
+_MAX_FRESH: Final = 64
+"""partitions that a connection is known to write to, at 200 bytes each"""
+RETRY_THROTTLE_MS: Final = 1_000
+"""What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
+
+
+class Verdict(IntEnum):
+    """PASS is 0, so that the common case is one truth test."""
+
+    PASS = 0
+    """forward it; nothing is to be told"""
+    ADMIT = 1
+    """forward it, and call `forwarded` when it goes, or `dropped` if it never does"""
+    HOLD = 2
+    """keep it, read nothing further, and call `wake` at `wake_ms` or when the door grants its ticket"""
+    REFUSE = 3
+    """answer it in the broker's place; it is done with"""
+    CLOSE = 4
+    """end the connection without forwarding it"""
+
+
+class RefusalReason(Enum):
+    """Why a request was refused; the value goes into the access record."""
+
+    RATE = "producer_ids_rate"
+    """it waited for its turn until its answer budget was over"""
+    GATE = "sequence_gate"
+    """an earlier batch was refused and has not come again"""
+    UNTRACKED = "gate_share_full"
+    """as RATE, with no turn to come: the principal has filled its share of gates"""
+
+
+class ProducerGate:
+    """Of one connection."""
+
+    __slots__ = (
+        "_acks", "_batches", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates", "_ids_per_hour",
+        "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason", "wake_ms",
+    )  # fmt: skip
+
+    def __init__(self, quota: ProducerIdQuota, tables: GateTables, door: AdmissionDoor | None = None) -> None:
+        """`door`: whose tokens are taken, if it is not the quota of this process."""
+        self._quota = quota
+        self._door: AdmissionDoor = quota if door is None else door
+        self._tables = tables
+        self._user = ""
+        self._ids_per_hour = inf
+        self._enforced = False
+        self._gates: dict[GateKey, Gate] = {}
+        self._fresh: set[GateKey] = set()
+        self._fresh_until_ms = -inf
+        self._acks = -1
+        self._batches: Batches = {}
+        self._ticket: Ticket | None = None
+        self.wake_ms = inf
+        """when a HOLD is over"""
+        self.deadline_ms = inf
+        self.held_since_ms = 0.0
+        self.reason = RefusalReason.RATE
+        """of the last REFUSE or CLOSE"""
+
+    def use(self, user: str, ids_per_hour: float, *, enforced: bool) -> None:
+        """Whose limit it is, and how high; call it when the user or the quotas have changed.
+
+        Not `enforced` (shadow mode, exempt): everything passes and is counted. While a principal has no
+        limit at all, `judge` is not to be called.
+        """
+        self._user = user
+        self._ids_per_hour = ids_per_hour
+        self._enforced = enforced
+        self._fresh_until_ms = -inf
+
+    def passes_until(self, producer_id: int) -> tuple[Sized, float]:
+        """(gates, time): what has just passed does so again while there are no gates, until that time.
+
+        `producer_id`: of its only batch. Without one (below 0) it always passes.
+        """
+        return (self._gates, self._fresh_until_ms) if producer_id >= 0 else (_NO_GATES, inf)
+
+    @property
+    def is_holding(self) -> bool:
+        """A request waits."""
+        return self.wake_ms < inf
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """What the request at hand has asked the door for."""
+        return self._ticket
+
+    @property
+    def asked_ids(self) -> int:
+        """New ids that the request at hand waits for; 0 where it waits for gates, or has been refused."""
+        ticket = self._ticket
+        return 0 if ticket is None else len(ticket.new_ids) + len(ticket.resumed_ids)
+
+    @property
+    def throttle_ms(self) -> int:
+        """What the refusal tells as throttle_time_ms."""
+        return 0 if self.reason is RefusalReason.GATE else RETRY_THROTTLE_MS
+
+    @property
+    def message(self) -> str:
+        """What the refusal tells people; names the quota."""
+        quota = f"quota producer_ids_rate of user {self._user} ({self._ids_per_hour:g} new ids an hour)"
+        if self.reason is RefusalReason.GATE:
+            return f"{quota}: an earlier batch of this producer waits for its turn"
+        return f"{quota}: this producer id waits for its turn; the batch may be sent again"
+
+    def judge(
+        self,
+        buf: bytearray,
+        batches: Sequence[BatchHead],
+        acks: int,
+        now_ms: float,
+        deadline_ms: float,
+        owner: object = None,
+    ) -> Verdict:
+        """Judge a request all of whose batch heads have been read (wire-semantics 3.7).
+
+        `batches` as ProduceUsage reads them from `buf`; `deadline_ms`: when its answer budget is over;
+        `owner`: put on its ticket, for whoever asks the door whose turn it is.
+        """
+        if len(batches) == 1 and batches[0][4] < 0:
+            return Verdict.PASS
+        first: dict[GateKey, tuple[int, int]] = {}
+        for topic_pos, topic_end, partition, _, producer_id, epoch, sequence, _ in batches:
+            if producer_id >= 0:  # below: none, whatever the number (DefaultRecordBatch.hasProducerId)
+                key = (producer_id, bytes(buf[topic_pos:topic_end]), partition)
+                if key not in first:
+                    first[key] = (epoch, sequence)
+        if not self._gates and now_ms < self._fresh_until_ms and first.keys() <= self._fresh:
+            return Verdict.PASS
+        return self._judge(first, acks, now_ms, deadline_ms, owner) if first else Verdict.PASS
+
+    def wake(self, now_ms: float) -> Verdict:
+        """`wake_ms` has come, or the door has granted the ticket. The client is known to be there still."""
+        assert self.is_holding
+        table = self._tables.table(self._principal(now_ms).user, now_ms)
+        ticket = self._ticket
+        if ticket is not None and ticket.granted:
+            self.wake_ms = inf
+            # What other connections had refused while this one waited holds for it too.
+            if table.blocks(self._batches, now_ms):
+                self._give_up(now_ms)
+                return self._refuse(table, RefusalReason.GATE, now_ms)
+            if not (ticket.resumed_ids and table.untracked_until_ms > now_ms):
+                return Verdict.ADMIT
+            self._give_up(now_ms)
+            return self._refuse(table, RefusalReason.UNTRACKED, now_ms)
+        if now_ms < self.wake_ms - EARLY_MS:
+            return Verdict.HOLD
+        self._give_up(now_ms)
+        return self._refuse(table, RefusalReason.UNTRACKED if ticket is None else RefusalReason.RATE, now_ms)
+
+    def count_hold(self, now_ms: float) -> float:
+        """The request at hand is held no more: how long it was."""
+        held_ms = now_ms - self.held_since_ms
+        principal = self._principal(now_ms)
+        principal.held_ms += held_ms
+        principal.holds += 1
+        return held_ms
+
+    def forwarded(self, now_ms: float) -> None:
+        """The request that was admitted goes to the broker: only now are its ids remembered."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._door.commit(ticket, now_ms)
+        principal = self._principal(now_ms)
+        self._tables.table(principal.user, now_ms).forwarded(self._batches, now_ms)
+        self._remember_fresh(principal, self._batches)
+        self._batches = {}
+
+    def dropped(self, now_ms: float) -> None:
+        """The request will never go, and is not answered: its client left, or the connection ends."""
+        self._give_up(now_ms)
+        self._batches = {}
+
+    # Within ------------------------------------------------------------------------------------------------
+
+    def _judge(
+        self, batches: Batches, acks: int, now_ms: float, deadline_ms: float, owner: object
+    ) -> Verdict:
+        principal = self._principal(now_ms)
+        table = self._tables.table(principal.user, now_ms)
+        self._gates = table.gates
+        self._batches = batches
+        self._acks = acks
+        if table.gates and table.blocks(batches, now_ms):
+            return self._refuse(table, RefusalReason.GATE, now_ms)
+        unseen: dict[int, bool] = {}  # id → has it written before?
+        seen = principal.store.seen
+        for (producer_id, _, _), (_, sequence) in batches.items():
+            if producer_id in unseen:
+                unseen[producer_id] |= sequence > 0
+            elif not seen(producer_id, now_ms):
+                unseen[producer_id] = sequence > 0
+        pairs = self._pairs(batches)
+        if not unseen:
+            for key in pairs:
+                principal.see_pair(key, now_ms)
+            if table.gates:
+                return Verdict.ADMIT
+            self._remember_fresh(principal, batches)
+            return Verdict.PASS
+        resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
+        if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
+            new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
+            self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner)
+            if self._door.ask(ticket, now_ms):
+                return Verdict.ADMIT
+        self.held_since_ms = now_ms
+        self.wake_ms = self.deadline_ms = deadline_ms
+        return Verdict.HOLD
+
+    def _principal(self, now_ms: float) -> PrincipalIds:
+        return self._quota.principal(self._user, self._ids_per_hour, now_ms, enforced=self._enforced)
+
+    def _pairs(self, batches: Batches) -> tuple[int, ...]:
+        key = self._quota.pair_keys.key
+        return tuple(key(*batch) for batch in batches)
+
+    def _remember_fresh(self, principal: PrincipalIds, batches: Batches) -> None:
+        """Further requests of the same ids, topics and partitions pass without a look-up, until a layer
+        turns."""
+        fresh = self._fresh
+        until_ms = min(principal.store.turn_ms, principal.pairs.turn_ms)
+        if until_ms != self._fresh_until_ms or len(fresh) + len(batches) > _MAX_FRESH:
+            fresh.clear()
+            self._fresh_until_ms = until_ms
+        if len(batches) <= _MAX_FRESH:
+            fresh.update(batches)
+
+    def _refuse(self, table: GateTable, reason: RefusalReason, now_ms: float) -> Verdict:
+        self.reason = reason
+        table.refused(self._batches, now_ms)
+        self._batches = {}
+        return Verdict.REFUSE if self._acks else Verdict.CLOSE
+
+    def _give_up(self, now_ms: float) -> None:
+        self.wake_ms = inf
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._door.withdraw(ticket, now_ms)

@@ -1,0 +1,190 @@
+"""When the next request of a connection may be begun: the states that the shell obeys. Pure; time is an
+argument.
+
+       SaslHandshake or SaslAuthenticate went on, or too much is in flight
+      ┌──────────────────────────────────────────────► AWAITING_BROKER
+      │         its answer came, or enough of them        │
+    READING ◄─────────────────────────────────────────────┘
+      │  ▲ ▲
+      │  │ └─ wake ──────────────────────── MUTED ◄──┐
+      │  │   a charge is not paid yet ───────▲       │ not paid yet either
+      │  │                                           │
+      │  └─ wake: the held request goes ─────────────┤
+      └──── a Produce finds its entity in debt ──► HOLDING
+    any ─── drain, bad bytes, end of stream, left while held ──► ENDING
+
+A mute never cuts a frame in two: what is judged and still arrives is read on. So a mute first closes the
+*gate*, and the state changes where the session meets the gate, at the next frame boundary.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import inf
+from typing import Final
+
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
+from sluice.quotas.kinds import QuotaKind
+
+EARLY_MS: Final = 0.5
+"""A wake that comes this early is on time: the loop's clock ticks in ms."""
+
+
+class State(IntEnum):
+    """READING is 0, so that the common case is one truth test."""
+
+    READING = 0
+    MUTED = 1
+    HOLDING = 2
+    AWAITING_BROKER = 3
+    ENDING = 4
+
+
+class Pace:
+    """The reading state of one client connection."""
+
+    __slots__ = (
+        "_gate_state",
+        "_mute_until_ms",
+        "_stopped_ms",
+        "close_cause",
+        "close_detail",
+        "gate_ms",
+        "is_full",
+        "max_in_flight",
+        "state",
+        "throttled_by",
+        "wake_ms",
+    )
+
+    def __init__(self) -> None:
+        self.state = State.READING
+        self.wake_ms = inf
+        """when the shell shall call Session.wake; of meaning in MUTED and HOLDING"""
+        self.gate_ms = 0.0
+        """no frame is begun before this; inf: not before something happens"""
+        self.throttled_by: QuotaKind | None = None
+        """the kind whose delay MUTED or HOLDING is"""
+        self.close_cause: DisconnectCause | None = None
+        """why the connection ends"""
+        self.close_detail = ""
+        self.is_full = False
+        """AWAITING_BROKER because too much is in flight"""
+        self.max_in_flight = MAX_IN_FLIGHT
+        """requests; a limit on request time lowers it"""
+        self._gate_state = State.MUTED
+        self._mute_until_ms = 0.0
+        self._stopped_ms = 0.0
+
+    @property
+    def is_delayed(self) -> bool:
+        """In MUTED or HOLDING: the delay is the proxy's own doing."""
+        return self.state in {State.MUTED, State.HOLDING}
+
+    @property
+    def muted_until_ms(self) -> float:
+        """The end of the latest mute; may be over."""
+        return self._mute_until_ms
+
+    def meet_gate(self) -> None:
+        """A frame boundary is reached while the gate is closed."""
+        if self.state is not State.HOLDING:
+            self.state = self._gate_state
+            self.wake_ms = self.gate_ms
+
+    def latest_ms(self, limit_ms: float, now_ms: float) -> float:
+        """The latest end of a delay that may take `limit_ms` in all, what is already being sat out
+        included."""
+        begun_ms = self._stopped_ms if self._is_stopped(now_ms) else now_ms
+        return max(now_ms, begun_ms + limit_ms)
+
+    def _is_stopped(self, now_ms: float) -> bool:
+        """A delay has begun and is not over: a hold and the mute behind it are one, and so are a mute and the
+        time before it in which a frame is read on."""
+        return self.is_delayed or self._mute_until_ms > now_ms
+
+    def mute(
+        self, until_ms: float, now_ms: float, kind: QuotaKind | None, *, at_boundary: bool = False
+    ) -> None:
+        """Close the gate until `until_ms`. `at_boundary`: no frame is half read, so the state changes at
+        once. `kind`: None for what no client's quota brings about."""
+        if not self._is_stopped(now_ms):
+            self._stopped_ms = now_ms
+        self._mute_until_ms = max(self._mute_until_ms, until_ms)
+        self.throttled_by = kind
+        if self.gate_ms != inf:
+            self.gate_ms = self._mute_until_ms
+            if self.state is State.MUTED or (at_boundary and self.state is State.READING):
+                self.meet_gate()
+
+    def hold(self, until_ms: float, now_ms: float, kind: QuotaKind) -> None:
+        """The request at hand waits for its turn."""
+        self._stopped_ms = now_ms
+        self.throttled_by = kind
+        self.state = State.HOLDING
+        self.wake_ms = until_ms
+        self.gate_ms = inf  # or the held bytes, given again, would be charged again
+
+    def release(self, paid_ms: float) -> None:
+        """The held request goes on; the delay lasts until `paid_ms`."""
+        self.state = State.READING
+        self._mute_until_ms = max(self._mute_until_ms, paid_ms)
+        self.gate_ms = self._mute_until_ms
+
+    def wake(self, now_ms: float) -> None:
+        """`wake_ms` has come while MUTED; an answer that came meanwhile may have moved the end."""
+        if self.state is not State.MUTED:
+            return
+        if self.gate_ms == inf:  # suspended meanwhile
+            self.state = self._gate_state
+        elif self.gate_ms > now_ms:
+            self.wake_ms = self.gate_ms
+        else:
+            self.state = State.READING
+
+    def await_broker(self) -> None:
+        """Nothing follows the request at hand before its answer."""
+        if self._gate_state is not State.ENDING:
+            self.gate_ms = inf
+            self._gate_state = State.AWAITING_BROKER
+
+    def suspend(self) -> bool:
+        """As `await_broker`, between two requests; one that is held goes later. False: not now, for another
+        wait would end it."""
+        if self._gate_state is not State.MUTED:
+            return False
+        self.await_broker()
+        return True
+
+    @property
+    def is_hold_suspended(self) -> bool:
+        """A held request may not go, though its turn may have come."""
+        return self.state is State.HOLDING and self._gate_state is State.AWAITING_BROKER
+
+    def fill(self) -> None:
+        """Too much is in flight; if nothing else shuts the gate, wait for answers."""
+        if self._gate_state is State.MUTED:
+            self.await_broker()
+            self.is_full = True
+
+    def broker_answered(self) -> None:
+        """What was waited for has come."""
+        self.is_full = False
+        if self._gate_state is State.AWAITING_BROKER:
+            self._gate_state = State.MUTED
+            if self.state is State.HOLDING:
+                return  # the gate opens when the held request goes
+            self.gate_ms = self._mute_until_ms
+            if self.state is State.AWAITING_BROKER:
+                self.state = State.READING
+
+    def end(self, cause: DisconnectCause, detail: str, *, at_boundary: bool) -> None:
+        """Begin no further request, for good. The first cause stays."""
+        if self.close_cause is None:
+            self.close_cause = cause
+            self.close_detail = detail
+        self.gate_ms = inf
+        self._gate_state = State.ENDING
+        if at_boundary:
+            self.state = State.ENDING

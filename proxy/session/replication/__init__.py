@@ -1,0 +1,1 @@
+"""Followers behind an inter-broker listener: their fetch sessions, mirrored and paced."""

@@ -1,0 +1,280 @@
+"""request_percentage at one connection: what its requests cost the broker, charged when they are answered.
+
+An answer is charged by the cost model (usage/request_cost.py), told in its throttle_time_ms, and followed by
+a mute of at most one quota window. While the entity owes, a connection has one request at a time under way,
+as in a broker: so the most that passes in a window is max(quota, connections · a request's time), KIP-124's
+bound, though a client sends many requests ahead of their answers. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import ceil
+from typing import Final, TypeAlias
+
+from sluice.protocol.codec.codec import decode_frame
+from sluice.protocol.codec.error_codes import error_codes
+from sluice.protocol.errors import MalformedFrame, ProtocolError
+from sluice.protocol.headers import (
+    FETCH,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SHARE_FETCH,
+    request_body,
+    response_body,
+)
+from sluice.protocol.produce import ProduceUsage
+from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import MAX_IN_FLIGHT, InFlight
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.read_gate import Pace
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.records import EventKind, Flow, Recorder, ThrottleEvent
+from sluice.usage.request_cost import RequestCosts, request_cost_ms
+
+CLUSTER_ACTIONS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 62, 63, 67, 83, 84, 85, 86, 87})
+"""Requests between brokers, exempt unless the broker refuses them. Source: ApiKeys.clusterAction, without
+DescribeQuorum and UpdateFeatures, which administrators send and the broker throttles."""
+IN_FLIGHT_WITHIN_QUOTA: Final = 5
+"""requests of a connection under way while its entity owes nothing; what idempotent producers have at most"""
+_CLUSTER_AUTHORIZATION_FAILED: Final = 31
+_LOGIN_APIS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
+_HEAD_BYTES: Final = 1024
+_KEPT_MAX_BYTES: Final = 512 * 1024
+_ATTRIBUTES_AT: Final = 21
+_CODEC_BITS: Final = 7
+
+
+_Mark: TypeAlias = tuple[int, int, int, int, bool]
+"""What of a Produce its answer does not tell: correlation_id, batches, records, codec, acks_all."""
+
+
+class RequestTime:
+    """Of one connection whose principal has a limit."""
+
+    __slots__ = (
+        "_address",
+        "_costs",
+        "_delays",
+        "_identity",
+        "_marks",
+        "_pace",
+        "_shared",
+        "_usage",
+        "sensor",
+    )
+
+    def __init__(
+        self,
+        sensor: Sensor,
+        policy: SessionPolicy,
+        shared: SharedState,
+        pace: Pace,
+        identity: Identity,
+        address: str,
+    ) -> None:
+        self._costs = policy.request_costs
+        self._delays = policy.delays
+        self._shared = shared
+        self._pace = pace
+        self._identity = identity
+        self._address = address
+        self._usage = ProduceUsage()
+        self._marks: deque[_Mark] = deque()
+        self.sensor = sensor
+        """whose limit it is; exempt: measured only"""
+
+    def use(self, sensor: Sensor, now_ms: float) -> None:
+        """The limit in force for the next requests."""
+        self.sensor = sensor
+        self._set_in_flight(in_debt=not sensor.shadow and sensor.tokens(now_ms) < 0.0)
+
+    def dropped(self) -> None:
+        """There is no limit any more."""
+        self._pace.max_in_flight = MAX_IN_FLIGHT
+
+    def note_produce(
+        self,
+        buf: bytearray,
+        client_id_end: int,
+        end: int,
+        frame_end: int,
+        version: int,
+        correlation_id: int,
+        acks: int,
+    ) -> None:
+        """A Produce goes on that will be answered."""
+        usage = self._usage
+        try:
+            body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
+            usage.read(buf, body, end, frame_end, version)
+        except MalformedFrame:
+            usage.batches.clear()  # the broker will say so
+        codec = records = 0
+        if usage.batches:
+            for batch in usage.batches:
+                if batch[7] > 0:
+                    records += batch[7]
+            at = usage.first_batch + _ATTRIBUTES_AT + 1
+            if at < min(end, frame_end):
+                codec = buf[at] & _CODEC_BITS
+        self._marks.append((correlation_id, len(usage.batches), records, codec, acks != 1))
+
+    @staticmethod
+    def can_tell(pos: int, end: int, frame_end: int, api_key: int, version: int) -> bool:
+        """Has enough of an answer arrived to write into it? One too large to keep goes on as it is."""
+        if end >= frame_end or frame_end - pos > _KEPT_MAX_BYTES:
+            return True
+        return end - pos >= _HEAD_BYTES and at_fixed_offset(api_key, version) is not None
+
+    def charge(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        entry: InFlight,
+        delay_limit_ms: Callable[[int], float],
+        now_ms: float,
+        *,
+        at_boundary: bool,
+    ) -> None:
+        """The answer to `entry`, `buf[pos:frame_end]`, of which all before `end` has arrived, goes on.
+
+        `delay_limit_ms`: by API key, the longest that the connection may be delayed in all. Raises
+        MalformedFrame for an answer without room for what it must have.
+        """
+        correlation_id, api_key, version, flow, request_bytes, forwarded_ms, _, _, _, _ = entry
+        batches = records = codec = 0
+        acks_all = False
+        if api_key == PRODUCE:
+            _, batches, records, codec, acks_all = self._take_mark(correlation_id)
+        elif api_key in _LOGIN_APIS and _is_fine(buf, pos, min(end, frame_end), api_key, version):
+            return  # a login that the broker took for one, on its network threads
+        coefficients = self._costs.of(api_key, version, codec, acks_all)
+        upstream_ms = now_ms - forwarded_ms
+        cost_ms = request_cost_ms(coefficients, request_bytes, frame_end - pos, upstream_ms, batches, records)
+        sensor: Sensor | None = self.sensor
+        client_id = flow.client_id
+        if client_id != self._identity.client_id:
+            sensor = self._shared.quotas.sensor(
+                QuotaKind.REQUEST, self._identity.user, client_id, now_ms, self._address
+            )
+            if sensor is None:
+                return
+        assert sensor is not None
+        paid_ms = sensor.charge(cost_ms, now_ms)
+        if sensor.exempt:
+            self._shared.recorder.exempt_request_ms["rule"] += cost_ms
+            return
+        if paid_ms <= now_ms:
+            if self._pace.max_in_flight != IN_FLIGHT_WITHIN_QUOTA:
+                self._set_in_flight(in_debt=False)
+            return
+        window_ms = self._delays.request_max_ms
+        if sensor.shadow:
+            sensor.waive(now_ms)
+            delay_ms = min(paid_ms - now_ms, window_ms)
+            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, cost_ms, flow, now_ms)
+            return
+        self._set_in_flight(in_debt=True)
+        pace = self._pace
+        until_ms = min(paid_ms, now_ms + window_ms, pace.latest_ms(delay_limit_ms(api_key), now_ms))
+        if until_ms <= now_ms:
+            return
+        if until_ms > pace.muted_until_ms:  # else another quota's delay is the larger one, and it counts
+            self._event(EventKind.MUTE, sensor, api_key, until_ms - now_ms, cost_ms, flow, now_ms)
+            pace.mute(until_ms, now_ms, QuotaKind.REQUEST, at_boundary=at_boundary)
+        told_ms = until_ms - now_ms
+        if api_key in _FETCHES:
+            told_ms = min(told_ms, self._delays.written_fetch_throttle_max_ms)
+        _tell(buf, pos, end, frame_end, api_key, version, ceil(told_ms))
+
+    def _take_mark(self, correlation_id: int) -> _Mark:
+        """Of the Produce that is answered: the first, unless it went on before there was a limit."""
+        marks = self._marks
+        for index, mark in enumerate(marks):
+            if mark[0] == correlation_id:
+                for _ in range(index + 1):
+                    marks.popleft()
+                return mark
+        return (correlation_id, 1, 1, 0, False)
+
+    def _set_in_flight(self, *, in_debt: bool) -> None:
+        self._pace.max_in_flight = 1 if in_debt else IN_FLIGHT_WITHIN_QUOTA
+
+    def _event(
+        self,
+        kind: EventKind,
+        sensor: Sensor,
+        api_key: int,
+        delay_ms: float,
+        cost_ms: float,
+        flow: Flow,
+        now_ms: float,
+    ) -> None:
+        self._shared.recorder.throttles.append(
+            ThrottleEvent(
+                kind=kind,
+                begun_ms=now_ms,
+                delay_ms=delay_ms,
+                quota=sensor.kind.value,
+                rule=sensor.level.value,
+                user=self._identity.user,
+                client_id=flow.client_id,
+                api_key=api_key,
+                charged_bytes=0,
+                over_quota_bytes=0,
+                limit=sensor.limit,
+                charged=cost_ms,
+                bucket=sensor.entity,
+                flow=flow,
+            )
+        )
+
+
+def count_cluster_action(
+    costs: RequestCosts, recorder: Recorder, entry: InFlight, response_bytes: int, now_ms: float
+) -> None:
+    """A request between brokers was answered: its time is measured, and limited by nobody's quota."""
+    _, api_key, version, _, request_bytes, forwarded_ms, *_ = entry
+    recorder.exempt_request_ms["cluster_action"] += request_cost_ms(
+        costs.of(api_key, version), request_bytes, response_bytes, now_ms - forwarded_ms
+    )
+
+
+def is_refused(buf: bytearray, pos: int, frame_end: int, api_key: int, version: int) -> bool:
+    """Did the broker deny ClusterAction to who sent this request? By its answer `buf[pos:frame_end]`."""
+    try:
+        frame = decode_frame("response", api_key, version, bytes(buf[pos + 4 : frame_end]))
+    except ProtocolError:
+        return True  # what cannot be read is not exempt
+    return _CLUSTER_AUTHORIZATION_FAILED in error_codes(frame.body)
+
+
+def _is_fine(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> bool:
+    """Error code 0, with which the answer to SaslHandshake and SaslAuthenticate begins."""
+    body = response_body(buf, pos, end, api_key, version)
+    return buf[body : min(body + 2, end)] == b"\0\0"
+
+
+def _tell(
+    buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, throttle_ms: int
+) -> None:
+    """max(the broker's, ours) as throttle_time_ms, if the answer has it and it has arrived."""
+    if end >= frame_end:
+        field = throttle_offset(buf, pos, frame_end, api_key, version)
+        if field is not None:
+            raise_throttle(buf, field, throttle_ms)
+        return
+    offset = at_fixed_offset(api_key, version)
+    if offset is None:
+        return
+    field = response_body(buf, pos, end, api_key, version) + offset
+    if field + 4 <= end:
+        raise_throttle(buf, field, throttle_ms)

@@ -1,0 +1,340 @@
+"""The client's side of a session: its bytes → requests judged, charged, remembered; how many may go on.
+
+Works in place on the caller's buffer, for it lies on the way of every byte: frames are found, charged,
+patched and left where they are, and no object is made per frame but the tuple that remembers it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
+from sluice.protocol.fetch import FIRST_FLEXIBLE, MAX_BYTES_AT, lower_max_bytes, max_bytes_offset
+from sluice.protocol.headers import (
+    API_VERSIONS,
+    FETCH,
+    MIN_REQUEST_SIZE,
+    PRODUCE,
+    REQUEST_HEAD,
+    REQUEST_HEAD_BYTES,
+    SHARE_FETCH,
+    SIZE_BYTES,
+    check_size,
+    request_body,
+)
+from sluice.proxy.session.authentication import AUTHENTICATION_APIS, Authentication
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.errors import NotAuthenticated
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import CHARGE, InFlight
+from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.mutations.requests import MutationRequests
+from sluice.proxy.session.other_requests import OtherRequests
+from sluice.proxy.session.own_topic.topic_acl import TopicGuard
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES, ProduceSide
+from sluice.proxy.session.quota_requests import QuotaRequests
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.replication.requests import ReplicaRequests
+from sluice.proxy.session.throttling import Throttling
+from sluice.proxy.session.topic_attribution import NO_TOPICS, TOPICS_AT, Flows, is_incremental
+from sluice.usage.records import Flow
+
+_FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
+_BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
+_UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
+
+
+class RequestSide(ProduceSide):
+    """Of one connection. The parts that it is given are shared with the session's other side."""
+
+    __slots__ = (
+        "_client_id_length",
+        "_fetch_flow",
+        "_fetch_head",
+        "_frame_limit",
+        "_guard",
+        "_others",
+        "_policy",
+        "_quotas",
+        "_topic_defaults",
+        "quota_requests",
+        "raw_tokens",
+        "replicas",
+    )
+
+    def __init__(
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        authentication: Authentication,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+        local: LocalAnswers,
+        flows: Flows | None,
+    ) -> None:
+        super().__init__(shared, policy, pace, identity, throttling, in_flight, local, flows)
+        # As for Produce; from the topics on, of a Fetch whose session has one topic.
+        self._fetch_head = None if flows is None else flows.fetch_head
+        self._fetch_flow = identity.flow
+        self._quotas = shared.quotas
+        self._policy = policy
+        self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight, flows)
+        self.quota_requests = None
+        if policy.quota_api is not None:
+            self.quota_requests = QuotaRequests(
+                policy.quota_api, pace, identity, in_flight, local, self._records, self._drop
+            )
+        self._others.quota_requests = self.quota_requests
+        self._topic_defaults = shared.topic_defaults
+        self._guard = None
+        if shared.own_topic is not None:
+            self._guard = TopicGuard(
+                shared.own_topic, identity, in_flight, local, self._records, self._drop_frame
+            )
+        self.replicas: ReplicaRequests | None = None
+        """of an inter-broker listener: where followers' fetches are judged"""
+        if policy.replication is not None:
+            self.replicas = ReplicaRequests(
+                policy.replication, pace, identity, in_flight, local, self.edits, self._records
+            )
+        self._client_id_length = _UNKNOWN_LENGTH
+        self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
+        self.raw_tokens = False
+        """the next frames are bare tokens (SaslHandshake v0)"""
+
+    @property
+    def mutations(self) -> MutationRequests | None:
+        """Where topics are created and deleted under a quota."""
+        return self._others.mutations
+
+    @property
+    def at_boundary(self) -> bool:
+        """No frame is half read."""
+        return not self._skip
+
+    @property
+    def passing_bytes(self) -> int:
+        """Bytes still to come of a frame that goes on as it is."""
+        return 0 if self._dropping else self._skip
+
+    def passed(self, count: int) -> None:
+        """So many of them went on without having been given to `data`; one at least is left for it."""
+        self._skip -= count
+        self.bytes_read += count
+
+    def lift_frame_limit(self) -> None:
+        """The broker said yes."""
+        self._frame_limit = self._policy.max_frame_bytes
+
+    def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
+        """Scan `buf[start:end]`, which begins where the last call left off; may patch it in place.
+
+        Returns the offset up to which the bytes go to the broker now. The rest is to be kept, and given again
+        with what follows it: a frame not yet judged, or what must wait while the state is not READING.
+        """
+        pos = start
+        skip = self._skip
+        if skip:
+            if self._dropping:
+                self._drop(start, min(start + skip, end))
+            if skip > end - start:
+                self._skip = skip - (end - start)
+                self.bytes_read += end - start
+                return end
+            self._skip = 0
+            self._dropping = False
+            pos += skip
+        pace = self._pace
+        throttling = self._throttling
+        in_flight = self._in_flight
+        guard = self._guard
+        try:
+            while True:
+                if pace.gate_ms > now_ms:
+                    pace.meet_gate()
+                    break
+                if end - pos < REQUEST_HEAD_BYTES or self.raw_tokens:
+                    if end - pos < SIZE_BYTES:
+                        break
+                    if self.raw_tokens:
+                        frame_end = self._others.raw_token(buf, pos, end, now_ms)
+                        if frame_end > end:
+                            break
+                        pos = frame_end
+                        continue
+                    check_size(buf, pos, end, self._frame_limit)
+                    break
+                size, api_key, version, correlation_id, id_length = REQUEST_HEAD.unpack_from(buf, pos)
+                if not MIN_REQUEST_SIZE <= size <= self._frame_limit:
+                    check_size(buf, pos, end, self._frame_limit)
+                frame_end = pos + SIZE_BYTES + size
+                client_id_end = pos + REQUEST_HEAD_BYTES + (id_length if id_length > 0 else 0)
+                if client_id_end > end or client_id_end > frame_end:
+                    if client_id_end > frame_end:
+                        reason = f"client id of {id_length} bytes"
+                        raise MalformedFrame(reason, api_key=api_key, api_version=version, offset=pos + 12)
+                    break
+                if api_key == PRODUCE:
+                    judge, begin = self._produce, self._produce_begin
+                else:
+                    judge, begin = self._others.judge, self._client_id_raw
+                    if api_key in _FETCHES:
+                        judge = self._fetch
+                if guard is not None:
+                    if begin is None:
+                        begin = self._client_id_raw  # it is told whose request is refused
+                    if self._flows is not None:
+                        self._identity.flow = self._flows.other(api_key)
+                    guard.then, judge = judge, guard.judge
+                try:
+                    if (
+                        id_length != self._client_id_length
+                        or throttling.generation != self._quotas.generation
+                        or (begin is not None and not buf.startswith(begin, pos + REQUEST_HEAD_BYTES))
+                    ):
+                        self._begins_otherwise(buf, pos, client_id_end, id_length, api_key, now_ms)
+                    if not judge(
+                        buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
+                    ):
+                        break
+                except ProtocolError as error:
+                    # What looks malformed may only be cut off by what has arrived.
+                    if isinstance(error, MalformedFrame) and end < min(frame_end, pos + HEAD_ENOUGH_BYTES):
+                        break
+                    error.api_key = api_key
+                    error.api_version = version
+                    raise
+                self.count += 1
+                if len(in_flight) >= pace.max_in_flight:
+                    pace.fill()
+                if frame_end > end:
+                    self._skip = frame_end - end
+                    pos = end
+                    break
+                pos = frame_end
+        except ProtocolError as error:
+            if error.offset is not None:
+                error.offset -= pos
+            pace.end(DisconnectCause(error.cause), str(error), at_boundary=True)
+        self.bytes_read += pos - start
+        return pos
+
+    def _begins_otherwise(
+        self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
+    ) -> None:
+        """The client id, the user or the quotas are new, or what begins a Produce: its topic.
+
+        Comes for every request until the broker has said yes, for until then no generation is the current
+        one.
+        """
+        start = pos + REQUEST_HEAD_BYTES
+        is_same = (
+            id_length == self._client_id_length and self._throttling.generation == self._quotas.generation
+        )
+        if is_same and api_key == PRODUCE and self._flows is not None:
+            known = self._flows.produces.find(buf, start)
+            if known is not None:
+                self._use_begin(known)
+                return
+        if not is_same or not buf.startswith(self._client_id_raw, start):
+            raw = bytes(buf[start:client_id_end])
+            self._identify(raw, pos, id_length, api_key, now_ms)
+        self._forget_head()
+
+    def _identify(self, raw: bytes, pos: int, id_length: int, api_key: int, now_ms: float) -> None:
+        """Whose sensors are charged from now on?"""
+        identity = self._identity
+        try:
+            identity.client_id = raw.decode()
+        except UnicodeDecodeError as error:
+            offset = pos + REQUEST_HEAD_BYTES + error.start
+            raise MalformedFrame(f"client id is not UTF-8 ({error.reason})", offset=offset) from None
+        self._client_id_length = id_length
+        self._client_id_raw = raw
+        flows = self._flows
+        if flows is None:
+            identity.flow = Flow(identity.client_id)
+        else:
+            identity.flow = flows.of_client(identity.user, identity.client_id)
+            self._fetch_head = flows.fetch_head
+        if identity.authenticated:
+            self._throttling.look_up(now_ms)
+            if self._throttling.mutation_sensor is not None and self.mutations is None:
+                self._others.mutations = MutationRequests(
+                    self._topic_defaults, self._pace, identity, self._throttling,
+                    self._in_flight, self._local, self.edits, self._records,
+                    self._amounts,
+                )  # fmt: skip
+        elif api_key not in _BEFORE_AUTHENTICATION:
+            raise NotAuthenticated("a request before authentication")
+
+    def _find_fetched(
+        self, buf: bytearray, pos: int, end: int, frame_end: int, offset: int, api_key: int, version: int
+    ) -> bool:
+        """As _find_topic for a Produce; `offset`: of max_bytes."""
+        flows = self._flows
+        assert flows is not None
+        flow = None
+        if api_key == FETCH:
+            flow = flows.fetched(buf, offset, min(end, frame_end), version)
+            if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
+                return False
+        self._identity.flow = flow or flows.other(api_key)
+        self._fetch_head, self._fetch_flow = flows.fetch_head, flows.fetch
+        return True
+
+    def _fetch(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_end: int,
+        now_ms: float,
+    ) -> bool:
+        """Lower a Fetch's max_bytes to its connection's share, and forward it; its answer will be charged."""
+        first, last = VERSIONS[api_key]
+        if not first <= version <= last:
+            raise UnsupportedVersion("this version would go unmetered")
+        if self.replicas is not None and api_key == FETCH:
+            if self._flows is not None:
+                self._identity.flow = self._flows.other(FETCH)
+            judged = self.replicas.judge(
+                buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
+            )
+            if judged is not None:
+                return judged
+        identity = self._identity
+        limit = end if end < frame_end else frame_end
+        offset = client_id_end + MAX_BYTES_AT[version]
+        if api_key != FETCH or offset + 4 > limit or (version >= FIRST_FLEXIBLE and buf[client_id_end]):
+            # Hardly any is so; else two calls are spared.
+            body = request_body(buf, client_id_end, limit, api_key, version)
+            offset = max_bytes_offset(buf, body, limit, api_key, version)
+        head = self._fetch_head
+        if head is not None:
+            if (
+                api_key == FETCH
+                and buf.startswith(head, offset + TOPICS_AT, limit)
+                and (head is not NO_TOPICS or is_incremental(buf, offset, limit))
+            ):
+                identity.flow = self._fetch_flow
+            elif not self._find_fetched(buf, pos, end, frame_end, offset, api_key, version):
+                return False
+        sensor = self._throttling.fetch_sensor
+        if sensor is not None and not sensor.shadow:
+            max_bytes = lower_max_bytes(buf, offset, self._throttling.fetch_share(sensor, now_ms))
+            sensor.promise(max_bytes, now_ms)
+        self._in_flight.append((
+            correlation_id, api_key, version, identity.flow, frame_end - pos,
+            now_ms, 0.0, 0.0, sensor, CHARGE,
+        ))  # fmt: skip
+        return True

@@ -1,0 +1,400 @@
+"""The broker's side of a session: its bytes → answers matched, charged, patched, and how many bytes may go
+on.
+
+As requests.py, in place. An answer can only belong to the oldest request in flight; what does not fit ends
+both connections before it is delivered. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+from typing import Final
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.api_versions import cap_versions
+from sluice.protocol.errors import MalformedFrame, ProtocolError
+from sluice.protocol.groups import session_timeout_accepted
+from sluice.protocol.headers import (
+    API_VERSIONS,
+    METADATA,
+    PRODUCE,
+    RESPONSE_HEAD,
+    RESPONSE_HEAD_BYTES,
+    SIZE_BYTES,
+    response_body,
+)
+from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
+from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
+from sluice.proxy.session.errors import BrokerError, BrokerMalformed
+from sluice.proxy.session.gateway.address_rewrite import AddressWork
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import (
+    ADDRESSES,
+    CAP_VERSIONS,
+    CHARGE,
+    CLUSTER_ACTION,
+    CONFIGS,
+    JOIN,
+    LOCAL,
+    MUTATION,
+    NAMES,
+    NONE,
+    QUORUM,
+    RAW_TOKEN,
+    REPLICA,
+    THROTTLE,
+    TOPIC_SIZES,
+    AnswerWork,
+    InFlight,
+)
+from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.mutations.responses import MutationAnswers
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.request_time import RequestTime
+from sluice.proxy.session.requests import RequestSide
+from sluice.proxy.session.throttling import Throttling
+from sluice.proxy.session.topic_attribution import FIRST_WITH_IDS, learn_names
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.flow import AccessFlow
+
+_HEAD_BYTES: Final = 1024
+"""throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
+
+_API_VERSIONS_MAX: Final = VERSIONS[API_VERSIONS][1]
+
+_BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
+_FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
+
+
+class AnswerSide:
+    """Of one connection. The parts that it is given are shared with the session's other side."""
+
+    __slots__ = (
+        "_addresses", "_authentication", "_identity", "_in_flight", "_local", "_mutations", "_names", "_pace",
+        "_records", "_requests", "_skip", "_throttling", "bytes_read", "edits",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        authentication: Authentication,
+        throttling: Throttling,
+        in_flight: deque[InFlight],
+        requests: RequestSide,
+        local: LocalAnswers,
+    ) -> None:
+        self._local = local
+        self._names = shared.topic_names
+        self._records = shared.recorder.requests
+        self._pace = pace
+        self._identity = identity
+        self._authentication = authentication
+        self._throttling = throttling
+        self._in_flight = in_flight
+        self._requests = requests
+        self._mutations: MutationAnswers | None = None
+        self._skip = 0  # bytes of an answer that is worked on and still arrives
+        self.bytes_read = 0
+        """as the broker sent them: charges, records and sums know nothing of what a gateway rewrites"""
+        self.edits: list[Edit] = []
+        """(start, stop, replacement), sorted, without overlap, all before the offset that `data` returned (or
+        the error's `good_end`): to be applied to what goes on, then cleared, beside patches in place."""
+        brokers = policy.broker_map
+        self._addresses = None if brokers is None else AddressWork(brokers, self.edits)
+
+    @property
+    def at_boundary(self) -> bool:
+        """No answer is half read."""
+        return not self._skip
+
+    @property
+    def passing_bytes(self) -> int:
+        """As of RequestSide: none while the rest of the answer is looked at, or changed."""
+        addresses, mutations, replicas = self._addresses, self._mutations, self._requests.replicas
+        if replicas is not None and replicas.is_walking:
+            return 0
+        if (addresses is not None and addresses.left_bytes) or (
+            mutations is not None and mutations.left_bytes
+        ):
+            return 0
+        return self._skip
+
+    def passed(self, count: int) -> None:
+        """As of RequestSide."""
+        self._skip -= count
+        self.bytes_read += count
+
+    def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
+        """As RequestSide.data, for the broker's bytes: returns the offset up to which they go to the client
+        now.
+
+        Raises ProtocolError (mostly BrokerError: they contradict what was asked); then both connections are
+        to be closed.
+        """
+        pos = start
+        skip = self._skip
+        replicas = self._requests.replicas
+        if skip:
+            if replicas is not None and replicas.is_walking:
+                replicas.go_on(buf, start, min(start + skip, end), now_ms)
+            if self._addresses is not None and self._addresses.left_bytes:
+                skip = self._look_through(buf, start, end)
+                if self._skip:
+                    self.bytes_read += skip
+                    return start + skip
+            elif self._mutations is not None and self._mutations.left_bytes:
+                skip = min(skip, end - start)
+                self._mutations.go_on(buf, start, start + skip, now_ms)
+                self._skip = self._mutations.left_bytes
+                if self._skip:
+                    self.bytes_read += skip
+                    return end
+            elif skip > end - start:
+                self._skip = skip - (end - start)
+                self.bytes_read += end - start
+                return end
+            self._skip = 0
+            pos += skip
+            self._local.mid_answer = False
+            self._put_local(pos)
+        in_flight = self._in_flight
+        local = self._local.due
+        identity = self._identity
+        throttling = self._throttling
+        try:
+            while end - pos >= SIZE_BYTES:
+                if not in_flight:
+                    raise BrokerError("an answer that no request asked for")
+                (
+                    asked_id, api_key, version, flow, request_bytes,
+                    forwarded_ms, held_ms, paid_ms, sensor, work,
+                ) = in_flight[0]  # fmt: skip
+                if work is RAW_TOKEN:
+                    frame_end = self._raw_answer(buf, pos, end)
+                    if frame_end > end:
+                        break
+                    in_flight.popleft()
+                    pos = frame_end
+                    continue
+                if end - pos < RESPONSE_HEAD_BYTES:
+                    break
+                size, correlation_id = RESPONSE_HEAD.unpack_from(buf, pos)
+                if correlation_id != asked_id:
+                    raise BrokerError(
+                        f"correlation id {correlation_id}, due is {asked_id}",
+                        api_key=api_key,
+                        api_version=version,
+                    )
+                if size < SIZE_BYTES:
+                    raise BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
+                frame_end = pos + SIZE_BYTES + size
+                throttle_ms = 0.0
+                request_time = throttling.request_time
+                if work is not NONE or request_time is not None:
+                    if work is TOPIC_SIZES:
+                        self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
+                        in_flight.popleft()
+                        self._skip = max(frame_end - end, 0)
+                        self._local.mid_answer = frame_end > end
+                        pos = min(frame_end, end)
+                        continue
+                    try:
+                        if end < frame_end and not self._enough_arrived(
+                            buf, pos, end, frame_end, api_key, version, work, request_time
+                        ):
+                            break
+                        if work is not NONE:
+                            throttle_ms = self._work_on_answer(
+                                buf, pos, end, frame_end, api_key, version,
+                                forwarded_ms, paid_ms, sensor, work, now_ms,
+                            )  # fmt: skip
+                        if work is REPLICA and replicas is not None:
+                            replicas.begin(buf, pos, end, frame_end, now_ms)
+                        elif request_time is not None or work is CLUSTER_ACTION:
+                            throttling.charge_request_time(
+                                buf, pos, end, frame_end, in_flight[0], now_ms, self._requests.at_boundary
+                            )
+                        if work is MUTATION:
+                            self._reader().begin_results(buf, pos, end, frame_end, now_ms)
+                        if self._addresses is not None and work is not NONE:
+                            self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
+                    except MalformedFrame as error:
+                        raise _malformed(error, pos, api_key, version) from None
+                in_flight.popleft()
+                self._records.append((
+                    flow, request_bytes, size + SIZE_BYTES, now_ms - forwarded_ms, held_ms + throttle_ms,
+                    held_ms, now_ms, api_key, version, identity.user, sensor,
+                ))  # fmt: skip
+                if frame_end > end:
+                    left_bytes = 0 if self._addresses is None else self._addresses.left_bytes
+                    self._skip = left_bytes or frame_end - end
+                    pos = frame_end - self._skip
+                    self._local.mid_answer = True
+                    break
+                pos = frame_end
+                if local:
+                    self._put_local(pos)
+        except ProtocolError as error:
+            error.good_end = pos
+            raise
+        pace = self._pace
+        if pace.is_full and len(in_flight) <= pace.max_in_flight // 2:
+            pace.broker_answered()
+            if pace.gate_ms > now_ms and self._requests.at_boundary:
+                pace.meet_gate()
+        self.bytes_read += pos - start
+        return pos
+
+    def _put_local(self, pos: int) -> None:
+        """An answer has ended at `pos`: those of our own that are due next stand behind it."""
+        in_flight = self._in_flight
+        while in_flight and in_flight[0][9] is LOCAL:
+            in_flight.popleft()
+            self.edits.append((pos, pos, self._local.due.popleft()))
+
+    def _reader(self) -> MutationAnswers:
+        """Of answers that tell of topics."""
+        if self._mutations is None:
+            requests = self._requests.mutations
+            assert requests is not None
+            self._mutations = MutationAnswers(requests, self._pace, self._throttling, self.edits)
+        return self._mutations
+
+    def _look_through(self, buf: bytearray, start: int, end: int) -> int:
+        """An answer goes on that may have addresses further on. Returns how many bytes may pass."""
+        assert self._addresses is not None
+        try:
+            cut = self._addresses.pass_on(buf, start, end)
+        except MalformedFrame as error:
+            malformed = _malformed(error, start)
+            malformed.good_end = start
+            raise malformed from None
+        self._skip = self._addresses.left_bytes
+        return cut - start
+
+    @staticmethod
+    def _enough_arrived(
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        work: AnswerWork,
+        request_time: RequestTime | None,
+    ) -> bool:
+        """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
+        if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
+            return False
+        if work is NONE or work is NAMES or work is REPLICA:
+            return True
+        if work in _BY_HEAD:
+            return end - pos >= _HEAD_BYTES
+        if work in _FOR_GATEWAY:
+            return AddressWork.enough_arrived(buf, pos, end, frame_end, api_key, version)
+        return frame_end - pos > WHOLE_MAX_BYTES
+
+    def _work_on_answer(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        api_key: int,
+        version: int,
+        forwarded_ms: float,
+        paid_ms: float,
+        sensor: Sensor | None,
+        work: AnswerWork,
+        now_ms: float,
+    ) -> float:
+        """Charge, patch or learn from an answer. Returns the throttle in ms that its request brought
+        about."""
+        if work is CHARGE:
+            if sensor is None:
+                return 0.0
+            at_boundary = self._requests.at_boundary
+            throttle_ms = self._throttling.charge_fetch(
+                sensor, api_key, frame_end - pos, now_ms, at_boundary=at_boundary
+            )
+            if throttle_ms > 0.0:
+                written_ms = self._throttling.written_fetch_throttle_ms(throttle_ms)
+                _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
+            return throttle_ms
+        if work in _FOR_GATEWAY or work is NAMES or work is CLUSTER_ACTION or work is REPLICA:
+            if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
+                learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
+            return 0.0
+        if work is MUTATION:
+            return paid_ms - forwarded_ms
+        if work is THROTTLE:
+            left_ms = paid_ms - now_ms
+            if left_ms > 0.0 and frame_end <= end:
+                offset = throttle_offset(buf, pos, frame_end, PRODUCE, version)
+                if offset is not None:
+                    raise_throttle(buf, offset, ceil(left_ms))
+            return paid_ms - forwarded_ms
+        if work is JOIN:
+            if session_timeout_accepted(buf, pos, min(end, frame_end), version):
+                self._throttling.saw_session_timeout(int(paid_ms))
+            return 0.0
+        if work is CAP_VERSIONS:
+            # One in a layout newer than ours goes on as it is: what we cannot meter is refused when it is
+            # used.
+            if frame_end <= end and version <= _API_VERSIONS_MAX:
+                cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)
+            return 0.0
+        if frame_end > end:  # unread it could not be learnt from, and all would wait for it for ever
+            raise MalformedFrame(f"{frame_end - pos} bytes to authenticate with")
+        self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version))
+        return 0.0
+
+    def _raw_answer(self, buf: bytearray, pos: int, end: int) -> int:
+        size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
+        if not 0 <= size <= WHOLE_MAX_BYTES:
+            raise BrokerMalformed(f"token of {size} bytes")
+        frame_end = pos + SIZE_BYTES + size
+        if frame_end <= end:
+            self._learn(self._authentication.raw_answer(buf, pos + SIZE_BYTES, frame_end))
+        return frame_end
+
+    def _learn(self, user: str | None) -> None:
+        """The broker answered an authentication. With a user it said yes: his quotas apply from now on."""
+        self._requests.raw_tokens = self._authentication.raw_tokens
+        self._pace.broker_answered()
+        if user is not None:
+            flow = self._in_flight[0][3]
+            if isinstance(flow, AccessFlow):
+                flow.origin.user = user
+                flow.ask_anew()
+            self._identity.user = user
+            self._identity.authenticated = True
+            self._requests.lift_frame_limit()
+            self._throttling.forget()
+
+
+def _malformed(
+    error: MalformedFrame, pos: int, api_key: int | None = None, version: int | None = None
+) -> BrokerMalformed:
+    """`error` with its offset from `pos` on."""
+    offset = None if error.offset is None else error.offset - pos
+    return BrokerMalformed(error.reason, api_key=api_key, api_version=version, offset=offset)
+
+
+def _write_fetch_throttle(
+    buf: bytearray, pos: int, arrived_end: int, api_key: int, version: int, throttle_ms: int
+) -> None:
+    """max(the broker's, ours) into a Fetch or ShareFetch answer of which the beginning has arrived."""
+    offset = at_fixed_offset(api_key, version)
+    if offset is None:
+        return
+    field = response_body(buf, pos, arrived_end, api_key, version) + offset
+    if field + 4 > arrived_end:
+        raise MalformedFrame("no room for throttle_time_ms", offset=field - pos)
+    raise_throttle(buf, field, throttle_ms)

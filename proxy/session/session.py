@@ -1,0 +1,288 @@
+"""One client connection: bytes in, and how many of them may go on; what is decided stands in attributes.
+
+Pure: knows no socket, loop or clock; time is an argument. Its two sides (requests.py, responses.py) share
+what they
+know: who the client is, what is in flight, what is owed (throttling.py), and when the next request may be
+begun (read_gate.py, with the drawing of the states). What it decides is written down sentence by sentence in
+docs/wire.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+from sluice.protocol.names import api_name
+from sluice.proxy.session.authentication import Authentication
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import LOCAL, InFlight
+from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.producer_ids.shared import Wake
+from sluice.proxy.session.quota_requests import QuotaQuestion
+from sluice.proxy.session.read_gate import EARLY_MS, Pace, State
+from sluice.proxy.session.requests import RequestSide
+from sluice.proxy.session.responses import AnswerSide
+from sluice.proxy.session.throttling import Throttling
+from sluice.proxy.session.topic_attribution import Flows
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.flow import Origin
+from sluice.usage.records import ConnectionRecord, Unanswered
+
+_LOOK_AGAIN_MS: Final = 5.0
+"""for the end of a suspension, while a request is held"""
+
+
+class Passing(Protocol):
+    """A side of the session, as far as bytes may go on that it does not look at."""
+
+    @property
+    def passing_bytes(self) -> int:
+        """Bytes still to come of a frame that goes on as it is."""
+
+    def passed(self, count: int) -> None:
+        """So many of them went on without having been given to `…_data`; one at least is left for it."""
+
+
+class Session:
+    """The state machine of one client connection. The shell looks at `pace.state` after every call."""
+
+    __slots__ = (
+        "__weakref__",
+        "_answers",
+        "_authentication",
+        "_in_flight",
+        "_local",
+        "_requests",
+        "_throttling",
+        "_unanswered",
+        "broker_data",
+        "broker_frames",
+        "client_data",
+        "client_frames",
+        "drops",
+        "edits",
+        "identity",
+        "local_answers",
+        "pace",
+    )
+
+    def __init__(
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        address: str,
+        user: str | None = None,
+        broker: str = "",
+    ) -> None:
+        """`address`: the client's, without its port. `user`: the principal of its certificate. `broker`: the
+        one behind, as the access log calls it."""
+        self.pace = Pace()
+        self.identity = Identity(authentication_required=policy.authentication_required, user=user)
+        self._in_flight: deque[InFlight] = deque()
+        self._authentication = authentication = Authentication(policy.oauthbearer_principal_claim)
+        self._throttling = Throttling(shared, policy, self.pace, self.identity, address, self._in_flight)
+        self._local = local = LocalAnswers()
+        flows = None
+        if shared.topic_names is not None:
+            costs = policy.request_costs
+            names = shared.topic_names
+            flows = Flows(Origin(self.identity.user, address, broker, costs, names), names)
+        self._unanswered = None if flows is None else shared.recorder.unanswered
+        self._requests = RequestSide(
+            shared, policy, self.pace, self.identity, authentication, self._throttling,
+            self._in_flight, local, flows,
+        )  # fmt: skip
+        self._answers = AnswerSide(
+            shared,
+            policy,
+            self.pace,
+            self.identity,
+            authentication,
+            self._throttling,
+            self._in_flight,
+            self._requests,
+            local,
+        )
+        self.edits = self._answers.edits
+        """of a gateway, by the last `broker_data`: (start, stop, replacement), what the shell is to send in
+        the place of these bytes of buf; it clears the list then (AnswerSide.edits)"""
+        self.drops = self._requests.edits
+        """the same, by the last `client_data`: requests that do not go to the broker"""
+        self.local_answers = local.at_once
+        """what the client is to be sent for them now; the shell clears both lists"""
+        # The sides' own methods, not wrapped: they are called for every wake-up.
+        self.client_data = self._requests.data
+        self.broker_data = self._answers.data
+        self.client_frames: Passing = self._requests
+        self.broker_frames: Passing = self._answers
+
+    def __repr__(self) -> str:
+        who = f"{self.user}/{self.client_id}"
+        return f"<Session {who} {self.pace.state.name}, {len(self._in_flight)} in flight>"
+
+    @property
+    def user(self) -> str:
+        """The principal's name."""
+        return self.identity.user
+
+    @property
+    def client_id(self) -> str:
+        """Of the last request; "" for a null one."""
+        return self.identity.client_id
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]:
+        """Those that it charges, as of its last look-up."""
+        return self._throttling.sensors()
+
+    @property
+    def has_id_limit(self) -> bool:
+        """Its producer ids are judged."""
+        return self._throttling.ids is not None
+
+    @property
+    def requests(self) -> int:
+        """Requests judged and forwarded so far."""
+        return self._requests.count
+
+    @property
+    def bytes_from_client(self) -> int:
+        """Bytes that went on to the broker."""
+        mutations = self._requests.mutations
+        return self._requests.bytes_read + (0 if mutations is None else mutations.added_bytes)
+
+    @property
+    def bytes_to_client(self) -> int:
+        """Bytes that went on to the client."""
+        return self._answers.bytes_read
+
+    @property
+    def in_flight(self) -> int:
+        """Requests forwarded and not yet answered."""
+        return len(self._in_flight)
+
+    @property
+    def at_boundary(self) -> bool:
+        """No frame of the client has begun to go on and not ended."""
+        return self._requests.at_boundary
+
+    @property
+    def is_quiet(self) -> bool:
+        """No request is on its way and no answer due."""
+        return not self._in_flight and self._requests.at_boundary and self._answers.at_boundary
+
+    def take_question(self) -> QuotaQuestion | None:
+        """What the shell is to have answered, after `client_data`; the client waits for it (quota_desk)."""
+        question, self._local.question = self._local.question, None
+        return question
+
+    def answer_question(self, answer: bytes, now_ms: float) -> None:
+        """The answer to it. The shell then looks at `local_answers` and at the state."""
+        assert self._requests.quota_requests is not None
+        self._requests.quota_requests.answered(answer, now_ms)
+
+    def suspend(self) -> bool:
+        """Begin no further request until `resume`, for the proxy has to say something to the broker itself.
+
+        False: not now, since something else has stopped the client that would let it go on too early.
+        """
+        return self.pace.suspend()
+
+    def resume(self) -> None:
+        """The proxy has said it."""
+        self.pace.broker_answered()
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more is to come in either direction: the shell may close."""
+        return self.pace.state is State.ENDING and not self._in_flight and self._answers.at_boundary
+
+    def wake(self, now_ms: float, client_left: bool) -> None:
+        """`pace.wake_ms` has come. `client_left`: the client has closed its side.
+
+        (A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO tells.) If the state is
+        READING afterwards, the shell gives the kept bytes to `client_data` and reads on.
+        """
+        if self.pace.is_hold_suspended:
+            self.pace.wake_ms = now_ms + _LOOK_AGAIN_MS
+            return
+        held = self._throttling.held
+        if self.pace.state is State.HOLDING and held is None:
+            self._requests.wake_for_ids(now_ms, client_left)
+            return
+        if held is None or self.pace.state is not State.HOLDING:
+            self._requests.client_left = client_left
+            self.pace.wake(now_ms)
+            return
+        if now_ms < self.pace.wake_ms - EARLY_MS:
+            return
+        left_since = client_left and not self._requests.client_left
+        self._requests.client_left = client_left
+        if self._throttling.take_held(now_ms, left_since) is not None:
+            self._requests.release(held, now_ms)
+        else:
+            self._requests.drop_held(now_ms)
+            self._requests.leave_behind(held.acks, held.request_bytes)
+
+    def wake_by(self, wake: Wake) -> None:
+        """`wake` is called when a held request's turn has come, maybe before `pace.wake_ms`."""
+        self._throttling.wake = wake
+
+    def client_closed(self, cause: DisconnectCause) -> None:
+        """No more bytes come from the client, and all that came have been given to `client_data`."""
+        self.pace.end(cause, "", at_boundary=True)
+
+    def broker_closed(self, cause: DisconnectCause) -> None:
+        """The broker ends the connection. If it owes answers, the log shall say to what."""
+        if self._authentication.failed:
+            cause = DisconnectCause.AUTHENTICATION_FAILED
+        detail = ""
+        if self._in_flight:
+            _, api_key, api_version, *_ = self._in_flight[0]
+            owed = f"{api_name(api_key)} ({api_key}) version {api_version}"
+            detail = f"{len(self._in_flight)} requests unanswered, the first {owed}"
+        self.pace.end(cause, detail, at_boundary=True)
+
+    def drain(self, now_ms: float, cause: DisconnectCause = DisconnectCause.DRAINED) -> None:
+        """Begin no further request; what is in flight will be answered (wire-semantics 4.1).
+
+        A held Produce with acks ≠ 0 stays unforwarded, for its client sends it again. With acks = 0 it goes,
+        for nobody will.
+        """
+        held = self._throttling.held
+        if held is not None and held.acks == 0 and self.pace.state is State.HOLDING:
+            self._throttling.take_held(now_ms, client_left=False)
+            self._requests.release(held, now_ms)
+        else:
+            self._requests.drop_held(now_ms)
+        self.pace.end(cause, "", at_boundary=self._requests.at_boundary)
+
+    def closed(self, now_ms: float) -> None:
+        """The connection is closed: return its part of what all share."""
+        if self._unanswered is not None:
+            self._unanswered += [
+                Unanswered(entry[3], entry[1], entry[2], entry[4], entry[5], entry[6], now_ms)
+                for entry in self._in_flight
+                if entry[9] is not LOCAL
+            ]
+        self._requests.drop_held(now_ms)
+        if self._requests.replicas is not None:
+            self._requests.replicas.closed(now_ms)
+        self._throttling.closed(now_ms)
+
+    def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:
+        """What the connection was, now that it ends. `peer`: the client's address with its port."""
+        return ConnectionRecord(
+            cause=self.pace.close_cause or DisconnectCause.CLIENT_CLOSED,
+            detail=self.pace.close_detail,
+            peer=peer,
+            user=self.user,
+            client_id=self.client_id,
+            opened_ms=opened_ms,
+            closed_ms=closed_ms,
+            requests=self.requests,
+            bytes_from_client=self.bytes_from_client,
+            bytes_to_client=self.bytes_to_client,
+        )

@@ -1,0 +1,393 @@
+"""What a connection owes: its requests and answers charged against their quotas, and the pace set by it.
+
+Between the session, which knows frames, and the sensors, which know numbers: finds the sensors of (user,
+client id), bounds every delay by what the connection has carried (delays.py), and writes the throttle events.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+from typing import Final
+
+from sluice.protocol.headers import FETCH, PRODUCE
+from sluice.proxy.session.header_prediction import KnownProduce
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import CLUSTER_ACTION, Held, InFlight
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.producer_ids.admission import ProduceIds
+from sluice.proxy.session.producer_ids.shared import Wake
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.request_time import RequestTime, count_cluster_action, is_refused
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.records import EventKind, ThrottleEvent
+
+_WINDOW_MS: Final = 1000
+_NEVER: Final = -1  # no generation has this number
+_NO_TEMPLATES: Final = KnownProduce()
+
+
+class Throttling:
+    """One connection's."""
+
+    __slots__ = (
+        "_address", "_delays", "_fetch_window", "_identity", "_in_flight", "_left_behind_bytes", "_pace",
+        "_policy", "_shared", "fetch_sensor", "generation", "held", "ids", "is_group", "known",
+        "mutation_sensor", "produce_sensor", "request_time", "wake",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        shared: SharedState,
+        policy: SessionPolicy,
+        pace: Pace,
+        identity: Identity,
+        address: str,
+        in_flight: deque[InFlight],
+    ) -> None:
+        self._in_flight = in_flight
+        self._shared = shared
+        self._policy = policy
+        self._delays = policy.delays
+        self._pace = pace
+        self._identity = identity
+        self._address = address
+        self.produce_sensor: Sensor | None = None
+        """whose limit Produce is charged against; None: unlimited"""
+        self.fetch_sensor: Sensor | None = None
+        self.mutation_sensor: Sensor | None = None
+        """whose limit CreateTopics, DeleteTopics and CreatePartitions are charged against"""
+        self.request_time: RequestTime | None = None
+        """charges what requests cost the broker; None: the principal has no limit on it"""
+        self.generation = _NEVER
+        """of the quotas when the sensors were looked up"""
+        self.is_group = False
+        """the connection has carried a group request"""
+        self.held: Held | None = None
+        """the Produce that waits for its turn, in state HOLDING"""
+        self.ids: ProduceIds | None = None
+        """judges the producer ids of Produce requests; None: the user has no limit for them"""
+        self.known = _NO_TEMPLATES
+        """those of `ids`"""
+        self.wake: Wake | None = None
+        """the shell's: a held request's turn has come earlier than it was told"""
+        self._fetch_window = -1
+        self._left_behind_bytes = 0
+
+    def look_up(self, now_ms: float) -> None:
+        """Find the sensors of the identity: at first, and when the client id or the quotas have changed."""
+        quotas = self._shared.quotas
+        user, client_id, address = self._identity.user, self._identity.client_id, self._address
+        self.produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms, address)
+        fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
+        if fetch_sensor is not self.fetch_sensor:  # one connection counts once, whatever it calls itself
+            self.fetch_sensor = fetch_sensor
+            self._fetch_window = -1
+        self.mutation_sensor = quotas.sensor(QuotaKind.CONTROLLER_MUTATION, user, client_id, now_ms, address)
+        self.generation = quotas.generation
+        self._look_up_request_time(user, client_id, now_ms)
+        self._look_up_ids(quotas.id_limit(user, client_id, address), now_ms)
+
+    def _look_up_ids(self, limit: tuple[float, bool, str] | None, now_ms: float) -> None:
+        ids = self.ids
+        if limit is not None:
+            if ids is None:
+                ids = self.ids = ProduceIds(self._shared.producer_ids, self.wake)
+                self.known = ids.known
+            ids.use(self._identity.user, limit)
+        elif ids is not None:
+            ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
+            self.ids = None
+            self.known = _NO_TEMPLATES
+
+    def _look_up_request_time(self, user: str, client_id: str, now_ms: float) -> None:
+        quotas, request_time = self._shared.quotas, self.request_time
+        sensor = quotas.sensor(QuotaKind.REQUEST, user, client_id, now_ms, self._address)
+        if sensor is None or (
+            sensor.exempt and quotas.limits.resolve(QuotaKind.REQUEST, user, client_id) is None
+        ):
+            if request_time is not None:
+                request_time.dropped()
+                self.request_time = None
+            return
+        if request_time is None:
+            request_time = self.request_time = RequestTime(
+                sensor, self._policy, self._shared, self._pace, self._identity, self._address
+            )
+        request_time.use(sensor, now_ms)
+
+    def charge_request_time(
+        self,
+        buf: bytearray,
+        pos: int,
+        end: int,
+        frame_end: int,
+        entry: InFlight,
+        now_ms: float,
+        at_boundary: bool,
+    ) -> None:
+        """The answer to `entry` is charged against its user's request_percentage, or counted as exempt."""
+        if entry[9] is CLUSTER_ACTION and not (
+            frame_end <= end and is_refused(buf, pos, frame_end, entry[1], entry[2])
+        ):
+            count_cluster_action(
+                self._policy.request_costs, self._shared.recorder, entry, frame_end - pos, now_ms
+            )
+        elif self.request_time is not None:
+            self.request_time.charge(
+                buf, pos, end, frame_end, entry, self.delay_limit_ms, now_ms, at_boundary=at_boundary
+            )
+
+    def sensors(self) -> tuple[Sensor, ...]:
+        """Those that were found the last time; for who looks at a connection, not for its requests."""
+        request_sensor = None if self.request_time is None else self.request_time.sensor
+        found = (self.produce_sensor, self.fetch_sensor, self.mutation_sensor, request_sensor)
+        return tuple(sensor for sensor in found if sensor is not None)
+
+    def forget(self) -> None:
+        """The user is another now: the next request looks the sensors up."""
+        self.generation = _NEVER
+
+    def saw_session_timeout(self, session_timeout_ms: int) -> None:
+        """The broker took a JoinGroup of this client: its other connections, which fetch, are bound by half
+        of it."""
+        identity = self._identity
+        timeouts = self._shared.session_timeouts
+        timeouts.saw(identity.user, identity.client_id, self._address, session_timeout_ms)
+
+    # Produce ----------------------------------------------------------------------------------------------
+
+    def owe_for_produce(
+        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float, spent_ms: float
+    ) -> tuple[float, float]:
+        """A Produce was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
+        budget, of which `spent_ms` is spent already.
+
+        turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
+        in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
+        mode: both are now_ms, and nothing is done.
+        """
+        if sensor.shadow:
+            self._note_shadow(sensor, PRODUCE, paid_ms, request_bytes, now_ms)
+            return now_ms, now_ms
+        last_ms = now_ms + max(0.0, self.delay_limit_ms(PRODUCE) - spent_ms)
+        over_bytes = _over_quota_bytes(sensor, request_bytes, paid_ms, last_ms)
+        paid_ms = min(paid_ms, last_ms)
+        turn_ms = min(sensor.turn_ms, last_ms)
+        if turn_ms > now_ms:
+            self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
+            self._event(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, over_bytes, now_ms)
+        else:
+            self._mute_for_produce(sensor, paid_ms, request_bytes, over_bytes, now_ms)
+        return turn_ms, paid_ms
+
+    def take_held(self, now_ms: float, client_left: bool) -> Held | None:
+        """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
+
+        `client_left`: since it was held.
+        """
+        held = self.held
+        assert held is not None
+        if client_left and not self.outlives_its_client(held.acks, held.request_bytes):
+            self.drop_held(now_ms)
+            return None
+        self.held = None
+        self._pace.release(held.paid_ms)
+        if held.paid_ms > now_ms:
+            self._mute_for_produce(held.sensor, held.paid_ms, held.request_bytes, 0, now_ms)
+        return held
+
+    def drop_held(self, now_ms: float) -> None:
+        """A held request, if there is one, will never go: its bytes are given back."""
+        held = self.held
+        if held is not None:
+            self.held = None
+            held.sensor.refund(held.request_bytes, now_ms)
+            self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, 0, now_ms)
+
+    def outlives_its_client(self, acks: int, request_bytes: int) -> bool:
+        """May a request go on whose client is gone? With acks ≠ 0 it would double the client's retry.
+
+        One with acks = 0 was reported as sent; it goes on, up to a cap per user (wire-semantics 1.2, 4.1).
+        """
+        if acks == 0 and self._shared.left_behind.take(self._identity.user, request_bytes):
+            self._left_behind_bytes += request_bytes
+            return True
+        return False
+
+    def closed(self, now_ms: float) -> None:
+        """The connection is closed: return its part of the shared budgets, and what a held request was
+        charged."""
+        self.drop_held(now_ms)
+        self._shared.left_behind.give_back(self._identity.user, self._left_behind_bytes)
+        self._left_behind_bytes = 0
+        self.wake = self.ids = None  # or the shell would stand in a circle, and not be freed at once
+
+    def _mute_for_produce(
+        self, sensor: Sensor, paid_ms: float, request_bytes: int, over_bytes: int, now_ms: float
+    ) -> None:
+        self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
+        self._event(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, over_bytes, now_ms)
+
+    # Fetch ------------------------------------------------------------------------------------------------
+
+    def fetch_share(self, sensor: Sensor, now_ms: float) -> int:
+        """The max_bytes that this connection's Fetch may ask for now."""
+        window = int(now_ms // _WINDOW_MS)
+        if window != self._fetch_window:
+            self._fetch_window = window
+            sensor.count_fetcher(window)
+        return sensor.fetch_max_bytes(now_ms)
+
+    def charge_fetch(
+        self, sensor: Sensor, api_key: int, response_bytes: int, now_ms: float, *, at_boundary: bool
+    ) -> float:
+        """Charge an answer of Fetch or ShareFetch by its size; mute what is owed. Returns the mute in ms."""
+        paid_ms = sensor.charge(response_bytes, now_ms)
+        if paid_ms <= now_ms:
+            return 0.0
+        if sensor.shadow:
+            self._note_shadow(sensor, api_key, paid_ms, response_bytes, now_ms)
+            return 0.0
+        last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
+        over_bytes = _over_quota_bytes(sensor, response_bytes, paid_ms, last_ms)
+        paid_ms = min(paid_ms, last_ms)
+        self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
+        self._event(EventKind.MUTE, sensor, api_key, paid_ms - now_ms, response_bytes, over_bytes, now_ms)
+        return paid_ms - now_ms
+
+    def written_fetch_throttle_ms(self, throttle_ms: float) -> int:
+        """What a Fetch answer tells of its mute: some clients sleep on it, and would miss heartbeats."""
+        return ceil(min(throttle_ms, self._delays.written_fetch_throttle_max_ms))
+
+    # Controller mutations ---------------------------------------------------------------------------------
+
+    def owe_for_mutations(
+        self, sensor: Sensor, api_key: int, charged: int, paid_ms: float, now_ms: float, *, refused: bool
+    ) -> float:
+        """Topics were refused, or changed on credit: mute until paid_ms, bounded as any delay is.
+
+        `charged`: partitions. Returns the end of the mute; in shadow mode now_ms, and nothing is done. (A
+        strict quota's debt is not waived then: what was refused in earnest would not have been charged
+        either.)
+        """
+        if sensor.shadow:
+            delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
+            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, 0, 0, now_ms, charged)
+            if not refused:
+                sensor.waive(now_ms)
+            return now_ms
+        until_ms = min(paid_ms, self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms))
+        self._pace.mute(until_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
+        kind = EventKind.REFUSAL if refused else EventKind.MUTE
+        self._event(kind, sensor, api_key, until_ms - now_ms, 0, 0, now_ms, charged)
+        return until_ms
+
+    def told_ms(self, left_ms: float) -> float:
+        """What an answer tells of a delay that lasts `left_ms` more: all of it, for a refused client is to
+        come again then; but some clients sleep on it, and would miss the heartbeats of their group."""
+        return min(max(left_ms, 0.0), self._delays.group_max_ms) if self.is_group else max(left_ms, 0.0)
+
+    # Both -------------------------------------------------------------------------------------------------
+
+    def _note_shadow(
+        self, sensor: Sensor, api_key: int, paid_ms: float, charged_bytes: int, now_ms: float
+    ) -> None:
+        """A limit in shadow mode would have delayed this request: say by how much, and do nothing.
+
+        The delay is what this request alone adds: what of its bytes is above the limit, in time at the limit,
+        bounded as a real delay is. Then it counts as waited for (`waive`), for the client sends on as if
+        there were no limit. So delays do not grow from one request to the next, and add up to how much
+        longer one connection would have taken for the same requests. (Where a real limit delays several
+        connections, they wait at the same time, and their delays add up to more.)
+        """
+        sensor.waive(now_ms)
+        delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
+        self._event(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, 0, now_ms)
+
+    def delay_limit_ms(self, api_key: int) -> float:
+        """The longest that a request of this API may wait, or its connection be muted, in ms."""
+        delays = self._delays
+        if self.is_group:
+            return delays.group_max_ms
+        if api_key == PRODUCE:
+            return delays.answer_budget_ms
+        if api_key == FETCH:
+            identity = self._identity
+            timeouts = self._shared.session_timeouts
+            return timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
+        return min(delays.share_fetch_max_ms, delays.answer_budget_ms)
+
+    def hold_for_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
+        """A Produce waits for the turn of its producer ids, until its answer budget is over."""
+        until_ms = ids.gate.wake_ms
+        self._pace.hold(until_ms, now_ms, QuotaKind.PRODUCER_IDS)
+        self._id_event(EventKind.HOLD, ids, until_ms - now_ms, request_bytes, now_ms)
+
+    def refused_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
+        """A Produce is answered in the broker's place, or its connection ended, for its producer ids."""
+        self._id_event(EventKind.REFUSAL, ids, 0.0, request_bytes, now_ms)
+
+    def _id_event(
+        self, kind: EventKind, ids: ProduceIds, delay_ms: float, request_bytes: int, now_ms: float
+    ) -> None:
+        self._shared.recorder.throttles.append(
+            ThrottleEvent(
+                kind=kind,
+                begun_ms=now_ms,
+                delay_ms=delay_ms,
+                quota=QuotaKind.PRODUCER_IDS.value,
+                rule=ids.rule,
+                user=self._identity.user,
+                client_id=self._identity.client_id,
+                api_key=PRODUCE,
+                charged_bytes=request_bytes,
+                over_quota_bytes=0,
+                address=self._address,
+                reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",
+                limit=ids.limit,
+                charged=ids.gate.asked_ids,
+                flow=self._identity.flow,
+            )
+        )
+
+    def _event(
+        self,
+        kind: EventKind,
+        sensor: Sensor,
+        api_key: int,
+        delay_ms: float,
+        charged_bytes: int,
+        over_bytes: int,
+        now_ms: float,
+        charged: float = 0.0,
+    ) -> None:
+        self._shared.recorder.throttles.append(
+            ThrottleEvent(
+                kind=kind,
+                begun_ms=now_ms,
+                delay_ms=delay_ms,
+                quota=sensor.kind.value,
+                rule=sensor.level.value,
+                user=self._identity.user,
+                client_id=self._identity.client_id,
+                api_key=api_key,
+                charged_bytes=charged_bytes,
+                over_quota_bytes=over_bytes,
+                limit=sensor.limit,
+                charged=charged,
+                bucket=sensor.entity,
+                # A Fetch is charged when its answer comes: the connection may have sent others since.
+                flow=self._in_flight[0][3] if sensor.kind is QuotaKind.FETCH else self._identity.flow,
+            )
+        )
+
+
+def _over_quota_bytes(sensor: Sensor, charged_bytes: int, paid_ms: float, last_ms: float) -> int:
+    """The part of a charge that passes ahead of its rate, because its delay is bounded (wire-semantics
+    1.6)."""
+    if paid_ms <= last_ms:
+        return 0
+    return min(charged_bytes, ceil((paid_ms - last_ms) * sensor.rate_per_s / 1000.0))

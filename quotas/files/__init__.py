@@ -1,0 +1,1 @@
+"""The quota file → limits, or every problem with its key and line."""

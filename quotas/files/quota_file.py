@@ -1,0 +1,153 @@
+"""The quota file → QuotaLimits, or every problem with its key and line.
+
+    quotas:
+      - user: alice                  # or client-id, or both; `<default>` as in /config/users/<default>
+        client-id: app-1
+        producer_byte_rate: 1048576
+        shadow: true                 # or a list of keys: measured and logged, but nobody is delayed
+      - tenant: team-a               # in a user's place: its members share one bucket
+        client-id-prefix: etl-       # in a client id's place: all that begin so share one
+        producer_byte_rate: 1048576
+        schedule:                    # other limits at times (schedule_entries.py)
+          - {days: [sat], from: "01:00", to: "05:00", timezone: Europe/Berlin, producer_byte_rate: 50000000}
+
+    tenants:
+      - name: team-a
+        members: [bob, carol]
+
+    exempt:                          # whom no limit delays; measured all the same
+      - user: backup
+        address: 10.1.0.0/16         # or one address; a client-id only beside user or address
+
+    replication: …                   # replication throttles (replication_section.py)
+
+What the parts say is read by entries.py and sections.py. Knows not when to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.files.config_error import ConfigError, Problem, QuotaFileError
+from sluice.quotas.files.entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
+from sluice.quotas.files.replication_section import ReplicationSection
+from sluice.quotas.files.schedule_entries import SCHEDULE_KEY
+from sluice.quotas.files.sections import SectionReader
+from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, parse_yaml, parse_yaml_in_steps, read_text
+from sluice.quotas.limits.limits import QuotaError, QuotaLimits
+from sluice.quotas.limits.schedule import Schedule
+from sluice.quotas.steps import at_once
+
+__all__ = [
+    "DEFAULT_NAME",
+    "ENTITY_KEYS",
+    "SCHEDULE_KEY",
+    "SHADOW_KEY",
+    "limits_in_steps",
+    "load_quotas",
+    "parse_quotas",
+    "parse_quotas_in_steps",
+    "replication_of",
+]
+_ENTRIES_PER_STEP: Final = 100
+_LINES_PER_STEP: Final = 5_000
+_Entry: TypeAlias = tuple[QuotaEntity, dict[str, Any]]
+
+
+def load_quotas(file: Path) -> QuotaLimits:
+    """The limits in `file`. Raises QuotaFileError when it cannot be read or used."""
+    try:
+        text = read_text(file, "quota")
+    except ConfigError as error:
+        raise QuotaFileError(error.problems) from None
+    return parse_quotas(text, str(file))
+
+
+def parse_quotas(text: str, source: str) -> QuotaLimits:
+    """The limits in `text`. Raises QuotaFileError with every problem, naming `source`, key and line."""
+    return at_once(parse_quotas_in_steps(text, source))
+
+
+def parse_quotas_in_steps(text: str, source: str) -> Generator[None, None, QuotaLimits]:
+    """The same, pausing every millisecond or so; the limits are the generator's return value."""
+    try:
+        document = yield from parse_yaml_in_steps(text, source)
+    except ConfigError as error:
+        raise QuotaFileError(error.problems) from None
+    return (yield from limits_in_steps(document, source))
+
+
+def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None, QuotaLimits]:
+    """The limits in a parsed document, which is used up: freed all at once it would block the loop, too."""
+    reader = SectionReader(document, source)
+    entries: list[_Entry] = []
+    shadow: dict[QuotaEntity, Collection[str]] = {}
+    schedules: dict[QuotaEntity, Schedule] = {}
+    seen: dict[QuotaEntity, int] = {}
+    yield from reader.read_tenants()
+    items = reader.items()
+    for index, item in enumerate(items):
+        items[index] = None
+        if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+            yield
+        entry = reader.entry(index, item)
+        if entry is None:
+            continue
+        entity, limits, in_shadow, schedule = entry
+        earlier = seen.setdefault(entity, index)
+        if earlier != index:
+            line = document.line_of(("quotas", earlier))
+            reader.problem(
+                ("quotas", index), f"{entity} has limits already, on line {line}; put them together"
+            )
+        if in_shadow:
+            shadow[entity] = in_shadow
+        if schedule:
+            schedules[entity] = schedule
+        entries.append((entity, limits))
+    exempt = reader.exempt()
+    reader.replication()  # in force elsewhere (replication_of); here it is checked with the rest
+    if not reader.problems:
+        yield from _used_up(document.lines)
+    else:
+        raise QuotaFileError(sorted(reader.problems, key=lambda problem: problem.line or 0))
+    try:
+        return (
+            yield from QuotaLimits.in_steps(
+                _taken_from(entries),
+                shadow=shadow,
+                exempt=exempt,
+                tenants=reader.tenants,
+                schedules=schedules,
+            )
+        )
+    except QuotaError as error:  # a rule that is checked nowhere above
+        raise QuotaFileError([Problem(error.message, source=source)]) from None
+
+
+def replication_of(text: str, source: str) -> ReplicationSection:
+    """The section `replication:` of a quota file. Raises QuotaFileError for what is wrong in it."""
+    try:
+        reader = SectionReader(parse_yaml(text, source), source)
+    except ConfigError as error:
+        raise QuotaFileError(error.problems) from None
+    found = reader.replication()
+    if reader.problems:
+        raise QuotaFileError(reader.problems)
+    return found
+
+
+def _taken_from(entries: list[_Entry]) -> Iterator[_Entry]:
+    entries.reverse()
+    while entries:
+        yield entries.pop()
+
+
+def _used_up(lines: dict[YamlPath, int]) -> Generator[None, None, None]:
+    while lines:
+        for _ in range(min(_LINES_PER_STEP, len(lines))):
+            lines.popitem()
+        yield

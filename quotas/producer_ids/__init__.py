@@ -1,0 +1,1 @@
+"""The producer-id quota (KIP-936): stores, buckets, admission, snapshot."""

@@ -1,0 +1,341 @@
+"""The door through which new producer ids come: who is admitted, when, from which bucket. Pure.
+
+One narrow interface, so that several workers, later several proxies, can share one door: `ask`, then either
+`commit` when the request goes to the broker, or `withdraw`; `serve` tells whose turn has come. An id is
+remembered by `commit` alone (wire-semantics 3.2). What is granted is reserved until then, so nothing is lost
+when a client leaves between its turn and its request.
+
+        ask ──► WAITING ── tokens for the oldest ──► GRANTED ── commit ──► DONE, ids remembered
+                   │                                    │
+                   └───────────── withdraw ─────────────┴──► DONE, tokens back
+
+Order (3.9): the oldest first, by the time that its youngest id first asked (a request must not lend the age
+of one id to a hundred others). Requests with one new id, with one resumed id and with several stand in three
+queues, so that one that needs many tokens, which no client is known to send, stops none that needs one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Final, Protocol
+
+from sluice.quotas.producer_ids.principal import PairCeiling, PairKeys, PrincipalIds, ProducerIdSettings
+
+OTHERS: Final = "\0others"
+"""the principal of those beyond max_principals; no user has this name"""
+_EARLIER_MS: Final = 1.0
+"""by so much must a turn come earlier than it was foretold to be worth another wake"""
+_DEAD_MAX: Final = 64
+
+
+class TicketState(Enum):
+    """Of a request's way through the door."""
+
+    WAITING = "waiting"
+    GRANTED = "granted"
+    FORCED = "forced"
+    """granted from the forced bucket"""
+    DONE = "done"
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A request that brings unseen ids."""
+
+    principal: PrincipalIds
+    new_ids: tuple[int, ...]
+    resumed_ids: tuple[int, ...]
+    """unseen ids with a base sequence above 0: alive before this instance saw them, or forged"""
+    pairs: tuple[int, ...]
+    """keys of all (id, topic, partition) of the request, each once"""
+    owner: object = None
+    """whom `serve` is about"""
+    since_ms: float = 0.0
+    state: TicketState = TicketState.WAITING
+    queued: bool = False
+    """False while it waits: nothing can ever grant it"""
+    reserved: tuple[int, int, int] = (0, 0, 0)
+    """tokens of the main, resumed and forced bucket"""
+
+    @property
+    def granted(self) -> bool:
+        """Its turn has come: commit it or withdraw it."""
+        return self.state is TicketState.GRANTED or self.state is TicketState.FORCED
+
+
+class AdmissionDoor(Protocol):
+    """What a session needs of a door. The door of this process is ProducerIdQuota."""
+
+    def ask(self, ticket: Ticket, now_ms: float) -> bool:
+        """True: granted at once. Else it waits, and `serve` may bring it."""
+        ...
+
+    def commit(self, ticket: Ticket, now_ms: float) -> None:
+        """A granted ticket's request goes to the broker: its ids are known from now on."""
+        ...
+
+    def withdraw(self, ticket: Ticket, now_ms: float) -> None:
+        """Its request will not go: refused, or its client left. The ids keep their age for a while."""
+        ...
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Waiting tickets, oldest first; those withdrawn are dropped when they come up, or when they are many."""
+
+    heap: list[tuple[float, int, Ticket]] = field(default_factory=list)
+    dead: int = 0
+
+    def head(self) -> Ticket | None:
+        while self.heap:
+            ticket = self.heap[0][2]
+            if ticket.state is TicketState.WAITING:
+                return ticket
+            heappop(self.heap)
+            self.dead -= 1
+        return None
+
+    def bury(self) -> None:
+        """One of them waits no more."""
+        self.dead += 1
+        if self.dead > _DEAD_MAX and self.dead * 2 > len(self.heap):
+            self.heap = [entry for entry in self.heap if entry[2].state is TicketState.WAITING]
+            heapify(self.heap)
+            self.dead = 0
+
+
+class ProducerIdQuota:
+    """The door of one process, and all its principals."""
+
+    def __init__(self, settings: ProducerIdSettings, salt: bytes | None = None) -> None:
+        self.settings = settings
+        self.ceiling = PairCeiling(settings)
+        self.pair_keys = PairKeys(salt)
+        self._principals: dict[tuple[str, bool], PrincipalIds] = {}  # by name, and whether it is enforced
+        self._queues: dict[
+            PrincipalIds, tuple[_Queue, _Queue, _Queue]
+        ] = {}  # only of those with waiting tickets
+        self._dues: list[tuple[float, int, PrincipalIds]] = []
+        self._granted: list[Ticket] = []
+        self._number = 0
+
+    def principal(
+        self, user: str, ids_per_hour: float, now_ms: float, *, enforced: bool = True
+    ) -> PrincipalIds:
+        """A principal's state, made on first use; another limit than before is put in force.
+
+        Ask again for every look-up, for `expire` may have dropped it: a second state would be a second burst.
+        Where it is not enforced it has a state of its own, for one address of a user may be exempt.
+        """
+        principal = self._principals.get((user, enforced))
+        if principal is None and len(self._principals) >= self.settings.max_principals:
+            user = OTHERS
+            principal = self._principals.get((user, enforced))
+        if principal is None:
+            principal = PrincipalIds(
+                user, ids_per_hour, self.settings, self.ceiling, now_ms, enforced=enforced
+            )
+            self._principals[user, enforced] = principal
+        elif principal.ids_per_hour != ids_per_hour:
+            principal.update(ids_per_hour, now_ms)
+            self._touch(principal, now_ms)
+        return principal
+
+    def principals(self) -> Iterator[PrincipalIds]:
+        """All of them, for metrics and the snapshot."""
+        return iter(self._principals.values())
+
+    @property
+    def due_ms(self) -> float:
+        """When `serve` has something to do, if nothing else happens before; inf: it has not."""
+        if self._granted:
+            return -math.inf
+        dues = self._dues
+        while dues and dues[0][2].due_ms != dues[0][0]:
+            heappop(dues)
+        return dues[0][0] if dues else math.inf
+
+    # The door ----------------------------------------------------------------------------------------------
+
+    def ask(self, ticket: Ticket, now_ms: float) -> bool:
+        principal = ticket.principal
+        if not principal.enforced:
+            ticket.state = TicketState.GRANTED
+            return True
+        ticket.since_ms = principal.waiting_since_ms(ticket.new_ids + ticket.resumed_ids, now_ms)
+        principal.waiting_tickets += 1
+        if not principal.can_ever_admit(len(ticket.new_ids), len(ticket.resumed_ids), len(ticket.pairs)):
+            return False
+        queues = self._queues.get(principal)
+        if queues is None:
+            queues = self._queues[principal] = (_Queue(), _Queue(), _Queue())
+        queue = queues[_queue_of(ticket)]
+        self._number += 1
+        heappush(queue.heap, (ticket.since_ms, self._number, ticket))
+        ticket.queued = True
+        if queue.head() is not ticket:
+            return False
+        self._serve(principal, now_ms)
+        if ticket.granted:
+            self._granted.remove(ticket)
+            return True
+        return False
+
+    def serve(self, now_ms: float) -> list[Ticket]:
+        """The tickets whose turn has come since the last call; wake their owners."""
+        due = []
+        while self._dues and self._dues[0][0] <= now_ms:
+            due_ms, _, principal = heappop(self._dues)
+            if principal.due_ms == due_ms:
+                principal.due_ms = math.inf
+                due.append(principal)
+        for principal in due:
+            self._serve(principal, now_ms)
+        granted, self._granted = self._granted, []
+        return [ticket for ticket in granted if ticket.granted]
+
+    def commit(self, ticket: Ticket, now_ms: float) -> None:
+        assert ticket.granted, ticket.state
+        principal = ticket.principal
+        forced = ticket.state is TicketState.FORCED
+        store = principal.store
+        spent = [0, 0]
+        for is_resumed, ids in enumerate((ticket.new_ids, ticket.resumed_ids)):
+            for producer_id in ids:
+                principal.end_wait(producer_id)
+                if store.seen(producer_id, now_ms):  # two connections asked for it
+                    continue
+                store.admit(producer_id, now_ms)
+                spent[is_resumed] += 1
+        self._release(ticket, spent, now_ms)
+        principal.admitted += sum(spent)
+        principal.resumed_admitted += spent[1]
+        principal.forced_admitted += sum(spent) if forced else 0
+        for key in ticket.pairs:
+            principal.see_pair(key, now_ms)
+        self._touch(principal, now_ms)
+
+    def withdraw(self, ticket: Ticket, now_ms: float) -> None:
+        if ticket.state is TicketState.WAITING:
+            ticket.state = TicketState.DONE
+            principal = ticket.principal
+            principal.waiting_tickets -= 1
+            if ticket.queued:
+                self._queues[principal][_queue_of(ticket)].bury()
+        elif ticket.granted:
+            self._release(ticket, [0, 0], now_ms)
+            self._touch(ticket.principal, now_ms)
+        ticket.principal.waiting_since_ms(ticket.new_ids + ticket.resumed_ids, now_ms)
+
+    # Clean-up ----------------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: float) -> int:
+        """Drop old layers, and principals of which nothing is left; return how many of these.
+
+        Call it every producer.id.quota.cache.cleanup interval; what waits for the ceiling is served then.
+        """
+        gone = [principal for principal in self._principals.values() if principal.expire(now_ms)]
+        for principal in gone:
+            del self._principals[principal.user, principal.enforced]
+        self.ceiling.total = sum(len(principal.pairs) for principal in self._principals.values())
+        for principal in list(self._queues):
+            self._touch(principal, now_ms)
+        return len(gone)
+
+    # Within ------------------------------------------------------------------------------------------------
+
+    def _touch(self, principal: PrincipalIds, now_ms: float) -> None:
+        """Something has changed for this principal: look at it at once."""
+        if principal in self._queues:
+            self._set_due(principal, now_ms)
+
+    def _set_due(self, principal: PrincipalIds, due_ms: float) -> None:
+        """Only if it is earlier than what was foretold: a wake that comes too early does no harm."""
+        if due_ms < principal.due_ms - _EARLIER_MS:
+            principal.due_ms = due_ms
+            self._number += 1
+            heappush(self._dues, (due_ms, self._number, principal))
+
+    def _serve(self, principal: PrincipalIds, now_ms: float) -> None:
+        """Grant all that can be; note when the next can."""
+        queues = self._queues.get(principal)
+        if queues is None:
+            return
+        served = True
+        while served:
+            served = False
+            heads = [head for queue in queues if (head := queue.head()) is not None]
+            heads.sort(key=lambda head: head.since_ms)
+            for head in heads:
+                if self._reserve(head, now_ms):
+                    principal.waiting_tickets -= 1
+                    queues[_queue_of(head)].bury()
+                    self._granted.append(head)
+                    served = True
+                    break
+        if not heads:
+            del self._queues[principal]
+            return
+        self._set_due(principal, min(self._ready_ms(head, now_ms) for head in heads))
+
+    def _reserve(self, ticket: Ticket, now_ms: float) -> bool:
+        """Take a ticket's tokens and pairs, or nothing."""
+        principal = ticket.principal
+        seen = principal.store.seen  # another connection may have brought the same id meanwhile
+        new = sum(not seen(producer_id, now_ms) for producer_id in ticket.new_ids)
+        resumed = sum(not seen(producer_id, now_ms) for producer_id in ticket.resumed_ids)
+        if new + resumed and not self.ceiling.has_room(principal, len(ticket.pairs)):
+            return False
+        if principal.main.reserve(new, now_ms):
+            if principal.resumed.reserve(resumed, now_ms):
+                ticket.state = TicketState.GRANTED
+                ticket.reserved = (new, resumed, 0)
+            else:
+                principal.main.settle(new, 0, now_ms)
+        if not ticket.granted:
+            if now_ms < ticket.since_ms + self.settings.forced_after_ms:
+                return False
+            if not principal.forced.reserve(new + resumed, now_ms):
+                return False
+            ticket.state = TicketState.FORCED
+            ticket.reserved = (0, 0, new + resumed)
+        principal.reserved_pairs += len(ticket.pairs)
+        self.ceiling.reserved += len(ticket.pairs)
+        return True
+
+    def _release(self, ticket: Ticket, spent: list[int], now_ms: float) -> None:
+        """The ticket is done with; `spent`: how many new and resumed ids went to the broker."""
+        principal = ticket.principal
+        if principal.enforced:
+            main, resumed, forced = ticket.reserved
+            principal.main.settle(main, min(spent[0], main), now_ms)
+            principal.resumed.settle(resumed, min(spent[1], resumed), now_ms)
+            principal.forced.settle(forced, min(sum(spent), forced), now_ms)
+            principal.reserved_pairs -= len(ticket.pairs)
+            self.ceiling.reserved -= len(ticket.pairs)
+        else:
+            principal.over += not principal.main.charge(spent[0], now_ms)
+            principal.over += not principal.resumed.charge(spent[1], now_ms)
+        ticket.state = TicketState.DONE
+
+    def _ready_ms(self, ticket: Ticket, now_ms: float) -> float:
+        """When a ticket that cannot be granted now can be; inf while only the ceiling's clean-up can help."""
+        principal = ticket.principal
+        new, resumed = len(ticket.new_ids), len(ticket.resumed_ids)
+        if not self.ceiling.has_room(principal, len(ticket.pairs)):
+            return math.inf
+        by_rate_ms = max(principal.main.ready_ms(new, now_ms), principal.resumed.ready_ms(resumed, now_ms))
+        forced_ms = max(
+            ticket.since_ms + self.settings.forced_after_ms, principal.forced.ready_ms(new + resumed, now_ms)
+        )
+        return min(by_rate_ms, forced_ms)
+
+
+def _queue_of(ticket: Ticket) -> int:
+    if len(ticket.new_ids) + len(ticket.resumed_ids) > 1:
+        return 2
+    return 0 if ticket.new_ids else 1

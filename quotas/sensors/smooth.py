@@ -1,0 +1,211 @@
+"""The running token bucket of one quota bucket and kind: usage in, the time at which it is paid out.
+
+State is one time, `zero_ms`: when the tokens are, were or will be exactly zero (GCRA).
+    tokens(now) = rate · (now − zero)        because tokens grow by `rate` and were 0 at `zero`
+    tokens ≤ rate · burst                    so zero ≥ now − burst: what a bucket cannot hold it never had
+    a charge takes `amount` tokens           so zero moves by amount / rate
+hence   zero = max(zero, now − burst) + amount · ms_per_unit,   ms_per_unit = 1000 / rate_per_s.
+The new zero is when this charge is paid (`paid_ms`; in the past: from credit). The zero before it is when
+all earlier charges are paid: this charge's turn (`turn_ms`). First come, first served; no later charge moves
+either.
+
+Worked example, 1,000 B/s, burst 1 s, full at 10,000 ms (zero = 9,000):
+    10,000 ms: 400 B   turn  9,000   paid  9,400   600 tokens left, goes at once
+    10,000 ms: 1,100 B turn  9,400   paid 10,500   −500 tokens: goes at once, but 500 ms are owed
+    10,000 ms: 200 B   turn 10,500   paid 10,700   in debt: waits 500 ms for its turn
+    30,000 ms: 100 B   turn 29,000   paid 29,100   long idle: credit was clipped to 1 s
+Debt ends at max_debt_ms (who poured for an hour is not punished for hours): the rest is forgiven and counted.
+
+Rounding: each charge errs by at most half an ulp of the time: 2 ns after a year of uptime, 2 bytes at 1 GB/s.
+Knows no clock, no frames, no connections. Source: wire-semantics 1.1, 1.6, 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sluice.quotas.entity import QuotaEntity, QuotaLevel
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.sensor import MAX_INT32, Sensor
+
+DEFAULT_BURST_S: Final = 1.0
+DEFAULT_MAX_DEBT_MS: Final = 60_000.0
+FETCH_WINDOW_MS: Final = 1000.0
+"""connections that fetched within the last window share what the bucket holds"""
+FETCH_MIN_SHARE_MS: Final = 100.0
+"""all of them together always get this much of the rate, or a bucket in debt would never be fetched from"""
+
+
+class SmoothSensor(Sensor):
+    """`pacing: smooth`: who is in debt waits for its turn, so that usage passes evenly."""
+
+    __slots__ = (
+        "_burst_ms",
+        "_fetch_full_ms",
+        "_fetch_window",
+        "_fetchers",
+        "_fetchers_before",
+        "_forgiven_at_ms",
+        "_max_debt_ms",
+        "_ms_per_unit",
+        "_promised_ms",
+        "_refund_gap",
+        "zero_ms",
+    )
+
+    def __init__(
+        self,
+        kind: QuotaKind,
+        level: QuotaLevel,
+        entity: QuotaEntity,
+        rate_per_s: float,
+        now_ms: float,
+        *,
+        burst_s: float = DEFAULT_BURST_S,
+        max_debt_ms: float = DEFAULT_MAX_DEBT_MS,
+        owner: str = "",
+    ) -> None:
+        """Starts with a full burst.
+
+        `rate_per_s` > 0, in units of the kind; `owner`: the first user of the bucket.
+        """
+        super().__init__(kind, level, entity, rate_per_s, now_ms, owner)
+        self._ms_per_unit = 1000.0 / rate_per_s
+        self._burst_ms = burst_s * 1000.0
+        self._fetch_full_ms = max(self._burst_ms, FETCH_MIN_SHARE_MS)
+        self._max_debt_ms = max_debt_ms
+        self.zero_ms = self.turn_ms = now_ms - self._burst_ms
+        self._refund_gap = 0.0
+        self._forgiven_at_ms = now_ms
+        self._promised_ms = self.zero_ms
+        self._fetch_window = 0
+        self._fetchers = 0
+        self._fetchers_before = 0
+
+    def charge(self, amount: float, now_ms: float) -> float:
+        """Take `amount` ≥ 0 units; return paid_ms, when they will be paid (≤ now_ms: no debt).
+
+        Sets `turn_ms`: the charge's turn in its bucket's queue (≤ now_ms: at once). The debt is at most
+        max_debt_ms, so paid_ms ≤ now_ms + max_debt_ms. Non-decreasing over charges at non-decreasing times
+        without refunds.
+        """
+        turn_ms = self.zero_ms
+        full_ms = now_ms - self._burst_ms
+        if turn_ms < full_ms:  # noqa: PLR1730  max() is a call and costs as much as all the rest
+            turn_ms = full_ms
+        paid_ms = turn_ms + amount * self._ms_per_unit
+        if paid_ms > now_ms and paid_ms > now_ms + self._max_debt_ms:
+            paid_ms = self._forgive(paid_ms, now_ms)
+        self.turn_ms = turn_ms
+        self.zero_ms = paid_ms
+        self.charged += amount
+        self.last_ms = now_ms
+        return paid_ms
+
+    def refund(self, amount: float, now_ms: float) -> None:
+        """Give back units of a charge whose request was never forwarded; credit never passes the burst.
+
+        Deadlines already told stay. What the debt cap forgave is not given back a second time, or a client
+        could clear its real debt with requests that it abandons: a refund first closes the gap between
+        charged and owed. Each forgiven charge must be refunded within max_debt_ms (a hold is shorter) for
+        that to be exact.
+        """
+        self.refunded += amount
+        if self._refund_gap > 0.0:
+            if now_ms - self._forgiven_at_ms > self._max_debt_ms:
+                self._refund_gap = 0.0
+            closed = min(amount, self._refund_gap)
+            self._refund_gap -= closed
+            amount -= closed
+        self.zero_ms = max(self.zero_ms - amount * self._ms_per_unit, now_ms - self._burst_ms)
+
+    def waive(self, now_ms: float) -> None:
+        """End a debt: the bucket is empty now."""
+        if self.zero_ms > now_ms:
+            self.zero_ms = now_ms
+            self._refund_gap = 0.0
+
+    def tokens(self, now_ms: float) -> float:
+        """Units that may pass at once; negative: units owed. At most the burst."""
+        return min(now_ms - self.zero_ms, self._burst_ms) / self._ms_per_unit
+
+    def update(self, rate_per_s: float, level: QuotaLevel, now_ms: float) -> None:
+        """Go on with another limit: a debt stays the same in units, a credit the same share of the burst.
+
+        Deadlines already told stay.
+        """
+        debt_ms = self.zero_ms - now_ms
+        slower = self.rate_per_s / rate_per_s
+        self.rate_per_s = rate_per_s
+        self._ms_per_unit = 1000.0 / rate_per_s
+        self.level = level
+        if debt_ms > 0.0:
+            zero_ms = now_ms + debt_ms * slower
+            if zero_ms > now_ms + self._max_debt_ms:
+                zero_ms = self._forgive(zero_ms, now_ms)
+            self.zero_ms = zero_ms
+
+    def count_fetcher(self, window_index: int) -> None:
+        """A connection fetched in window int(now_ms // FETCH_WINDOW_MS); each tells it once a window."""
+        if window_index != self._fetch_window:
+            self._fetchers_before = self._fetchers if window_index == self._fetch_window + 1 else 0
+            self._fetch_window = window_index
+            self._fetchers = 0
+        self._fetchers += 1
+
+    def fetch_max_bytes(self, now_ms: float) -> int:
+        """What one Fetch may ask for, 1 … 2³¹−1: max(tokens, 0.1 s of the rate) ÷ connections that fetch.
+
+        Tokens that were promised to a Fetch whose answer is not here yet are gone (see `promise`).
+        The connections are those of this window or of the last, whichever are more: at the start of a window
+        few have come yet. Source: wire-semantics 2.
+        """
+        window_index = int(now_ms // FETCH_WINDOW_MS)
+        fetchers = self._fetchers
+        if window_index == self._fetch_window:
+            fetchers = max(fetchers, self._fetchers_before)
+        elif window_index != self._fetch_window + 1:
+            fetchers = 1
+        spent_ms = self.zero_ms
+        spent_ms = max(spent_ms, self._promised_ms)
+        budget_ms = now_ms - spent_ms
+        if budget_ms < FETCH_MIN_SHARE_MS:
+            budget_ms = FETCH_MIN_SHARE_MS
+        elif budget_ms > self._fetch_full_ms:
+            budget_ms = self._fetch_full_ms
+        share = budget_ms / self._ms_per_unit
+        if fetchers > 1:
+            share /= fetchers
+        if share < 1.0:
+            return 1
+        return int(share) if share < MAX_INT32 else MAX_INT32
+
+    def promise(self, max_bytes: int, now_ms: float) -> None:
+        """A Fetch went on that may bring `max_bytes`; until it is charged, others are not given the same
+        tokens.
+
+        Without it, fifty connections that fetch at once each ask for their share of one and the same burst,
+        1 + 1/2 + 1/3 … = 4.5 bursts (seen: three thin seconds after such a start). A promise that is not
+        kept is forgotten at the rate of the quota, as if it had been paid; it never makes a debt.
+        """
+        promised_ms = self._promised_ms
+        promised_ms = max(promised_ms, self.zero_ms)
+        promised_ms = max(promised_ms, now_ms - self._fetch_full_ms)
+        promised_ms += max_bytes * self._ms_per_unit
+        self._promised_ms = promised_ms if promised_ms < now_ms else now_ms
+
+    def _forgive(self, paid_ms: float, now_ms: float) -> float:
+        """Cut a debt to the cap; return its end."""
+        capped_ms = now_ms + self._max_debt_ms
+        excess = (paid_ms - capped_ms) / self._ms_per_unit
+        self.forgiven += excess
+        self._refund_gap += excess
+        self._forgiven_at_ms = now_ms
+        return capped_ms
+
+    def __repr__(self) -> str:
+        return (
+            f"<SmoothSensor {self.kind.value} {self.level.value} {self.entity}: {self.rate_per_s:g}/s, "
+            f"zero at {self.zero_ms:.3f} ms, charged {self.charged:.0f}, refunded {self.refunded:.0f}, "
+            f"forgiven {self.forgiven:.0f}>"
+        )

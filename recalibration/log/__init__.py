@@ -1,0 +1,1 @@
+"""The access log of a date, read and compacted."""

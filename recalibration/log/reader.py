@@ -1,0 +1,190 @@
+"""The access log of one date → rows of the roll-up's columns as a DataFrame, whoever wrote it.
+
+Every file's end is looked at first, where Parquet keeps its table of contents: a file that is cut off or no
+Parquet is *damaged*, and is named; it is then left out, or the run refused, as the caller has it. Files whose
+names begin with a dot or an underscore are being written, and are not there yet. What a compacted file has
+replaced is not there any more, even while it still is (compaction.py). Columns that an older file lacks get
+their defaults; those that a newer one has beyond ours are left. A log that has no roll-up but request rows is
+read from these (request_rows.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs, parquet
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from sluice.recalibration.log.request_rows import as_rollup
+from sluice.recalibration.spark.session import s3_endpoint
+from sluice.usage.access_record import REQUESTS, ROLLUP, TABLES, Column
+
+REPLACES_KEY: Final = "sluice_replaces"
+"""in a compacted file's metadata: a JSON list of the names, in the same folder, whose rows it has"""
+_AT_ONCE: Final = 8
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_UNREADABLE: Final = re.compile(r"FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
+
+
+class LogError(Exception):
+    """The log of a date cannot be used; says which file, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """What lies in the folder of one date."""
+
+    good: list[str]
+    damaged: dict[str, str]
+    """path → what is wrong with it"""
+    replaced: list[str] = field(default_factory=list)
+    """left over: their rows are in a compacted file, too"""
+    table: str = ROLLUP
+
+
+@dataclass(frozen=True, slots=True)
+class LogFolder:
+    """Where logs lie: a path, or a URI that pyarrow and Spark know (s3://bucket/folder)."""
+
+    filesystem: fs.FileSystem
+    root: str
+    scheme: str
+    """what Spark wants before a path: "s3://", or nothing"""
+
+    @classmethod
+    def of(cls, logs: str) -> LogFolder:
+        """Raises LogError for a URI that nobody knows."""
+        if "://" not in logs:
+            return cls(fs.LocalFileSystem(), logs, "")
+        scheme, _, path = logs.partition("://")
+        try:
+            filesystem, root = (_s3(path), path) if scheme in {"s3", "s3a"} else fs.FileSystem.from_uri(logs)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise LogError(f"{logs}: {error}") from None
+        return cls(filesystem, root, f"{scheme}://")
+
+    def files(self, day: date, table: str) -> list[str]:
+        """The Parquet files of one date, without the scheme, in order."""
+        folder = f"{self.root.rstrip('/')}/{table}/date={day.isoformat()}"
+        found = self.filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+        return sorted(
+            info.path
+            for info in found
+            if info.type is fs.FileType.File
+            and info.path.endswith(".parquet")
+            and not info.base_name.startswith((".", "_"))
+        )
+
+    def footers(self, paths: Sequence[str]) -> dict[str, parquet.FileMetaData | str]:
+        """Each file's table of contents, or what is wrong with it."""
+
+        def read(path: str) -> parquet.FileMetaData | str:
+            try:
+                with self.filesystem.open_input_file(path) as file:
+                    return parquet.read_metadata(file)
+            except (pa.ArrowInvalid, OSError) as error:
+                return str(error).splitlines()[0]
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(paths, pool.map(read, paths), strict=True))
+
+
+def _s3(path: str) -> fs.S3FileSystem:
+    """Of a path in a bucket, by the environment that AWS's own tools read: region, keys, an endpoint."""
+    endpoint = s3_endpoint()
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region is None and endpoint is None:
+        region = fs.resolve_s3_region(path.split("/", 1)[0])
+    return fs.S3FileSystem(endpoint_override=endpoint, region=region)
+
+
+def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
+    """A table's files of `day` below `logs`. Empty: none."""
+    folder = LogFolder.of(logs)
+    footers = folder.footers(folder.files(day, table))
+    gone = replaced_in(footers)
+    return LogFiles(
+        good=[
+            folder.scheme + path
+            for path, found in footers.items()
+            if not isinstance(found, str) and path not in gone
+        ],
+        damaged={
+            folder.scheme + path: found
+            for path, found in footers.items()
+            if isinstance(found, str) and path not in gone
+        },
+        replaced=[folder.scheme + path for path in footers if path in gone],
+        table=table,
+    )
+
+
+def replaced_in(footers: dict[str, parquet.FileMetaData | str]) -> set[str]:
+    """The paths whose rows are in a compacted file beside them."""
+    gone: set[str] = set()
+    for path, found in footers.items():
+        told = None if isinstance(found, str) else (found.metadata or {}).get(REPLACES_KEY.encode())
+        if told is not None:
+            gone.update(f"{path.rsplit('/', 1)[0]}/{name}" for name in json.loads(told))
+    return gone
+
+
+def read_log(
+    spark: SparkSession, logs: str, day: date, *, skip_damaged: bool, unreadable: Mapping[str, str] = _NONE
+) -> tuple[DataFrame, LogFiles]:
+    """All rows of a date, and the files they are in: the roll-up's, else the request rows'.
+
+    `unreadable`: paths that an earlier try could not read (`unreadable_file`), and why: damaged, too. Raises
+    LogError where there is no file, or a damaged one that may not be skipped.
+    """
+    files = find_files(logs, day)
+    if not files.good and not files.damaged:
+        of_requests = find_files(logs, day, REQUESTS)
+        if of_requests.good or of_requests.damaged:
+            files = of_requests
+    good = [path for path in files.good if path not in unreadable]
+    files = replace(files, good=good, damaged=files.damaged | dict(unreadable))
+    rows = read_table(spark, files, skip_damaged=skip_damaged)
+    return (as_rollup(rows) if files.table == REQUESTS else rows), files
+
+
+def unreadable_file(error: Exception) -> dict[str, str] | None:
+    """The file that Spark could not read, and why, by what it says; None: something else is wrong."""
+    found = _UNREADABLE.search(str(error))
+    if found is None:
+        return None
+    return {unquote(found[1]).removeprefix("file://"): "a part of it cannot be read"}
+
+
+def read_table(spark: SparkSession, files: LogFiles, *, skip_damaged: bool) -> DataFrame:
+    """All rows of the files' table. Raises LogError as `read_log`."""
+    if files.damaged and not skip_damaged:
+        path, reason = next(iter(files.damaged.items()))
+        raise LogError(f"{len(files.damaged)} damaged file(s), the first {path}: {reason}")
+    if not files.good:
+        damaged = "".join(f"; damaged: {path}: {reason}" for path, reason in files.damaged.items())
+        raise LogError(f"no log of this date{damaged}")
+    columns = TABLES[files.table]
+    return spark.read.schema(_schema(columns)).parquet(*files.good).select(*map(_filled, columns))
+
+
+def _schema(columns: Iterable[Column]) -> str:
+    return ", ".join(f"`{column.name}` {column.type.value.upper()}" for column in columns)
+
+
+def _filled(column: Column) -> SparkColumn:
+    if column.default is None:
+        return f.col(column.name)
+    return f.coalesce(f.col(column.name), f.lit(column.default)).alias(column.name)

@@ -1,0 +1,1 @@
+"""From days and a limit to the limit proposed, and why."""

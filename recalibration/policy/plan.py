@@ -1,0 +1,195 @@
+"""All entities of all kinds → a plan: what each limit is, what it is to be, and why. Pure.
+
+A limit holds at each proxy by itself. So what counts of a day is the proxy at which the entity asked for
+most; what all proxies saw together is told beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import ceil
+from typing import Any, Final
+
+from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.recalibration.policy.capacity import water_level
+from sluice.recalibration.policy.confidence import DayUse, confidence
+from sluice.recalibration.policy.demand import DayState, Demand, estimate
+from sluice.recalibration.policy.policy import Day, Reason, propose
+from sluice.recalibration.policy.settings import PolicySettings
+from sluice.recalibration.state.measures import MEASURES
+
+POOLED: Final = ""
+"""in place of a proxy: all of them together"""
+_WHOLE_FROM: Final = 100.0
+"""limits above this are whole numbers; Kafka takes fractions for none of the byte rates"""
+
+
+@dataclass(frozen=True, slots=True)
+class DayTotals:
+    """What is needed of a day whose demand is known already."""
+
+    windows: int
+    throttled_windows: int
+    demand: Demand
+
+    @property
+    def throttled_share(self) -> float:
+        return self.throttled_windows / self.windows
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDay:
+    """What one entity did on one date, of one kind, at one proxy or (POOLED) at all."""
+
+    proxy: str
+    age_days: int
+    """0: the latest date"""
+    state: DayState | DayTotals
+    """totals only if all days of the entity come so: a day that is not known is compared with the others"""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What replayed traffic meets with the limit as it is, and as proposed (replay.py).
+
+    Seconds in which something had to wait, summed over proxies; of producer ids the number refused.
+    """
+
+    day_now: float = 0.0
+    day_proposed: float = 0.0
+    """of the latest date"""
+    week_now: float = 0.0
+    week_proposed: float = 0.0
+    """of the dates that were replayed, the latest among them"""
+
+
+EXPECTED: Final = tuple(field.name for field in fields(Expected))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """One limit. Limits and demands are in the unit of the kind's key."""
+
+    key: str
+    """the config key: producer_byte_rate, …"""
+    entity: str
+    """entity_key.py"""
+    current: float
+    proposed: float
+    wanted: float
+    """what the demand asks for by itself"""
+    reason: Reason
+    needs_review: bool
+    confidence: float
+    """confidence.py"""
+    proxies: int
+    """at how many it was seen"""
+    pooled_demand: float
+    """p99 over all proxies together on the worst of the days"""
+    throttled_share: float
+    """of the windows with traffic of the latest day, at the proxy where it was highest"""
+
+    days: tuple[DayUse, ...] = ()
+    """those with traffic, the latest first"""
+    expected: Expected = Expected()
+
+    @property
+    def is_change(self) -> bool:
+        return self.proposed != self.current
+
+    def as_json(self) -> dict[str, Any]:
+        """Without its days, which are many and in a file of their own."""
+        told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
+        told["reason"] = self.reason.value
+        told["expected"] = {name: getattr(self.expected, name) for name in EXPECTED}
+        return told
+
+
+_TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name != "days")
+
+
+def planned(
+    kind: QuotaKind, entity: str, limit: float, days: Iterable[EntityDay], settings: PolicySettings
+) -> PlanEntry:
+    """Of one entity whose limit is `limit` now. Days in any order; those without traffic are left out."""
+    spec = KINDS[kind]
+    demands: dict[int, list[tuple[Demand, DayState | DayTotals]]] = {}
+    pooled: dict[int, float] = {}
+    by_proxy: dict[str, list[EntityDay]] = {}
+    for day in sorted(days, key=lambda each: each.age_days):
+        by_proxy.setdefault(day.proxy, []).append(day)
+    for proxy, its_days in by_proxy.items():
+        estimates = _estimates(its_days, settings.quantile)
+        if proxy == POOLED:
+            pooled = {day.age_days: each.rate for day, each in zip(its_days, estimates, strict=True)}
+            continue
+        for day, found in zip(its_days, estimates, strict=True):
+            demands.setdefault(day.age_days, []).append((found, day.state))
+    window_s = MEASURES[kind].window_ms / 1000.0
+    worst = []
+    uses = []
+    for age, each in sorted(demands.items()):
+        found, state = max(each, key=_rate)
+        traffic_s = max(its.windows for _, its in each) * window_s
+        worst.append(Day(age, found, traffic_s))
+        demand = found.rate * spec.limit_span_s
+        uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
+    # A day without a pooled state was seen at one proxy only.
+    together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
+    proposal = propose(worst, spec.rate_per_s(limit), settings)
+    latest = demands[min(demands)] if demands else []
+    return PlanEntry(
+        key=spec.config_key,
+        entity=entity,
+        current=limit,
+        proposed=limit if proposal.limit == spec.rate_per_s(limit) else _rounded(kind, proposal.limit),
+        wanted=proposal.wanted * spec.limit_span_s,
+        reason=proposal.reason,
+        needs_review=proposal.needs_review,
+        confidence=confidence(uses, settings),
+        proxies=len(by_proxy.keys() - {POOLED}),
+        pooled_demand=max(together, default=0.0) * spec.limit_span_s,
+        throttled_share=max((state.throttled_share for _, state in latest), default=0.0),
+        days=tuple(uses),
+    )
+
+
+def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list[PlanEntry]:
+    """`room`: key → what all its limits at one proxy may come to (capacity × oversubscription).
+
+    Who is cut to the water level is cut at once, whatever the policy's step: more than there is cannot be
+    promised.
+    """
+    levels = {
+        key: water_level([entry.proposed for entry in entries if entry.key == key], bound)
+        for key, bound in room.items()
+    }
+    return [
+        entry
+        if entry.proposed <= levels.get(entry.key, float("inf"))
+        else replace(entry, proposed=levels[entry.key], reason=Reason.CAPACITY)
+        for entry in entries
+    ]
+
+
+def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
+    """As a limit: whole where fractions are refused or would be noise, never rounded down to nothing."""
+    spec = KINDS[kind]
+    limit = rate_per_s * spec.limit_span_s
+    try:
+        spec.validated(spec.config_key, 0.5)
+    except ValueError:
+        return float(max(1, ceil(limit)))
+    return float(ceil(limit)) if limit >= _WHOLE_FROM else float(f"{limit:.3g}")
+
+
+def _estimates(days: Sequence[EntityDay], quantile: float) -> list[Demand]:
+    known = [day.state.demand for day in days if isinstance(day.state, DayTotals)]
+    if known:
+        return known
+    return estimate((day.state for day in days if isinstance(day.state, DayState)), quantile)
+
+
+def _rate(found: tuple[Demand, DayState | DayTotals]) -> float:
+    return found[0].rate

@@ -1,0 +1,140 @@
+"""An entity's days and its limit now → the limit proposed, and why. Pure: a day is a number, no clock.
+
+1. *Want.* Each day gives one estimate of the demand (demand.py). The limit shall fit the worst of the
+   ordinary days: the highest of the p92 of all days, a day's weight being ½^(age / 7 days), and of the last
+   8 days; × 1.15 of headroom.
+2. *Growth guard.* Neither a bug nor an abuser may raise its own limit night by night, as it would if each
+   night's limit became the next night's evidence. So only days that are *identified* tell what is usual: the
+   limit rises at most to 1.15 × max(1.8 × their median, 1.25 × their highest of days 8 to 21). The rest waits
+   for review; unless the demand of the last two days can be told, by its shape, to be within 4 × that median,
+   and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
+3. *Step.* At most × 2 up and × 0.7 down; not down within 3 days of the first traffic, nor on less than an
+   hour of traffic (that somebody is throttled is no matter of samples); what would change by less than 10 %
+   stays.
+4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
+
+Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000 whose shape tells of
+3,500 (the estimate is 2 × the top = 2,000). Want 1.15 × 2,000 = 2,300. 3,500 is beyond 4 × 800, so the guard
+holds: the limit becomes 1.15 × 1.8 × 800 = 1,656, and the rest waits for review. With two such days at 3,000
+each it does not hold: the limit becomes 2,000, the step's bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+from typing import Final
+
+from sluice.recalibration.policy.demand import Demand
+from sluice.recalibration.policy.settings import PolicySettings
+
+_ROUNDING: Final = 1e-9
+
+
+class Reason(StrEnum):
+    """Which rule had the last word."""
+
+    DEMAND = "demand"
+    """the limit becomes what is wanted"""
+    UNCHANGED = "unchanged"
+    """within the hysteresis"""
+    TOO_LITTLE = "too_little_traffic"
+    TOO_NEW_TO_CUT = "too_new_to_cut"
+    STEP_UP = "step_up"
+    STEP_DOWN = "step_down"
+    GUARD = "growth_guard"
+    FLOOR = "floor"
+    CEILING = "ceiling"
+    CAPACITY = "capacity"
+    """set by capacity.py"""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One day of an entity with traffic."""
+
+    age_days: int
+    """0: the latest date of the log"""
+    demand: Demand
+    traffic_s: float
+    """windows with traffic, in seconds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What the limit is to be, in units per second."""
+
+    limit: float
+    wanted: float
+    """what the demand asks for, before guard, step, floor and ceiling; 0.0: unknown"""
+    reason: Reason
+    needs_review: bool
+    """`wanted` is more than is granted without a person's word"""
+
+
+def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Proposal:
+    """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force."""
+    days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
+    if not days:
+        return Proposal(limit, 0.0, Reason.TOO_LITTLE, needs_review=False)
+    wanted = settings.headroom * _demand(days, settings)
+    target, reason, needs_review = wanted, Reason.DEMAND, False
+    allowed = _guard(days, settings)
+    if target > max(allowed, limit):
+        # A limit that somebody has set above the guard stays: the guard grants, it does not take.
+        target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
+    if target < limit:
+        if sum(day.traffic_s for day in days) < settings.min_traffic_s:
+            target, reason = limit, Reason.TOO_LITTLE
+        elif days[-1].age_days + 1 < settings.min_days_to_cut:
+            target, reason = limit, Reason.TOO_NEW_TO_CUT
+    if target > limit * settings.max_step_up:
+        target, reason = limit * settings.max_step_up, Reason.STEP_UP
+    elif target < limit * settings.max_step_down:
+        target, reason = limit * settings.max_step_down, Reason.STEP_DOWN
+    if target < settings.floor:
+        target, reason = settings.floor, Reason.FLOOR
+    elif target > settings.ceiling:
+        target, reason = settings.ceiling, Reason.CEILING
+    elif abs(target - limit) < settings.hysteresis * limit:
+        target = limit
+        if reason is Reason.DEMAND:
+            reason = Reason.UNCHANGED
+    return Proposal(target, wanted, reason, needs_review)
+
+
+def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
+    """The worst of the ordinary days."""
+    weights = sorted((day.demand.rate, _weight(day, settings)) for day in days)
+    due = settings.day_quantile * sum(weight for _, weight in weights) - _ROUNDING
+    highest = max((day.demand.rate for day in days if day.age_days < settings.recent_days), default=0.0)
+    for rate, weight in weights:
+        due -= weight
+        if due <= 0.0:
+            return max(rate, highest)
+    return max(weights[-1][0], highest)
+
+
+def _guard(days: Sequence[Day], settings: PolicySettings) -> float:
+    """The highest limit that is granted without review."""
+    if days[-1].age_days + 1 < settings.min_days_to_cut:
+        return float("inf")  # nothing is usual yet
+    usual = [day for day in days if day.demand.identified] or list(days)
+    median_rate = median(day.demand.rate for day in usual)
+    latest = [day.demand.ceiling for day in days[: settings.near_days]]
+    if max(latest) <= min(settings.near_factor * median_rate, settings.near_growth * min(latest)):
+        return float("inf")
+    begin, end = settings.past_days
+    past = max((day.demand.rate for day in usual if begin <= day.age_days <= end), default=0.0)
+    return settings.headroom * max(settings.growth_of_median * median_rate, settings.growth_of_past * past)
+
+
+def _age(day: Day) -> int:
+    return day.age_days
+
+
+def _weight(day: Day, settings: PolicySettings) -> float:
+    weight: float = 0.5 ** (day.age_days / settings.half_life_days)
+    return weight

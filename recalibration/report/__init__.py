@@ -1,0 +1,1 @@
+"""A plan's files: JSON, Parquet, one HTML page; published whole or not at all."""

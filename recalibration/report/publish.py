@@ -1,0 +1,80 @@
+"""A plan's files → OUT/plans/DATE-RUN/, whole or not at all; OUT/LATEST names the newest run, replaced last.
+
+On a file system the folder is filled under a name with a dot and renamed. An object store has no folders and
+no renames: there LATEST alone tells that a run is whole, and it is written when all files are there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyarrow import fs
+
+from sluice.recalibration.log.reader import LogFolder
+from sluice.recalibration.report.files import write_outputs
+from sluice.recalibration.state.store import WINDOWS
+
+if TYPE_CHECKING:
+    from sluice.recalibration.job import Plan
+
+LATEST: Final = "LATEST"
+_PLANS: Final = "plans"
+
+
+def write_plan(plan: Plan, out: str) -> str:
+    """Its folder. What is half-written is never seen. `out`: a path, or a URI that pyarrow knows."""
+    if "://" in out:
+        return _uploaded(plan, LogFolder.of(out))
+    plans = Path(out, _PLANS)
+    plans.mkdir(parents=True, exist_ok=True)
+    runs = (path.name for path in plans.glob(f"{plan.day.isoformat()}-*"))
+    folder = plans / _next_run(plan, runs)
+    beside = plans / f".{folder.name}.new"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    write_outputs(plan, beside)
+    beside.rename(folder)
+    latest = Path(out, f".{LATEST}.new")
+    latest.write_text(folder.name + "\n", encoding="utf-8")
+    os.replace(latest, Path(out, LATEST))
+    return str(folder)
+
+
+def forget_windows(plan: Plan, out: str, days: int) -> None:
+    """Remove the windows of dates that are `days` old or older; the state stays.
+
+    More are kept than a night replays, so that a date run again for late files replays what it did.
+    """
+    place = LogFolder.of(out)
+    last = plan.day - timedelta(days=days)
+    folder = f"{place.root.rstrip('/')}/{WINDOWS}"
+    for info in place.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        key, _, told = info.base_name.partition("=")
+        if key == "date" and told <= last.isoformat():
+            place.filesystem.delete_dir(info.path)
+
+
+def _uploaded(plan: Plan, place: LogFolder) -> str:
+    root = place.root.rstrip("/")
+    plans = f"{root}/{_PLANS}"
+    found = place.filesystem.get_file_info(fs.FileSelector(plans, allow_not_found=True))
+    name = _next_run(plan, (info.base_name for info in found))
+    with tempfile.TemporaryDirectory(prefix="sluice-plan-") as folder:
+        write_outputs(plan, Path(folder))
+        fs.copy_files(folder, f"{plans}/{name}", fs.LocalFileSystem(), place.filesystem)
+    with place.filesystem.open_output_stream(f"{root}/{LATEST}") as latest:
+        latest.write(f"{name}\n".encode())
+    return f"{place.scheme}{plans}/{name}"
+
+
+def _next_run(plan: Plan, names: Iterable[str]) -> str:
+    """After the highest of this date: runs may have been tidied away."""
+    prefix = f"{plan.day.isoformat()}-"
+    numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return f"{prefix}{max((int(number) for number in numbers if number.isdigit()), default=0) + 1}"

@@ -1,0 +1,131 @@
+"""What a plan says, for people: entities, amounts with units, and each reason as sentences. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+from sluice.recalibration.policy.confidence import word
+from sluice.recalibration.policy.plan import Expected, PlanEntry
+from sluice.recalibration.policy.policy import Reason
+from sluice.recalibration.policy.settings import PolicySettings
+
+_PREFIXES: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_UNITS: Final = {
+    "bytes per second": "B/s",
+    "percent of one broker thread": "%",
+    "partitions created or deleted per second": "partitions/s",
+    "new producer ids per hour": "ids/h",
+    "new connections per second": "connections/s",
+}
+_HOUR_S: Final = 3_600.0
+_NOTHING: Final = Expected()
+_WAITED: Final = "{} s throttled"
+_REFUSED: Final = "{} ids refused"
+
+
+def entity_words(entity: str) -> str:
+    """`{"client-id": "app", "user": "alice"}` → `user alice, client-id app`."""
+    parts: dict[str, str] = json.loads(entity)
+    order = ("user", "tenant", "client-id", "client-id-prefix", "ip")
+    return ", ".join(f"{part} {parts[part] or '(none)'}" for part in order if part in parts)
+
+
+def amount(key: str, value: float) -> str:
+    """Three digits and the unit of a key: `1.05 MB/s`, `12.5 %`, `20 ids/h`."""
+    unit = _UNITS[KINDS[KIND_BY_KEY[key]].limit_unit]
+    if unit == "B/s":
+        for scale, prefix in _PREFIXES:
+            if value >= 0.9995 * scale:
+                return f"{_three(value / scale)} {prefix}{unit}"
+    return f"{_three(value)} {unit}"
+
+
+def change_words(entry: PlanEntry) -> str:
+    """`+50 %`; `unchanged`."""
+    if not entry.is_change:
+        return "unchanged"
+    return f"{entry.proposed / entry.current - 1.0:+.0%}".replace("%", " %").replace("-", "−")
+
+
+def sentences(entry: PlanEntry, policy: PolicySettings) -> Iterator[str]:
+    """Why the limit becomes what it does, whether it waits for somebody, how sure that is."""
+    yield _REASONS[entry.reason].format(
+        wanted=amount(entry.key, entry.wanted),
+        demand=amount(entry.key, entry.wanted / policy.headroom),
+        proposed=amount(entry.key, entry.proposed),
+        headroom=f"{policy.headroom - 1.0:.0%}".replace("%", " %"),
+        hysteresis=f"{policy.hysteresis:.0%}".replace("%", " %"),
+        up=f"{policy.max_step_up:g}",
+        down=f"{policy.max_step_down:g}",
+        hours=f"{policy.min_traffic_s / _HOUR_S:g}",
+        days=policy.min_days_to_cut,
+        factor=f"{policy.growth_of_median:g}",
+    )
+    if entry.needs_review:
+        yield (
+            "Needs review: so much more than is usual may be growth, a fault or abuse; the log cannot tell "
+            f"which. Until somebody has looked, {amount(entry.key, entry.current)} stays; then it becomes "
+            f"{amount(entry.key, entry.proposed)}."
+        )
+    guesses = sum(not day.identified for day in entry.days)
+    if guesses:
+        yield (
+            f"On {guesses} of {len(entry.days)} days throttling hid the demand; there it is a guess, and "
+            "the true one likely higher."
+        )
+    if entry.throttled_share > 0.0:
+        share = f"{entry.throttled_share:.1%}".replace("%", " %")
+        yield f"On the latest day it was throttled in {share} of its time with traffic."
+    if entry.expected != _NOTHING:
+        yield _expected(entry)
+    days = f"{len(entry.days)} day{'' if len(entry.days) == 1 else 's'}"
+    percent = f"{entry.confidence:.0%}".replace("%", " %")
+    yield f"Confidence is {word(entry.confidence)} ({percent}), from {days} with traffic."
+
+
+_REASONS: Final = {
+    Reason.DEMAND: (
+        "The worst of its ordinary days asks for {demand}; with {headroom} of headroom that makes {wanted}."
+    ),
+    Reason.UNCHANGED: (
+        "The demand asks for {wanted}, headroom included: within {hysteresis} of the limit, which stays."
+    ),
+    Reason.TOO_LITTLE: "Less than {hours} h of traffic in all: too little to cut by.",
+    Reason.TOO_NEW_TO_CUT: "Its first traffic is less than {days} days old: too new to cut.",
+    Reason.STEP_UP: "The demand asks for {wanted}; in one night a limit rises to × {up} at most.",
+    Reason.STEP_DOWN: "The demand asks for {wanted} only; in one night a limit is cut to × {down} at most.",
+    Reason.GUARD: (
+        "The demand asks for {wanted}, more than growth explains: beyond {factor} × the median of its days."
+    ),
+    Reason.FLOOR: "The lowest limit that the settings allow is {proposed}.",
+    Reason.CEILING: "The highest limit that the settings allow is {proposed}; the demand asks for {wanted}.",
+    Reason.CAPACITY: (
+        "All limits together would pass what there is room for; the largest are cut to one level, "
+        "{proposed}. The demand asks for {wanted}."
+    ),
+}
+
+
+def _expected(entry: PlanEntry) -> str:
+    """What the replay found."""
+    expected = entry.expected
+    what = _REFUSED if KIND_BY_KEY[entry.key] is QuotaKind.PRODUCER_IDS else _WAITED
+    day, week = (
+        f"{what.format(_three(now))} as it is, {what.format(_three(then))} as proposed"
+        for now, then in (
+            (expected.day_now, expected.day_proposed),
+            (expected.week_now, expected.week_proposed),
+        )
+    )
+    return f"Replayed, the latest day: {day}; all days that were replayed: {week}."
+
+
+def _three(value: float) -> str:
+    """Three digits, without an exponent."""
+    if value >= 1_000.0:
+        return f"{value:,.0f}"
+    shown = f"{value:.3g}"
+    return f"{value:.6f}".rstrip("0") if "e" in shown else shown

@@ -1,0 +1,1 @@
+"""What lies between nights: windows → daily histograms → the store."""

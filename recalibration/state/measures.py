@@ -1,0 +1,74 @@
+"""What of the access log each kind of quota counts: SQL over the columns of the roll-up, one row a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.usage.access_record import WINDOW_MS
+
+CONNECTION_CLASS: Final = "connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Of one kind. Texts are expressions over one row of the roll-up."""
+
+    kind: QuotaKind
+    amount: str
+    """in the kind's units"""
+    api_class: str | None
+    """of the rows that it looks at; None: all that clients' requests left"""
+    throttled: str
+    """whether its quota held, muted or refused anything there"""
+
+    @property
+    def window_ms(self) -> int:
+        """Rates are taken over this: 10 s, or as long as the quota's own span if that is longer: how many ids
+        came in 10 s says nothing about how many may come in an hour."""
+        return max(WINDOW_MS, int(KINDS[self.kind].limit_span_s * 1000))
+
+
+_ROWS: Final = (
+    Measure(
+        QuotaKind.PRODUCE,
+        "CAST(request_bytes AS DOUBLE)",
+        "produce",
+        "holds + mutes > 0",
+    ),
+    Measure(
+        QuotaKind.FETCH,
+        "CAST(response_bytes AS DOUBLE)",
+        "fetch",
+        "mutes > 0",
+    ),
+    Measure(
+        QuotaKind.REQUEST,
+        "request_cost_ms",
+        None,
+        # Produce and Fetch are muted for their bytes too, and a row does not say for which.
+        "mutes > 0 AND api_class NOT IN ('produce', 'fetch')",
+    ),
+    Measure(
+        QuotaKind.CONTROLLER_MUTATION,
+        "mutations",
+        "admin",
+        "mutes + refusals > 0",
+    ),
+    Measure(
+        QuotaKind.PRODUCER_IDS,
+        "CAST(producer_ids_new AS DOUBLE)",
+        "produce",
+        "producer_ids_refused + producer_ids_forced > 0",
+    ),
+    Measure(
+        QuotaKind.CONNECTION_CREATION,
+        "CAST(connections_opened AS DOUBLE)",
+        CONNECTION_CLASS,
+        "refusals > 0",
+    ),
+)
+MEASURES: Final[Mapping[QuotaKind, Measure]] = MappingProxyType({row.kind: row for row in _ROWS})

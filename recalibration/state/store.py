@@ -1,0 +1,142 @@
+"""What lies between nights, as Parquet, one partition a date:
+
+    OUT/state/date=YYYY-MM-DD/      a histogram per kind, entity and proxy (daily_state.py): 28 dates are read
+    OUT/windows/date=YYYY-MM-DD/    what each used in each window (windows.py): a week of them is replayed
+
+A date that is run again overwrites its partitions and no others; late files of a day are taken in that way. A
+dry run writes its date to another folder (`tonight`), and reads the others where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from sluice.recalibration.policy.demand import DayState, Demand
+from sluice.recalibration.policy.plan import DayTotals, EntityDay
+from sluice.recalibration.state import daily_state, windows
+from sluice.recalibration.state.buckets import middle
+from sluice.recalibration.state.day_figures import quantile_sql, throttled_sql, top_sql, windows_sql
+
+STATE: Final = "state"
+WINDOWS: Final = "windows"
+_SCHEMAS: Final = {STATE: daily_state.SCHEMA, WINDOWS: windows.SCHEMA}
+
+
+@dataclass(frozen=True, slots=True)
+class EntityHistory:
+    """What is known of one kind and entity."""
+
+    kind: str
+    entity: str
+    days: list[EntityDay]
+    top_buckets: dict[int, int]
+    """age of the day → the highest bucket of its rates and throttle-inflated rates, at any one proxy"""
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """Folders are paths or URIs that Spark knows."""
+
+    root: str
+    tonight: str | None = None
+    """where this night's date goes, if not into `root`"""
+
+    def write(self, table: str, rows: DataFrame, day: date) -> None:
+        """Atomically for readers of whole partitions: Spark writes beside it and renames."""
+        folder = f"{(self.tonight or self.root).rstrip('/')}/{table}"
+        dated = rows.withColumn("date", f.lit(day))
+        dated.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("date").parquet(
+            folder
+        )
+
+    def read(self, spark: SparkSession, table: str, latest: date, days: int) -> DataFrame | None:
+        """The last `days` dates up to `latest`, with their `date`. None: there is nothing."""
+        first = latest - timedelta(days=days - 1)
+        found = self._rows(spark, self.root, table)
+        if found is not None:
+            found = found.where(f.col("date").between(f.lit(first), f.lit(latest)))
+        if self.tonight is None:
+            return found
+        own = self._rows(spark, self.tonight, table)
+        if own is None:
+            return found
+        own = own.where(f.col("date") == f.lit(latest))
+        return own if found is None else found.where(f.col("date") != f.lit(latest)).unionByName(own)
+
+    def _rows(self, spark: SparkSession, root: str, table: str) -> DataFrame | None:
+        try:
+            return spark.read.schema(f"{_SCHEMAS[table]}, date DATE").parquet(f"{root.rstrip('/')}/{table}")
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return None
+            raise
+
+    def histories(
+        self, spark: SparkSession, latest: date, days: int, quantile: float
+    ) -> Iterator[EntityHistory]:
+        """All that did something in the last `days` dates up to `latest`, entity by entity.
+
+        Whole histograms come with those alone of which some day's percentile is not known.
+        """
+        rows = self.read(spark, STATE, latest, days)
+        if rows is None:
+            return
+        found = quantile_sql("buckets", quantile)
+        unknown = rows.where(f"{found} IS NULL").select("kind", "entity").distinct()
+        packed = (
+            rows.join(f.broadcast(unknown.withColumn("unknown", f.lit(True))), ["kind", "entity"], "left")
+            .selectExpr(
+                "kind",
+                "entity",
+                f"STRUCT(proxy, date, {windows_sql('buckets')}, {throttled_sql('buckets')},"
+                f" {top_sql('buckets')}, {found}) AS day",
+                "IF(unknown, STRUCT(proxy, date, buckets), NULL) AS whole",  # null: not collected
+            )
+            .groupBy("kind", "entity")
+            .agg(f.collect_list("day").alias("days"), f.collect_list("whole").alias("whole"))
+            .orderBy("kind", "entity")
+        )
+        for kind, entity, its_days, whole in packed.toLocalIterator(prefetchPartitions=True):
+            yield _history(kind, entity, latest, its_days, whole)
+
+
+def _history(
+    kind: str,
+    entity: str,
+    latest: date,
+    days: list[tuple[str, date, int, int, int, int | None]],
+    whole: list[tuple[str, date, list[tuple[int, int, int, int]]]],
+) -> EntityHistory:
+    tops: dict[int, int] = {}
+    for _, day, _, _, top, _ in days:
+        age = (latest - day).days
+        tops[age] = max(top, tops.get(age, 0))
+    if whole:
+        found = [EntityDay(proxy, (latest - day).days, _state(buckets)) for proxy, day, buckets in whole]
+    else:
+        found = [
+            EntityDay(proxy, (latest - day).days, DayTotals(count, throttled, _known(bucket)))
+            for proxy, day, count, throttled, _, bucket in days
+            if bucket is not None
+        ]
+    return EntityHistory(kind, entity, found, tops)
+
+
+def _known(bucket: int) -> Demand:
+    rate = middle(bucket)
+    return Demand(rate, True, rate)
+
+
+def _state(buckets: list[tuple[int, int, int, int]]) -> DayState:
+    return DayState(
+        free={bucket: free for bucket, free, _, _ in buckets if free},
+        throttled={bucket: throttled for bucket, _, throttled, _ in buckets if throttled},
+        inflated={bucket: inflated for bucket, _, _, inflated in buckets if inflated},
+    )

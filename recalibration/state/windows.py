@@ -1,0 +1,225 @@
+"""The rows of one date → what each entity used in each window, per kind and proxy.
+
+    rows → (joined) which entities each row counts against → (summed) one row per entity, proxy and window
+
+Only DataFrame and SQL functions; the rules by which an entity is found are the proxy's own (QuotaLimits),
+asked once for each pair of user and client id that occurs, and joined as numbers, by a hash of its texts. A
+row counts for up to six kinds, but for one alone of those that look at different API classes; these share a
+lane, and each lane is looked at once for a row. Hence the cost of a row does not depend on how many clients
+or entities there are, and a hot one is folded where it is read, before anything is sent to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from hashlib import blake2b
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from sluice.quotas.entity_key import key_of_address, key_of_client
+from sluice.quotas.kinds import KINDS, QuotaKind, Scope
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.recalibration.spark.local_frame import DOUBLE, INT, LONG, TEXT, local_frame
+from sluice.recalibration.state.measures import CONNECTION_CLASS, MEASURES, Measure
+from sluice.recalibration.state.scheduled import left_out
+
+INFLATION_MAX: Final = 10.0
+"""a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
+SCHEMA: Final = "entity_id BIGINT, proxy STRING, window BIGINT, rate DOUBLE, offered DOUBLE"
+_RATE: Final = "amount / (span_ms / 1000D)"
+_CLIENT: Final = ("user", "client_id", "address")
+_HASH: Final = f"XXHASH64({', '.join(_CLIENT)})"
+_Client = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What was used on a date."""
+
+    rows: DataFrame
+    """the columns of SCHEMA; those of one entity come in one partition"""
+    names: DataFrame
+    """entity_id, kind, entity"""
+
+
+def entity_id(kind: QuotaKind, entity: str) -> int:
+    """Stands for a kind and an entity in windows of all dates, which are many, and shorter so.
+
+    64 bits of a good hash: two of 100,000 entities are alike in one of 3·10⁹ clusters, and would be one.
+    """
+    digest = blake2b(f"{kind.value}\n{entity}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
+    """`rows` has the columns of the roll-up, and is of `day` (UTC).
+
+    What lies in a declared calendar is not among them (scheduled.py).
+
+    `window`: the window's begin ÷ the kind's span (measures.py). `rate`: what passed in it, > 0, in the
+    kind's units a second. `offered`: of a throttled window the throttle-inflated rate, else null.
+    """
+    spark = rows.sparkSession
+    found = rows.select(*_CLIENT).distinct().selectExpr(*_CLIENT, _HASH).collect()
+    clients = {(user, client_id, address): hashed for user, client_id, address, hashed in found}
+    numbers: dict[tuple[QuotaKind, str], int] = {}
+    charged = _charged(rows, list(_numbered(clients, limits, numbers)), clients)
+    names = local_frame(
+        spark,
+        {"number": INT, "entity_id": LONG, "kind": TEXT, "entity": TEXT, "span_ms": DOUBLE},
+        [
+            (number, entity_id(kind, entity), kind.value, entity, float(MEASURES[kind].window_ms))
+            for (kind, entity), number in numbers.items()
+        ],
+    )
+    declared = list(_declared(clients, limits, numbers, day)) if limits.schedules else []
+    limited = {kind for kind, _ in numbers}
+    used = (
+        _by_kind(charged, [kind for kind in MEASURES if kind in limited] or list(MEASURES))
+        .groupBy("number", "proxy", "window")
+        .agg(
+            f.sum("amount").alias("amount"),
+            f.max("throttled").alias("throttled"),
+            f.sum("throttle_ms").alias("throttle_ms"),
+            f.sum("connections").alias("connections"),
+        )
+        .where("amount > 0")
+    )
+    if declared:
+        windows = local_frame(spark, {"of": INT, "first": LONG, "last": LONG}, declared)
+        within = f.expr("number = of AND window BETWEEN first AND last")
+        used = used.join(f.broadcast(windows), within, "left_anti")
+    ids = names.select("number", "entity_id", "span_ms")
+    told = used.repartition("number").join(f.broadcast(ids), "number")
+    return Windows(
+        told.selectExpr(
+            "entity_id",
+            "proxy",
+            "window",
+            f"{_RATE} AS rate",
+            f"IF(throttled, {_offered()}, NULL) AS offered",
+        ),
+        names.select("entity_id", "kind", "entity"),
+    )
+
+
+_Keys = tuple[_Client, list[int | None]]
+
+
+def _charged(rows: DataFrame, keys: Sequence[_Keys], hashes: Mapping[_Client, int]) -> DataFrame:
+    """The rows of clients with a limit, and the numbers of their entities.
+
+    Joined by the hash of a client, which is quicker to look up than three texts; and by these if two of the
+    clients that there are have the same.
+    """
+    columns = {_key(kind): INT for kind in MEASURES}
+    if len(set(hashes.values())) == len(hashes):
+        of_hash = local_frame(
+            rows.sparkSession,
+            {"client": LONG} | columns,
+            [(hashes[client], *numbers) for client, numbers in keys],
+        )
+        return rows.withColumn("client", f.expr(_HASH)).join(f.broadcast(of_hash), "client")
+    of_texts = local_frame(
+        rows.sparkSession,
+        dict.fromkeys(_CLIENT, TEXT) | columns,
+        [(*client, *numbers) for client, numbers in keys],
+    )
+    return rows.join(f.broadcast(of_texts), list(_CLIENT))
+
+
+def _numbered(
+    clients: Iterable[_Client], limits: QuotaLimits, numbers: dict[tuple[QuotaKind, str], int]
+) -> Iterator[_Keys]:
+    """(client, the number of its entity of each kind, None: no limit); fills `numbers`."""
+    for client in clients:
+        found: list[int | None] = []
+        for kind in MEASURES:
+            entity = _entity_of(limits, kind, *client)
+            found.append(None if entity is None else numbers.setdefault((kind, entity), len(numbers)))
+        if any(number is not None for number in found):
+            yield client, found
+
+
+def _declared(
+    clients: Iterable[_Client], limits: QuotaLimits, numbers: Mapping[tuple[QuotaKind, str], int], day: date
+) -> Iterator[tuple[int, int, int]]:
+    """(number of an entity, first, last window that does not count for it), each once."""
+    seen = set()
+    for client in clients:
+        for kind in MEASURES:
+            entity = _entity_of(limits, kind, *client)
+            if entity is not None and (kind, entity) not in seen:
+                seen.add((kind, entity))
+                for first, last in left_out(limits, kind, client, day):
+                    yield numbers[kind, entity], first, last
+
+
+def _entity_of(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: str, address: str) -> str | None:
+    if KINDS[kind].scope is Scope.IPS:
+        return key_of_address(limits, address) if address else None
+    # Without a user: what a full window added up of many (access_rollup.py), nobody's use.
+    return None if address or not user else key_of_client(limits, kind, user, client_id)
+
+
+def _key(kind: QuotaKind) -> str:
+    return f"key_{kind.value}"
+
+
+def _by_kind(charged: DataFrame, kinds: Iterable[QuotaKind]) -> DataFrame:
+    """(number, proxy, window, amount, throttled, throttle_ms, connections) per row and kind it counts for.
+
+    `kinds`: those that somebody has a limit of.
+    """
+    lanes = _lanes(MEASURES[kind] for kind in kinds)
+    columns = ["proxy", "throttle_ms", "connections"]
+    told = ("number", "window", "amount", "throttled")
+    for at, lane in enumerate(lanes):
+        suffix = f"_{at}" if len(lanes) > 1 else ""
+        columns += [f"{_of(lane, name)} AS {name}{suffix}" for name in told]
+    by_kind = charged.selectExpr(*columns)
+    if len(lanes) > 1:
+        groups = [f"({', '.join(f'{name}_{at}' for name in told)}) AS `{at}`" for at in range(len(lanes))]
+        unpivot = "SELECT * EXCEPT (lane) FROM {wide} UNPIVOT INCLUDE NULLS ((%s) FOR lane IN (%s))"
+        by_kind = charged.sparkSession.sql(unpivot % (", ".join(told), ", ".join(groups)), wide=by_kind)
+    return by_kind.where("number IS NOT NULL AND (amount > 0 OR throttled)")
+
+
+def _lanes(measures: Iterable[Measure]) -> list[list[Measure]]:
+    """In each at most one looks at a row."""
+    lanes: list[list[Measure]] = []
+    for measure in measures:
+        for lane in lanes:
+            if measure.api_class is not None and all(
+                other.api_class not in {None, measure.api_class} for other in lane
+            ):
+                lane.append(measure)
+                break
+        else:
+            lanes.append([measure])
+    return lanes
+
+
+def _of(lane: Sequence[Measure], name: str) -> str:
+    """What the kind that looks at a row says of it; null: none does."""
+    cases = []
+    for measure in lane:
+        value = {
+            "number": _key(measure.kind),
+            "window": f"window_start_ms DIV {measure.window_ms}",
+            "amount": f"CAST({measure.amount} AS DOUBLE)",
+            "throttled": f"CAST({measure.throttled} AS BOOLEAN)",
+        }[name]
+        own = f"= '{measure.api_class}'" if measure.api_class else f"<> '{CONNECTION_CLASS}'"
+        cases.append(f"WHEN api_class {own} THEN {value}")
+    return f"CASE {' '.join(cases)} END"
+
+
+def _offered() -> str:
+    """What passed ÷ the share of the time in which it might pass."""
+    share = "throttle_ms / (GREATEST(connections, 1) * span_ms)"
+    return f"{_RATE} / GREATEST(1D - {share}, {1.0 / INFLATION_MAX!r}D)"

@@ -1,0 +1,1 @@
+"""What tests, benchmarks, deployment checks and tools share. Not shipped in the wheel."""

@@ -1,0 +1,1 @@
+"""A real Kafka: its jars, nodes, clusters and tools."""

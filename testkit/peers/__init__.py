@@ -1,0 +1,1 @@
+"""The other side of a connection: brokers, relays and TLS peers that do as they are told."""

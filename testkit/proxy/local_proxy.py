@@ -1,0 +1,122 @@
+"""The proxy's listener and connections in the test's own loop, in front of one port; no process, no quota
+file.
+
+What connections leave in the recorder is what the metrics would count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from sluice.proxy.assembly import assemble, connection_rates
+from sluice.proxy.config.config import LimitsOptions, PacingOptions, UpstreamOptions
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.worker import Worker
+from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.security import ListenerSecurity
+from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
+from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.policy import QuotaApi, SessionPolicy
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.usage.records import ConnectionRecord
+from testkit.frames.wire import WITHIN_S, Wire, dial
+from testkit.processes.ports import LOOPBACK
+from testkit.proxy.playbook import limits_of, shared_of
+
+
+class LocalProxy:
+    """Serves in the `async with` block; leaves nothing behind, and lets no fault of ours pass."""
+
+    def __init__(
+        self,
+        upstream_port: int,
+        limits: QuotaLimits | None = None,
+        *,
+        policy: SessionPolicy | None = None,
+        dial_timeout_s: float = 5.0,
+        upstream_host: str = LOOPBACK,
+        bind_host: str = LOOPBACK,
+        bind_port: int = 0,
+        admins: frozenset[str] | None = None,
+        store: QuotaStore | None = None,
+    ) -> None:
+        """`limits`: playbook.limits_of(…), or none. `admins`: the proxy answers them what is asked about
+        quotas, and keeps what they change in `store`."""
+        self.shared = shared_of(limits or limits_of())
+        self.gauges = Gauges()
+        self._admins = admins
+        self._store = store
+        self._policy = policy or SessionPolicy()
+        self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s)
+        self._options = ListenerOptions(
+            name="test",
+            bind_host=bind_host,
+            bind_port=bind_port,
+            upstream_host=upstream_host,
+            upstream_port=upstream_port,
+        )
+
+    async def __aenter__(self) -> Self:
+        worker = self._worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
+        worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits, self.gauges)
+        if self._admins is not None:
+            store = self._store or FileStore(Path("quotas.yaml"))
+            worker.quota_desk = QuotaDesk(lambda: self.shared.quotas.limits, store, self._admins)
+            self._policy = replace(self._policy, quota_api=QuotaApi(self._admins))
+        self.listener = assemble(
+            worker,
+            self._options,
+            self.shared,
+            self._policy,
+            Circuits(),
+            ListenerSecurity(),
+            limits=LimitsOptions(),
+            upstream=self._upstream_options,
+        ).listener
+        self.listener.start()
+        return self
+
+    async def __aexit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        self.listener.stop()
+        for connection in tuple(self.listener.connections):
+            connection.abort(DisconnectCause.DRAIN_DEADLINE)
+        await asyncio.sleep(0)
+        self._worker.pipe.close()
+        if failed is None:
+            assert not self.listener.connections
+            assert self.gauges.connections == 0
+            assert not any(self.gauges.delayed.values())
+
+    @property
+    def ended(self) -> list[ConnectionRecord]:
+        """The connections that ended, in that order."""
+        return self.shared.recorder.connections
+
+    @property
+    def connections(self) -> set[Connection]:
+        """Those that live."""
+        return self.listener.connections
+
+    async def client(self, **options: Any) -> Wire:
+        """A new client connection."""
+        return await dial(self.listener.port, **options)
+
+    async def end(self, number: int = 1) -> ConnectionRecord:
+        """How the `number`th connection to end did so."""
+        await until(lambda: len(self.ended) >= number)
+        return self.ended[number - 1]
+
+
+async def until(seen: Callable[[], bool], within_s: float = WITHIN_S) -> None:
+    """Wait until something can be seen."""
+    deadline_s = time.monotonic() + within_s
+    while not seen():
+        assert time.monotonic() < deadline_s, "it was not seen in time"
+        await asyncio.sleep(0.002)

@@ -1,0 +1,1 @@
+"""The repository itself: tracked files, tables of the documentation, secrets in texts."""

@@ -1,0 +1,183 @@
+"""`sluice configs` and `sluice quotas` at a real broker, beside Kafka's own tool: same options, same quotas.
+
+No proxy stands between: both speak Kafka's API.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testkit.kafka.java_tools import run_tool
+from testkit.kafka.node import USERS, KafkaNode
+from testkit.kafka.sasl_clients import java_client_properties, write_properties
+from testkit.proxy.sluice_process import SLUICE
+
+Unique = Callable[[str], str]
+
+
+def sluice(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("SLUICE_")}
+    return subprocess.run(
+        [SLUICE, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**environ, "COLUMNS": "200", "NO_COLOR": "1"},
+    )
+
+
+def configs(kafka: KafkaNode, *arguments: str) -> str:
+    """What `sluice configs` prints."""
+    done = sluice("configs", "--bootstrap-server", kafka.bootstrap, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def kafka_configs(kafka: KafkaNode, *arguments: str) -> str:
+    return run_tool(kafka.dist, "configs", "--bootstrap-server", kafka.bootstrap, *arguments).stdout
+
+
+def quotas(text: str) -> list[tuple[str, frozenset[str]]]:
+    """The lines of --describe, in which Kafka's tool has no order."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("Quota configs for "):
+            who, _, limits = line.removeprefix("Quota configs for ").partition(" are ")
+            found.append((who, frozenset(limits.split(", "))))
+    return sorted(found, key=lambda one: one[0])
+
+
+def test_both_tools_set_and_describe_the_same_quotas(kafka: KafkaNode, unique: Unique) -> None:
+    user, app = unique("user 'ü'"), unique("app")
+    added = ("--alter", "--add-config")
+    cases: list[tuple[str, ...]] = [
+        ("--entity-type", "users", "--entity-name", user),
+        ("--entity-type", "clients", "--entity-name", app, "--entity-type", "users", "--entity-name", user),
+        ("--entity-type", "clients", "--entity-default", "--entity-type", "users", "--entity-name", user),
+        ("--user-defaults", "--client", app),
+        ("--client", app),
+    ]
+    try:
+        for index, whom in enumerate(cases):
+            theirs, ours = (kafka_configs, configs) if index % 2 else (configs, kafka_configs)
+            limits = f"producer_byte_rate={10**index * 1234567},request_percentage={index + 0.5}"
+            ours(kafka, *added, limits, *whom)
+            described = [quotas(tool(kafka, "--describe", *whom)) for tool in (kafka_configs, configs)]
+            assert described[0] == described[1]
+            assert len(described[0]) == 1
+            assert f"request_percentage={index + 0.5}" in described[0][0][1]
+            assert theirs(kafka, "--alter", "--delete-config", "request_percentage", *whom).startswith(
+                "Completed updating"
+            )
+        for whom in (("--entity-type", "users", "--entity-type", "clients"), ("--entity-type", "users")):
+            both = [quotas(tool(kafka, "--describe", *whom)) for tool in (kafka_configs, configs)]
+            assert both[0] == both[1]
+            assert len([who for who, _ in both[0] if user in who]) == (2 if "clients" in whom else 1)
+    finally:
+        for whom in cases:
+            configs(kafka, "--alter", "--delete-config", "producer_byte_rate,request_percentage", *whom)
+    assert not [
+        who for who, _ in quotas(configs(kafka, "--describe", "--entity-type", "users")) if user in who
+    ]
+
+
+def test_addresses_and_defaults_are_described_alike(kafka: KafkaNode) -> None:
+    rate = ("--alter", "--add-config", "connection_creation_rate=1000000")
+    for whom in (("--ip", "10.99.0.1"), ("--ip-defaults",)):
+        done = configs(kafka, *rate, *whom)
+        assert done in {
+            "Completed updating config for ip 10.99.0.1.\n",
+            "Completed updating default config for ips.\n",
+        }
+    described = [
+        quotas(tool(kafka, "--describe", "--entity-type", "ips")) for tool in (kafka_configs, configs)
+    ]
+    assert described[0] == described[1]
+    assert [who for who, _ in described[1]] == ["ip '10.99.0.1'", "the default ip"]
+    for whom in (("--ip", "10.99.0.1"), ("--ip-defaults",)):
+        configs(kafka, "--alter", "--delete-config", "connection_creation_rate", *whom)
+    assert configs(kafka, "--describe", "--entity-type", "ips") == ""
+
+
+def test_what_the_broker_refuses_is_told_in_its_words_with_exit_code_1(
+    kafka: KafkaNode, unique: Unique
+) -> None:
+    # A key that only Sluice has.
+    done = sluice(
+        *("configs", "--bootstrap-server", kafka.bootstrap, "--alter", "--user", unique("user")),
+        *("--add-config", "producer_ids_rate=5"),
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error 42 INVALID_REQUEST: Invalid configuration key producer_ids_rate" in done.stderr
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_the_properties_file_of_kafkas_tools_logs_in(
+    mechanism: str, kafka: KafkaNode, unique: Unique, tmp_path: Path
+) -> None:
+    user, app = next(iter(USERS)), unique("app")
+    properties = write_properties(
+        tmp_path / "client.properties", java_client_properties(mechanism, user, USERS[user])
+    )
+    place = ("--bootstrap-server", kafka.bootstrap_sasl, "--command-config", str(properties))
+    whom = ("--client", app)
+    done = sluice("configs", *place, "--alter", "--add-config", "consumer_byte_rate=77", *whom)
+    assert done.returncode == 0, done.stderr
+    described = run_tool(kafka.dist, "configs", *place, "--describe", *whom).stdout
+    assert quotas(described) == [(f"client-id '{app}'", frozenset({"consumer_byte_rate=77.0"}))]
+    assert (
+        sluice("configs", *place, "--alter", "--delete-config", "consumer_byte_rate", *whom).returncode == 0
+    )
+    wrong = java_client_properties(mechanism, user, "wrong-password")
+    write_properties(properties, wrong)
+    done = sluice("configs", *place, "--describe", *whom)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "SASL_AUTHENTICATION_FAILED" in done.stderr
+    assert "wrong-password" not in done.stderr
+
+
+def test_a_server_that_is_not_there_is_named(kafka: KafkaNode) -> None:
+    done = sluice("configs", "--bootstrap-server", "127.0.0.1:1", "--describe", "--entity-type", "users")
+    assert done.returncode == 1
+    assert done.stderr.startswith("cannot connect to 127.0.0.1:1: ")
+
+
+def test_quotas_move_from_a_broker_to_a_file_and_back(
+    kafka: KafkaNode, unique: Unique, tmp_path: Path
+) -> None:
+    user = unique("user")
+    server = ("--bootstrap-server", kafka.bootstrap)
+    before = sluice("quotas", "export", *server).stdout
+    file = tmp_path / "quotas.yaml"
+    file.write_text("quotas: []\n")
+    kafka_configs(kafka, "--alter", "--add-config", "producer_byte_rate=1048576", "--user", user)
+    exported = sluice("quotas", "export", *server)
+    assert exported.returncode == 0
+    assert sluice("quotas", "import", "-", "-q", file, stdin=exported.stdout).returncode == 0
+    assert sluice("quotas", "diff", file, *server).stdout == ""
+    sluice("configs", "-q", file, "--alter", "--add-config", "producer_byte_rate=2097152", "--user", user)
+    line = f"user-principal '{user}': producer_byte_rate=1048576 → 2097152\n"
+    dry = sluice("quotas", "apply", file, *server, "--dry-run")
+    assert dry.stdout == f"~ {line}{kafka.bootstrap}: 1 change not made (--dry-run).\n"
+    assert sluice("quotas", "diff", file, *server).returncode == 1
+    assert sluice("quotas", "apply", file, *server).stdout == f"~ {line}{kafka.bootstrap}: 1 change.\n"
+    described = quotas(kafka_configs(kafka, "--describe", "--user", user))
+    assert described == [(f"user-principal '{user}'", frozenset({"producer_byte_rate=2097152.0"}))]
+    assert sluice("quotas", "apply", "-", *server, stdin=before).returncode == 0
+    assert sluice("quotas", "export", *server).stdout == before
+
+
+def test_shadow_mode_is_not_put_in_force_at_a_server(kafka: KafkaNode, tmp_path: Path) -> None:
+    file = tmp_path / "quotas.yaml"
+    file.write_text("quotas:\n  - {user: a-shadow, producer_byte_rate: 1, shadow: true}\n")
+    done = sluice("quotas", "apply", file, "--bootstrap-server", kafka.bootstrap, "--keep")
+    assert done.returncode == 2
+    assert "user-principal 'a-shadow': producer_byte_rate is in shadow mode; only a quota file" in done.stderr
+    assert "a-shadow" not in configs(kafka, "--describe", "--entity-type", "users")

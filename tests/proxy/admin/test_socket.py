@@ -1,0 +1,251 @@
+"""The admin socket: who may open it, what is bounded, what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.proxy.admin.handlers import AdminDesk
+from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, BadRequest, bound
+from sluice.proxy.quota_store.client_quotas import Alteration, Result
+from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
+from sluice.quotas.kinds import QuotaKind
+from testkit.proxy.playbook import limits_of, shared_of
+
+pytestmark = pytest.mark.asyncio
+
+
+async def echo(request: Mapping[str, Any]) -> dict[str, Any]:
+    if "fail" in request:
+        raise RuntimeError("a fault of ours")
+    if "refuse" in request:
+        raise BadRequest("no")
+    return {"asked": dict(request)}
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[AdminSocket]:
+    server = AdminSocket(folder / "s", echo)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+class Talk:
+    """One client's connection."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def __aenter__(self) -> Talk:
+        self.reader, self.writer = await asyncio.open_unix_connection(self._path, limit=2 * MAX_LINE_BYTES)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+
+    async def ask(self, line: bytes) -> Any:
+        self.writer.write(line + b"\n")
+        return await self.answer()
+
+    async def answer(self) -> Any:
+        async with asyncio.timeout(10):
+            return json.loads(await self.reader.readline())
+
+
+async def test_requests_are_answered_in_order_until_the_client_leaves(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, Talk(server.path) as talk:
+        assert await talk.ask(b'{"n": 1}') == {"ok": True, "asked": {"n": 1}}
+        talk.writer.write(b'{"n": 2}\n{"n": 3}\n')
+        assert [(await talk.answer())["asked"]["n"] for _ in range(2)] == [2, 3]
+
+
+async def test_what_is_no_request_is_told_and_the_connection_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served(tmp_path) as server, Talk(server.path) as talk:
+        for line in (b"nonsense", b"[1]", b'"top"', b"\xff\xfe", b"", b"9" * 5000, b"[" * 100_000):
+            answer = await talk.ask(line)
+            assert answer["ok"] is False
+            assert "one object on one line" in answer["error"]
+        assert await talk.ask(b'{"refuse": 1}') == {"ok": False, "error": "no"}
+        assert "internal error" in (await talk.ask(b'{"fail": 1}'))["error"]
+        assert (await talk.ask(b"{}"))["ok"] is True
+    assert "a fault of ours" in capsys.readouterr().out
+
+
+async def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, Talk(server.path) as talk:
+        talk.writer.write(b"x" * (MAX_LINE_BYTES + 100_000))
+        assert "at most" in (await talk.answer())["error"]
+        assert await talk.reader.read() == b""
+
+
+async def test_only_so_many_clients_are_served_at_once(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        talks = [Talk(server.path) for _ in range(MAX_CLIENTS + 1)]
+        for talk in talks[:-1]:
+            await talk.__aenter__()
+            assert (await talk.ask(b"{}"))["ok"]
+        async with talks[-1] as late:
+            assert "clients are connected already" in (await late.answer())["error"]
+        talks[0].writer.close()
+        await talks[0].writer.wait_closed()
+        while True:  # until the server has noticed
+            async with Talk(server.path) as later:
+                if (await later.ask(b"{}"))["ok"]:
+                    break
+        for talk in talks[1:-1]:
+            talk.writer.close()
+
+
+async def test_it_is_the_owners_alone_and_gone_at_the_end(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        assert stat.S_IMODE(os.lstat(server.path).st_mode) == 0o600
+    assert not server.path.exists()
+    await server.stop()  # once more
+
+
+async def test_one_that_a_process_left_behind_is_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "s"))
+    async with served(tmp_path) as server, Talk(server.path) as talk:
+        assert (await talk.ask(b"{}"))["ok"]
+
+
+async def test_one_that_another_process_serves_is_left_alone(tmp_path: Path) -> None:
+    first = AdminSocket(tmp_path / "s", echo)
+    await first.start()
+    with pytest.raises(OSError, match="another process serves"):
+        await AdminSocket(tmp_path / "s", echo).start()
+    async with Talk(first.path) as talk:
+        assert (await talk.ask(b"{}"))["ok"]
+    # It went away meanwhile, and another took its place: that is not removed.
+    first.path.unlink()
+    second = bound(first.path)
+    await first.stop()
+    assert first.path.exists()
+    second.close()
+
+
+async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("mine")
+    with pytest.raises(OSError, match="is no socket"):
+        await AdminSocket(tmp_path / "s", echo).start()
+    assert (tmp_path / "s").read_text() == "mine"
+
+
+# What is asked ----------------------------------------------------------------------------------------------
+
+
+class KeptStore:
+    """Keeps what it is told, and takes it all."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[list[Alteration], bool, str]] = []
+
+    async def alter(
+        self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
+    ) -> Sequence[Result]:
+        self.kept.append((list(alterations), validate_only, by))
+        return [Result(alteration.parts, 0, None) for alteration in alterations]
+
+
+def desk_of(store: QuotaStore) -> AdminDesk:
+    shared = shared_of(limits_of(produce_rate=1_000))
+    sensor = shared.quotas.sensor(QuotaKind.PRODUCE, "alice", "", 0.0)
+    assert sensor is not None
+    quotas = QuotaDesk(lambda: shared.quotas.limits, store)
+    return AdminDesk(shared.quotas, shared.producer_ids, list, quotas)
+
+
+async def test_limits_are_told_as_kafkas_api_names_them() -> None:
+    desk = desk_of(KeptStore())
+    assert await desk.answer({"ask": "describe"}) == {
+        "entries": [{"entity": {"user": None}, "limits": {"producer_byte_rate": 1000}}]
+    }
+
+
+async def test_a_change_goes_to_the_store_as_the_local_admins() -> None:
+    store = KeptStore()
+    entry = {"entity": {"user": "a", "client-id": None}, "set": {"request_percentage": 5}, "remove": ["x"]}
+    answer = await desk_of(store).answer({"ask": "alter", "entries": [entry], "validate_only": True})
+    parts = (("user", "a"), ("client-id", None))
+    assert answer == {"results": [{"entity": dict(parts), "error_code": 0, "error": None}]}
+    assert store.kept == [
+        ([Alteration(parts, [("request_percentage", 5.0), ("x", None)])], True, "local admin")
+    ]
+
+
+async def test_a_quota_file_is_not_changed_through_the_socket(tmp_path: Path) -> None:
+    desk = desk_of(FileStore(tmp_path / "quotas.yaml"))
+    entry = {"entity": {"user": "a"}, "set": {"producer_byte_rate": 5}}
+    with pytest.raises(BadRequest, match=r"error 44: .*quotas\.yaml; change them there"):
+        await desk.answer({"ask": "alter", "entries": [entry]})
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {},
+        {"ask": "shutdown"},
+        {"ask": "top", "rows": "many"},
+        {"ask": "alter"},
+        {"ask": "alter", "entries": [5]},
+        {"ask": "alter", "entries": [{"entity": "alice"}]},
+        {"ask": "alter", "entries": [{"entity": {"user": 5}}]},
+        {"ask": "alter", "entries": [{"entity": {"user": "a"}, "set": {"k": "5"}}]},
+        {"ask": "alter", "entries": [{"entity": {"user": "a"}, "set": {"k": True}}]},
+        {"ask": "alter", "entries": [{"entity": {"user": "a"}, "remove": [5]}]},
+        {"ask": "alter", "entries": [{"entity": {"user": "a"}, "del": ["k"]}]},
+        {"ask": "alter", "entries": [{"entity": {"user": "a"}}] * 1001},
+    ],
+)
+async def test_what_makes_no_sense_is_refused(request_: dict[str, Any]) -> None:
+    store = KeptStore()
+    with pytest.raises(BadRequest):
+        await desk_of(store).answer(request_)
+    assert store.kept == []
+
+
+async def test_the_same_survey_is_given_again_while_it_is_fresh() -> None:
+    desk = desk_of(KeptStore())
+    first = await desk.answer({"ask": "top", "rows": 1})
+    await asyncio.sleep(0.002)  # ages are told in tenths of a millisecond
+    second = await desk.answer({"ask": "top", "rows": 1})
+    assert second["age_ms"] > first["age_ms"]
+    assert second["buckets"] == 1
+    await asyncio.sleep(0.11)
+    assert (await desk.answer({"ask": "top"}))["age_ms"] < second["age_ms"] + 100
+
+
+async def test_the_loop_turns_while_a_survey_is_made() -> None:
+    """90,000 buckets: other tasks get their turn every few hundred of them."""
+    shared = shared_of(limits_of(produce_rate=1_000))
+    for number in range(9_000):
+        shared.quotas.sensor(QuotaKind.PRODUCE, f"user-{number}", "", 0.0)
+    desk = AdminDesk(shared.quotas, shared.producer_ids, list, None)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.ensure_future(other())
+    found = await desk.top.snapshot()
+    beside.cancel()
+    assert found["buckets"] == 9_000
+    assert turns >= 30

@@ -1,0 +1,203 @@
+"""What `sluice top` shows of a snapshot."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from rich.console import Console
+
+from sluice.proxy.admin.top.text import amount, duration, printable, who
+from sluice.proxy.admin.top.view import view
+from sluice.proxy.cli.main import main
+
+ROW: Final[dict[str, Any]] = {
+    "quota": "produce",
+    "key": "producer_byte_rate",
+    "unit": "bytes per second",
+    "bucket": {"user": "alice", "client-id": "\x1b[31mred"},
+    "rule": "user_client",
+    "limit": 1_048_576,
+    "shadow": False,
+    "used": 990_000.0,
+    "utilisation": 0.944,
+    "tokens": -523_456.0,
+    "delay_ms": 523.5,
+    "charged": 12_345_678,
+    "waiting": 0,
+    "connections": 5,
+    "throttled_connections": 1,
+    "shown": [
+        {
+            "peer": f"10.0.0.{number}:5000",
+            "user": "alice",
+            "client_id": "red",
+            "state": "holding" if number == 1 else "reading",
+            "throttled_by": "produce" if number == 1 else "",
+            "for_ms": 120.4 if number == 1 else 0.0,
+            "in_flight": 1,
+            "requests": 7,
+        }
+        for number in range(1, 6)
+    ],
+    "why": ["user_client: because", "so \x07much"],
+}
+SNAPSHOT: Final[dict[str, Any]] = {
+    "at": "2026-01-01T00:00:00.000+00:00",
+    "age_ms": 1.0,
+    "work_ms": 2.0,
+    "pacing": "smooth",
+    "buckets": 9,
+    "active_buckets": 4,
+    "throttled_buckets": 1,
+    "connections": 1234,
+    "throttled_connections": 1,
+    "rows": [ROW],
+}
+
+
+def shown(snapshot: dict[str, Any], *, why: bool = False) -> str:
+    out = io.StringIO()
+    Console(file=out, width=200, highlight=False).print(view(snapshot, why=why))
+    return out.getvalue()
+
+
+def test_a_row_tells_who_owes_how_much_by_which_rule_on_which_connections() -> None:
+    text = shown(SNAPSHOT)
+    assert text.splitlines()[0].rstrip() == (
+        "1 of 4 active buckets throttled · 1 of 1,234 connections · pacing smooth · "
+        "2026-01-01T00:00:00.000+00:00"
+    )
+    words = " ".join(text.split())
+    assert "produce user_client 1.05 MB/s 990.00 kB/s 94% 524 ms 1/5" in words
+    assert "10.0.0.1:5000 holding 120 ms, 10.0.0.2:5000, 10.0.0.3:5000 and 2 more" in words
+    assert "because" not in text
+
+
+def test_why_follows_the_table() -> None:
+    lines = [line.rstrip() for line in shown(SNAPSHOT, why=True).splitlines()]
+    at = lines.index("user alice, client-id \\x1b[31mred: producer_byte_rate")
+    assert lines[at + 1 : at + 3] == ["  user_client: because", "  so \\x07much"]
+
+
+def test_names_do_nothing_to_the_terminal_nor_to_the_layout() -> None:
+    assert "\x1b" not in shown(SNAPSHOT)
+    assert printable("a\x1b]0;x\x07\n\u202e\ud800é") == "a\\x1b]0;x\\x07\\n\\u202e?é"
+    assert who({"user": "[bold]x[/bold]"}) == "user [bold]x[/bold]"
+    markup = {**ROW, "bucket": {"user": "[bold]x[/bold]"}}
+    assert "user [bold]x[/bold]" in shown({**SNAPSHOT, "rows": [markup]})
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (999, "bytes per second", "999 B/s"),
+        (1_500, "bytes per second", "1.50 kB/s"),
+        (2.5e9, "bytes per second", "2.50 GB/s"),
+        (50, "percent of one broker thread", "50 %"),
+        (12.5, "new producer ids per hour", "12.5 ids/h"),
+        (3, "new connections per second", "3 connections/s"),
+    ],
+)
+def test_rates_are_short(value: float, unit: str, text: str) -> None:
+    assert amount(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0.0, ""), (0.4, "0 ms"), (999.0, "999 ms"), (3_210, "3.2 s"), (90_000, "1.5 min"), (5.4e6, "1.5 h")],
+)
+def test_durations_are_short(ms: float, text: str) -> None:
+    assert duration(ms) == text
+
+
+# The command, against a port that answers as a proxy's does -------------------------------------------------
+
+
+@pytest.fixture
+def port() -> Iterator[tuple[int, list[str]]]:
+    """An admin port, and the paths that were asked for."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            body = b"no JSON" if "rows=13" in self.path else json.dumps(SNAPSHOT).encode()
+            refused = "rows=17" in self.path and self.headers["authorization"] != "Bearer the token"
+            if refused:
+                body = b'{"detail": "The token is missing."}'
+            self.send_response(401 if refused else 200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, paths
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.delenv("SLUICE_CONFIG", raising=False)
+    monkeypatch.setattr(sys, "argv", ["sluice", "top", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_json_is_the_snapshot_and_the_options_go_to_the_proxy(
+    port: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{port[0]}/"
+    assert run(monkeypatch, "--json", "--why", "--rows", "7", "--url", url) == 0
+    assert json.loads(capsys.readouterr().out) == SNAPSHOT
+    assert port[1] == ["/top?rows=7&why=true"]
+
+
+def test_without_a_terminal_there_is_one_table(
+    port: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--url", f"http://127.0.0.1:{port[0]}") == 0
+    assert "1 of 4 active buckets throttled" in capsys.readouterr().out
+    assert len(port[1]) == 1
+
+
+def test_a_token_goes_with_it_and_its_lack_is_told(
+    port: tuple[int, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    url = f"http://127.0.0.1:{port[0]}"
+    assert run(monkeypatch, "--json", "--rows", "17", "--url", url) == 1
+    assert "401: The token is missing." in capsys.readouterr().err
+    file = tmp_path / "token"
+    file.write_text("the token\n")
+    assert run(monkeypatch, "--json", "--rows", "17", "--url", url, "--token-file", str(file)) == 0
+    assert json.loads(capsys.readouterr().out) == SNAPSHOT
+    assert run(monkeypatch, "--url", url, "--token-file", str(tmp_path / "none")) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_what_is_no_proxy_is_told(
+    port: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--once", "--rows", "13", "--url", f"http://127.0.0.1:{port[0]}") == 1
+    assert "is this a Sluice?" in capsys.readouterr().err
+    assert run(monkeypatch, "--once", "--url", "file:///etc/passwd") == 1
+    assert "must begin with http://" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""A plan applied at a running process: what it cannot have is left out, a refusal midway can be undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.plan.apply import apply_plan, roll_back
+from sluice.proxy.cli.plan.choice import PlanRefused
+from sluice.proxy.cli.plan.file import PlanFile, parse_plan
+from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
+from sluice.proxy.cli.quotas.listing import described
+from sluice.proxy.cli.quotas.remote import RemotePlace, refusal
+
+DAY = date(2026, 11, 20)
+KEY = "producer_byte_rate"
+
+
+class Server(RemotePlace):
+    """Keeps limits in memory; refuses whom it is told to."""
+
+    name = "kafka:9092"
+
+    def __init__(self, limits: Mapping[Whom, float], refused: str = "") -> None:
+        self.limits = {whom: {KEY: limit} for whom, limit in limits.items()}
+        self.refused = refused
+
+    def _limits(self) -> dict[Whom, dict[str, float]]:
+        return self.limits
+
+    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+        refused = []
+        for whom, keys in changes.items():
+            if dict(whom).get("user") == self.refused:
+                refused.append(f"{described(whom)}: {refusal(44, 'not now')}")
+                continue
+            now = {**self.limits.get(whom, {}), **keys}
+            self.limits[whom] = {key: limit for key, limit in now.items() if limit is not None}
+        return refused
+
+    def rates(self) -> dict[str, float]:
+        return {described(whom): keys[KEY] for whom, keys in self.limits.items() if keys}
+
+
+def user(name: str) -> Whom:
+    return whom_of({"user": name})
+
+
+def plan_of(folder: Path, *limits: tuple[dict[str, str], float, float]) -> PlanFile:
+    entries = [
+        {
+            "key": KEY,
+            "entity": json.dumps(whom),
+            "current": now,
+            "proposed": then,
+            "reason": "demand",
+            "needs_review": False,
+        }
+        for whom, now, then in limits
+    ]
+    policy = {"max_step_up": 2.0, "max_step_down": 0.7}
+    document = {"version": 1, "date": str(DAY), "policy": policy, "entries": entries}
+    return parse_plan(json.dumps(document), str(folder / "plan.json"))
+
+
+def test_limits_are_set_at_a_server_also_for_who_had_a_defaults_and_taken_back(tmp_path: Path) -> None:
+    server = Server({user("alice"): 1_000.0, user("<default>"): 500.0})
+    plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500), ({"user": "bob"}, 500, 600))
+    assert len(apply_plan(plan, server, today=DAY).found) == 2
+    after = {"user-principal 'alice'": 1_500.0, "the default user-principal": 500.0}
+    assert server.rates() == after | {"user-principal 'bob'": 600.0}
+    assert apply_plan(plan, server, today=DAY).found == []
+    roll_back(tmp_path / "plan.json", server)
+    assert server.rates() == {"user-principal 'alice'": 1_000.0, "the default user-principal": 500.0}
+
+
+def test_what_only_a_file_can_have_is_left_out_and_said_so(tmp_path: Path) -> None:
+    server = Server({user("alice"): 1_000.0})
+    plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500), ({"tenant": "team"}, 10, 20))
+    choice = apply_plan(plan, server, today=DAY).choice
+    assert [(limit.entity, why) for limit, why in choice.left_out] == [
+        ('{"tenant": "team"}', "only a quota file can have it; apply the plan there, too")
+    ]
+    assert server.rates() == {"user-principal 'alice'": 1_500.0}
+
+
+def test_after_a_refusal_midway_the_rest_can_be_applied_or_all_be_undone(tmp_path: Path) -> None:
+    server = Server({user("alice"): 1_000.0, user("bob"): 1_000.0}, refused="bob")
+    plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500), ({"user": "bob"}, 1_000, 1_600))
+    with pytest.raises(CommandFailed, match="'bob': error 44"):
+        apply_plan(plan, server, today=DAY)
+    assert server.rates()["user-principal 'alice'"] == 1_500
+    assert len(roll_back(tmp_path / "plan.json", server).found) == 1, "bob's was never changed"
+    assert set(server.rates().values()) == {1_000.0}
+    with pytest.raises(CommandFailed):
+        apply_plan(plan, server, today=DAY)
+    server.refused = ""
+    assert len(apply_plan(plan, server, today=DAY).found) == 1
+    assert server.rates()["user-principal 'bob'"] == 1_600
+    roll_back(tmp_path / "plan.json", server)
+    assert set(server.rates().values()) == {1_000.0}, "the values before the first attempt"
+
+
+def test_what_was_applied_at_one_place_is_not_rolled_back_at_another(tmp_path: Path) -> None:
+    server, other = Server({user("alice"): 1_000.0}), Server({user("alice"): 1_500.0})
+    other.name = "another:9092"
+    plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500))
+    apply_plan(plan, server, today=DAY)
+    with pytest.raises(PlanRefused, match="nothing of this plan is on record at another:9092"):
+        roll_back(tmp_path / "plan.json", other)
+    assert set(other.rates().values()) == {1_500.0}
+
+
+def test_names_and_keys_of_a_server_that_sluice_does_not_know_are_passed_over(tmp_path: Path) -> None:
+    server = Server({user("alice"): 1_000.0, whom_of({"user": "x", "client-id": "y"}): 5.0})
+    server.limits[("ip", "a-host"),] = {"connection_creation_rate": 3.0}
+    server.limits[user("alice")]["what_comes_in_kafka_5"] = 1.0
+    plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500))
+    assert len(apply_plan(plan, server, today=DAY).found) == 1
+    assert server.limits[user("alice")]["what_comes_in_kafka_5"] == 1.0

@@ -1,0 +1,121 @@
+"""Quotas at a running process: only what differs is sent, in bounded pieces, and a refusal is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
+from sluice.proxy.cli.quotas.listing import Listing, described, differences
+from sluice.proxy.cli.quotas.remote import (
+    ENTITIES_AT_ONCE,
+    RemotePlace,
+    names_of,
+    refusal,
+    whom_of_names,
+)
+from sluice.quotas.files.config_error import ConfigError
+
+
+class Kept(RemotePlace):
+    """Keeps limits in memory; refuses users of a certain name."""
+
+    name = "kept"
+
+    def __init__(self, limits: Mapping[Whom, Mapping[str, float]]) -> None:
+        self.limits = {whom: dict(keys) for whom, keys in limits.items()}
+        self.sent: list[int] = []
+
+    def _limits(self) -> dict[Whom, dict[str, float]]:
+        return self.limits
+
+    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+        self.sent.append(len(changes))
+        refused = []
+        for whom, keys in changes.items():
+            if ("user", "nobody") in whom:
+                refused.append(f"{described(whom)}: {refusal(42, 'not he')}")
+                continue
+            now = {**self.limits.get(whom, {}), **keys}
+            self.limits[whom] = {key: limit for key, limit in now.items() if limit is not None}
+        return refused
+
+
+def user(name: str) -> Whom:
+    return whom_of({"user": name})
+
+
+def test_only_what_is_not_so_already_is_sent() -> None:
+    place = Kept({user("a"): {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0}})
+    assert not place.alter({user("a"): {"producer_byte_rate": 1, "request_percentage": None}})
+    assert place.sent == []
+    assert place.alter({user("a"): {"producer_byte_rate": 1, "consumer_byte_rate": None}})
+    assert (place.limits, place.sent) == ({user("a"): {"producer_byte_rate": 1.0}}, [1])
+
+
+def test_many_entities_are_sent_in_pieces() -> None:
+    wanted = Listing(
+        {user(f"user-{n}"): {"producer_byte_rate": n + 1} for n in range(2 * ENTITIES_AT_ONCE + 1)}
+    )
+    place = Kept({user("old"): {"producer_byte_rate": 5.0}})
+    place.become(wanted, list(differences(place.listing(), wanted)))
+    assert place.sent == [ENTITIES_AT_ONCE, ENTITIES_AT_ONCE, 2]
+    assert list(differences(place.listing(), wanted)) == []
+    assert user("old") not in place.listing().limits
+
+
+def test_a_refusal_names_place_entity_and_error_and_ends_it() -> None:
+    place = Kept({})
+    changes = {user(name): {"producer_byte_rate": 1.0} for name in ("a", "nobody")}
+    with pytest.raises(CommandFailed) as caught:
+        place.alter(changes)
+    assert str(caught.value) == "kept: user-principal 'nobody': error 42 INVALID_REQUEST: not he"
+
+
+@pytest.mark.parametrize(
+    ("whom", "shadow", "message"),
+    [
+        (user("a"), frozenset({"producer_byte_rate"}), "producer_byte_rate is in shadow mode"),
+        (whom_of({"tenant": "team"}), frozenset(), "tenant 'team': is an entity that only Sluice has"),
+        (whom_of({"client-id-prefix": "etl-"}), frozenset(), "is an entity that only Sluice has"),
+    ],
+)
+def test_what_only_a_quota_file_can_have_is_refused_before_anything_is_sent(
+    whom: Whom, shadow: frozenset[str], message: str
+) -> None:
+    wanted = Listing(
+        {whom: {"producer_byte_rate": 1.0}, user("b"): {"producer_byte_rate": 1.0}}, {whom: shadow}
+    )
+    place = Kept({})
+    with pytest.raises(ConfigError, match=message):
+        place.become(wanted, list(differences(place.listing(), wanted)))
+    assert place.sent == []
+
+
+def test_names_are_those_of_kafkas_api_and_back() -> None:
+    names = {"client-id": "app", "user": None}
+    whom = whom_of_names(names)
+    assert whom == (("user", "<default>"), ("client-id", "app"))
+    assert names_of(whom) == names
+    assert whom_of_names({"ip": "2001:DB8::0:1"}) == (("ip", "2001:db8::1"),)
+    assert whom_of_names({"ip": "a-host"}) == (("ip", "a-host"),)  # which a broker takes
+
+
+def test_a_list_is_in_one_order_wherever_it_comes_from() -> None:
+    place = Kept(
+        {
+            whom_of({"user": "a", "client-id": "x"}): {"producer_byte_rate": 1.0},
+            whom_of({"client-id": "x"}): {"producer_byte_rate": 1.0},
+            user("<default>"): {"producer_byte_rate": 1.0},
+            user("b"): {"producer_byte_rate": 1.0},
+            user("empty"): {},
+        }
+    )
+    assert [described(whom) for whom in place.listing().limits] == [
+        "user-principal 'b'",
+        "the default user-principal",
+        "client-id 'x'",
+        "user-principal 'a', client-id 'x'",
+    ]

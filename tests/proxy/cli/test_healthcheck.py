@@ -1,0 +1,109 @@
+"""The image's health check finds the admin port as the proxy does, and says no when nobody answers there."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sluice.proxy.cli.healthcheck import DEFAULT_PORT, admin_address, failure
+from sluice.proxy.config.admin import AdminOptions
+from sluice.proxy.config.file import load_config
+from testkit.processes.ports import LOOPBACK, free_port
+
+REQUIRED = (
+    "listeners: [{name: c, bind_port: 9092, upstream_host: k, upstream_port: 9093}]\nquotas: {file: q.yaml}\n"
+)
+
+
+@contextmanager
+def answering(status: int) -> Iterator[int]:
+    """A server that answers every GET with this status."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/livez" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer((LOOPBACK, 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def run(environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sluice.proxy.cli.healthcheck"],
+        env={**os.environ, **environ},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_default_is_the_proxys() -> None:
+    assert AdminOptions().bind_port == DEFAULT_PORT
+
+
+@pytest.mark.parametrize(
+    ("section", "environ"),
+    [
+        ("", {}),
+        ("admin: {bind_port: 1234}", {}),
+        ("admin: {bind_host: 127.0.0.2, bind_port: 1234}", {}),
+        ("admin: {bind_port: 1234}", {"SLUICE_ADMIN__BIND_PORT": "4321"}),
+        ("admin: {bind_host: '::', bind_port: 1234}", {"SLUICE_ADMIN__BIND_HOST": "127.0.0.3"}),
+        ("", {"SLUICE_ADMIN": "{bind_port: 77}"}),
+    ],
+)
+def test_it_finds_the_port_that_the_proxy_binds(
+    tmp_path: Path, section: str, environ: dict[str, str]
+) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.write_text(f"{REQUIRED}{section}\n")
+    bound = load_config(file, environ).admin
+    host, port = admin_address({"SLUICE_CONFIG": str(file), **environ})
+    assert port == bound.bind_port
+    assert host == {"0.0.0.0": LOOPBACK, "::": "::1"}.get(bound.bind_host, bound.bind_host)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "listeners: [", "just text", "admin: 5", "admin: {bind_port: none}", None]
+)
+def test_a_file_that_somebody_broke_leaves_the_default(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "sluice.yaml"
+    if text is not None:
+        file.write_text(text)
+    assert admin_address({"SLUICE_CONFIG": str(file)}) == (LOOPBACK, DEFAULT_PORT)
+
+
+def test_it_is_fine_if_livez_is() -> None:
+    with answering(200) as port:
+        asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)})
+        assert (asked.returncode, asked.stderr) == (0, "")
+
+
+def test_it_fails_and_says_why_if_livez_is_not_fine() -> None:
+    with answering(503) as port:
+        assert failure(LOOPBACK, port) == f"/livez at {LOOPBACK}:{port} answers 503"
+
+
+def test_it_fails_and_says_where_if_nobody_listens() -> None:
+    port = free_port()
+    asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)})
+    assert asked.returncode == 1
+    assert f"/livez at {LOOPBACK}:{port}" in asked.stderr

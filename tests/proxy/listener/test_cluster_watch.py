@@ -1,0 +1,194 @@
+"""A gateway asks for its brokers: at the start, at intervals, and again soon when nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.listener import cluster_watch
+from sluice.proxy.listener.circuit import Circuits, Rotation
+from sluice.proxy.listener.cluster_watch import ClusterWatch
+from sluice.proxy.listener.route import GatewayRoute
+from sluice.proxy.listener.upstream import NotConnected, Upstream
+from sluice.proxy.session.gateway.broker_map import BrokerMap
+from testkit.frames.frames import METADATA, answer, decoded
+from testkit.peers.fault_broker import Behaviour, BrokerSide, FaultBroker
+from testkit.processes.ports import LOOPBACK, free_port
+from testkit.proxy.local_proxy import until
+
+pytestmark = pytest.mark.asyncio
+Lines = list[Any]
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    with capture_logs() as caught:
+        yield caught
+
+
+def knows(brokers: Callable[[], dict[int, tuple[str, int]]]) -> Behaviour:
+    """A broker that tells of these."""
+
+    async def behaviour(client: BrokerSide) -> None:
+        asked = await client.request()
+        assert asked.api_key == METADATA
+        assert decoded("request", METADATA, 12, asked.frame).body["topics"] == [], "it wants no topics"
+        told: Any = [
+            {"nodeId": node_id, "host": host, "port": port} for node_id, (host, port) in brokers().items()
+        ]
+        await client.send(answer(METADATA, 12, {"brokers": told}, correlation_id=asked.correlation_id))
+        await client.request()
+
+    return behaviour
+
+
+@asynccontextmanager
+async def watching(
+    *ports: int, refresh_s: float = 0.05, max_brokers: int = 5
+) -> AsyncIterator[tuple[BrokerMap, ClusterWatch]]:
+    loop, circuits = asyncio.get_running_loop(), Circuits()
+    brokers = BrokerMap("gw", 9100, 0, max_brokers, bind_port=9092)
+    options = ListenerOptions(name="gw", bind_port=0)
+    upstream = Upstream(loop, options, circuits, dial_timeout_s=0.5)
+    route = GatewayRoute(brokers, Rotation([(LOOPBACK, port) for port in ports], circuits))
+    watch = ClusterWatch(loop, "gw", upstream, route, brokers, refresh_s)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(watch.run())
+        yield brokers, watch
+        running.cancel()
+
+
+def said(lines: Lines, event: str) -> Lines:
+    return [line for line in lines if line["event"] == event]
+
+
+async def test_brokers_are_learnt_at_the_start_and_followed_when_they_move(lines: Lines) -> None:
+    where = {1: ("b1.internal", 9092), 2: ("b2.internal", 9092)}
+    async with FaultBroker(knows(lambda: where)) as broker, watching(broker.port) as (brokers, watch):
+        await until(watch.answered.is_set)
+        assert brokers.upstreams == where
+        where[2] = ("b2-new.internal", 9093)
+        await until(lambda: brokers.upstream(2) == ("b2-new.internal", 9093))
+        del where[1]
+        asked = len(broker.clients)
+        await until(lambda: len(broker.clients) > asked + 1)
+        assert brokers.upstream(1) == ("b1.internal", 9092), "who is down is not forgotten"
+    assert [line["brokers"] for line in said(lines, "brokers")] == [
+        {1: "b1.internal:9092", 2: "b2.internal:9092"},
+        {1: "b1.internal:9092", 2: "b2-new.internal:9093"},
+    ]
+
+
+async def test_it_asks_the_next_one_when_the_first_is_dead_and_stays_there(lines: Lines) -> None:
+    async with (
+        FaultBroker(knows(lambda: {1: ("b1", 1)})) as broker,
+        watching(free_port(), broker.port) as (
+            brokers,
+            _,
+        ),
+    ):
+        await until(lambda: len(broker.clients) > 3)
+        assert brokers.upstreams == {1: ("b1", 1)}
+    assert not said(lines, "brokers_not_asked")
+    assert len(said(lines, "upstream_unreachable")) == 1
+
+
+async def test_nobody_to_ask_is_said_once_until_somebody_answers(lines: Lines) -> None:
+    port = free_port()
+    async with watching(port) as (brokers, watch):
+        await until(lambda: bool(said(lines, "brokers_not_asked")))
+        await asyncio.sleep(0.3)
+        assert not watch.answered.is_set()
+        async with FaultBroker(knows(lambda: {1: ("b1", 1)}), port=port):
+            await until(watch.answered.is_set)
+        await until(lambda: len(said(lines, "brokers_not_asked")) == 2)
+        assert brokers.upstreams == {1: ("b1", 1)}
+    first = said(lines, "brokers_not_asked")[0]
+    assert first["reason"] == "upstream_unreachable"
+
+
+async def another_correlation_id(client: BrokerSide) -> None:
+    asked = await client.request()
+    await client.send(answer(METADATA, 12, correlation_id=asked.correlation_id + 1))
+
+
+async def a_huge_answer(client: BrokerSide) -> None:
+    await client.request()
+    await client.send((2**31 - 1).to_bytes(4, "big"))
+    await client.request()
+
+
+async def a_negative_size(client: BrokerSide) -> None:
+    await client.request()
+    await client.send(b"\xff\xff\xff\xff")
+
+
+async def a_broken_answer(client: BrokerSide) -> None:
+    asked = await client.request()
+    whole = answer(METADATA, 12, {"brokers": [{"nodeId": 1}]}, correlation_id=asked.correlation_id)
+    await client.send((14).to_bytes(4, "big") + whole[4:18])  # it ends within the broker
+
+
+async def leaves(client: BrokerSide) -> None:
+    await client.request()
+
+
+async def says_nothing(client: BrokerSide) -> None:
+    while True:
+        await client.request()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        (another_correlation_id, "not the answer to our Metadata"),
+        (a_huge_answer, "answer of 2147483647 bytes"),
+        (a_negative_size, "answer of -1 bytes"),
+        (a_broken_answer, "array of 1 in 4 bytes"),
+        (leaves, "closed by the other side"),
+        (says_nothing, "timed out"),
+    ],
+)
+async def test_what_is_no_answer_teaches_nothing_and_is_asked_for_again(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour, reason: str
+) -> None:
+    monkeypatch.setattr(cluster_watch, "_ANSWER_TIMEOUT_S", 0.3)
+    async with FaultBroker(behaviour) as broker, watching(broker.port) as (brokers, watch):
+        await until(lambda: len(broker.clients) > 1)
+        broker.behaviour = knows(lambda: {1: ("b1", 1)})
+        assert not brokers.upstreams
+        await until(watch.answered.is_set)
+        assert brokers.upstreams == {1: ("b1", 1)}
+    (line,) = said(lines, "brokers_not_asked")
+    assert reason in line["reason"]
+
+
+async def test_ids_without_a_port_are_said_once_for_each_new_one(lines: Lines) -> None:
+    where = {4: ("b4", 1), 5: ("b5", 1), 1001: ("b1001", 1)}
+    async with FaultBroker(knows(lambda: where)) as broker, watching(broker.port) as (brokers, _):
+        await until(lambda: len(broker.clients) > 3)
+        assert brokers.upstreams == {4: ("b4", 1)}
+        where[6] = ("b6", 1)
+        await until(lambda: len(said(lines, "brokers_out_of_range")) == 2)
+        asked = len(broker.clients)
+        await until(lambda: len(broker.clients) > asked + 2)
+    assert [line["node_ids"] for line in said(lines, "brokers_out_of_range")] == [(5, 1001), (5, 6, 1001)]
+    assert said(lines, "brokers_out_of_range")[0]["configured"] == "0 to 4"
+
+
+async def test_a_name_that_no_resolver_takes_is_a_broker_that_cannot_be_reached(lines: Lines) -> None:
+    """It is the brokers' to say, so that it is no fault of ours."""
+    where = {1: ("b..1", 1)}
+    async with FaultBroker(knows(lambda: where)) as broker, watching(broker.port) as (brokers, watch):
+        await until(watch.answered.is_set)
+        options = ListenerOptions(name="gw", bind_port=0)
+        upstream = Upstream(asyncio.get_running_loop(), options, Circuits(), dial_timeout_s=0.5)
+        with pytest.raises(NotConnected):
+            await upstream.connect([brokers.upstreams[1]], None, None)
+    assert said(lines, "upstream_unreachable")[0]["reason"] == "'b..1' is no host's name"

@@ -1,0 +1,154 @@
+"""A gateway's listener: whom a client of a broker's port reaches, before and after the brokers are known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from sluice.protocol.headers import METADATA
+from sluice.proxy.assembly import assemble
+from sluice.proxy.config.config import LimitsOptions, UpstreamOptions
+from sluice.proxy.config.listener import GatewayOptions, ListenerOptions
+from sluice.proxy.connection.worker import Worker
+from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.listener import Listener
+from sluice.proxy.listener.security import ListenerSecurity
+from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.policy import SessionPolicy
+from testkit.frames.frames import answer, produce
+from testkit.frames.wire import Wire, dial
+from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
+from testkit.processes.ports import LOOPBACK, free_port_range
+from testkit.proxy.local_proxy import until
+from testkit.proxy.playbook import limits_of, shared_of
+
+pytestmark = pytest.mark.asyncio
+
+
+class Cluster:
+    """Two brokers, of which both answer Metadata; it can be held back, and say that broker 1 has moved."""
+
+    def __init__(self) -> None:
+        self.ports: dict[int, int] = {}
+        self.may_tell = asyncio.Event()
+        self.served: list[int] = []
+
+    def behaviour(self, node_id: int):  # type: ignore[no-untyped-def]
+        async def answers(client: BrokerSide) -> None:
+            while True:
+                request = await client.request()
+                if request.api_key == METADATA:
+                    await self.may_tell.wait()
+                    brokers = [{"nodeId": i, "host": LOOPBACK, "port": p} for i, p in self.ports.items()]
+                    body = {"brokers": brokers, "clusterId": "c", "controllerId": 0}
+                    await client.send(
+                        answer(METADATA, request.api_version, body, correlation_id=request.correlation_id)  # type: ignore[arg-type]
+                    )
+                else:
+                    self.served.append(node_id)
+                    await client.send(answer_to(request))
+
+        return answers
+
+
+@asynccontextmanager
+async def gateway(bootstrap_port: int) -> AsyncIterator[tuple[Listener, int]]:
+    """The listener, and the port of broker 0."""
+    first = free_port_range(4)
+    shared = shared_of(limits_of())
+    worker = Worker(asyncio.get_running_loop(), shared.recorder, Gauges())
+    options = ListenerOptions(
+        name="test",
+        bind_host=LOOPBACK,
+        bind_port=first,
+        gateway=GatewayOptions(
+            bootstrap_upstreams=(f"{LOOPBACK}:{bootstrap_port}",),
+            advertised_host=LOOPBACK,
+            first_broker_port=first + 1,
+            max_brokers=3,
+            metadata_refresh_s=0.1,
+        ),
+    )
+    assembled = assemble(
+        worker,
+        options,
+        shared,
+        SessionPolicy(),
+        Circuits(),
+        ListenerSecurity(),
+        limits=LimitsOptions(),
+        upstream=UpstreamOptions(),
+    )
+    listener = assembled.listener
+    listener.start()
+    beside = [asyncio.ensure_future(work) for work in assembled.beside]
+    try:
+        yield listener, first + 1
+    finally:
+        listener.stop()
+        for task in beside:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        for connection in tuple(listener.connections):
+            connection.abort(DisconnectCause.DRAIN_DEADLINE)
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def two_brokers() -> AsyncIterator[tuple[Cluster, FaultBroker, FaultBroker]]:
+    cluster = Cluster()
+    async with FaultBroker(cluster.behaviour(0)) as zero, FaultBroker(cluster.behaviour(1)) as one:
+        cluster.ports = {0: zero.port, 1: one.port}
+        yield cluster, zero, one
+
+
+async def is_served(client: Wire) -> bool:
+    await client.send(produce(correlation_id=4))
+    return (await client.frame())[4:8] == (4).to_bytes(4, "big")
+
+
+async def test_a_client_of_a_brokers_port_waits_until_it_is_known_where_the_broker_is() -> None:
+    """Led to any other it would be told NOT_LEADER for ever, for Metadata names the address that it has."""
+    async with two_brokers() as (cluster, zero, _), gateway(zero.port) as (_, first_port):
+        with await dial(first_port + 1) as client:
+            await client.send(produce(correlation_id=4))
+            await asyncio.sleep(0.1)
+            assert not cluster.served
+            cluster.may_tell.set()
+            assert (await client.frame())[4:8] == (4).to_bytes(4, "big")
+        assert cluster.served == [1]
+
+
+async def test_a_broker_that_the_cluster_does_not_have_cannot_be_reached() -> None:
+    async with two_brokers() as (cluster, zero, _), gateway(zero.port) as (_, first_port):
+        cluster.may_tell.set()
+        with await dial(first_port + 2) as client:
+            assert await client.end() == "closed"
+        assert not cluster.served
+
+
+async def test_clients_of_a_broker_that_has_moved_are_sent_away_in_order() -> None:
+    async with (
+        two_brokers() as (cluster, zero, _),
+        FaultBroker(cluster.behaviour(1)) as elsewhere,
+        gateway(zero.port) as (listener, first_port),
+    ):
+        cluster.may_tell.set()
+        with await dial(first_port + 1) as client, await dial(first_port) as other:
+            assert await is_served(client)
+            assert await is_served(other)
+            listener.end_misled()
+            assert await is_served(client), "nothing has moved"
+            cluster.ports[1] = elsewhere.port
+            await until(lambda: listener._route.upstream(1) == (LOOPBACK, elsewhere.port))
+            listener.end_misled()
+            assert await client.end() == "closed"
+            assert await is_served(other)
+        with await dial(first_port + 1) as client:
+            assert await is_served(client)
+        assert len(elsewhere.clients) == 1

@@ -1,0 +1,406 @@
+"""What the meter makes of records: the right number in the right place, bounded, and never lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.protocol._tables import API_NAMES
+from sluice.proxy.metrics.entity_series import SERIES_IDLE_MS, SERIES_PER_ENTITY, EntitySeries
+from sluice.proxy.metrics.usage_meter import (
+    DURATION_AT,
+    DURATION_SUM,
+    SENSORS_PER_STEP,
+    SIZE_SLOTS,
+    SIZE_SUM,
+    UsageMeter,
+)
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.records import ConnectionRecord, EventKind, Flow, Recorder, ThrottleEvent
+from testkit.access_log.finished import Finished
+
+PRODUCE, FETCH, METADATA, SHARE_FETCH = 0, 1, 3, 78
+NOW_MS = 1_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def log_lines() -> Iterator[list[structlog.typing.EventDict]]:
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+def limits_of(**rates: int) -> QuotaLimits:
+    """producer_byte_rate by user, `default` for the default user."""
+    return QuotaLimits(
+        (QuotaEntity(DEFAULT if user == "default" else user), {"producer_byte_rate": rate})
+        for user, rate in rates.items()
+    )
+
+
+class Bench:
+    """A meter and what it reads from."""
+
+    def __init__(self, limits: QuotaLimits, max_series: int = 10_000, max_sensors: int = 100_000) -> None:
+        self.recorder = Recorder()
+        self.quotas = QuotaManager(limits, max_sensors=max_sensors)
+        self.meter = UsageMeter(self.recorder, self.quotas, max_series=max_series)
+
+    def sensor(self, user: str, client_id: str = "app", now_ms: float = NOW_MS) -> Sensor:
+        found = self.quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms)
+        assert found is not None
+        return found
+
+    def request(
+        self,
+        api_key: int = PRODUCE,
+        *,
+        user: str = "alice",
+        client_id: str = "app",
+        request_bytes: int = 100,
+        response_bytes: int = 50,
+        upstream_ms: float = 1.0,
+        throttle_ms: float = 0.0,
+        sensor: Sensor | None = None,
+    ) -> None:
+        self.recorder.requests.append(
+            Finished(
+                Flow(client_id), request_bytes, response_bytes, upstream_ms, throttle_ms, 0.0, NOW_MS,
+                api_key, 9, user, sensor,
+            )
+        )  # fmt: skip
+
+    def drain(self, now_ms: float = NOW_MS) -> None:
+        self.meter.drain(now_ms)
+
+    def fold(self, now_ms: float = NOW_MS) -> None:
+        asyncio.run(self.meter.fold(now_ms))
+
+    def series(self, quota: str = "produce") -> dict[tuple[str, str], EntitySeries]:
+        return {(one.user, one.client_id): one for one in self.meter.entities if one.quota == quota}
+
+
+def event(user: str, *, over_quota_bytes: int = 0) -> ThrottleEvent:
+    return ThrottleEvent(
+        EventKind.MUTE, NOW_MS, 100.0, "produce", "user", user, "app", PRODUCE, 1000, over_quota_bytes
+    )
+
+
+def test_requests_are_counted_by_api_and_size() -> None:
+    bench = Bench(QuotaLimits())
+    for size in (64, 65, 128, 2**31):
+        bench.request(METADATA, request_bytes=size)
+    bench.drain()
+    tally = bench.meter.apis[METADATA]
+    assert {slot: tally[slot] for slot in range(SIZE_SLOTS) if tally[slot]} == {6: 1, 7: 2, 31: 1}
+    assert tally[SIZE_SUM] == 64 + 65 + 128 + 2**31
+    assert bench.recorder.requests == []
+
+
+@given(st.floats(0.001, 1e9))
+def test_a_duration_falls_into_the_slot_whose_bound_is_next_above_it(upstream_ms: float) -> None:
+    bench = Bench(QuotaLimits())
+    bench.request(METADATA, upstream_ms=upstream_ms)
+    bench.drain()
+    tally = bench.meter.apis[METADATA]
+    (slot,) = [slot for slot in range(DURATION_SUM - DURATION_AT - 1) if tally[DURATION_AT + slot]]
+    assert upstream_ms < 2**slot / 8
+    assert slot == 0 or upstream_ms >= 2 ** (slot - 1) / 8
+    assert tally[DURATION_SUM] == upstream_ms
+
+
+def test_a_request_without_an_answer_has_no_duration() -> None:
+    bench = Bench(QuotaLimits())
+    bench.request(upstream_ms=0.0, response_bytes=0)
+    bench.drain()
+    tally = bench.meter.apis[PRODUCE]
+    assert sum(tally[:SIZE_SLOTS]) == 1
+    assert sum(tally[DURATION_AT:SIZE_SUM]) == 0
+
+
+def test_apis_that_kafka_does_not_have_share_one_tally() -> None:
+    bench = Bench(QuotaLimits())
+    for api_key in range(-500, 1000):
+        bench.request(api_key)
+    bench.drain()
+    assert set(bench.meter.apis) == set(API_NAMES)
+    assert sum(bench.meter.unknown_apis[:SIZE_SLOTS]) == 1500 - len(API_NAMES)
+
+
+def test_sessions_may_hold_on_to_the_recorders_lists() -> None:
+    bench = Bench(QuotaLimits())
+    lists = (bench.recorder.requests, bench.recorder.throttles, bench.recorder.connections)
+    bench.request()
+    bench.drain()
+    now = (bench.recorder.requests, bench.recorder.throttles, bench.recorder.connections)
+    assert all(after is before for after, before in zip(now, lists, strict=True))
+
+
+def test_bytes_of_a_limited_client_are_what_its_sensor_was_charged() -> None:
+    bench = Bench(limits_of(alice=1000))
+    sensor = bench.sensor("alice")
+    sensor.charge(700, NOW_MS)
+    bench.fold()
+    sensor.charge(300, NOW_MS)
+    bench.fold()
+    assert bench.series()["alice", ""].amount == 1000
+
+
+def test_a_refund_is_not_counted_and_the_counter_never_falls() -> None:
+    bench = Bench(limits_of(alice=1000))
+    sensor = bench.sensor("alice")
+    sensor.charge(700, NOW_MS)
+    bench.fold()
+    sensor.refund(200, NOW_MS)
+    bench.fold()
+    assert bench.series()["alice", ""].amount == 700
+    sensor.charge(250, NOW_MS)
+    bench.fold()
+    assert bench.series()["alice", ""].amount == 750
+
+
+def test_what_was_charged_before_a_reload_dropped_the_sensor_still_counts() -> None:
+    bench = Bench(limits_of(alice=1000))
+    sensor = bench.sensor("alice")
+    bench.fold()
+    sensor.charge(700, NOW_MS)
+    bench.quotas.reload(limits_of(bob=1), NOW_MS)
+    bench.fold()
+    # alice is no name of the configuration any more, so her last bytes are another's.
+    assert bench.series()["other", ""].amount == 700
+    assert bench.meter.limits == {}
+    sensor.charge(1, NOW_MS)
+    bench.fold()
+    assert bench.series()["other", ""].amount == 700
+
+
+@pytest.mark.parametrize(
+    ("api_key", "quota", "counted"),
+    [(PRODUCE, "produce", 100), (FETCH, "fetch", 50), (SHARE_FETCH, "fetch", 50), (METADATA, "produce", 0)],
+)
+def test_unlimited_traffic_is_counted_too(api_key: int, quota: str, counted: int) -> None:
+    bench = Bench(limits_of(alice=1000))
+    bench.request(api_key)
+    bench.request(api_key)
+    bench.request(api_key, user="mallory")
+    bench.drain()
+    series = bench.series(quota)
+    assert sum(one.amount for one in series.values()) == 3 * counted
+    if counted:
+        assert series["alice", "other"].amount == 2 * counted
+        assert series["other", "other"].amount == counted
+
+
+def test_a_throttled_request_is_counted_with_its_delay() -> None:
+    bench = Bench(limits_of(alice=1000))
+    sensor = bench.sensor("alice")
+    for throttle_ms in (0.0, 12.5, 500.0):
+        bench.request(sensor=sensor, throttle_ms=throttle_ms)
+    bench.drain()
+    one = bench.series()["alice", ""]
+    assert (one.throttled_requests, one.throttled_ms) == (2, 512.5)
+    tally = bench.meter.throttle_times["produce"]
+    assert {slot: n for slot, n in enumerate(tally[DURATION_AT:SIZE_SUM]) if n} == {7: 1, 12: 1}
+    assert tally[DURATION_SUM] == 512.5
+
+
+def test_names_that_clients_invent_are_counted_as_other() -> None:
+    bench = Bench(limits_of(alice=1000, default=500))
+    for index in range(50):
+        sensor = bench.sensor(f"user-{index}", f"app-{index}")
+        sensor.charge(10, NOW_MS)
+        bench.request(user=f"user-{index}", client_id=f"app-{index}", sensor=sensor, throttle_ms=1.0)
+    bench.drain()
+    bench.fold()
+    assert set(bench.series()) == {("other", "")}
+    assert bench.series()["other", ""].amount == 500
+    assert bench.meter.limits == {("produce", "other", "", "default_user"): 500.0}
+
+
+def test_utilisation_of_many_buckets_behind_one_label_is_the_highest() -> None:
+    bench = Bench(limits_of(default=1000))
+    for user, amount in (("a", 1000), ("b", 30_000), ("c", 10)):
+        bench.sensor(user).charge(amount, NOW_MS)
+    bench.fold(NOW_MS + 10_000)
+    assert bench.meter.utilisation == {("produce", "other", ""): pytest.approx(3.0)}
+
+
+def test_the_cap_on_series_sends_the_rest_to_other_and_counts_it() -> None:
+    users = {f"user{index}": 1000 for index in range(20)}
+    bench = Bench(limits_of(**users), max_series=(10 + len(KINDS)) * SERIES_PER_ENTITY)
+    for user in users:
+        bench.sensor(user).charge(5, NOW_MS)
+    bench.fold()
+    bench.fold()
+    assert len(bench.meter.entities) == 10  # the cap less (other, other) of each kind
+    assert bench.series()["other", "other"].amount == 50
+    assert bench.meter.entities.overflows == 10
+    # Many limits stand behind (other, other): none of them is exported as its limit.
+    assert len(bench.meter.limits) == 10
+
+
+def test_a_series_that_is_idle_for_an_hour_is_dropped_and_begins_anew_when_used() -> None:
+    bench = Bench(limits_of(alice=1000, bob=1000))
+    for user in ("alice", "bob"):
+        bench.sensor(user).charge(5, NOW_MS)
+    bench.fold()
+    bench.sensor("bob").charge(5, NOW_MS)
+    bench.fold(NOW_MS + SERIES_IDLE_MS - 1)
+    bench.fold(NOW_MS + SERIES_IDLE_MS)
+    assert {labels: one.amount for labels, one in bench.series().items()} == {("bob", ""): 10}
+    bench.sensor("alice").charge(7, NOW_MS + SERIES_IDLE_MS)
+    bench.fold(NOW_MS + SERIES_IDLE_MS)
+    assert bench.series()["alice", ""].amount == 7
+
+
+def test_a_name_that_a_reload_brings_becomes_a_label() -> None:
+    bench = Bench(limits_of(default=1000))
+    bench.sensor("carol").charge(5, NOW_MS)
+    bench.fold()
+    assert set(bench.series()) == {("other", "")}
+    bench.quotas.reload(limits_of(default=1000, carol=2000), NOW_MS)
+    bench.sensor("carol").charge(6, NOW_MS)
+    bench.fold()
+    assert bench.series()["carol", ""].amount == 6
+    assert bench.meter.limits == {("produce", "carol", "", "user"): 2000.0}
+
+
+def test_forgiven_debt_is_counted() -> None:
+    bench = Bench(limits_of(alice=1000))
+    bench.sensor("alice").charge(100_000, NOW_MS)
+    bench.fold()
+    # 1 s of burst and 60 s of debt at 1000 B/s: 61,000 bytes stay owed or paid.
+    assert bench.meter.forgiven["produce"] == pytest.approx(39_000)
+    assert bench.meter.forgiven["fetch"] == 0
+
+
+def test_bytes_over_quota_are_counted_for_the_bucket_of_the_rule() -> None:
+    bench = Bench(limits_of(alice=1000))
+    bench.recorder.throttles.extend([event("alice", over_quota_bytes=30), event("bob", over_quota_bytes=4)])
+    bench.drain()
+    assert {at: one.over_quota_bytes for at, one in bench.series().items()} == {
+        ("alice", ""): 30,
+        ("other", ""): 4,
+    }
+
+
+def test_many_sensors_are_folded_in_many_small_steps() -> None:
+    bench = Bench(limits_of(default=1000))
+    for index in range(3 * SENSORS_PER_STEP):
+        bench.sensor(f"user-{index}").charge(1, NOW_MS)
+
+    async def turns() -> int:
+        folding = asyncio.ensure_future(bench.meter.fold(NOW_MS))
+        count = 0
+        while not folding.done():
+            count += 1
+            if count == 2:  # between two steps sensors come and go
+                bench.sensor("late").charge(1, NOW_MS)
+                bench.quotas.expire(NOW_MS)
+            await asyncio.sleep(0)
+        return count
+
+    assert asyncio.run(turns()) > 3
+    bench.fold()
+    assert bench.series()["other", ""].amount == 3 * SENSORS_PER_STEP + 1
+
+
+def test_sensors_that_are_gone_are_forgotten() -> None:
+    bench = Bench(limits_of(default=1000))
+    for index in range(20):
+        sensor = bench.sensor(f"user-{index}")
+        bench.request(sensor=sensor, throttle_ms=1.0)
+    bench.drain()
+    bench.quotas.reload(limits_of(bob=1), NOW_MS)
+    bench.fold()
+    assert not bench.meter._metered  # bounded memory has no public face
+
+
+def connection(cause: DisconnectCause, detail: str = "") -> ConnectionRecord:
+    return ConnectionRecord(cause, detail, "10.0.0.9:5", "alice", "app", NOW_MS - 1500.0, NOW_MS, 3, 100, 200)
+
+
+def test_ended_connections_are_counted_by_cause_and_logged_if_there_is_something_to_say(
+    log_lines: list[structlog.typing.EventDict],
+) -> None:
+    bench = Bench(QuotaLimits())
+    bench.recorder.connections.extend(
+        [
+            connection(DisconnectCause.CLIENT_CLOSED),
+            connection(DisconnectCause.MALFORMED_FRAME, "a count that cannot fit, api Fetch (1)"),
+        ]
+    )
+    bench.drain()
+    assert {cause: n for cause, n in bench.meter.disconnects.items() if n} == {
+        "client_closed": 1,
+        "malformed_frame": 1,
+    }
+    (line,) = log_lines
+    assert (line["event"], line["cause"], line["open_s"]) == ("connection_closed", "malformed_frame", 1.5)
+    assert line["detail"] == "a count that cannot fit, api Fetch (1)"
+
+
+def test_a_flood_of_bad_connections_does_not_flood_the_log(
+    log_lines: list[structlog.typing.EventDict],
+) -> None:
+    bench = Bench(QuotaLimits())
+    for _ in range(1000):
+        bench.recorder.connections.append(connection(DisconnectCause.TLS_ON_PLAINTEXT, "TLS ClientHello"))
+    bench.drain()
+    assert len(log_lines) == 20
+    assert bench.meter.disconnects["tls_on_plaintext"] == 1000
+    bench.recorder.connections.append(connection(DisconnectCause.TLS_ON_PLAINTEXT, "TLS ClientHello"))
+    bench.drain(NOW_MS + 1000)
+    assert log_lines[-1]["lines_suppressed"] == 980
+
+
+def test_throttling_is_logged_as_it_begins_and_ends(log_lines: list[structlog.typing.EventDict]) -> None:
+    bench = Bench(limits_of(alice=1000))
+    bench.recorder.throttles.append(event("alice"))
+    bench.drain(NOW_MS)
+    bench.drain(NOW_MS + 20_000)
+    assert [(line["event"], line["user"], line["quota"]) for line in log_lines] == [
+        ("throttling_began", "alice", "produce"),
+        ("throttling_ended", "alice", "produce"),
+    ]
+
+
+def test_delays_by_request_time_are_counted_by_their_events() -> None:
+    bench = Bench(QuotaLimits([(QuotaEntity("alice"), {"request_percentage": 1.0})]))
+    delayed = event("alice")._replace(quota="request", charged_bytes=0)
+    bench.recorder.throttles += [delayed, delayed._replace(delay_ms=300.0), event("alice")]
+    bench.recorder.throttles.append(delayed._replace(kind=EventKind.SHADOW))
+    bench.drain()
+    bench.recorder.throttles.append(delayed._replace(quota="controller_mutation"))  # its record tells
+    bench.drain()
+    series = bench.series("request")["alice", ""]
+    assert (series.throttled_requests, series.throttled_ms) == (2, 400.0)
+    assert sum(bench.meter.throttle_times["request"][DURATION_AT:SIZE_SUM]) == 2
+    assert not any(bench.meter.throttle_times["produce"])
+    assert not bench.series("controller_mutation")
+
+
+def test_run_keeps_the_meter_current_until_it_is_cancelled() -> None:
+    bench = Bench(limits_of(alice=1000))
+    bench.request()
+    bench.sensor("alice").charge(5, NOW_MS)
+
+    async def follow() -> None:
+        running = asyncio.ensure_future(bench.meter.run())
+        while not bench.meter.limits:  # noqa: ASYNC110  nothing tells that a fold is over
+            await asyncio.sleep(0.005)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(asyncio.wait_for(follow(), 30))
+    assert PRODUCE in bench.meter.apis

@@ -1,0 +1,317 @@
+"""Describe and alter as values: what a filter matches, what alterations come to, with the broker's own words.
+
+That they are the broker's is shown beside a real one in test_client_quotas_against_kafka.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.proxy.quota_store.client_quotas import (
+    INVALID_REQUEST,
+    NONE,
+    UNSUPPORTED_VERSION,
+    Alteration,
+    Component,
+    Outcome,
+    Parts,
+    QuotaApiError,
+    alter,
+    describe,
+    entity_of,
+    parts_of,
+)
+from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
+
+ALICE = QuotaEntity("alice")
+EXACT, DEFAULTS, ANY = 0, 1, 2
+LIMITS = QuotaLimits(
+    [
+        (ALICE, {"producer_byte_rate": 100, "producer_ids_rate": 5}),
+        (QuotaEntity("bob"), {"consumer_byte_rate": 7}),
+        (QuotaEntity(DEFAULT), {"request_percentage": 12.5}),
+        (QuotaEntity("alice", "app"), {"producer_byte_rate": 1}),
+        (QuotaEntity("alice", DEFAULT), {"producer_byte_rate": 2}),
+        (QuotaEntity(None, "app"), {"consumer_byte_rate": 3}),
+        (QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 9}),
+        (QuotaEntity("carol"), {}),
+    ]
+)
+
+
+def found(*components: tuple[str, int, str | None], strict: bool = False) -> set[Parts]:
+    given_components = [Component(*one) for one in components]
+    return {parts for parts, _ in describe(LIMITS, given_components, strict=strict)}
+
+
+def altered(*alterations: tuple[Mapping[str, str | None], Mapping[str, float | None]]) -> Outcome:
+    return alter(
+        LIMITS.entries,
+        [Alteration(tuple(parts.items()), tuple(ops.items())) for parts, ops in alterations],
+    )
+
+
+def refusal(parts: Mapping[str, str | None], ops: Mapping[str, float | None]) -> tuple[int, str | None]:
+    outcome = altered((parts, ops))
+    assert not outcome.changes
+    (result,) = outcome.results
+    assert result.parts == tuple(parts.items())
+    return result.code, result.message
+
+
+# Describe ---------------------------------------------------------------------------------------------------
+
+
+def test_no_condition_matches_everything_and_strictly_nothing() -> None:
+    assert len(found()) == 7
+    assert found(strict=True) == set()
+
+
+def test_an_exact_name_matches_also_what_has_more_parts_unless_strict() -> None:
+    alone = (("user", "alice"),)
+    assert found(("user", EXACT, "alice"), strict=True) == {alone}
+    assert found(("user", EXACT, "alice")) == {
+        alone,
+        (("user", "alice"), ("client-id", "app")),
+        (("user", "alice"), ("client-id", None)),
+    }
+
+
+def test_the_default_is_no_name_and_a_name_is_no_default() -> None:
+    assert found(("user", DEFAULTS, None)) == {(("user", None),)}
+    assert found(("user", EXACT, "<default>")) == set()
+
+
+def test_any_name_matches_the_default_too() -> None:
+    assert found(("user", ANY, None), strict=True) == {
+        (("user", "alice"),), (("user", "bob"),), (("user", None),),
+    }  # fmt: skip
+    assert found(("user", ANY, None), ("client-id", ANY, None)) == {
+        (("user", "alice"), ("client-id", "app")),
+        (("user", "alice"), ("client-id", None)),
+    }
+
+
+def test_all_conditions_must_hold() -> None:
+    assert found(("user", EXACT, "alice"), ("client-id", DEFAULTS, None)) == {
+        (("user", "alice"), ("client-id", None))
+    }
+    assert found(("user", EXACT, "bob"), ("client-id", ANY, None)) == set()
+    assert found(("ip", ANY, None)) == {(("ip", "10.0.0.1"),)}
+
+
+def test_an_entity_without_limits_is_not_told() -> None:
+    assert found(("user", EXACT, "carol")) == set()
+
+
+@pytest.mark.parametrize(
+    ("components", "code", "message"),
+    [
+        ([("", 0, "a")], INVALID_REQUEST, "Invalid empty entity type."),
+        (
+            [("user", 0, "a"), ("user", 2, None)],
+            INVALID_REQUEST,
+            "Entity type user cannot appear more than once in the filter.",
+        ),
+        ([("group", 0, "a")], UNSUPPORTED_VERSION, "Unsupported entity type group"),
+        ([("user", 3, None)], INVALID_REQUEST, "Unknown match type 3"),
+    ],
+)
+def test_a_filter_that_the_broker_refuses_is_refused_in_its_words(
+    components: list[tuple[str, int, str | None]], code: int, message: str
+) -> None:
+    with pytest.raises(QuotaApiError) as caught:
+        found(*components)
+    assert (caught.value.code, caught.value.message) == (code, message)
+
+
+NAMES = st.sampled_from(["alice", "bob", "<default>", ""]) | st.none()
+PARTS = st.dictionaries(st.sampled_from(["user", "client-id", "ip", "group"]), NAMES, max_size=3)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["user", "client-id"]), st.integers(0, 2)), unique_by=lambda c: c[0])
+)
+def test_strict_finds_nothing_that_the_same_filter_would_not_find(conditions: list[tuple[str, int]]) -> None:
+    components = [(kind, match, "alice" if match == EXACT else None) for kind, match in conditions]
+    strictly = found(*components, strict=True)
+    assert strictly <= found(*components)
+    assert all(len(parts) == len(components) for parts in strictly)
+
+
+# Entities ---------------------------------------------------------------------------------------------------
+
+
+def test_an_entity_and_its_parts_are_the_same() -> None:
+    for entity in LIMITS.entries:
+        parts = parts_of(entity)
+        assert parts is not None
+        assert entity_of(parts) == entity
+
+
+def test_what_kafka_has_no_entity_for_has_no_parts() -> None:
+    assert parts_of(QuotaEntity(OVERFLOW)) is None
+    assert parts_of(QuotaEntity()) is None
+
+
+# Alter ------------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_set_beside_those_that_are_there() -> None:
+    outcome = altered(({"user": "alice"}, {"consumer_byte_rate": 50.0}))
+    assert [result.code for result in outcome.results] == [NONE]
+    assert outcome.changes == {
+        ALICE: {"producer_byte_rate": 100, "producer_ids_rate": 5, "consumer_byte_rate": 50}
+    }
+
+
+def test_a_removed_limit_goes_and_one_that_is_not_there_is_no_error() -> None:
+    assert altered(({"user": "alice"}, {"producer_byte_rate": None})).changes == {
+        ALICE: {"producer_ids_rate": 5}
+    }
+    outcome = altered(({"user": "bob"}, {"request_percentage": None, "consumer_byte_rate": None}))
+    assert outcome.changes == {QuotaEntity("bob"): {}}
+    assert altered(({"user": "dave"}, {"no_such_key": None})).results[0].code == NONE
+
+
+def test_what_is_so_already_is_no_change() -> None:
+    outcome = altered(({"user": "alice"}, {"producer_byte_rate": 100.0}))
+    assert not outcome.changes
+    assert outcome.results[0].code == NONE
+
+
+def test_a_null_name_is_the_default_and_a_user_may_be_called_so() -> None:
+    outcome = altered(
+        ({"user": None}, {"producer_byte_rate": 1.0}), ({"user": "<default>"}, {"producer_byte_rate": 2.0})
+    )
+    assert outcome.changes == {
+        QuotaEntity(DEFAULT): {"request_percentage": 12.5, "producer_byte_rate": 1},
+        QuotaEntity("<default>"): {"producer_byte_rate": 2},
+    }
+
+
+def test_who_is_refused_keeps_no_other_from_being_altered() -> None:
+    outcome = altered(
+        ({"user": "bob"}, {"producer_byte_rate": -1.0}), ({"user": "dave"}, {"producer_byte_rate": 5.0})
+    )
+    assert [result.code for result in outcome.results] == [INVALID_REQUEST, NONE]
+    assert outcome.changes == {QuotaEntity("dave"): {"producer_byte_rate": 5}}
+
+
+def test_of_two_for_one_entity_the_first_is_done_and_the_second_told() -> None:
+    outcome = altered(
+        ({"user": "bob", "client-id": "x"}, {"producer_byte_rate": 5.0}),
+        ({"client-id": "x", "user": "bob"}, {"producer_byte_rate": 6.0}),
+    )
+    (result,) = outcome.results
+    assert result.code == INVALID_REQUEST
+    assert "Ignoring duplicate entity ClientQuotaEntity(entries={" in (result.message or "")
+    assert outcome.changes == {QuotaEntity("bob", "x"): {"producer_byte_rate": 5}}
+
+
+def test_a_key_given_twice_alters_nothing() -> None:
+    parts: Parts = (("user", "bob"),)
+    outcome = alter({}, [Alteration(parts, (("producer_byte_rate", 1.0), ("producer_byte_rate", None)))])
+    assert not outcome.changes
+    assert outcome.results[0].message == "Ignoring duplicate entity ClientQuotaEntity(entries={user=bob})"
+
+
+@pytest.mark.parametrize(
+    ("parts", "ops", "message"),
+    [
+        ({}, {"producer_byte_rate": 1.0}, "Invalid empty client quota entity"),
+        ({"group": "g"}, {}, "Unhandled client quota entity type: group"),
+        ({"user": ""}, {"producer_byte_rate": 1.0}, "Empty user not supported"),
+        ({"ip": "nowhere"}, {}, "nowhere is not a valid IP or resolvable host."),
+        (
+            {"user": "a", "ip": "10.0.0.1"},
+            {},
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
+        ),
+        ({"user": "a"}, {"bytes": 1.0}, "Invalid configuration key bytes"),
+        (
+            {"user": "a"},
+            {"connection_creation_rate": 1.0},
+            "Invalid configuration key connection_creation_rate",
+        ),
+        ({"ip": "10.0.0.1"}, {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
+        (
+            {"client-id": "a"},
+            {"producer_ids_rate": 1.0},
+            "Invalid configuration key producer_ids_rate: "
+            "producer_ids_rate is for users; leave client-id out",
+        ),
+        ({"user": "a"}, {"producer_byte_rate": 0.0}, "Quota producer_byte_rate must be greater than 0"),
+        ({"user": "a"}, {"request_percentage": -0.1}, "Quota request_percentage must be greater than 0"),
+        ({"user": "a"}, {"producer_byte_rate": 1.5}, "producer_byte_rate cannot be a fractional value."),
+        (
+            {"user": "a"},
+            {"consumer_byte_rate": 1e19},
+            "Proposed value for consumer_byte_rate is too large for a LONG.",
+        ),
+        (
+            {"ip": None},
+            {"connection_creation_rate": 2.0**31},
+            "Proposed value for connection_creation_rate is too large for an INT.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_the_brokers_words(
+    parts: dict[str, str | None], ops: dict[str, float | None], message: str
+) -> None:
+    assert refusal(parts, ops) == (INVALID_REQUEST, message)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("key", ["producer_byte_rate", "request_percentage"])
+def test_a_limit_is_a_number(key: str, value: float) -> None:
+    code, _ = refusal({"user": "a"}, {key: value})
+    assert code == INVALID_REQUEST
+
+
+def test_a_whole_number_may_have_lost_its_last_digits_on_the_way() -> None:
+    outcome = altered(({"user": "z"}, {"producer_byte_rate": 1000.0000005, "consumer_byte_rate": 2.0**63}))
+    assert outcome.changes == {
+        QuotaEntity("z"): {"producer_byte_rate": 1000, "consumer_byte_rate": 2**63 - 1}
+    }
+
+
+def test_an_address_is_one_however_it_is_written() -> None:
+    outcome = altered(({"ip": "0:0::1"}, {"connection_creation_rate": 3.0}))
+    assert outcome.changes == {QuotaEntity(ip="::1"): {"connection_creation_rate": 3}}
+
+
+VALUES = st.none() | st.floats() | st.integers(-3, 1000).map(float)
+OPS = st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage", "nonsense"]), VALUES)
+
+
+@given(st.lists(st.tuples(PARTS, OPS), max_size=6))
+def test_whatever_is_asked_every_entity_is_answered_and_what_comes_out_can_be_configured(
+    asked: list[tuple[dict[str, str | None], dict[str, float | None]]],
+) -> None:
+    outcome = altered(*asked)
+    assert {frozenset(parts.items()) for parts, _ in asked} == {
+        frozenset(result.parts) for result in outcome.results
+    }
+    assert len(outcome.results) == len({frozenset(result.parts) for result in outcome.results})
+    assert all((result.code == NONE) is (result.message is None) for result in outcome.results)
+    after = {**LIMITS.entries, **outcome.changes}
+    configured = QuotaLimits(after.items())
+    assert all(outcome.changes[entity] == configured.entries[entity] for entity in outcome.changes)
+    assert alter(configured.entries, ()).changes == {}
+
+
+def test_changes_that_could_not_be_kept_are_no_success_and_the_rest_is_what_it_was() -> None:
+    outcome = altered(
+        ({"ip": "0:0::1"}, {"connection_creation_rate": 3.0}),
+        ({"client-id": "app", "user": "alice"}, {"producer_byte_rate": 77.0}),
+        ({"user": "alice"}, {"producer_byte_rate": 100.0}),
+        ({"user": "bob"}, {"nonsense": 1.0}),
+    )
+    codes = [result.code for result in outcome.refused(7, "no answer")]
+    assert codes == [7, 7, NONE, INVALID_REQUEST]

@@ -1,0 +1,172 @@
+"""Where limits come from, and what is told of each change: the file's, and what a file adds to a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from sluice.proxy.assembly import policy_of
+from sluice.proxy.calibration.request_cost_file import load_request_costs
+from sluice.proxy.config.config import Config
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.quotas import QuotaOptions, QuotaTopicOptions
+from sluice.proxy.quota_store.audit import KEPT, QuotaAudit, QuotaChange, differences
+from sluice.proxy.quota_store.source import QuotaSource, merged_in_steps
+from sluice.proxy.quota_store.topic_copy import Copied, QuotaCopy
+from sluice.proxy.quota_store.topic_records import Stored
+from sluice.proxy.session.policy import QuotaApi
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.quota_file import parse_quotas
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from testkit.proxy.local_proxy import until
+
+ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
+TOPIC = QuotaTopicOptions(bootstrap=("127.0.0.1:1",))
+GROUPS = """
+tenants:
+  - {name: shop, members: [carol, dave]}
+quotas:
+  - {tenant: shop, producer_byte_rate: 500}
+  - {client-id-prefix: etl-, consumer_byte_rate: 70}
+exempt:
+  - {user: backup}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "quotas.yaml"
+    file.write_text(text)
+    return file
+
+
+# What is told -----------------------------------------------------------------------------------------------
+
+
+def test_of_two_snapshots_only_what_differs_is_told() -> None:
+    before = parse_quotas(
+        "quotas:\n- {user: alice, producer_byte_rate: 1}\n- {user: bob, producer_byte_rate: 2}", "a"
+    )
+    after = parse_quotas(
+        "quotas:\n- {user: alice, producer_byte_rate: 1, shadow: true}\n"
+        "- {user: carol, producer_byte_rate: 3}",
+        "b",
+    )
+    assert list(differences(before, after)) == [
+        (ALICE, {"producer_byte_rate": 1}, {"producer_byte_rate": 1, "shadow": ["producer_byte_rate"]}),
+        (BOB, {"producer_byte_rate": 2}, {}),
+        (QuotaEntity("carol"), {}, {"producer_byte_rate": 3}),
+    ]
+
+
+@pytest.mark.asyncio
+async def test_a_reload_tells_each_change_and_exempt_rules_too() -> None:
+    audit = QuotaAudit()
+    before = parse_quotas("quotas: []\nexempt: [{user: old}]", "a")
+    after = parse_quotas("quotas:\n- {user: <default>, producer_byte_rate: 5}\nexempt: [{user: new}]", "b")
+    with capture_logs() as lines:
+        await audit.reloaded(before, after, by="quotas.yaml", source="file", at_unix_s=1_700_000_000.5)
+    first, second = lines
+    assert first == {
+        "event": "quota_changed", "log_level": "info", "entity": "user <default>", "old": {},
+        "new": {"producer_byte_rate": 5}, "by": "quotas.yaml", "source": "file",
+        "at": "2023-11-14T22:13:20.500+00:00",
+    }  # fmt: skip
+    assert second["entity"] == "exempt"
+    assert second["old"] == {"user 'old'": True}
+    assert audit.count == 2
+
+
+def test_the_record_is_bounded() -> None:
+    audit = QuotaAudit()
+    for number in range(KEPT + 5):
+        audit.changed(QuotaChange(float(number), "x", "file", "user 'a'", {}, {}))
+    assert (len(audit.changes), audit.count) == (KEPT, KEPT + 5)
+    assert audit.changes[0].at_unix_s == 5.0
+
+
+@pytest.mark.asyncio
+async def test_a_changed_file_is_in_force_and_told(tmp_path: Path) -> None:
+    file = written(tmp_path, "quotas:\n- {user: alice, producer_byte_rate: 1}")
+    source = QuotaSource(QuotaOptions(file=file, reload_interval_s=0.05))
+    applied: list[QuotaLimits] = []
+    tasks = [asyncio.ensure_future(work) for work, _ in source.work(applied.append)]
+    file.write_text("quotas:\n- {user: alice, producer_byte_rate: 22}")
+    await until(lambda: bool(source.audit.changes))
+    for task in tasks:
+        task.cancel()
+    (change,) = source.audit.changes
+    assert (change.by, change.source, change.entity) == (str(file), "file", "user 'alice'")
+    assert (change.old, change.new) == ({"producer_byte_rate": 1}, {"producer_byte_rate": 22})
+    assert source.limits is applied[-1]
+    await source.known()
+
+
+# A topic and a file -----------------------------------------------------------------------------------------
+
+
+def test_what_a_file_adds_stands_beside_the_topics_limits() -> None:
+    base = parse_quotas(GROUPS, "groups")
+    entries = {ALICE: Stored({"producer_byte_rate": 9}, frozenset({"producer_byte_rate"}))}
+    steps = merged_in_steps(base, entries)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            limits: QuotaLimits = done.value
+            break
+    alice = limits.resolve(QuotaKind.PRODUCE, "alice", "x")
+    assert alice is not None
+    assert (alice.limit, alice.shadow) == (9, True)
+    carol = limits.resolve(QuotaKind.PRODUCE, "carol", "x")
+    assert carol is not None
+    assert carol.limit == 500
+    assert limits.exempt.find("backup", "", "10.0.0.1") is not None
+    etl = limits.resolve(QuotaKind.FETCH, "erin", "etl-1")
+    assert etl is not None
+    assert etl.limit == 70
+
+
+def test_a_file_beside_a_topic_may_not_say_what_the_topic_says(tmp_path: Path) -> None:
+    file = written(tmp_path, "quotas:\n- {user: alice, producer_byte_rate: 1}")
+    with pytest.raises(ConfigError, match=r"user 'alice'.*from the topic alone"):
+        QuotaSource(QuotaOptions(source="topic", topic=TOPIC, file=file))
+
+
+@pytest.mark.asyncio
+async def test_with_a_copy_limits_are_known_at_once_and_so_is_the_topics_id(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.json"
+    entity = QuotaEntity("alice", DEFAULT)
+    QuotaCopy(copy, "__sluice_quotas").write(Copied({entity: Stored({"producer_byte_rate": 7})}, bytes(16)))
+    options: dict[str, Any] = {"bootstrap": ("127.0.0.1:1",), "copy_file": copy}
+    source = QuotaSource(QuotaOptions(source="topic", topic=QuotaTopicOptions(**options)))
+    await asyncio.wait_for(source.known(), 5)
+    assert source.limits.entries == {entity: {"producer_byte_rate": 7}}
+    assert source.own_topic is not None
+    assert source.own_topic.topic_id == bytes(16)
+
+
+@pytest.mark.asyncio
+async def test_without_a_copy_they_are_not_known_until_the_topic_has_been_read() -> None:
+    source = QuotaSource(QuotaOptions(source="topic", topic=TOPIC))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(source.known(), 0.05)
+    assert not source.limits.entries
+
+
+# Who is answered --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["file", "passthrough"])
+def test_only_with_passthrough_what_is_asked_about_quotas_goes_to_the_broker(source: str) -> None:
+    listener = ListenerOptions(name="a", bind_port=1, upstream_host="kafka", upstream_port=9092)
+    options: dict[str, Any] = {"source": source, "file": Path("q.yaml"), "admins": ("boss",)}
+    config = Config(listeners=(listener,), quotas=QuotaOptions(**options))
+    policy = policy_of(config, listener, load_request_costs(None))
+    expected = None if source == "passthrough" else QuotaApi(frozenset({"boss"}))
+    assert policy.quota_api == expected

@@ -1,0 +1,492 @@
+"""Topics created, grown and deleted under controller_mutation_rate, by the bytes that go and come. KIP-599.
+
+2 partitions a second, 11 windows of 1 s: 22 tokens at first.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.errors import BrokerMalformed
+from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
+from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.session import Session
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.exempt import ExemptRule
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.usage.records import EventKind
+from testkit.frames.frames import HEARTBEAT, answer, request, throttle_of
+from testkit.frames.mutation_frames import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    REFUSED,
+    create,
+    created,
+    delete,
+    deleted,
+    errors_in,
+    grow,
+    grown,
+    question,
+    sizes,
+)
+from testkit.proxy.gateway import broker_map
+from testkit.proxy.playbook import (
+    AwaitingBroker,
+    Broker,
+    Client,
+    Muted,
+    Playbook,
+    Reading,
+    Shell,
+    ToBroker,
+    ToClient,
+    Wait,
+    shared_of,
+)
+
+KEY = "controller_mutation_rate"
+EVERYBODY = QuotaEntity(DEFAULT)
+
+
+def shell_of(rate: float = 2.0, *, shadow: bool = False, exempt: bool = False) -> Shell:
+    limits = QuotaLimits(
+        [(EVERYBODY, {KEY: rate})],
+        shadow={EVERYBODY: [KEY]} if shadow else {},
+        exempt=[ExemptRule(user="ANONYMOUS")] if exempt else (),
+    )
+    return Shell(Session(shared_of(limits), SessionPolicy(), "10.0.0.1"))
+
+
+def tokens(shell: Shell) -> float:
+    return shell.sensor(QuotaKind.CONTROLLER_MUTATION).tokens(shell.now_ms)
+
+
+def in_debt(partitions: int = 10) -> Shell:
+    """Strict: what was asked for at once has gone, and `partitions` are owed."""
+    shell = shell_of()
+    shell.client_sends(create({"large": 22 + partitions}))
+    shell.broker_sends(created({"large": (0, 22 + partitions)}))
+    shell.to_broker.clear()
+    shell.to_client.clear()
+    return shell
+
+
+def test_a_request_within_the_quota_goes_on_as_it_is() -> None:
+    shell = shell_of()
+    (
+        Playbook(shell)
+        >> Client(create({"a": 5, "b": 7}))
+        << ToBroker(create({"a": 5, "b": 7}))
+        >> Broker(created({"a": (0, 5), "b": (0, 7)}))
+        << ToClient(created({"a": (0, 5), "b": (0, 7)}))
+    ).done()
+    assert tokens(shell) == 10
+
+
+def test_a_request_however_large_passes_while_nothing_is_owed() -> None:
+    assert tokens(in_debt(1_000)) == -1_000
+
+
+def test_what_comes_in_debt_is_refused_with_the_time_after_which_to_come_again() -> None:
+    """10 partitions are owed: 5 s. A refused client is muted for as long."""
+    shell = in_debt(10)
+    play = (
+        Playbook(shell)
+        >> Client(create({"more": 1}, correlation_id=2))
+        << ToBroker(question(["more"], correlation_id=2))
+        << AwaitingBroker()
+        >> Broker(sizes({"more": (0, 0)}, correlation_id=2))
+    )
+    refusal = created({"more": (REFUSED, -1)}, throttle_ms=5_000, correlation_id=2)
+    assert errors_in(CREATE_TOPICS, 7, shell.to_client or refusal) == {"more": REFUSED}
+    (play << ToClient(refusal) << Muted(for_ms=5_000) >> Wait(5_000) << Reading()).done()
+    assert tokens(shell) == 0
+    (
+        Playbook(shell)
+        >> Client(create({"more": 1}, correlation_id=3))
+        << ToBroker(create({"more": 1}, correlation_id=3))
+    ).done()
+
+
+def test_topic_by_topic_the_first_are_taken_and_the_others_refused() -> None:
+    """22 tokens: 20 leave 2, 3 more owe 1, and the next finds a debt."""
+    shell = shell_of()
+    asked = create({"a": 20, "b": 3, "c": 1, "d": 1})
+    theirs = created({"a": (0, 20), "b": (0, 3)}, configs=3)
+    shell.client_sends(asked)
+    assert bytes(shell.to_broker) == create({"a": 20, "b": 3})
+    shell.broker_sends(theirs)
+    assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"a": 0, "b": 0, "c": REFUSED, "d": REFUSED}
+    assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 500
+    assert shell.session.bytes_from_client == len(create({"a": 20, "b": 3}))
+
+
+def test_a_topic_that_the_broker_refuses_costs_nothing() -> None:
+    shell = shell_of()
+    shell.client_sends(create({"old": 5, "new": 2}))
+    assert tokens(shell) == 15
+    shell.broker_sends(created({"old": (36, -1), "new": (0, 2)}))
+    assert tokens(shell) == 20
+
+
+def test_what_the_broker_may_yet_do_after_its_timeout_stays_charged() -> None:
+    shell = shell_of()
+    shell.client_sends(create({"slow": 5}))
+    shell.broker_sends(created({"slow": (7, -1)}))
+    assert tokens(shell) == 17
+
+
+def test_the_brokers_default_is_learnt_from_its_answer() -> None:
+    shell = shell_of()
+    shell.client_sends(create({"a": -1}))
+    assert tokens(shell) == 21, "one is assumed at first"
+    shell.broker_sends(created({"a": (0, 6)}))
+    assert tokens(shell) == 16
+    shell.client_sends(create({"b": -1}))
+    assert tokens(shell) == 10
+
+
+def test_a_larger_default_than_the_brokers_is_put_right() -> None:
+    shell = shell_of()
+    shell.shared.topic_defaults.partitions = 8
+    shell.client_sends(create({"a": -1}))
+    shell.broker_sends(created({"a": (0, 3)}))
+    assert tokens(shell) == 19
+
+
+def test_a_topic_that_exists_gets_the_brokers_own_error_even_in_debt() -> None:
+    shell = in_debt(10)
+    shell.client_sends(create({"old": 1, "new": 1}, correlation_id=2))
+    shell.broker_sends(sizes({"old": (4, 9), "new": (0, 0)}, correlation_id=2))
+    assert bytes(shell.to_broker) == question(["old", "new"], correlation_id=2) + create(
+        {"old": 1}, correlation_id=2
+    )
+    shell.broker_sends(created({"old": (36, -1)}, correlation_id=2))
+    assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"old": 36, "new": REFUSED}
+
+
+def test_validate_only_is_free_and_never_refused() -> None:
+    shell = in_debt(10)
+    asked = create({"more": 500}, validate_only=True)
+    (
+        Playbook(shell)
+        >> Client(asked)
+        << ToBroker(asked)
+        >> Broker(created({"more": (0, 500)}))
+        << ToClient(created({"more": (0, 500)}))
+    ).done()
+    assert tokens(shell) == -10
+
+
+def test_older_clients_are_served_and_throttled_afterwards() -> None:
+    """CreateTopics v5 does not know error 89. 32 of 22: 10 are owed, 5 s; a further one makes it 5.5."""
+    shell = shell_of()
+    (
+        Playbook(shell)
+        >> Client(create({"a": 32}, version=5))
+        << ToBroker(create({"a": 32}, version=5))
+        << Muted(for_ms=5_000)
+        >> Broker(created({"a": (0, 32)}, version=5))
+        << ToClient(created({"a": (0, 32)}, version=5, throttle_ms=5_000))
+        >> Wait(5_000)
+        << Reading()
+        >> Client(create({"b": 1}, version=5))
+        << ToBroker(create({"b": 1}, version=5))
+        << Muted(for_ms=500)
+    ).done()
+
+
+def test_older_clients_are_served_in_debt_too() -> None:
+    shell = in_debt(10)
+    asked = delete(["a"], version=4, correlation_id=2)
+    shell.client_sends(asked)
+    shell.broker_sends(sizes({"a": (0, 4)}, correlation_id=2))
+    assert bytes(shell.to_broker) == question(["a"], correlation_id=2) + asked
+    shell.broker_sends(deleted({"a": (0, 0)}, version=4, correlation_id=2))
+    assert throttle_of(DELETE_TOPICS, 4, shell.to_client) == 7_000
+    assert tokens(shell) == -14
+
+
+def test_a_member_of_a_group_is_delayed_and_told_no_longer_than_its_heartbeats_allow() -> None:
+    """10 partitions are owed, 5 s; 2 s are what groups bear."""
+    shell = in_debt(10)
+    shell.client_sends(request(HEARTBEAT, 4, correlation_id=2))
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=2))
+    shell.to_client.clear()
+    shell.client_sends(create({"more": 1}, correlation_id=3))
+    shell.broker_sends(sizes({"more": (0, 0)}, correlation_id=3))
+    assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 2_000
+    assert shell.session.pace.wake_ms == shell.now_ms + 2_000
+
+
+def test_deletion_is_counted_by_the_partitions_that_the_broker_tells() -> None:
+    shell = shell_of()
+    (
+        Playbook(shell)
+        >> Client(delete(["a", "b"]))
+        << ToBroker(question(["a", "b"]))
+        << AwaitingBroker()
+        >> Broker(sizes({"a": (1, 4), "b": (2, 3)}))
+        << ToBroker(delete(["a", "b"]))
+        << Reading()
+        >> Broker(deleted({"a": (0, 1), "b": (0, 2)}))
+        << ToClient(deleted({"a": (0, 1), "b": (0, 2)}))
+    ).done()
+    assert tokens(shell) == 15
+    assert shell.session.bytes_from_client == len(question(["a", "b"]) + delete(["a", "b"]))
+
+
+def test_names_and_ids_are_asked_for_apart() -> None:
+    shell = shell_of()
+    asked = delete(["a"], ids=[7])
+    (
+        Playbook(shell)
+        >> Client(asked)
+        << ToBroker(question(["a"]))
+        << AwaitingBroker()
+        >> Broker(sizes({"a": (1, 4)}))
+        << ToBroker(question(ids=[7]))
+        >> Broker(sizes({"b": (7, 2)}))
+        << ToBroker(asked)
+        << Reading()
+    ).done()
+    assert tokens(shell) == 16
+
+
+def test_a_deletion_refused_is_told_with_name_and_id() -> None:
+    shell = in_debt(10)
+    shell.client_sends(delete([], ids=[7, 8], correlation_id=2))
+    shell.broker_sends(sizes({"a": (7, 4), "b": (8, 1)}, correlation_id=2))
+    assert bytes(shell.to_broker) == question(ids=[7, 8], correlation_id=2)
+    assert bytes(shell.to_client) == deleted(
+        {"a": (REFUSED, 7), "b": (REFUSED, 8)}, throttle_ms=5_000, correlation_id=2
+    )
+
+
+def test_a_topic_that_does_not_exist_is_the_brokers_to_refuse() -> None:
+    shell = in_debt(10)
+    shell.client_sends(delete(["none"], correlation_id=2))
+    shell.broker_sends(sizes({"none": (0, 0)}, correlation_id=2))
+    assert bytes(shell.to_broker).endswith(delete(["none"], correlation_id=2))
+    shell.broker_sends(deleted({"none": (3, 0)}, correlation_id=2))
+    assert errors_in(DELETE_TOPICS, 6, shell.to_client) == {"none": 3}
+    assert tokens(shell) == -10
+
+
+def test_what_a_broker_said_before_counts_no_more() -> None:
+    shell = shell_of()
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (1, 4)}))
+    shell.broker_sends(deleted({"a": (29, 0)}))
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (0, 0)}))
+    assert tokens(shell) == 22
+
+
+def test_a_topic_that_came_into_being_after_the_question_costs_one() -> None:
+    shell = shell_of()
+    shell.client_sends(delete(["young"]))
+    shell.broker_sends(sizes({"young": (0, 0)}))
+    shell.broker_sends(deleted({"young": (0, 5)}))
+    assert tokens(shell) == 21
+
+
+def test_what_was_just_done_counts_more_than_what_the_broker_has_heard_yet() -> None:
+    """Created, grown, deleted and created again while the broker still knows nothing of it."""
+    shell = shell_of()
+    nothing_yet = sizes({"a": (0, 0)})
+    shell.client_sends(create({"a": -1}))
+    shell.broker_sends(created({"a": (0, 3)}))
+    shell.client_sends(grow({"a": 5}))
+    shell.broker_sends(nothing_yet)
+    shell.broker_sends(grown({"a": 0}))
+    assert tokens(shell) == 22 - 3 - 2
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(nothing_yet)
+    shell.broker_sends(deleted({"a": (0, 9)}))
+    assert tokens(shell) == 17 - 5
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (9, 5)}))
+    assert tokens(shell) == 12, "it is gone"
+    shell.broker_sends(deleted({"a": (3, 0)}))
+    shell.advance(10_000)
+    shell.client_sends(delete(["a"]))
+    shell.broker_sends(sizes({"a": (10, 4)}))
+    assert tokens(shell) == 22 - 4, "after a while brokers know better"
+
+
+def test_no_more_than_ten_thousand_topics_are_remembered() -> None:
+    known = TopicDefaults()
+    for number in range(10_001):
+        known.remember(f"t-{number}", 3, 1_000.0)
+    assert known.recent("t-0", 1_000.0) is None
+    assert known.recent("t-1", 1_000.0) == 3
+    known.remember("t-1", 4, 10_999.0)
+    assert known.recent("t-10000", 10_999.0) == 3
+    assert known.recent("t-10000", 11_000.0) is None
+    assert known.recent("t-1", 11_000.0) == 4
+
+
+def test_growth_is_counted_by_what_is_added() -> None:
+    shell = shell_of()
+    shell.client_sends(grow({"a": 10, "b": 3}))
+    shell.broker_sends(sizes({"a": (1, 4), "b": (2, 3)}))
+    assert bytes(shell.to_broker) == question(["a", "b"]) + grow({"a": 10, "b": 3})
+    shell.broker_sends(grown({"a": 0, "b": 37}))
+    assert bytes(shell.to_client) == grown({"a": 0, "b": 37})
+    assert tokens(shell) == 16
+
+
+def test_growth_beyond_the_quota_is_refused_beside_what_is_not() -> None:
+    shell = shell_of()
+    shell.client_sends(grow({"a": 30, "b": 5}))
+    shell.broker_sends(sizes({"a": (1, 4), "b": (2, 3)}))
+    assert bytes(shell.to_broker) == question(["a", "b"]) + grow({"a": 30})
+    shell.broker_sends(grown({"a": 0}))
+    assert errors_in(CREATE_PARTITIONS, 3, shell.to_client) == {"a": 0, "b": REFUSED}
+    assert throttle_of(CREATE_PARTITIONS, 3, shell.to_client) == 2_000
+
+
+def test_requests_that_say_one_thing_twice_are_the_brokers_to_refuse() -> None:
+    shell = in_debt(10)
+    asked = delete(["a", "a"], correlation_id=2)
+    shell.client_sends(asked)
+    assert bytes(shell.to_broker) == asked
+
+
+def test_a_refusal_waits_for_the_answers_before_it() -> None:
+    shell = in_debt(10)
+    first, second = create({"v": 1}, validate_only=True, correlation_id=2), create({"x": 1}, correlation_id=3)
+    shell.client_sends(first + second)
+    assert bytes(shell.to_broker) == first + question(["x"], correlation_id=3)
+    shell.broker_sends(created({"v": (0, 1)}, correlation_id=2))
+    shell.broker_sends(sizes({"x": (0, 0)}, correlation_id=3))
+    refusal = created({"x": (REFUSED, -1)}, throttle_ms=5_000, correlation_id=3)
+    assert bytes(shell.to_client) == created({"v": (0, 1)}, correlation_id=2) + refusal
+
+
+def test_answers_are_read_however_they_are_cut() -> None:
+    """Byte by byte: the question's answer, and one with configs of many KB whose head is made anew."""
+    shell = shell_of()
+    shell.client_sends(delete(["a", "b", "c"]))
+    for byte in sizes({"a": (1, 21), "b": (2, 2), "c": (3, 1)}):
+        shell.broker_sends(bytes([byte]))
+    assert bytes(shell.to_client) == b""
+    assert bytes(shell.to_broker) == question(["a", "b", "c"]) + delete(["a", "b"])
+    for byte in deleted({"a": (0, 1), "b": (3, 2)}):
+        shell.broker_sends(bytes([byte]))
+    assert errors_in(DELETE_TOPICS, 6, shell.to_client) == {"a": 0, "b": 3, "c": REFUSED}
+    assert tokens(shell) == 1
+
+
+@pytest.mark.parametrize("policy", [SessionPolicy(), SessionPolicy(broker_map=broker_map())])
+def test_requests_are_judged_however_they_are_cut_in_a_gateway_too(policy: SessionPolicy) -> None:
+    shell = Shell(Session(shared_of(QuotaLimits([(EVERYBODY, {KEY: 2.0})])), policy, "10.0.0.1"))
+    for byte in delete(["a", "b"]) + create({"c": 1, "d": 1}, correlation_id=2):
+        shell.client_sends(bytes([byte]))
+    assert bytes(shell.to_broker) == question(["a", "b"])
+    shell.broker_sends(sizes({"a": (1, 23), "b": (2, 3)}))
+    assert bytes(shell.to_broker) == question(["a", "b"]) + delete(["a"])
+    shell.broker_sends(deleted({"a": (0, 1)}))
+    assert errors_in(DELETE_TOPICS, 6, shell.to_client) == {"a": 0, "b": REFUSED}
+    shell.to_client.clear()
+    shell.to_broker.clear()
+    shell.advance(500)
+    assert bytes(shell.to_broker) == create({"c": 1}, correlation_id=2)
+    shell.broker_sends(created({"c": (0, 1)}, correlation_id=2))
+    assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"c": 0, "d": REFUSED}
+
+
+def test_a_long_answer_is_passed_on_while_it_arrives() -> None:
+    shell = shell_of(100.0)
+    names = {f"topic-{n}": 1 for n in range(60)}
+    shell.client_sends(create(names))
+    theirs = created({name: (0 if n % 2 else 36, 1) for n, name in enumerate(names)}, configs=60)
+    for begin in range(0, len(theirs), 1_500):
+        shell.broker_sends(theirs[begin : begin + 1_500])
+        assert bytes(shell.to_client) == theirs[: begin + 1_500]
+    assert tokens(shell) == 1_100 - 30
+
+
+def test_who_is_exempt_is_neither_asked_about_nor_charged() -> None:
+    shell = shell_of(0.001, exempt=True)
+    for _ in range(3):
+        (
+            Playbook(shell)
+            >> Client(delete(["a"]))
+            << ToBroker(delete(["a"]))
+            >> Broker(deleted({"a": (0, 1)}))
+            << ToClient(deleted({"a": (0, 1)}))
+        ).done()
+
+
+def test_a_limit_in_shadow_mode_refuses_nobody_and_says_whom_it_would_have() -> None:
+    shell = shell_of(shadow=True)
+    for name, partitions in (("a", 32), ("b", 5)):
+        shell.client_sends(create({name: partitions}))
+        if name == "b":
+            shell.broker_sends(sizes({"b": (0, 0)}))
+        shell.broker_sends(created({name: (0, partitions)}))
+    assert bytes(shell.to_broker) == create({"a": 32}) + question(["b"]) + create({"b": 5})
+    assert bytes(shell.to_client) == created({"a": (0, 32)}) + created({"b": (0, 5)})
+    (event,) = shell.events
+    assert (event.kind, event.delay_ms, event.quota) == (EventKind.SHADOW, 5_000, "controller_mutation")
+    assert tokens(shell) == -10, "as if it had been refused"
+
+
+def test_a_limit_that_goes_while_the_broker_is_asked_lets_the_request_go() -> None:
+    shell = shell_of()
+    shell.client_sends(delete(["a"]))
+    shell.shared.quotas.reload(QuotaLimits(), shell.now_ms)
+    shell.broker_sends(sizes({"a": (1, 4)}))
+    assert bytes(shell.to_broker) == question(["a"]) + delete(["a"])
+    shell.broker_sends(deleted({"a": (0, 1)}))
+    assert bytes(shell.to_client) == deleted({"a": (0, 1)})
+    shell.to_broker.clear()
+    shell.shared.quotas.reload(QuotaLimits([(EVERYBODY, {KEY: 2.0})]), shell.now_ms)
+    shell.client_sends(delete(["b"]))
+    assert bytes(shell.to_broker) == question(["b"]), "nothing is left of the one before"
+
+
+def test_a_refusal_is_recorded_as_a_throttled_request() -> None:
+    shell = in_debt(10)
+    shell.client_sends(create({"more": 1}, correlation_id=2))
+    shell.broker_sends(sizes({"more": (0, 0)}, correlation_id=2))
+    one = shell.records[-1]
+    assert (one.api_key, one.user) == (CREATE_TOPICS, "ANONYMOUS")
+    assert (one.request_bytes, one.response_bytes) == (len(create({"more": 1})), len(shell.to_client))
+    assert one.throttle_ms == 5_000
+    assert one.sensor is shell.sensor(QuotaKind.CONTROLLER_MUTATION)
+    assert [event.kind for event in shell.events] == [EventKind.REFUSAL]
+    assert [record.api_key for record in shell.records] == [CREATE_TOPICS, CREATE_TOPICS], (
+        "no question among them"
+    )
+
+
+def test_a_request_too_large_to_be_kept_whole_ends_the_connection() -> None:
+    shell = shell_of()
+    shell.client_sends(delete([f"{n:0240}" for n in range(2_200)]))
+    assert shell.cause is DisconnectCause.FRAME_TOO_LARGE
+    assert not shell.to_broker
+
+
+def test_a_version_that_would_go_uncounted_ends_the_connection() -> None:
+    shell = shell_of()
+    frame = bytearray(create({"a": 1}))
+    frame[6:8] = (8).to_bytes(2, "big")
+    shell.client_sends(bytes(frame))
+    assert shell.cause is DisconnectCause.UNMETERED_VERSION
+
+
+def test_an_answer_to_the_question_that_is_none_ends_the_connection_and_tells_the_client_nothing() -> None:
+    shell = shell_of()
+    shell.client_sends(delete(["a"]))
+    good = sizes({"a": (1, 4)})
+    bad = (len(good) - 3).to_bytes(4, "big") + good[4:] + b"\0"
+    with pytest.raises(BrokerMalformed):
+        shell.broker_sends(bad)
+    assert not shell.to_client

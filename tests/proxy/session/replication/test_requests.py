@@ -1,0 +1,93 @@
+"""Who counts as a follower on an inter-broker listener, and what becomes of broken and odd frames there."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.proxy.session.errors import BrokerMalformed
+from sluice.proxy.session.in_flight import CHARGE, REPLICA
+from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.replication.followers import MAX_SESSIONS, OTHER_REPLICAS, Replication
+from sluice.proxy.session.replication.mirror import SessionMirror
+from sluice.proxy.session.session import Session
+from testkit.frames.frames import FETCH, request
+from testkit.oracles.replica_model import Log, ModelFollower, key_of
+from testkit.oracles.replica_world import Door, World
+from testkit.proxy.playbook import limits_of, shared_of
+
+
+def session_of(replication: Replication | None, user: str | None = None) -> Session:
+    shared = shared_of(limits_of(fetch_rate=1_000))
+    return Session(shared, SessionPolicy(replication=replication), "10.0.0.1", user)
+
+
+def work_of(session: Session, frame: bytes) -> object:
+    """What is to be done with the answer to a Fetch."""
+    assert session.client_data(bytearray(frame), 0, len(frame), 10_000.0) == len(frame)
+    return session._in_flight[-1][9]
+
+
+def a_followers_fetch(version: int = 18) -> bytes:
+    follower = ModelFollower(2, version)
+    follower.wanted[key_of(0, 0)] = 0
+    return follower.ask()
+
+
+def test_a_followers_fetch_is_looked_through_on_an_inter_broker_listener_alone() -> None:
+    assert work_of(session_of(Replication(1)), a_followers_fetch()) is REPLICA
+    assert work_of(session_of(None), a_followers_fetch()) is CHARGE
+
+
+@pytest.mark.parametrize("version", [12, 13, 14, 15, 18])
+def test_a_consumers_fetch_is_charged_there_as_anywhere(version: int) -> None:
+    body = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 50_000}
+    frame = request(FETCH, version, {**body}, correlation_id=1, client_id="app")
+    assert work_of(session_of(Replication(1)), frame) is CHARGE
+
+
+def test_a_follower_that_names_topics_is_left_alone() -> None:
+    frame = request(FETCH, 12, {"replicaId": 2, "maxBytes": 1_000}, correlation_id=1, client_id="f")
+    assert work_of(session_of(Replication(1)), frame) is CHARGE
+
+
+def test_only_brokers_principals_are_followers_where_they_are_named() -> None:
+    replication = Replication(1, users=frozenset({"broker"}))
+    assert work_of(session_of(replication, "broker"), a_followers_fetch()) is REPLICA
+    assert work_of(session_of(replication, "mallory"), a_followers_fetch()) is CHARGE
+
+
+def test_a_followers_fetch_that_is_broken_ends_the_connection() -> None:
+    frame = bytearray(a_followers_fetch())
+    frame[frame.index(key_of(0, 0)[0]) + 16] = 0x7F  # 126 partitions, where there is one
+    session = session_of(Replication(1))
+    session.client_data(frame, 0, len(frame), 10_000.0)
+    assert session.pace.state is State.ENDING
+
+
+def test_an_answer_that_contradicts_its_layout_ends_the_connection() -> None:
+    """Its records would go beyond its end, which shows when the rest comes."""
+    world = World()
+    world.broker.logs[key_of(0, 0)] = Log(100, 5)
+    follower = ModelFollower(2)
+    follower.wanted[key_of(0, 0)] = 0
+    door = Door(world.replication)
+    _, out = door.ask(follower.ask(), 1_000.0)
+    answer = bytearray(world.broker.serve(out))
+    at = answer.index(b"\xab") - 1
+    answer[at] = 0x7F  # 126 bytes of records follow, it says, where 501 do
+    first, rest = answer[: at + 20], answer[at + 20 :]
+    assert door.session.broker_data(first, 0, len(first), 1_000.0) == len(first)
+    with pytest.raises(BrokerMalformed):
+        door.session.broker_data(rest, 0, len(rest), 1_000.0)
+
+
+def test_sessions_and_followers_are_bounded() -> None:
+    replication = Replication(1)
+    for number in range(MAX_SESSIONS + 5):
+        replication.begun(SessionMirror(number, replication), number + 1)
+        replication.passed(number, 10)
+    assert len(replication.sessions) == MAX_SESSIONS
+    assert replication.sessions[0].session_id == 6  # the oldest went
+    assert len(replication.passed_bytes) == MAX_SESSIONS + 1
+    assert replication.passed_bytes[OTHER_REPLICAS] == 50

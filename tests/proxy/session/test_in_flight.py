@@ -1,0 +1,79 @@
+"""What may be in flight: bounded, or a client that floods a slow broker would fill the proxy's memory."""
+
+from __future__ import annotations
+
+import struct
+
+from sluice.proxy.session.read_gate import State
+from testkit.frames.frames import HEARTBEAT, SASL_HANDSHAKE, answer, fetch, fetch_answer_of, request, sized
+from testkit.proxy.playbook import (
+    AwaitingBroker,
+    Broker,
+    Client,
+    Muted,
+    Playbook,
+    Reading,
+    Shell,
+    ToBroker,
+    ToClient,
+    Wait,
+    session_of,
+)
+
+
+def test_no_more_is_begun_while_too_much_is_in_flight() -> None:
+    """2,000 requests of 14 B, all in one read, then nothing until 1,000 of them are answered."""
+    one = sized(struct.pack(">hhih", HEARTBEAT, 0, 1, -1))
+    received = answer(HEARTBEAT, 0)
+    playbook = (
+        Playbook(session_of())
+        >> Client(one * 5_000)
+        << ToBroker(one * 2_000)
+        << AwaitingBroker()
+        >> Wait(60_000)
+        >> Broker(received * 999)
+        << ToClient(received * 999)
+        >> Broker(received)
+        << ToClient(received)
+        << ToBroker(one * 1_000)
+        >> Broker(received * 2_000)
+        << ToClient(received * 2_000)
+        << ToBroker(one * 2_000)
+    )
+    shell = playbook.shell
+    assert (shell.session.in_flight, shell.session.requests) == (2_000, 5_000)
+    shell.broker_sends(received * 2_000)
+    assert (shell.state, shell.session.in_flight) == (State.READING, 0)
+
+
+def test_too_much_in_flight_does_not_let_anything_pass_behind_a_frame_of_authentication() -> None:
+    """The 2,000th is a SaslHandshake: its own answer is awaited, not half of all."""
+    one = sized(struct.pack(">hhih", HEARTBEAT, 0, 1, -1))
+    handshake = request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    shell = Shell(session_of())
+    shell.client_sends(one * 1_999 + handshake + one)
+    shell.broker_sends(answer(HEARTBEAT, 0) * 1_999)
+    assert (shell.state, shell.session.in_flight) == (State.AWAITING_BROKER, 1)
+    shell.broker_sends(answer(SASL_HANDSHAKE, 1, {"errorCode": 34}))
+    assert shell.to_broker == one * 1_999 + handshake + one
+
+
+def test_a_mute_that_comes_while_too_much_is_in_flight_begins_when_enough_is_answered() -> None:
+    """A Fetch answer owes 1 s; 400 ms later the thousandth answer is here, and 600 ms are left."""
+    one = sized(struct.pack(">hhih", 18, 0, 1, -1))
+    versions = answer(18, 0)
+    (
+        Playbook(session_of(fetch_rate=1_000))
+        >> Client(fetch() + one * 2_500)
+        << ToBroker(fetch(max_bytes=1_000) + one * 1_999)
+        << AwaitingBroker()
+        >> Broker(fetch_answer_of(2_000))
+        << ToClient(fetch_answer_of(2_000, throttle_ms=1_000))
+        >> Wait(400)
+        >> Broker(versions * 999)
+        << ToClient(versions * 999)
+        << Muted(for_ms=600)
+        >> Wait(600)
+        << ToBroker(one * 501)
+        << Reading()
+    ).done()

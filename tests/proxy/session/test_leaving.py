@@ -1,0 +1,245 @@
+"""Who leaves while it is delayed, and what drain does: wire semantics 1.2 and 4.1.
+
+Buckets hold one second of the rate. At 1,000 B/s a byte takes 1 ms; a full bucket holds 1,000 B.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.delays import LeftBehind
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.session import Session
+from sluice.usage.records import EventKind
+from testkit.frames.frames import (
+    produce_answer,
+    produce_of,
+)
+from testkit.proxy.playbook import (
+    Broker,
+    Client,
+    ClientLeaves,
+    Drain,
+    Ending,
+    Held,
+    Muted,
+    Playbook,
+    Reading,
+    Shell,
+    ToBroker,
+    ToClient,
+    Wait,
+    in_debt,
+    limits_of,
+    session_of,
+    shared_of,
+)
+
+# 1.2 Produce, acks = 0 ------------------------------------------------------------------------------------
+
+
+def test_without_acks_requests_go_at_the_pace_of_the_quota_and_none_is_lost() -> None:
+    """Ten of 500 B at 1,000 B/s from a full bucket: three at once (1,500 B), then one each 500 ms."""
+    frames = [produce_of(500, acks=0, correlation_id=i) for i in range(10)]
+    shell = Shell(session_of(produce_rate=1_000))
+    shell.client_sends(b"".join(frames))
+    passed = []
+    for _ in range(9):
+        passed.append(len(shell.to_broker))
+        shell.advance(500)
+    assert passed == [1_500, 2_000, 2_500, 3_000, 3_500, 4_000, 4_500, 5_000, 5_000]
+    assert shell.to_broker == b"".join(frames)
+    assert shell.session.in_flight == 0
+    assert [record.request_bytes for record in shell.records] == [500] * 10
+
+
+def test_what_a_client_without_acks_leaves_behind_goes_on_at_the_pace_of_the_quota() -> None:
+    (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(b"".join(produce_of(1_000, acks=0, correlation_id=i) for i in range(4)))
+        << ToBroker(produce_of(1_000, acks=0, correlation_id=0) + produce_of(1_000, acks=0, correlation_id=1))
+        << Muted(for_ms=1_000)
+        >> ClientLeaves()
+        >> Wait(1_000)
+        << ToBroker(produce_of(1_000, acks=0, correlation_id=2))
+        << Muted(for_ms=1_000)
+        >> Wait(1_000)
+        << ToBroker(produce_of(1_000, acks=0, correlation_id=3))
+        << Muted(for_ms=1_000)
+        >> Wait(1_000)
+        << Ending(DisconnectCause.CLIENT_CLOSED)
+    ).done()
+
+
+def leaver(cap_bytes: int, neighbours_debt: int) -> tuple[Shell, SharedState]:
+    """Muted for 1 s; when it goes on, its entity is that much in debt again. It has 2 × 600 B to send."""
+    plain = shared_of(limits_of(produce_rate=1_000))
+    shared = SharedState(plain.quotas, plain.recorder, left_behind=LeftBehind(cap_bytes))
+    neighbour, shell = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
+    shell.client_sends(produce_of(2_000, acks=0))
+    if neighbours_debt:
+        neighbour.client_sends(produce_of(neighbours_debt))
+    shell.client_sends(produce_of(600, acks=0, correlation_id=1) + produce_of(600, acks=0, correlation_id=2))
+    shell.client_leaves()
+    shell.to_broker.clear()
+    return shell, shared
+
+
+def test_what_a_client_left_behind_is_forwarded_up_to_a_cap() -> None:
+    """Cap 1,000: of 600 + 600 B, the first."""
+    shell, shared = leaver(cap_bytes=1_000, neighbours_debt=0)
+    shell.advance(10_000)
+    assert shell.to_broker == produce_of(600, acks=0, correlation_id=1)
+    assert shell.cause is DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+    assert "600 bytes" in shell.detail
+    assert not shared.left_behind.take("ANONYMOUS", 401)
+    shell.session.closed(shell.now_ms)
+    assert shared.left_behind.take("ANONYMOUS", 1_000)
+
+
+def test_a_request_left_behind_counts_once_though_it_is_held_after_its_client_left() -> None:
+    """Cap 1,200 and 600 + 600 B, both held behind a neighbour's debt: both go."""
+    shell, shared = leaver(cap_bytes=1_200, neighbours_debt=1_000)
+    shell.advance(20_000)
+    expected = produce_of(600, acks=0, correlation_id=1) + produce_of(600, acks=0, correlation_id=2)
+    assert shell.to_broker == expected
+    assert shell.cause is DisconnectCause.CLIENT_CLOSED
+    assert not shared.left_behind.take("ANONYMOUS", 1)
+
+
+# 4.1 Who left while it was held ---------------------------------------------------------------------------
+
+
+def test_a_request_with_acks_whose_client_left_while_it_was_held_is_dropped_and_refunded() -> None:
+    """Else its client's retry would double it. 1,500 B were charged before; the 200 B are given back."""
+    shell = (
+        Playbook(in_debt(500))
+        >> Client(produce_of(200))
+        << Held(for_ms=500)
+        >> ClientLeaves()
+        >> Wait(500)
+        << Ending(DisconnectCause.LEFT_WHILE_HELD)
+    ).done()
+    assert shell.sensor().tokens(shell.now_ms) == 0
+    assert shell.sensor().refunded == 200
+    assert shell.events[-1].kind is EventKind.DROP
+    assert shell.records == []
+    assert shell.session.finished
+
+
+def test_a_request_with_acks_that_was_not_begun_before_its_client_left_is_not_begun() -> None:
+    shell = (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(produce_of(1_500) + produce_of(100, correlation_id=2))
+        << ToBroker(produce_of(1_500))
+        << Muted(for_ms=500)
+        >> ClientLeaves()
+        >> Wait(500)
+        << Ending(DisconnectCause.LEFT_WHILE_HELD)
+    ).done()
+    assert shell.sensor().charged == 1_500
+    assert not shell.session.finished, "the answer of the first is still due"
+    shell.broker_sends(produce_answer())
+    assert shell.session.finished
+
+
+def test_a_request_without_acks_whose_client_left_while_it_was_held_goes() -> None:
+    (
+        Playbook(in_debt(500))
+        >> Client(produce_of(200, acks=0))
+        << Held(for_ms=500)
+        >> ClientLeaves()
+        >> Wait(500)
+        << ToBroker(produce_of(200, acks=0))
+        << Muted(for_ms=200)
+        >> Wait(200)
+        << Ending(DisconnectCause.CLIENT_CLOSED)
+    ).done()
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_connection_that_ends_while_holding_gives_back_what_it_charged(acks: int) -> None:
+    """Its broker died, say. Once; and neither a late wake nor a drain brings the request back to life."""
+    shell = in_debt(500)
+    shell.client_sends(produce_of(200, acks=acks))
+    shell.session.client_closed(DisconnectCause.CLIENT_RESET)
+    assert shell.state is State.ENDING
+    shell.session.wake(shell.now_ms + 500, client_left=True)
+    shell.session.drain(shell.now_ms + 500)
+    shell.session.closed(shell.now_ms + 500)
+    assert shell.state is State.ENDING
+    assert shell.sensor().refunded == 200
+    assert shell.session.requests == 0
+
+
+def test_what_stands_behind_a_held_request_is_not_begun_either_once_its_client_left() -> None:
+    """Held for the whole budget, so no mute follows: the next request is read at once, and has acks."""
+    debt = in_debt(20_000)
+    (
+        Playbook(debt)
+        >> Client(produce_of(200, acks=0, correlation_id=1) + produce_of(100, correlation_id=2))
+        << Held(for_ms=10_000)
+        >> ClientLeaves()
+        >> Wait(10_000)
+        << ToBroker(produce_of(200, acks=0, correlation_id=1))
+        << Ending(DisconnectCause.LEFT_WHILE_HELD)
+    ).done()
+    assert debt.sensor().charged == 21_200
+
+
+def test_a_connection_that_ends_behind_a_hold_gives_nothing_back() -> None:
+    """Its request went on: 1,700 B were charged, and stay so."""
+    shell = in_debt(500)
+    shell.client_sends(produce_of(200))
+    shell.advance(500)
+    shell.session.client_closed(DisconnectCause.CLIENT_RESET)
+    shell.session.drain(shell.now_ms)
+    shell.session.closed(shell.now_ms)
+    assert (shell.sensor().charged, shell.sensor().refunded) == (1_700, 0)
+
+
+# 4.1 Drain ------------------------------------------------------------------------------------------------
+
+
+def test_drain_drops_a_held_request_with_acks_and_refunds_it() -> None:
+    shell = (
+        Playbook(in_debt(500))
+        >> Client(produce_of(200))
+        << Held(for_ms=500)
+        >> Drain()
+        << Ending(DisconnectCause.DRAINED)
+    ).done()
+    assert shell.sensor().refunded == 200
+    assert shell.events[-1].kind is EventKind.DROP
+    assert shell.session.finished
+
+
+def test_drain_forwards_a_held_request_without_acks_and_nothing_behind_it() -> None:
+    held = produce_of(200, acks=0)
+    (
+        Playbook(in_debt(500))
+        >> Client(held[:150])
+        << Held(for_ms=500)
+        >> Drain()
+        << ToBroker(held[:150])
+        << Reading()
+        >> Client(held[150:] + produce_of(100, acks=0, correlation_id=2))
+        << ToBroker(held[150:])
+        << Ending(DisconnectCause.DRAINED)
+    ).done()
+
+
+def test_drain_ends_a_muted_connection_at_once_and_still_delivers_its_answers() -> None:
+    (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(produce_of(1_500) + produce_of(100, correlation_id=2))
+        << ToBroker(produce_of(1_500))
+        << Muted(for_ms=500)
+        >> Drain()
+        << Ending(DisconnectCause.DRAINED)
+        >> Wait(500)
+        >> Broker(produce_answer())
+        << ToClient(produce_answer())
+    ).done()

@@ -1,0 +1,205 @@
+"""Many flat-out connections against one quota: what passes in any span of time is bounded, yet not little.
+
+Simulated time: each connection asks again as soon as it is read, the broker answers at once.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.session import Session
+from sluice.usage.records import EventKind
+from testkit.frames.frames import (
+    FETCH,
+    HEARTBEAT,
+    answer,
+    fetch,
+    fetch_answer_of,
+    max_bytes_of,
+    produce_answer,
+    produce_of,
+    request,
+)
+from testkit.proxy.playbook import START_MS, Shell, limits_of, shared_of
+
+KIB = 1024
+MIB = 1024 * KIB
+Passed = list[tuple[float, int]]
+"""(time, bytes) of all that went on"""
+
+
+class Client:
+    """One flat-out connection; `step` does what can be done now and tells when to come back."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self.shared = shared
+        self.shell = self.connect()
+
+    def connect(self) -> Shell:
+        return Shell(Session(self.shared, SessionPolicy(), "10.0.0.1"))
+
+    def step(self, now_ms: float, passed: Passed) -> float:
+        raise NotImplementedError
+
+
+class Producer(Client):
+    """Pipelines requests, as many as are read; with `reconnects`, each comes on a new connection."""
+
+    def __init__(
+        self,
+        shared: SharedState,
+        size: int,
+        *,
+        acks: int = 1,
+        reconnects: bool = False,
+        is_group: bool = False,
+    ) -> None:
+        super().__init__(shared)
+        self.frame = produce_of(size, acks=acks)
+        self.answer = produce_answer() if acks else b""
+        self.reconnects = reconnects
+        if is_group:
+            self.shell.client_sends(request(HEARTBEAT, 4))
+            self.shell.broker_sends(answer(HEARTBEAT, 4))
+            self.shell.to_broker.clear()
+
+    def step(self, now_ms: float, passed: Passed) -> float:
+        shell = self.shell
+        shell.now_ms = now_ms
+        if shell.is_delayed:
+            shell.wake()
+        while True:
+            if shell.to_broker:
+                assert len(shell.to_broker) % len(self.frame) == 0
+                passed.append((now_ms, len(shell.to_broker)))
+                shell.to_broker.clear()
+                shell.broker_sends(self.answer)
+                if self.reconnects:
+                    self.shell = shell = self.connect()
+                    shell.now_ms = now_ms
+            if shell.state is not State.READING:
+                return shell.session.pace.wake_ms
+            shell.client_sends(self.frame)
+
+
+class Consumer(Client):
+    """Asks for all that there is; the broker gives max_bytes, but a batch at least."""
+
+    def __init__(self, shared: SharedState, batch_bytes: int) -> None:
+        super().__init__(shared)
+        self.batch_bytes = batch_bytes
+
+    def step(self, now_ms: float, passed: Passed) -> float:
+        shell = self.shell
+        shell.now_ms = now_ms
+        if shell.is_delayed:
+            shell.wake()
+        while shell.state is State.READING:
+            shell.to_broker.clear()
+            shell.client_sends(fetch())
+            size = max(max_bytes_of(FETCH, 12, shell.to_broker), self.batch_bytes)
+            shell.broker_sends(fetch_answer_of(size))
+            passed.append((now_ms, len(shell.to_client)))
+            shell.to_client.clear()
+        return shell.session.pace.wake_ms
+
+
+def simulate(clients: list[Client], seconds: float) -> Passed:
+    passed: Passed = []
+    due_ms = [START_MS + i * 0.01 for i in range(len(clients))]
+    while (now_ms := min(due_ms)) < START_MS + seconds * 1_000:
+        i = due_ms.index(now_ms)
+        due_ms[i] = clients[i].step(now_ms, passed)
+        assert now_ms < due_ms[i] < inf
+    return passed
+
+
+def most_ahead(passed: Passed, rate_per_s: float) -> float:
+    """The largest of (bytes passed − rate · time) over all spans of time."""
+    ahead = largest = 0.0
+    before_ms = passed[0][0]
+    for at_ms, size in passed:
+        ahead = max(0.0, ahead - (at_ms - before_ms) * rate_per_s / 1_000) + size
+        largest = max(largest, ahead)
+        before_ms = at_ms
+    return largest
+
+
+def test_most_ahead_is_what_it_says() -> None:
+    """At 1 B/ms: 5 B at 0, 3 at 2, 4 at 10. From 0 to 2 pass 8 − 2 B; at 10 none of it is left, so 4."""
+    assert most_ahead([(0, 5), (2, 3), (10, 4)], 1_000) == 6
+
+
+@pytest.mark.parametrize("count", [1, 5, 50])
+@pytest.mark.parametrize("acks", [0, 1])
+def test_producers_keep_to_the_quota_in_every_span_of_time(count: int, acks: int) -> None:
+    """1 MB/s, burst 1 s, 16 kB requests: rate · t + burst + the request that goes into debt; and no less."""
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    passed = simulate([Producer(shared, 16_000, acks=acks) for _ in range(count)], 30)
+    assert most_ahead(passed, 1_000_000) <= 1_000_000 + 16_000
+    assert sum(size for _, size in passed) >= 0.99 * 30 * 1_000_000
+    assert sum(event.over_quota_bytes for event in shared.recorder.throttles) == 0
+
+
+def test_a_client_that_reconnects_for_every_request_keeps_to_the_quota() -> None:
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    clients: list[Client] = [Producer(shared, 16_000, reconnects=True) for _ in range(5)]
+    # Muted connections are left at once for new ones, which wait their turn.
+    passed = simulate(clients, 30)
+    assert most_ahead(passed, 1_000_000) <= 1_000_000 + 16_000
+    assert sum(size for _, size in passed) >= 0.99 * 30 * 1_000_000
+
+
+def test_the_bound_is_bytes_outstanding_by_answer_budget_where_that_is_more_than_the_rate() -> None:
+    """50 × 1 MiB at 1 MB/s: 50 MiB ÷ 10 s = 5.24 MB/s, once each of the fifty has gone on (50 MiB)."""
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    passed = simulate([Producer(shared, MIB) for _ in range(50)], 60)
+    bound = 50 * MIB / 10
+    assert most_ahead(passed, bound) <= 1_000_000 + 50 * MIB
+    over_bytes = sum(event.over_quota_bytes for event in shared.recorder.throttles)
+    assert over_bytes >= sum(size for _, size in passed) - 61 * 1_000_000
+
+
+def test_connections_that_carried_a_group_request_pass_the_bound_of_two_seconds() -> None:
+    """What 1.5 costs: 50 MiB ÷ 2 s = 26.2 MB/s where 1 MB/s is the quota. It is counted."""
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    passed = simulate([Producer(shared, MIB, is_group=True) for _ in range(50)], 20)
+    assert most_ahead(passed, 50 * MIB / 2) <= 1_000_000 + 50 * MIB
+    over_bytes = sum(event.over_quota_bytes for event in shared.recorder.throttles)
+    assert over_bytes >= sum(size for _, size in passed) - 21 * 1_000_000
+
+
+@pytest.mark.parametrize("count", [1, 5, 50])
+def test_consumers_keep_to_the_quota_in_every_span_of_time(count: int) -> None:
+    """1 MB/s, batches of 1 kB at least: rate · t + burst, and what is asked for of 0.1 s of the rate.
+
+    Those who come first do not know of the others: 0.1 s, then 0.1 ÷ 2, ÷ 3 … of it. From then on each has
+    its part.
+    """
+    shared = shared_of(limits_of(fetch_rate=1_000_000))
+    passed = simulate([Consumer(shared, 1_000) for _ in range(count)], 30)
+    at_start = sum(100_000 / n for n in range(1, count + 1))
+    answers_overhead = count * 200
+    assert most_ahead(passed, 1_000_000) <= 1_000_000 + at_start + answers_overhead
+    steady = [(at_ms, size) for at_ms, size in passed if at_ms > START_MS + 3_000]
+    assert most_ahead(steady, 1_000_000) <= 200_000 + answers_overhead
+    assert sum(size for _, size in passed) >= 0.99 * 30 * 1_000_000
+
+
+def test_every_connection_gets_its_turn() -> None:
+    """Jain's index over fifty is (Σx)² ÷ (n · Σx²); none waits longer than 50 · 16 kB ÷ 1 MB/s = 0.8 s.
+
+    The burst is spent before: who comes first would have it all.
+    """
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    Producer(shared, 1_000_000).shell.client_sends(produce_of(1_000_000))
+    producers: list[Client] = [Producer(shared, 16_000) for _ in range(50)]
+    simulate(producers, 30)
+    each = [producer.shell.session.bytes_from_client for producer in producers]
+    assert sum(each) ** 2 / (50 * sum(x * x for x in each)) >= 0.99
+    held = [event.delay_ms for event in shared.recorder.throttles if event.kind is EventKind.HOLD]
+    assert max(held) <= 800

@@ -1,0 +1,365 @@
+"""Every event in every state, in any order: nothing is lost, doubled, reordered, recorded twice, or stuck."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import inf
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from sluice.protocol.codec.wire import Struct
+from sluice.protocol.groups import GROUP_APIS
+from sluice.protocol.names import api_name
+from sluice.proxy.session.in_flight import NONE
+from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.session import Session
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
+from testkit.frames.frames import (
+    API_VERSIONS,
+    FETCH,
+    HEARTBEAT,
+    JOIN_GROUP,
+    METADATA,
+    PRODUCE,
+    answer,
+    fetch,
+    fetch_answer_of,
+    produce_answer,
+    produce_of,
+    request,
+)
+from testkit.proxy.playbook import Shell, limits_of, shared_of
+
+RATE = 1_000
+BUDGET_MS = 10_000
+GROUP_MS = FETCH_TOLD_MS = 2_000
+MAX_BYTES = 0x02020202
+STALE = (b"\x00", b"\x01", b"\xff", produce_of(150), fetch_answer_of(150))
+
+
+RARELY = st.integers(0, 15)
+"""Most of a run is to be in the midst of a connection's life."""
+
+
+@dataclass(frozen=True, repr=False)
+class Kind:
+    """A request, its answer (None: it has none), and where in them others may write 4 bytes."""
+
+    api_key: int
+    version: int
+    request: bytes
+    answer: bytes | None
+    max_bytes_at: int | None = None
+    throttle_at: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<{api_name(self.api_key)} v{self.version}, {len(self.request)} B>"
+
+
+def kind_of_produce(size: int, acks: int, version: int) -> Kind:
+    frame = produce_of(size, acks=acks, version=version)
+    if not acks:
+        return Kind(PRODUCE, version, frame, None)
+    received = produce_answer(version=version)
+    told = produce_answer(version=version, throttle_ms=0x01010101)
+    return Kind(PRODUCE, version, frame, received, throttle_at=differs_at(received, told))
+
+
+def kind_of_fetch(answer_bytes: int, version: int) -> Kind:
+    frame = fetch(version=version, max_bytes=MAX_BYTES)
+    place = differs_at(frame, fetch(version=version, max_bytes=0x01010101))
+    received = fetch_answer_of(answer_bytes, version=version)
+    told = fetch_answer_of(answer_bytes, version=version, throttle_ms=0x01010101)
+    return Kind(FETCH, version, frame, received, place, differs_at(received, told))
+
+
+def differs_at(one: bytes, other: bytes) -> int:
+    return next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+
+
+def kind_of(api_key: int, version: int, body: Struct | None = None) -> Kind:
+    received = answer(api_key, version)
+    told = answer(api_key, version, {"throttleTimeMs": 0x01010101})
+    at = differs_at(received, told)
+    return Kind(api_key, version, request(api_key, version, body), received, throttle_at=at)
+
+
+KINDS = [
+    *(kind_of_produce(size, acks, 9) for size in (130, 700, 3_000) for acks in (0, 1)),
+    kind_of_produce(25_000, 1, 3),
+    *(kind_of_fetch(size, version) for size in (150, 2_500) for version in (4, 12, 15)),
+    kind_of(METADATA, 12),
+    kind_of(HEARTBEAT, 4),
+    kind_of(JOIN_GROUP, 9, {"sessionTimeoutMs": 9_000}),
+    kind_of(API_VERSIONS, 3),
+]
+
+
+@dataclass
+class Sent:
+    """A request of the client's stream, and how far its answer is."""
+
+    kind: Kind
+    correlation_id: int
+    end: int
+    """offset of its end in the stream"""
+
+    @property
+    def begin(self) -> int:
+        return self.end - len(self.kind.request)
+
+
+class Dialogue(RuleBasedStateMachine):
+    """One connection, with a neighbour that charges the same bucket."""
+
+    policy = SessionPolicy()
+    may_await = False
+    cut_below = 0
+    """under a lower rate an answer may go on as it comes, for nothing of ours is to be written into it"""
+
+    @staticmethod
+    def limits_of(rate: int) -> QuotaLimits:
+        return limits_of(produce_rate=rate, fetch_rate=rate)
+
+    @staticmethod
+    def largest_throttle_ms(kind: Kind) -> int:
+        """That its answer may tell."""
+        return {FETCH: FETCH_TOLD_MS, PRODUCE: BUDGET_MS}.get(kind.api_key, 0)
+
+    @initialize(stale=st.sampled_from(STALE), kinds=st.lists(st.sampled_from(KINDS), max_size=12))
+    def connect(self, stale: bytes, kinds: list[Kind]) -> None:
+        self.may_cut = False
+        shared = shared_of(self.limits_of(RATE))
+        self.shell = Shell(Session(shared, self.policy, "10.0.0.1"), stale=stale)
+        self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
+        self.neighbours_bytes = 0
+        self.stream = bytearray()  # all that the client has written
+        self.transmitted = 0
+        self.requests: list[Sent] = []
+        self.received = 0  # whole requests that the broker has
+        self.answers = bytearray()  # all that the broker has written
+        # Where in it one may be raised, to what at most, and whether the session has to look at it.
+        self.throttles: list[tuple[int, int, bool]] = []
+        self.delivered = 0
+        self.checked_to_broker = self.checked_to_client = 0
+        for kind in kinds:
+            self.client_writes(kind, 0)
+
+    # The client
+
+    @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))
+    def client_writes_whole_requests(self, kinds: list[Kind]) -> None:
+        for kind in kinds:
+            self.client_writes(kind, 10**6)
+
+    @rule(kind=st.sampled_from(KINDS), transmits=st.sampled_from((0, 1, 20, 600, 10**6)))
+    def client_writes(self, kind: Kind, transmits: int) -> None:
+        correlation_id = len(self.requests) + 1
+        frame = bytearray(kind.request)
+        struct.pack_into(">i", frame, 8, correlation_id)
+        self.stream += frame
+        self.requests.append(Sent(kind, correlation_id, len(self.stream)))
+        self.client_transmits(transmits)
+
+    @rule(size=st.sampled_from((1, 3, 13, 100, 10**6)))
+    def client_transmits(self, size: int) -> None:
+        if not self.shell.client_left:
+            data = bytes(self.stream[self.transmitted : self.transmitted + size])
+            self.transmitted += len(data)
+            self.shell.client_sends(data)
+
+    @rule(chance=RARELY)
+    def client_leaves(self, chance: int) -> None:
+        if chance == 1:
+            self.shell.client_leaves()
+
+    # The broker
+
+    @rule()
+    def broker_answers_all(self) -> None:
+        while self.has_answer:
+            self.broker_answers(10**6)
+
+    @property
+    def has_answer(self) -> bool:
+        got = len(self.shell.to_broker)
+        return self.received < len(self.requests) and self.requests[self.received].end <= got
+
+    def has_work(self, sent: Sent) -> bool:
+        """Of its answer something is to be read or written; else it goes on as it comes."""
+        session = self.shell.session
+        (work,) = (entry[9] for entry in session._in_flight if entry[0] == sent.correlation_id)
+        return work is not NONE or session._throttling.request_time is not None
+
+    @rule(size=st.sampled_from((0, 1, 7, 60, 10**6)))
+    def broker_answers(self, size: int) -> None:
+        """It writes the answer of the oldest request that it has not answered, and transmits some bytes."""
+        while self.has_answer:
+            sent = self.requests[self.received]
+            self.received += 1
+            if sent.kind.answer is None:
+                continue
+            frame = bytearray(sent.kind.answer)
+            struct.pack_into(">i", frame, 4, sent.correlation_id)
+            if sent.kind.throttle_at is not None:
+                at = len(self.answers) + sent.kind.throttle_at
+                self.throttles.append((at, self.largest_throttle_ms(sent.kind), self.has_work(sent)))
+            self.answers += frame
+            break
+        data = bytes(self.answers[self.delivered : self.delivered + size])
+        self.delivered += len(data)
+        self.shell.broker_sends(data)
+
+    # Time, and the shell
+
+    @rule(ms=st.sampled_from((1, 150, 1_000, 3_000, 15_000)))
+    def time_passes(self, ms: int) -> None:
+        self.shell.advance(ms)
+
+    @rule(ms=st.sampled_from((1, 400, 4_000)))
+    def time_passes_and_the_wake_is_late(self, ms: int) -> None:
+        self.shell.now_ms += ms
+
+    @rule()
+    def wakes_whenever(self) -> None:
+        self.shell.wake()
+
+    @rule(chance=RARELY)
+    def drains(self, chance: int) -> None:
+        if chance == 1:
+            self.shell.drain()
+
+    @rule(rate=st.sampled_from((RATE // 10, RATE, RATE * 10)))
+    def quotas_are_reloaded(self, rate: int) -> None:
+        self.may_cut = self.may_cut or rate < self.cut_below
+        self.shell.shared.quotas.reload(self.limits_of(rate), self.shell.now_ms)
+
+    @precondition(lambda self: self.neighbour.pace.state is State.READING)
+    @rule(size=st.sampled_from((200, 2_000)))
+    def neighbour_produces(self, size: int) -> None:
+        frame = bytearray(produce_of(size, acks=0, client_id="neighbour"))
+        self.neighbour.client_data(frame, 0, len(frame), self.shell.now_ms)
+        self.neighbours_bytes += size
+        if self.neighbour.pace.is_delayed:  # once it waits, another takes its place
+            self.neighbour = Session(self.shell.shared, SessionPolicy(), "10.0.0.2")
+
+    @property
+    def begun(self) -> list[Sent]:
+        """Requests of which the broker has at least a byte."""
+        return [sent for sent in self.requests if sent.begin < len(self.shell.to_broker)]
+
+    # What holds at any time
+
+    @invariant()
+    def the_broker_gets_the_clients_stream(self) -> None:
+        """Byte for byte from its beginning, but for max_bytes, which may be lowered."""
+        got = self.shell.to_broker
+        assert len(got) <= self.transmitted
+        start, self.checked_to_broker = self.checked_to_broker, len(got)
+        for sent in self.begun:
+            if sent.end > start and sent.kind.max_bytes_at is not None:
+                at = sent.begin + sent.kind.max_bytes_at
+                assert len(got) >= at + 4, "max_bytes is cut in two"
+                assert 1 <= int.from_bytes(got[at : at + 4], "big") <= MAX_BYTES
+                self.stream[at : at + 4] = got[at : at + 4]
+        assert got[start:] == self.stream[start : len(got)]
+
+    @invariant()
+    def the_client_gets_the_brokers_answers(self) -> None:
+        """Byte for byte, but for throttle_time_ms, which may be raised."""
+        got = self.shell.to_client
+        assert len(got) <= self.delivered
+        start, self.checked_to_client = self.checked_to_client, len(got)
+        for at, largest_ms, has_work in self.throttles:
+            if start <= at < len(got):
+                may_cut = self.may_cut or not has_work
+                if may_cut and len(got) < at + 4:  # the broker's own, byte for byte (below)
+                    continue
+                assert len(got) >= at + 4, "a throttle is cut in two"
+                assert int.from_bytes(got[at : at + 4], "big") <= largest_ms
+                self.answers[at : at + 4] = got[at : at + 4]
+        assert got[start:] == self.answers[start : len(got)]
+
+    @invariant()
+    def every_request_is_in_flight_or_recorded_once(self) -> None:
+        session = self.shell.session
+        records = [record for record in self.shell.records if record.client_id == "app"]
+        assert session.requests == session.in_flight + len(records) == len(self.begun)
+
+    @invariant()
+    def it_is_never_stuck(self) -> None:
+        shell = self.shell
+        match shell.state:
+            case State.READING:
+                assert not shell.client_left
+                assert shell.unread == b""
+            case State.MUTED | State.HOLDING:
+                assert shell.session.pace.wake_ms < inf
+                is_group = any(sent.kind.api_key in GROUP_APIS for sent in self.begun)
+                limit_ms = GROUP_MS if is_group else BUDGET_MS
+                assert shell.session.pace.wake_ms - shell.now_ms <= limit_ms
+            case State.AWAITING_BROKER:
+                assert self.may_await, "nobody authenticates here"
+                assert shell.session.in_flight
+            case State.ENDING:
+                assert shell.cause is not None
+
+    def teardown(self) -> None:
+        """Drain; the client ends what it has begun, the broker answers: all is done and accounted for."""
+        if not hasattr(self, "shell"):
+            return
+        shell = self.shell
+        shell.drain()
+        self.client_transmits(10**9)
+        self.broker_answers_all()
+        self.broker_answers(10**9)
+        self.the_broker_gets_the_clients_stream()
+        self.the_client_gets_the_brokers_answers()
+        self.every_request_is_in_flight_or_recorded_once()
+        assert shell.state is State.ENDING
+        is_cut = bool(self.begun) and self.begun[-1].end > len(shell.to_broker)
+        assert not is_cut or shell.client_left, "a frame is cut in two"
+        assert is_cut or shell.session.finished
+        shell.session.closed(shell.now_ms)
+        sensors = [sensor for sensor in shell.shared.quotas.sensors() if sensor.kind is QuotaKind.PRODUCE]
+        charged = sum(sensor.charged - sensor.refunded for sensor in sensors)
+        produced = sum(len(sent.kind.request) for sent in self.begun if sent.kind.api_key == PRODUCE)
+        assert charged == produced + self.neighbours_bytes
+
+
+Dialogue.TestCase.settings = settings(
+    max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestDialogue = Dialogue.TestCase
+
+
+class DialogueOfRequestTime(Dialogue):
+    """The same under a request_percentage too; a rate of 100 stands for a file without one."""
+
+    policy = SessionPolicy(request_costs=RequestCosts([CostRow(Coefficients(30.0, 0.001, 0.001))]))
+    may_await = True
+    cut_below = RATE
+
+    @staticmethod
+    def limits_of(rate: int) -> QuotaLimits:
+        limits = {"producer_byte_rate": rate, "consumer_byte_rate": rate}
+        if rate >= RATE:
+            limits["request_percentage"] = rate // 100
+        return QuotaLimits([(QuotaEntity(DEFAULT, None), limits)])
+
+    @staticmethod
+    def largest_throttle_ms(kind: Kind) -> int:
+        return max(1_000, Dialogue.largest_throttle_ms(kind))
+
+
+DialogueOfRequestTime.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestDialogueOfRequestTime = DialogueOfRequestTime.TestCase

@@ -1,0 +1,330 @@
+"""Produce over its quota, sentence by sentence of the wire semantics (sections 1.1, 1.6, 1.8).
+
+Buckets hold one second of the rate. At 1,000 B/s a byte takes 1 ms; a full bucket holds 1,000 B.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.proxy.session.read_gate import State
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.usage.records import EventKind
+from testkit.frames.frames import (
+    FETCH,
+    METADATA,
+    PRODUCE,
+    answer,
+    fetch,
+    fetch_answer_of,
+    produce_answer,
+    produce_of,
+    request,
+    throttle_of,
+)
+from testkit.proxy.playbook import (
+    START_MS,
+    Broker,
+    Client,
+    Held,
+    Muted,
+    Playbook,
+    Reading,
+    Reload,
+    Shell,
+    ToBroker,
+    ToClient,
+    Wait,
+    in_debt,
+    limits_of,
+    neighbours,
+    session_of,
+)
+
+# 1.1 Produce, acks ≠ 0 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_who_is_not_in_debt_goes_at_once_and_is_muted_until_it_is_paid(version: int) -> None:
+    """1,500 B against 1,000 B of burst leave −500 B: 500 ms. At 200 ms, 300 of them are left to be told."""
+    (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(produce_of(1_500, version=version))
+        << ToBroker(produce_of(1_500, version=version))
+        << Muted(for_ms=500)
+        >> Wait(200)
+        >> Broker(produce_answer(version=version))
+        << ToClient(produce_answer(version=version, throttle_ms=300))
+        >> Wait(299)
+        >> Wait(1)
+        << Reading()
+    ).done()
+
+
+def test_the_larger_of_the_brokers_throttle_and_ours_is_told() -> None:
+    """500 ms are ours. The broker's 400 give way, its 600 stay."""
+    for brokers, told in ((400, 500), (500, 500), (600, 600)):
+        (
+            Playbook(session_of(produce_rate=1_000))
+            >> Client(produce_of(1_500))
+            << ToBroker(produce_of(1_500))
+            << Muted(for_ms=500)
+            >> Broker(produce_answer(throttle_ms=brokers))
+            << ToClient(produce_answer(throttle_ms=told))
+        ).done()
+
+
+def test_a_part_of_a_millisecond_is_told_as_one() -> None:
+    """Paid in 500 ms; at 499.75 ms a quarter is left: 1, for 0 would say that nothing is owed."""
+    shell = Shell(session_of(produce_rate=1_000))
+    shell.client_sends(produce_of(1_500))
+    shell.advance(499.75)
+    shell.broker_sends(produce_answer())
+    assert throttle_of(PRODUCE, 9, shell.to_client) == 1
+
+
+def test_an_answer_behind_its_deadline_is_not_touched() -> None:
+    (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(produce_of(1_500))
+        << ToBroker(produce_of(1_500))
+        << Muted(for_ms=500)
+        >> Wait(500)
+        << Reading()
+        >> Broker(produce_answer(throttle_ms=7))
+        << ToClient(produce_answer(throttle_ms=7))
+    ).done()
+
+
+def test_who_comes_while_its_entity_is_in_debt_waits_for_its_turn_then_goes_and_is_muted() -> None:
+    """A neighbour owes 500 B. 200 B more: turn in 500 ms, paid in 700; 200 ms of it are told and muted."""
+    (
+        Playbook(in_debt(500))
+        >> Client(produce_of(200))
+        << Held(for_ms=500)
+        >> Wait(500)
+        << ToBroker(produce_of(200))
+        << Muted(for_ms=200)
+        >> Broker(produce_answer())
+        << ToClient(produce_answer(throttle_ms=200))
+        >> Wait(200)
+        << Reading()
+    ).done()
+
+
+def test_turns_come_in_order_of_arrival_and_no_later_charge_moves_a_deadline() -> None:
+    """The first owes 500 B. Then 300 (turn 500, paid 800), 100 (800, 900), and 5,000 (900, 5,900)."""
+    first, *others = neighbours(4)
+    first.client_sends(produce_of(1_500))
+    for shell, size in zip(others, (300, 100, 5_000), strict=True):
+        shell.client_sends(produce_of(size))
+    assert [shell.session.pace.wake_ms - START_MS for shell in others] == [500, 800, 900]
+    for shell in others:
+        shell.advance(900)
+    assert [shell.session.pace.wake_ms - START_MS for shell in (first, others[2])] == [500, 5_900]
+    assert [len(shell.to_broker) for shell in others] == [300, 100, 5_000]
+
+
+def test_nothing_is_read_before_the_deadline_and_then_it_goes_on_with_what_waited() -> None:
+    """1,500 B (muted 500 ms), and behind it 100 B that nobody looks at: no debt is left at their turn."""
+    (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(produce_of(1_500) + produce_of(100, correlation_id=2))
+        << ToBroker(produce_of(1_500))
+        << Muted(for_ms=500)
+        >> Client(request(METADATA, 12, correlation_id=3))
+        >> Wait(499)
+        >> Wait(1)
+        << ToBroker(produce_of(100, correlation_id=2))
+        << Muted(for_ms=100)
+        >> Wait(100)
+        << ToBroker(request(METADATA, 12, correlation_id=3))
+        << Reading()
+    ).done()
+
+
+def test_answers_of_earlier_requests_come_while_a_later_one_is_held() -> None:
+    (
+        Playbook(in_debt(500))
+        >> Client(request(METADATA, 12, correlation_id=1) + produce_of(200, correlation_id=2))
+        << ToBroker(request(METADATA, 12, correlation_id=1))
+        << Held(for_ms=500)
+        >> Broker(answer(METADATA, 12, correlation_id=1))
+        << ToClient(answer(METADATA, 12, correlation_id=1))
+        >> Wait(500)
+        << ToBroker(produce_of(200, correlation_id=2))
+        << Muted(for_ms=200)
+    ).done()
+
+
+def test_a_held_request_of_which_only_the_head_has_arrived_goes_on_as_it_arrives() -> None:
+    """5,000 B at a debt of 500: held when its head is here, charged once, for all of it."""
+    frame = produce_of(5_000)
+    shell = (
+        Playbook(in_debt(500))
+        >> Client(frame[:100])
+        << Held(for_ms=500)
+        >> Client(frame[100:200])
+        >> Wait(500)
+        << ToBroker(frame[:200])
+        << Reading()
+        >> Client(frame[200:] + produce_of(100, correlation_id=2))
+        << ToBroker(frame[200:])
+        << Muted(for_ms=5_000)
+    ).done()
+    assert shell.sensor().charged == 1_500 + 5_000
+
+
+def test_bytes_that_are_given_again_during_a_hold_are_not_charged_again() -> None:
+    """The shell does not read meanwhile; were it to, nothing would go, and the turn would stay."""
+    shell = in_debt(500)
+    shell.client_sends(produce_of(200))
+    buf = bytearray(shell.kept + produce_of(100, correlation_id=2))
+    for wait_ms in (0, 499, 500, 600):
+        assert shell.session.client_data(buf, 0, len(buf), START_MS + wait_ms) == 0
+    assert shell.sensor().charged == 1_700
+    assert (shell.state, shell.session.pace.wake_ms) == (State.HOLDING, START_MS + 500)
+
+
+def test_a_wake_that_comes_early_changes_nothing_and_a_late_one_makes_up_for_it() -> None:
+    """Turn at 500 ms, paid at 700. Woken at 499 nothing goes; at 650 it goes and 50 ms are left."""
+    shell = in_debt(500)
+    shell.client_sends(produce_of(200))
+    shell.now_ms = START_MS + 499
+    shell.wake()
+    assert (shell.state, shell.session.pace.wake_ms) == (State.HOLDING, START_MS + 500)
+    assert shell.to_broker == b""
+    shell.now_ms = START_MS + 650
+    shell.wake()
+    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 700)
+    assert shell.to_broker == produce_of(200)
+    shell.now_ms = START_MS + 699
+    shell.wake()
+    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 700)
+    shell.now_ms = START_MS + 9_000
+    shell.wake()
+    assert not shell.is_delayed
+
+
+def test_the_hold_the_mute_and_the_request_are_recorded_with_their_delays() -> None:
+    """Debt 500, request 200 B: held 500 ms, then 200 to pay; its record has the 700 in all."""
+    shell = in_debt(500)
+    shell.events.clear()
+    shell.client_sends(produce_of(200))
+    shell.advance(530)
+    shell.broker_sends(produce_answer())
+    seen = [(event.kind, event.begun_ms, event.delay_ms, event.charged_bytes) for event in shell.events]
+    assert seen == [
+        (EventKind.HOLD, START_MS, 500.0, 200),
+        (EventKind.MUTE, START_MS + 500, 200.0, 200),
+    ]
+    assert {(event.quota, event.rule, event.user, event.api_key) for event in shell.events} == {
+        ("produce", "default_user", "ANONYMOUS", PRODUCE)
+    }
+    (record,) = shell.records
+    assert (record.finished_ms, record.upstream_ms) == (START_MS + 530, 30.0)
+    assert (record.held_ms, record.throttle_ms) == (500.0, 700.0)
+
+
+# 1.6 The bound --------------------------------------------------------------------------------------------
+
+
+def test_a_delay_ends_with_the_answer_budget_and_what_goes_beyond_it_is_counted() -> None:
+    """30,000 B: paid in 29 s, muted for 10. 19 s × 1,000 B/s pass ahead of the rate, and stay owed.
+
+    So the next 100 B, whose turn would be in 19 s, pass ahead of it too.
+    """
+    shell = (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(produce_of(30_000))
+        << ToBroker(produce_of(30_000))
+        << Muted(for_ms=10_000)
+        >> Wait(10_000)
+        << Reading()
+        >> Client(produce_of(100, correlation_id=2))
+        << Held(for_ms=10_000)
+    ).done()
+    assert [event.over_quota_bytes for event in shell.events] == [19_000, 100]
+    assert shell.sensor().tokens(shell.now_ms) == -19_100
+
+
+def test_hold_and_mute_together_end_with_the_answer_budget() -> None:
+    """8 s of debt: held 8 s, and of the 5 s that 5,000 B take 2 are left; 3,000 B pass ahead."""
+    shell = (
+        Playbook(in_debt(8_000))
+        >> Client(produce_of(5_000))
+        << Held(for_ms=8_000)
+        >> Wait(8_000)
+        << ToBroker(produce_of(5_000))
+        << Muted(for_ms=2_000)
+    ).done()
+    assert [event.over_quota_bytes for event in shell.events] == [0, 3_000, 0]
+
+
+def test_a_client_that_reconnects_for_every_request_clears_no_debt() -> None:
+    """20 of 1,000 B at once: one from the burst, one into debt, then one a second, up to 10 s."""
+    shells = neighbours(20)
+    for shell in shells:
+        shell.client_sends(produce_of(1_000))
+    assert [shell.state for shell in shells] == [State.READING, State.MUTED] + [State.HOLDING] * 18
+    waits_s = [(shell.session.pace.wake_ms - START_MS) / 1_000 for shell in shells[2:]]
+    assert waits_s == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] + [10] * 8
+
+
+# Quotas reloaded meanwhile --------------------------------------------------------------------------------
+
+
+def test_deadlines_that_were_told_stay_when_quotas_are_reloaded() -> None:
+    (
+        Playbook(session_of(produce_rate=1_000))
+        >> Client(produce_of(1_500) + produce_of(100, correlation_id=2))
+        << ToBroker(produce_of(1_500))
+        << Muted(for_ms=500)
+        >> Reload(QuotaLimits([]))
+        >> Broker(produce_answer())
+        << ToClient(produce_answer(throttle_ms=500))
+        >> Wait(500)
+        << ToBroker(produce_of(100, correlation_id=2))
+        << Reading()
+    ).done()
+
+
+def test_a_held_request_keeps_its_turn_when_quotas_are_reloaded() -> None:
+    shell = (
+        Playbook(in_debt(500))
+        >> Client(produce_of(200))
+        << Held(for_ms=500)
+        >> Reload(limits_of(produce_rate=100))
+        >> Wait(500)
+        << ToBroker(produce_of(200))
+        << Muted(for_ms=200)
+    ).done()
+    assert shell.sensor().rate_per_s == 100
+
+
+# 1.8 Two quotas -------------------------------------------------------------------------------------------
+
+
+def test_of_two_delays_the_larger_counts() -> None:
+    """Produce owes 500 ms; then a Fetch answer of 1,200 B owes 200, and 700 ms later one of 1,500 B 1,300."""
+    playbook = (
+        Playbook(session_of(produce_rate=1_000, fetch_rate=1_000))
+        >> Client(fetch(correlation_id=1) + fetch(correlation_id=2) + produce_of(1_500, correlation_id=3))
+        << ToBroker(
+            fetch(max_bytes=1_000, correlation_id=1)
+            + fetch(max_bytes=100, correlation_id=2)
+            + produce_of(1_500, correlation_id=3)
+        )
+        << Muted(for_ms=500)
+        >> Broker(fetch_answer_of(1_200, correlation_id=1))
+        << ToClient(fetch_answer_of(1_200, correlation_id=1, throttle_ms=200))
+        >> Wait(100)
+        >> Broker(fetch_answer_of(1_500, correlation_id=2))
+        << ToClient(fetch_answer_of(1_500, correlation_id=2, throttle_ms=1_600))
+        << Muted(for_ms=1_600)
+        >> Broker(produce_answer(correlation_id=3))
+        << ToClient(produce_answer(correlation_id=3, throttle_ms=400))
+        >> Wait(1_600)
+        << Reading()
+    )
+    assert [record.api_key for record in playbook.done().records] == [FETCH, FETCH, PRODUCE]

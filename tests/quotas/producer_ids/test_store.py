@@ -1,0 +1,261 @@
+"""Both stores of producer ids through one interface, and what is special to each."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.quotas.producer_ids.store import BloomStore, ExactStore, ProducerIdStore
+
+HOUR = 3_600_000.0
+BLOCK = range(5_000, 6_000)
+"""as a broker hands ids out"""
+
+Make = Callable[[], ProducerIdStore]
+
+
+@pytest.fixture(params=["exact", "bloom"])
+def make(request: pytest.FixtureRequest) -> Make:
+    if request.param == "exact":
+        return lambda: ExactStore(11, HOUR)
+    return lambda: BloomStore(11, HOUR, layer_ids=10_000, false_positive_rate=0.001)
+
+
+def test_an_id_is_known_once_it_is_admitted_and_not_because_it_was_looked_up(make: Make) -> None:
+    store = make()
+    assert not store.seen(7, 0.0)
+    assert not store.seen(7, 1.0)
+    store.admit(7, 2.0)
+    assert store.seen(7, 2.0)
+
+
+def test_an_id_that_is_not_seen_again_is_forgotten_after_the_window(make: Make) -> None:
+    store = make()
+    store.admit(7, 0.0)
+    store.admit(8, 11 * HOUR - 1.0)
+    assert not store.seen(7, 11 * HOUR)
+    assert store.seen(8, 11 * HOUR)
+
+
+def test_an_id_seen_late_in_a_layer_is_still_remembered_for_all_samples_but_one(make: Make) -> None:
+    store = make()
+    store.admit(1, 0.0)
+    store.admit(7, HOUR - 1.0)
+    assert store.seen(7, 11 * HOUR - 1.0)
+
+
+def test_an_id_that_goes_on_writing_never_looks_new(make: Make) -> None:
+    store = make()
+    store.admit(7, 0.0)
+    for hour in range(1, 300):
+        assert store.seen(7, hour * 10 * HOUR), f"after {hour * 10} hours"
+
+
+def test_there_is_one_layer_a_sample_and_at_most_as_many_as_the_window_has(make: Make) -> None:
+    store = make()
+    for hour in range(40):
+        store.admit(hour, hour * HOUR)
+        assert store.layers == min(hour + 1, 11)
+
+
+def test_time_without_traffic_counts_too(make: Make) -> None:
+    store = make()
+    store.admit(7, 0.0)
+    store.admit(8, 5.5 * HOUR)
+    assert store.layers == 2
+    assert not store.seen(7, 12 * HOUR)
+    assert store.seen(8, 12 * HOUR)
+
+
+def test_a_store_whose_layers_have_all_expired_says_so(make: Make) -> None:
+    store = make()
+    assert store.expire(0.0)
+    store.admit(7, 0.0)
+    assert not store.expire(11 * HOUR - 1.0)
+    assert store.expire(11 * HOUR)
+    assert store.layers == 0
+    assert len(store) == 0
+
+
+def test_turn_ms_is_how_long_a_connection_may_take_its_last_id_for_fresh(make: Make) -> None:
+    store = make()
+    store.admit(7, 100.0)
+    assert store.turn_ms == 100.0 + HOUR
+    assert store.seen(7, store.turn_ms)
+    assert store.turn_ms == 100.0 + 2 * HOUR
+
+
+def test_turn_ms_is_also_when_the_oldest_layer_ends_if_that_comes_first(make: Make) -> None:
+    store = make()
+    store.admit(7, 0.0)
+    store.admit(8, 10.5 * HOUR)
+    assert store.turn_ms == 11 * HOUR
+
+
+def test_what_was_dumped_is_known_where_it_is_loaded_with_the_time_that_was_left(make: Make) -> None:
+    store, other = make(), make()
+    store.admit(7, 0.0)
+    store.admit(8, 3 * HOUR)
+    other.load(store.dump(), 4 * HOUR)
+    assert other.layers == 2
+    assert other.seen(8, 11 * HOUR)
+    assert not other.seen(7, 11 * HOUR)
+
+
+def test_a_dump_that_is_too_old_leaves_nothing(make: Make) -> None:
+    store, other = make(), make()
+    store.admit(7, 0.0)
+    other.admit(9, 0.0)
+    other.load(store.dump(), 20 * HOUR)
+    assert other.layers == 0
+    assert not other.seen(9, 20 * HOUR)
+
+
+def test_a_store_refuses_what_the_other_kind_has_dumped() -> None:
+    exact, bloom = ExactStore(11, HOUR), BloomStore(11, HOUR, layer_ids=100)
+    exact.admit(1, 0.0)
+    bloom.admit(1, 0.0)
+    with pytest.raises(ValueError, match="no set of ids"):
+        exact.load(bloom.dump(), 0.0)
+    with pytest.raises(ValueError, match="no Bloom filter"):
+        bloom.load(exact.dump(), 0.0)
+
+
+# Exact ----------------------------------------------------------------------------------------------------
+
+
+def test_the_exact_store_keeps_each_id_once_whatever_layers_it_went_through() -> None:
+    store = ExactStore(11, HOUR)
+    for hour in range(10):
+        for producer_id in BLOCK:
+            if not store.seen(producer_id, hour * HOUR):
+                store.admit(producer_id, hour * HOUR)
+    assert len(store) == len(BLOCK)
+    assert store.layers == 1
+
+
+def test_the_exact_store_takes_at_most_150_bytes_an_id() -> None:
+    random = Random(1)
+    for count in (1_000, 100_000):
+        store = ExactStore()
+        for _ in range(count):
+            store.admit(random.getrandbits(63), 0.0)
+        assert store.size_bytes / count <= 150
+
+
+def test_a_store_of_fixed_size_never_grows_beyond_it() -> None:
+    store = ExactStore(11, HOUR, max_ids=1_000)
+    for producer_id in range(100_000):
+        store.admit(producer_id, producer_id * 1.0)
+        assert len(store) <= 1_000
+    assert store.layers <= 2
+
+
+def test_in_a_store_of_fixed_size_a_live_id_stays_known_through_a_flood_of_others() -> None:
+    store = ExactStore(11, HOUR, max_ids=1_000)
+    store.admit(-5, 0.0)
+    for producer_id in range(50_000):
+        store.admit(producer_id, 1.0)
+        if producer_id % 400 == 0:
+            assert store.seen(-5, 1.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.floats(0, 3 * HOUR)), max_size=60))
+def test_the_exact_store_agrees_with_a_plain_list_of_times(
+    steps: list[tuple[int, bool, float]],
+) -> None:
+    """Never forgotten within ten samples, always forgotten after eleven."""
+    store = ExactStore(11, HOUR)
+    last: dict[int, float] = {}
+    now_ms = 0.0
+    for producer_id, admit, elapsed_ms in steps:
+        now_ms += elapsed_ms
+        seen = store.seen(producer_id, now_ms)
+        age_ms = now_ms - last.get(producer_id, -1e18)
+        if age_ms < 10 * HOUR:
+            assert seen
+        if age_ms >= 11 * HOUR:
+            assert not seen
+        if admit:
+            store.admit(producer_id, now_ms)
+        if seen or admit:
+            last[producer_id] = now_ms
+        assert store.layers <= 11
+        assert len(store) == len(set().union(*(set(ids) for _, ids in store.dump())))
+
+
+# Bloom ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ids", ["sequential", "random"])
+def test_the_bloom_store_keeps_its_false_positive_rate_with_all_layers_full(ids: str) -> None:
+    """22 layers can be; with 11 of 1,000 ids each and 1 % in all, half of that is to be expected."""
+    random = Random(3)
+    store = BloomStore(11, HOUR, layer_ids=1_000, false_positive_rate=0.01)
+    for hour in range(11):
+        for index in range(1_000):
+            chosen = hour * 1_000 + index if ids == "sequential" else random.getrandbits(63)
+            store.admit(chosen, hour * HOUR)
+    assert store.layers == 11
+    others = range(11_000, 61_000) if ids == "sequential" else [random.getrandbits(63) for _ in range(50_000)]
+    now_ms = 10.5 * HOUR
+    false = sum(store.seen(producer_id, now_ms) for producer_id in others)
+    assert false / 50_000 <= 0.01
+
+
+def test_a_full_filter_is_followed_by_another_of_the_same_sample_up_to_twice_the_window() -> None:
+    store = BloomStore(3, HOUR, layer_ids=100, false_positive_rate=1e-6)
+    for producer_id in range(250):
+        store.admit(producer_id, 0.0)
+    assert store.layers == 3
+    assert all(store.seen(producer_id, 0.0) for producer_id in range(250))
+    for producer_id in range(10_000):
+        store.admit(producer_id, 0.0)
+    assert store.layers == 6
+    assert len(store) <= 600
+
+
+def test_the_bloom_store_takes_a_few_bytes_an_id() -> None:
+    store = BloomStore(11, HOUR, layer_ids=10_000, false_positive_rate=0.01)
+    for producer_id in range(10_000):
+        store.admit(producer_id, 0.0)
+    assert store.layers == 1
+    assert store.size_bytes <= 10_000 * 4
+
+
+def test_a_filter_of_another_shape_or_with_bytes_missing_is_refused() -> None:
+    store = BloomStore(11, HOUR, layer_ids=100)
+    store.admit(1, 0.0)
+    ((began_ms, data),) = store.dump()
+    assert isinstance(data, bytes)
+    with pytest.raises(ValueError, match="another rate"):
+        BloomStore(11, HOUR, layer_ids=1_000).load([(began_ms, data)], 0.0)
+    for damaged in (b"", data[:-1], data[:20], data[:20] + b"\xff" * (len(data) - 20)):
+        with pytest.raises(ValueError, match="another rate"):
+            BloomStore(11, HOUR, layer_ids=100).load([(began_ms, damaged)], 0.0)
+
+
+def test_no_id_can_be_computed_that_passes_for_a_known_one() -> None:
+    """Python's hash of a number is the number modulo 2⁶¹ − 1, which a filter must not rely on."""
+    store = BloomStore(11, HOUR, layer_ids=1_000, false_positive_rate=1e-6)
+    for producer_id in range(100):
+        store.admit(producer_id, 0.0)
+    for modulus in (2**61 - 1, 2**32, 2**60, 2**62):
+        assert not any(store.seen(producer_id + modulus, 0.0) for producer_id in range(100))
+
+
+def test_two_bloom_stores_do_not_mix_ids_in_the_same_way() -> None:
+    """Or an attacker could find ids that pass for known ones, and use them elsewhere."""
+    dumps = set()
+    for _ in range(2):
+        store = BloomStore(11, HOUR, layer_ids=100)
+        store.admit(1, 0.0)
+        ((_, data),) = store.dump()
+        assert not isinstance(data, array)
+        dumps.add(data[20:])
+    assert len(dumps) == 2

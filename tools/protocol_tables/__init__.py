@@ -1,0 +1,1 @@
+"""Kafka's message JSON → `protocol/_tables.py` and `protocol/codec/_schemas.py`."""

@@ -1,0 +1,1 @@
+"""What requests used, as values: records of sessions, and the access log's data model. Pure."""

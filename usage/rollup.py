@@ -1,0 +1,286 @@
+"""Records → the windows of the access log's roll-up: columns of numbers that another thread adds up.
+
+Exact: a request counts in the window in which it finished. On the event loop a request costs no more than
+its numbers' way into packed columns; rows are made of them beside it (proxy/access_log/sums.py). What is
+rare is added up here: holds, refusals, producer ids, mutations, connections.
+Time never goes back here: what finished before the last second that was looked at counts as of that second.
+Bounded: with `max_keys` rows in a window, or half as many of one user, what comes further falls into one row
+of the class `other`. Knows no frames and no clock.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import hypot
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from sluice.quotas.kinds import QuotaKind
+from sluice.usage.access_record import WINDOW_MS
+from sluice.usage.flow import AccessFlow, Place
+from sluice.usage.index import OTHER, AccessIndex, Dropped
+from sluice.usage.records import (
+    ASK,
+    Amount,
+    ConnectionRecord,
+    EventKind,
+    Flow,
+    RequestRecord,
+    ThrottleEvent,
+    finished_ms_of,
+)
+
+CONNECTION_CLASS: Final = "connection"
+ORDERLY_ENDS: Final = frozenset({"client_closed", "idle", "drained", "broker_moved"})
+"""causes of a connection's end that are no failures"""
+OVER_RATE: Final = "connection_creation_rate"
+"""the cause of one that was refused because of a quota"""
+OPENED: Final = "connections_opened"
+REFUSALS: Final = "refusals"
+FAILURES: Final = "failures"
+IDS_REFUSED: Final = "producer_ids_refused"
+Limits: TypeAlias = tuple[float | None, ...]
+"""in force, in the order of the roll-up's last columns"""
+
+_SECONDS: Final = WINDOW_MS // 1000
+_EVENT_COLUMNS: Final = {
+    EventKind.HOLD: "holds",
+    EventKind.MUTE: "mutes",
+    EventKind.REFUSAL: REFUSALS,
+    EventKind.SHADOW: "shadows",
+}
+
+
+class LimitsOf(Protocol):
+    """The limits of some time; for any thread."""
+
+    def __call__(self, user: str, client_id: str) -> Limits: ...
+
+
+class Chunk(NamedTuple):
+    """Requests that finished in one second, column by column: packed numbers."""
+
+    second: int
+    """of the window"""
+    requests: int
+    """numbers in each column"""
+    flows: bytes
+    """uint32: AccessIndex has what they stand for"""
+    request_bytes: bytes
+    """uint32, as are the next"""
+    response_bytes: bytes
+    upstream_ms: bytes
+    """doubles, as are the next"""
+    held_ms: bytes
+    """empty: all zero"""
+    throttle_ms: bytes
+    """empty: all zero"""
+
+
+@dataclass(slots=True, eq=False)
+class Window:
+    """A window that is over, to be told once; then `index.told(dropped, …)`, in the windows' order."""
+
+    start_unix_ms: int
+    proxy: str
+    chunks: list[Chunk]
+    others: dict[int, dict[str, float]]
+    """the number of a place → the roll-up's column → what is rare, added up"""
+    index: AccessIndex
+    dropped: Dropped
+    limits_of: LimitsOf
+    """those in force at its end"""
+    max_keys: int
+
+    @property
+    def requests(self) -> int:
+        """In its columns."""
+        return sum(chunk.requests for chunk in self.chunks)
+
+    @property
+    def most_rows(self) -> int:
+        """It has no more; told without looking at its columns."""
+        return min(self.requests + len(self.others), self.max_keys + 1)
+
+    def drop_rows(self) -> None:
+        """None of it will be told but that it is over."""
+        self.chunks, self.others = [], {}
+
+    def count_rows(self) -> int:
+        """It has so many, unless some are folded into one. Takes some 50 ns a request."""
+        flows: set[int] = set()
+        for chunk in self.chunks:
+            flows.update(memoryview(chunk.flows).cast("I"))
+        place_of = memoryview(self.index.columns()[0]).cast("i")
+        return min(len({place_of[flow] for flow in flows} | self.others.keys()), self.max_keys + 1)
+
+
+class Rollup:
+    """One window that grows, and those that are over and wait to be told."""
+
+    def __init__(
+        self,
+        proxy: str,
+        limits_now: Callable[[], LimitsOf],
+        *,
+        now_ms: float,
+        unix_ms: float,
+        max_keys: int = 50_000,
+    ) -> None:
+        """`proxy`: this process, in each row. `limits_now`: asked at each window's end.
+
+        `now_ms` (monotonic) and `unix_ms` are the same moment.
+        """
+        self._proxy = proxy
+        self._limits_now = limits_now
+        self._max_keys = max_keys
+        self._index = AccessIndex(max_keys)
+        self.over: deque[Window] = deque()
+        """what was added up, oldest first"""
+        self._addresses_folded = 0
+        self._begin(int(unix_ms // WINDOW_MS), unix_ms - now_ms)
+
+    def _begin(self, window: int, offset_ms: float) -> None:
+        self._start_unix_ms = window * WINDOW_MS
+        self._begun_ms = self._start_unix_ms - offset_ms
+        self.ends_ms = self._begun_ms + WINDOW_MS
+        """when the window is over, on the monotonic clock"""
+        self._second = 0
+        self._chunks: list[Chunk] = []
+        self._others: dict[int, dict[str, float]] = {}
+        self._addresses: dict[str, Place] = {}
+
+    @property
+    def keys_folded(self) -> int:
+        """Times that a flow, or an address, had no row of its own in a window."""
+        return self._index.folded + self._addresses_folded
+
+    def close(self, offset_ms: float) -> None:
+        """The window is over, and the next begins. `offset_ms`: Unix time less monotonic time, now.
+
+        A wall clock that was set by less than half a window neither repeats a window nor leaves one out.
+        """
+        if self._chunks or self._others:
+            self._addresses.clear()  # their numbers go with this window
+            self.over.append(Window(
+                self._start_unix_ms, self._proxy, self._chunks, self._others, self._index,
+                self._index.next_window(), self._limits_now(), self._max_keys,
+            ))  # fmt: skip
+        self._begin(round((self.ends_ms + offset_ms) / WINDOW_MS), offset_ms)
+
+    # What is added up; all of the window, or before ---------------------------------------------------------
+
+    def add_requests(self, records: Sequence[RequestRecord], slow_ms: float) -> list[RequestRecord]:
+        """What finished, in that order. Returns those that want a row of their own: throttled, slow
+        (`slow_ms` and more), or of a flow that says why."""
+        marked: list[RequestRecord] = []
+        begun_ms, first, count = self._begun_ms, 0, len(records)
+        while first < count:
+            # Nearly always one second is all there is.
+            second = (finished_ms_of(records[first]) - begun_ms) // 1000.0
+            after = count
+            if (finished_ms_of(records[-1]) - begun_ms) // 1000.0 > second:
+                until_ms = begun_ms + (second + 1.0) * 1000.0
+                after = bisect_left(records, until_ms, first + 1, key=finished_ms_of)
+            self._second = max(self._second, min(int(second), _SECONDS - 1))
+            self._add(records[first:after] if after - first < count else records, marked, slow_ms)
+            first = after
+        return marked
+
+    def _add(self, records: Sequence[RequestRecord], marked: list[RequestRecord], slow_ms: float) -> None:
+        count = len(records)
+        # Made one by one, and no more of them than are wanted: the others would be 0.04 µs a request.
+        columns = zip(*records, strict=False)  # records are all as long
+        flows, request_bytes, response_bytes, upstream_ms, throttle_ms = islice(columns, 5)
+        # Not struct.pack with a format before the numbers, for that copies them twice.
+        unsigned, doubles = struct.Struct(f"{count}I").pack, struct.Struct(f"{count}d").pack
+        is_any_marked = False
+        numbers = [flow.number for flow in flows]
+        try:
+            packed_numbers = unsigned(*numbers)
+        except struct.error:  # some flow must be asked: its number is below 0
+            is_any_marked = self._ask(records, numbers)
+            packed_numbers = unsigned(*numbers)
+        packed_held_ms = packed_throttle_ms = b""
+        if any(throttle_ms):  # it is held_ms at least
+            packed_held_ms, packed_throttle_ms = doubles(*next(columns)), doubles(*throttle_ms)
+            is_any_marked = True
+        # √(a² + b² + …), but for its rounding, is no less than the largest of them, and costs half of `max`.
+        if is_any_marked or hypot(*upstream_ms) >= 0.999 * slow_ms:
+            marked += [
+                record for record in records if record[4] > 0.0 or record[3] >= slow_ms or _why(record[0])
+            ]
+        self._chunks.append(Chunk(
+            self._second, count, packed_numbers, unsigned(*request_bytes), unsigned(*response_bytes),
+            doubles(*upstream_ms), packed_held_ms, packed_throttle_ms,
+        ))  # fmt: skip
+
+    def add_events(self, events: Iterable[ThrottleEvent]) -> None:
+        """Holds, mutes, refusals, shadows."""
+        for event in events:
+            flow, column = event.flow, _EVENT_COLUMNS.get(event.kind)
+            if column is not None and isinstance(flow, AccessFlow):
+                others = self._others_of(flow)
+                _add_to(others, column)
+                if column == REFUSALS and event.quota == QuotaKind.PRODUCER_IDS.value:
+                    _add_to(others, IDS_REFUSED)
+
+    def add_amounts(self, amounts: Iterable[Amount]) -> None:
+        """Mutations and producer ids."""
+        for flow, column, amount, _ in amounts:
+            if isinstance(flow, AccessFlow):
+                _add_to(self._others_of(flow), column, amount)
+
+    def add_arrivals(self, arrivals: Iterable[tuple[str, float]]) -> None:
+        """Connections accepted, by address."""
+        for address, _ in arrivals:
+            _add_to(self._others_of_address(address), OPENED)
+
+    def add_ends(self, ends: Iterable[ConnectionRecord]) -> None:
+        """Connections that ended, or were refused."""
+        for end in ends:
+            if end.cause not in ORDERLY_ENDS:
+                others = self._others_of_address(end.peer.rpartition(":")[0])
+                _add_to(others, REFUSALS if end.cause == OVER_RATE else FAILURES)
+
+    # Within ------------------------------------------------------------------------------------------------
+
+    def _ask(self, records: Sequence[RequestRecord], numbers: list[int]) -> bool:
+        """For the numbers that are not there. Does any of these flows say why?"""
+        does_any = False
+        row = -1
+        for _ in range(numbers.count(ASK)):
+            row = numbers.index(ASK, row + 1)
+            flow, *_, api_key, version, _, _ = records[row]
+            assert isinstance(flow, AccessFlow)
+            numbers[row] = self._index.number(flow, api_key, version)
+            does_any = does_any or bool(flow.why)  # one that does is asked each time
+        return does_any
+
+    def _others_of(self, flow: AccessFlow) -> dict[str, float]:
+        return self._others.setdefault(self._index.place(flow).number, {})
+
+    def _others_of_address(self, address: str) -> dict[str, float]:
+        place = self._addresses.get(address)
+        number = OTHER
+        if place is not None:
+            number = place.number
+        elif len(self._addresses) < self._max_keys:
+            place = self._index.new_place(("", "", "", address, CONNECTION_CLASS, ""))
+            self._addresses[address] = place
+            number = place.number
+        else:
+            self._addresses_folded += 1
+        return self._others.setdefault(number, {})
+
+
+def _why(flow: Flow) -> str:
+    return flow.why if isinstance(flow, AccessFlow) else ""
+
+
+def _add_to(others: dict[str, float], column: str, amount: float = 1) -> None:
+    others[column] = others.get(column, 0) + amount
