@@ -1,6 +1,7 @@
 """What requests and GiB cost in proxy CPU time, and idle connections in memory: Sluice against HAProxy TCP.
 
     python -m bench.cost [--quick] [--against relay] [--cases request_50 …] [--placement one-core]
+    python -m bench.cost --old CHECKOUT     this checkout against another one: bench/cost/trees.py
 
 Both proxies stand before the same fake broker and get the same load in the same run, by turns. The last line
 of standard output is one JSON object. What is measured, and why so: docs/benchmarks.md.
@@ -8,8 +9,8 @@ of standard output is one JSON object. What is measured, and why so: docs/benchm
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -101,13 +102,18 @@ def measure_all(arguments: argparse.Namespace) -> CostRun:
 
 
 def measure_rounds(
-    rig: Rig, names: Sequence[str], placement: Placement, rounds: int, cases: Sequence[Case]
+    rig: Rig,
+    names: Sequence[str],
+    placement: Placement,
+    rounds: int,
+    cases: Sequence[Case],
+    start: Callable[[str, int, int], AbstractContextManager[proxies.Proxy]] = proxies.start,
 ) -> Part:
-    """These cases in every round, the named proxies by turns."""
+    """These cases in every round, the named proxies by turns; `start` as `proxies.start`."""
     results = [CaseResult(case, {name: [] for name in names}) for case in cases]
     print(f"placement {placement}, {rounds} rounds", flush=True)
     with ExitStack() as stack:
-        running = [stack.enter_context(proxies.start(name, rig.broker.port, SPARE_FDS)) for name in names]
+        running = [stack.enter_context(start(name, rig.broker.port, SPARE_FDS)) for name in names]
         for proxy in running:
             place_proxy(placement, proxy.pid)
         memory = {proxy.name: ProxyMemory(rss_bytes(proxy.pid)) for proxy in running}
@@ -156,6 +162,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=[Placement.FREE, Placement.ONE_CORE],
         help="one or several, one after the other (free one-core); see docs",
     )
+    parser.add_argument(
+        "--old", type=Path, metavar="CHECKOUT", help="compare with another checkout (made ready)"
+    )
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
     first, further = (QUICK_ROUNDS,) * 2 if arguments.quick else (ROUNDS, FURTHER_ROUNDS)
@@ -167,6 +176,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0: measured; 2: could not be measured, and the message says why."""
     arguments = _arguments(argv)
+    if arguments.old:
+        from bench.cost import trees  # it needs this module
+
+        return trees.main(arguments)
     try:
         run = measure_all(arguments)
     except BenchError as error:

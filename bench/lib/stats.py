@@ -39,6 +39,20 @@ def spread(samples: Sequence[float]) -> Spread:
     return Spread(median(samples), min(samples), max(samples))
 
 
+def median_interval(samples: Sequence[float]) -> Spread:
+    """The median and its 95 % confidence interval, whatever the samples' distribution.
+
+    How many of n samples lie below the true median is binomial (n, ½): mean n/2, standard deviation √n/2. So
+    it lies between the sorted samples number n/2 ∓ 1.96·√n/2, in 95 of 100 cases. 100 samples: from number 40
+    to number 59, counted from 0. Raises ValueError when there are none.
+    """
+    ordered = sorted(samples)
+    half = len(ordered) / 2
+    reach = 1.96 * math.sqrt(len(ordered)) / 2
+    low, high = max(math.floor(half - reach), 0), min(math.ceil(half + reach), len(ordered)) - 1
+    return Spread(median(ordered), ordered[low], ordered[high])
+
+
 def pairwise_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     """One ratio per interleaved repeat, so that slow drift of the machine cancels within each pair.
 

@@ -10,7 +10,6 @@ docs/benchmarks.md.
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from bench.cost.cases import CLIENT_ID, TOPIC, Case, CaseResult, all_cases
 from bench.cost.report import Part
 from bench.lib.placement import Placement, place_benchmark
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
-from bench.lib.stats import Spread, median, pairwise_ratios
+from bench.lib.stats import Spread, median, median_interval, pairwise_ratios
 from testkit.frames import load_frames as frames
 from testkit.processes.process import BenchError, raise_fd_limit
 from testkit.proxy.proxies import SLUICE, SLUICE_WITH_IDS
@@ -72,20 +71,6 @@ def measure_pairs(rig: Rig, placement: Placement, pairs: int) -> Part:
             for name, samples in further.samples.items():
                 result.samples[name] += samples
     return whole
-
-
-def median_interval(samples: Sequence[float]) -> Spread:
-    """The median and its 95 % confidence interval, whatever the samples' distribution.
-
-    How many of n samples lie below the true median is binomial (n, ½): mean n/2, standard deviation √n/2. So
-    it lies between the sorted samples number n/2 ∓ 1.96·√n/2, in 95 of 100 cases. 100 samples: from number 40
-    to number 59, counted from 0. Raises ValueError when there are none.
-    """
-    ordered = sorted(samples)
-    half = len(ordered) / 2
-    reach = 1.96 * math.sqrt(len(ordered)) / 2
-    low, high = max(math.floor(half - reach), 0), min(math.ceil(half + reach), len(ordered)) - 1
-    return Spread(median(ordered), ordered[low], ordered[high])
 
 
 def summary_of(parts: Sequence[Part]) -> dict[str, object]:

@@ -26,6 +26,7 @@ SLUICE_WITH_IDS: Final = "sluice with producer_ids_rate"
 SLUICE_BEFORE_FOLLOWERS: Final = "sluice before followers"
 HAPROXY: Final = "haproxy"
 RELAY: Final = "relay"
+OURS: Final = Path(sys.executable).with_name("sluice")
 
 # Nothing special: no log, one thread as the others, time-outs that no idle connection reaches, buffers and
 # splicing as Debian ships them.
@@ -77,9 +78,10 @@ def haproxy_version(haproxy: str) -> str:
 
 
 @contextlib.contextmanager
-def start(name: str, upstream_port: int, max_connections: int) -> Iterator[Proxy]:
+def start(name: str, upstream_port: int, max_connections: int, program: Path = OURS) -> Iterator[Proxy]:
     """The named proxy in front of a loopback port, ready for connections; stopped when the block ends.
 
+    `program` is the command `sluice`, if it is not to be this checkout's.
     Sluice runs with everything on: quotas that charge every request and that no benchmark exceeds. (But new
     producer ids are limited only in SLUICE_WITH_IDS, for most users do without, and followers' sessions
     mirrored only in SLUICE_BEFORE_FOLLOWERS, which finds no broker to ask for throttles.)
@@ -100,7 +102,7 @@ def start(name: str, upstream_port: int, max_connections: int) -> Iterator[Proxy
                 "bootstrap": [nobody],
                 "refresh_interval_s": 3600,
             }
-        with sluice([upstream_port], quotas, **options) as (pid, ports):
+        with sluice([upstream_port], quotas, program=program, **options) as (pid, ports):
             yield Proxy(name, pid, ports[0])
         return
     (port,) = free_ports(1)
@@ -127,6 +129,7 @@ def sluice(
     ports: Sequence[int] | None = None,
     *,
     quota_file: Path | None = None,
+    program: Path = OURS,
     **options: Any,
 ) -> Iterator[tuple[int, list[int]]]:
     """`sluice run` with one listener for each upstream port, ready (/startupz): its pid and listening ports.
@@ -155,7 +158,7 @@ def sluice(
         }
         Path(folder, "sluice.yaml").write_text(json.dumps(config, indent=2))
         command = [
-            str(Path(sys.executable).with_name("sluice")),
+            str(program),
             "run",
             "--config",
             str(Path(folder, "sluice.yaml")),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import sluice.proxy
+import sluice.proxy.admin.status
 from sluice.proxy.admin.status.cells import curve, text
 from sluice.proxy.admin.status.history import POINTS
 from sluice.proxy.admin.status.model import (
@@ -36,7 +36,7 @@ from testkit.oracles.replica_model import key_of
 from testkit.oracles.replica_world import a_move
 from testkit.proxy.status_feed import HOSTILE, Feed
 
-FOLDER = Path(sluice.proxy.__file__).parent
+FOLDER = Path(sluice.proxy.admin.status.__file__).parent
 NO_QUESTION = PageQuery()
 VOID = {"meta", "link", "input", "br", "img"}
 PLAN = Plan(
