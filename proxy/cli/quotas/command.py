@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
@@ -19,48 +19,33 @@ from sluice.proxy.cli.options import (
     quota_file_of,
 )
 from sluice.proxy.cli.plan import command as cli_plan
+from sluice.proxy.cli.quotas.options import (
+    AddConfigOption,
+    AlterOption,
+    BootstrapOption,
+    ClientDefaultsOption,
+    ClientOption,
+    CommandConfigOption,
+    DeleteConfigOption,
+    DescribeOption,
+    DryRunOption,
+    EntityDefaultOption,
+    EntityNameOption,
+    EntityTypeOption,
+    FileArgument,
+    FileOrPlanArgument,
+    IpDefaultsOption,
+    IpOption,
+    KeepOption,
+    UserDefaultsOption,
+    UserOption,
+)
 
 if TYPE_CHECKING:
     from sluice.proxy.cli.quotas.listing import Listing
     from sluice.proxy.cli.quotas.places import Place
 
 _DEFAULT = "<default>"
-_SHORT = "As Kafka's shorthands"
-
-BootstrapOption = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT,…",
-        help="A proxy that keeps quotas in a topic, or Kafka itself.",
-    ),
-]
-CommandConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Properties, as Kafka's tools take them: `security.protocol`, `sasl.*`, `ssl.*`",
-    ),
-]
-
-
-def entity_types(incomplete: str) -> list[str]:
-    """For the shell's completion."""
-    return [name for name in ("users", "clients", "ips") if name.startswith(incomplete)]
-
-
-def config_keys(incomplete: str) -> list[str]:
-    """For the shell's completion: the key behind the last comma."""
-    from sluice.quotas.kinds import KIND_BY_KEY
-
-    done, comma, key = incomplete.rpartition(",")
-    return [f"{done}{comma}{name}" for name in KIND_BY_KEY if name.startswith(key)]
-
-
-def config_settings(incomplete: str) -> list[str]:
-    """The same with `=`."""
-    return [f"{key}=" for key in config_keys(incomplete)]
 
 
 class OrderedNames(TyperCommand):
@@ -73,43 +58,19 @@ class OrderedNames(TyperCommand):
 
 
 def configs(
-    alter: Annotated[bool, typer.Option("--alter", help="Change limits.")] = False,
-    describe: Annotated[bool, typer.Option("--describe", help="Print limits.")] = False,
-    add_config: Annotated[
-        str, typer.Option(metavar="KEY=VALUE,…", help="Limits to set.", autocompletion=config_settings)
-    ] = "",
-    delete_config: Annotated[
-        str, typer.Option(metavar="KEY,…", help="Limits to remove.", autocompletion=config_keys)
-    ] = "",
-    entity_type: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="users|clients|ips", help="Users with clients: give both.", autocompletion=entity_types
-        ),
-    ] = None,
-    entity_name: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="The name; the n-th is of the n-th type. None with --alter: default."
-        ),
-    ] = None,
-    entity_default: Annotated[  # OrderedNames makes a name of it
-        bool, typer.Option("--entity-default", help="In the place of a name: all without an entry.")
-    ] = False,
-    user: Annotated[str, typer.Option(metavar="NAME", help="A user.", rich_help_panel=_SHORT)] = "",
-    client: Annotated[
-        str, typer.Option(metavar="CLIENT-ID", help="A client id.", rich_help_panel=_SHORT)
-    ] = "",
-    ip: Annotated[str, typer.Option(metavar="ADDRESS", help="An address.", rich_help_panel=_SHORT)] = "",
-    user_defaults: Annotated[
-        bool, typer.Option("--user-defaults", help="All other users.", rich_help_panel=_SHORT)
-    ] = False,
-    client_defaults: Annotated[
-        bool, typer.Option("--client-defaults", help="All other client ids.", rich_help_panel=_SHORT)
-    ] = False,
-    ip_defaults: Annotated[
-        bool, typer.Option("--ip-defaults", help="All other addresses.", rich_help_panel=_SHORT)
-    ] = False,
+    alter: AlterOption = False,
+    describe: DescribeOption = False,
+    add_config: AddConfigOption = "",
+    delete_config: DeleteConfigOption = "",
+    entity_type: EntityTypeOption = None,
+    entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,  # OrderedNames makes a name of it
+    user: UserOption = "",
+    client: ClientOption = "",
+    ip: IpOption = "",
+    user_defaults: UserDefaultsOption = False,
+    client_defaults: ClientDefaultsOption = False,
+    ip_defaults: IpDefaultsOption = False,
     quotas: QuotasOption = None,
     config: ConfigOption = None,
     bootstrap_server: BootstrapOption = "",
@@ -187,13 +148,6 @@ def _server_of(bootstrap_server: str, command_config: Path | None) -> Place:
     return QuotaServer(bootstrap_server, settings)
 
 
-FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", show_default=False, help="A quota file; `-` reads standard input.")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print what would be changed.")]
-KeepOption = Annotated[bool, typer.Option("--keep", help="Remove nothing that FILE does not name.")]
-
-
 def export(
     quotas: QuotasOption = None,
     config: ConfigOption = None,
@@ -229,14 +183,7 @@ def diff(
 
 
 def apply(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            show_default=False,
-            help="A quota file, `-` reads standard input; or the nightly job's plan: its folder, plan.json.",
-        ),
-    ],
+    file: FileOrPlanArgument,
     quotas: QuotasOption = None,
     config: ConfigOption = None,
     bootstrap_server: BootstrapOption = "",
@@ -262,7 +209,6 @@ def apply(
     empty, stale or suspicious.
     """
     from sluice.proxy.cli.plan.apply import plan_file_of
-    from sluice.proxy.cli.quotas.listing import differences, merged
 
     place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     options = cli_plan.PlanOptions(
@@ -285,6 +231,13 @@ def apply(
         return
     if given := options.given():
         raise typer.BadParameter(f"{given[0]} goes with a plan; {file} is none")
+    _apply_quota_file(file, place, keep=keep, dry_run=dry_run)
+
+
+def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) -> None:
+    """Change what differs from FILE, and print each change. `keep`: remove nothing."""
+    from sluice.proxy.cli.quotas.listing import differences, merged
+
     wanted, now = _read(file), place.listing()
     if keep:
         wanted = merged(now, wanted)
