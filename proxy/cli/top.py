@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,8 @@ import typer
 from sluice.proxy.cli.options import AdminSocketOption, CommandFailed, ConfigOption
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
     from sluice.proxy.cli.local_admin import Snapshots
 
 _PIPE_WIDTH = 200
@@ -54,9 +57,7 @@ def top(
     if as_json:
         print(json.dumps(look(), ensure_ascii=False))
         return
-    from rich.console import Console, RenderableType
-    from rich.live import Live
-    from rich.text import Text
+    from rich.console import Console
 
     from sluice.proxy.admin.top.replication_view import replication_view
     from sluice.proxy.admin.top.view import view
@@ -70,6 +71,14 @@ def top(
             console = Console(highlight=False, width=_PIPE_WIDTH)
         console.print(shown())
         return
+    _watch(shown, console, interval_s)
+
+
+def _watch(shown: Callable[[], RenderableType], console: Console, interval_s: float) -> None:
+    """Look again and again, until Ctrl-C. Raises CommandFailed if the first look fails."""
+    from rich.live import Live
+    from rich.text import Text
+
     # Python leaves it ignored where it was so at the start, as in a shell's background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
