@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from sluice.quotas.files.entries import ENTITY_KEYS, SHADOW_KEY, TENANT_KEYS
 from sluice.quotas.files.replication_section import ALL_BROKERS, REPLICATION_KEY
@@ -17,6 +17,8 @@ from sluice.quotas.files.schedule_entries import (
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits.schedule import DAY_NAMES
 from sluice.quotas.replication.limits import RATE_KEYS, REPLICAS_KEYS
+
+_NAME: Final = {"type": "string", "minLength": 1}
 
 
 def _window() -> dict[str, Any]:
@@ -76,25 +78,24 @@ def _named(name: str, keys: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": False, "required": [name], "properties": keys}
 
 
-def quotas_schema() -> dict[str, Any]:
-    """JSON Schema of a quota file, for editors; `sluice check` knows more."""
-    name = {"type": "string", "minLength": 1}
+def _entry() -> dict[str, Any]:
+    """An item of `quotas:`."""
     keys: dict[str, Any] = {
         "user": {
-            **name,
+            **_NAME,
             "description": "The principal's name without its type; <default>: every other user.",
         },
         "tenant": {
-            **name,
+            **_NAME,
             "description": "In place of user: the members of this tenant, who share one bucket.",
         },
-        "client-id": {**name, "description": "The client id; <default>: every other client id."},
+        "client-id": {**_NAME, "description": "The client id; <default>: every other client id."},
         "client-id-prefix": {
-            **name,
+            **_NAME,
             "description": "In place of client-id: all client ids that begin so share one bucket; the "
             "longest prefix that fits applies.",
         },
-        "ip": {**name, "description": "A client's address; <default>: every other one. Stands alone."},
+        "ip": {**_NAME, "description": "A client's address; <default>: every other one. Stands alone."},
     }
     for spec in KINDS.values():
         keys[spec.config_key] = {
@@ -116,7 +117,7 @@ def quotas_schema() -> dict[str, Any]:
         "items": _window(),
         "description": "Other limits at times; of two windows at the same time the first has the word.",
     }
-    entry = {
+    return {
         "type": "object",
         "additionalProperties": False,
         "properties": keys,
@@ -129,31 +130,43 @@ def quotas_schema() -> dict[str, Any]:
             ),
         ],
     }
-    rule_keys = {
-        "user": {**name, "description": "The principal's name without its type."},
-        "address": {**name, "description": "The client's: one address, or a network such as 10.1.0.0/16."},
-        "client-id": {**name, "description": "Only beside user or address: clients choose it."},
+
+
+def _rule() -> dict[str, Any]:
+    """An item of `exempt:`."""
+    keys = {
+        "user": {**_NAME, "description": "The principal's name without its type."},
+        "address": {**_NAME, "description": "The client's: one address, or a network such as 10.1.0.0/16."},
+        "client-id": {**_NAME, "description": "Only beside user or address: clients choose it."},
     }
-    rule = {
+    return {
         "type": "object",
         "additionalProperties": False,
-        "properties": rule_keys,
+        "properties": keys,
         "anyOf": [{"required": ["user"]}, {"required": ["address"]}],
     }
-    tenant = {
+
+
+def _tenant() -> dict[str, Any]:
+    """An item of `tenants:`."""
+    return {
         "type": "object",
         "additionalProperties": False,
         "required": list(TENANT_KEYS),
         "properties": {
-            "name": {**name, "description": "As entries name it: `tenant: NAME`."},
+            "name": {**_NAME, "description": "As entries name it: `tenant: NAME`."},
             "members": {
                 "type": "array",
-                "items": name,
+                "items": _NAME,
                 "uniqueItems": True,
                 "description": "Users; each belongs to one tenant at most.",
             },
         },
     }
+
+
+def quotas_schema() -> dict[str, Any]:
+    """JSON Schema of a quota file, for editors; `sluice check` knows more."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sluice quota file",
@@ -162,15 +175,15 @@ def quotas_schema() -> dict[str, Any]:
         "required": ["quotas"],
         "properties": {
             REPLICATION_KEY: _replication(),
-            "quotas": {"type": "array", "items": entry},
+            "quotas": {"type": "array", "items": _entry()},
             "tenants": {
                 "type": "array",
-                "items": tenant,
+                "items": _tenant(),
                 "description": "Groups of users that share a bucket where a limit is for their tenant.",
             },
             "exempt": {
                 "type": "array",
-                "items": rule,
+                "items": _rule(),
                 "description": "Whom no limit delays; what they use is measured all the same.",
             },
         },
