@@ -28,33 +28,51 @@ EXIT_NO_LOG: Final = 3
 SHOWN_CHANGES: Final = 20
 
 
+LogsOption = Annotated[
+    str, typer.Option("--logs", metavar="PATH", help="The access log: a folder, or s3://bucket/folder.")
+]
+QuotasOption = Annotated[
+    Path, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file in force.")
+]
+OutOption = Annotated[
+    str, typer.Option("--out", metavar="PATH", help="Where states and plans go: a folder or s3://….")
+]
+DateOption = Annotated[
+    str, typer.Option("--date", metavar="YYYY-MM-DD", help="Whose log (UTC); else yesterday's.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show the changes; write and compact nothing. Local Spark only.")
+]
+SettingsOption = Annotated[
+    Path | None,
+    typer.Option("--settings", metavar="FILE", help="The job's settings, as YAML; else their defaults."),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark's master, such as k8s://…; else local[*]."),
+]
+ApplyOption = Annotated[
+    bool,
+    typer.Option(
+        "--apply", help="Write what needs no review into --quotas, as `sluice quotas apply --unattended`."
+    ),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
+]
+
+
 def recalibrate(
-    logs: Annotated[
-        str, typer.Option(metavar="PATH", help="The access log: a folder, or s3://bucket/folder.")
-    ],
-    quotas: Annotated[Path, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file in force.")],
-    out: Annotated[str, typer.Option(metavar="PATH", help="Where states and plans go: a folder or s3://….")],
-    day: Annotated[
-        str, typer.Option("--date", metavar="YYYY-MM-DD", help="Whose log (UTC); else yesterday's.")
-    ] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the changes; write and compact nothing. Local Spark only.")
-    ] = False,
-    settings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The job's settings, as YAML; else their defaults.")
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark's master, such as k8s://…; else local[*].")
-    ] = None,
-    apply: Annotated[
-        bool,
-        typer.Option(
-            "--apply", help="Write what needs no review into --quotas, as `sluice quotas apply --unattended`."
-        ),
-    ] = False,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
-    ] = None,
+    logs: LogsOption,
+    quotas: QuotasOption,
+    out: OutOption,
+    day: DateOption = "",
+    dry_run: DryRunOption = False,
+    settings: SettingsOption = None,
+    master: MasterOption = None,
+    apply: ApplyOption = False,
+    conf: ConfOption = None,
 ) -> None:
     """Propose new quotas from a day's access log and the four weeks before it.
 
