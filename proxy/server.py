@@ -28,15 +28,20 @@ from sluice.proxy.config.producer_ids import producer_ids_of
 from sluice.proxy.config.watch import ConfigWatch
 from sluice.proxy.connection.budget import BufferBudget
 from sluice.proxy.connection.connection import Connection
-from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.connection.timeouts import SWEEP_INTERVAL_MS
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.listener import Listener
 from sluice.proxy.listener.security import ListenerSecurity, load_security
 from sluice.proxy.metrics.collector import SluiceCollector
-from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
+from sluice.proxy.metrics.kafka_page import KafkaPage
 from sluice.proxy.metrics.usage_meter import UsageMeter
+from sluice.proxy.parts import (
+    connection_limits_of,
+    follow_connection_limits,
+    kafka_page_of,
+    quota_manager_of,
+)
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, scope_of
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.replication.setup import ReplicationSetup
@@ -49,7 +54,6 @@ from sluice.proxy.session.delays import LeftBehind, SessionTimeouts
 from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
 from sluice.proxy.session.policy import SharedState
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import Recorder
 
 _EXPIRE_INTERVAL_S: Final = 60.0
@@ -102,18 +106,7 @@ class Server:
         self._config_watch = config_watch
         self._id_file = id_file
         self._quota_source = quota_source
-        self._quotas = QuotaManager(
-            quota_source.limits,
-            burst_s=config.pacing.burst_s,
-            max_debt_ms=config.pacing.max_debt_s * 1000.0,
-            pacing=config.pacing.mode,
-            window_num=config.pacing.window_num,
-            window_size_s=config.pacing.window_size_s,
-            controller_window_num=config.controller_mutations.window_num,
-            controller_window_size_s=config.controller_mutations.window_size_s,
-            max_client_ids_per_user=config.limits.max_client_ids_per_user,
-            max_sensors=config.limits.max_sensors,
-        )
+        self._quotas = quota_manager_of(config, quota_source.limits)
         self._recorder = Recorder()
         self._access_log = access_log_of(config.access_log, self._quotas, monotonic() * 1000.0)
         self._replication = ReplicationSetup(config.replication, config.quotas.file)
@@ -130,12 +123,7 @@ class Server:
             topic_names=None if self._access_log is None else self._access_log.topic_names,
         )
         limits = config.limits
-        self._limits = ConnectionLimits(
-            max_connections=limits.max_connections,
-            max_connections_per_address=limits.max_connections_per_ip,
-            max_connections_per_user=limits.max_connections_per_user,
-            max_unauthenticated=limits.max_unauthenticated_connections,
-        )
+        self._limits = connection_limits_of(limits)
         self._rates = connection_rates(config.pacing, self._quotas, self._limits, self._gauges)
         self._budget: BufferBudget[Connection] = BufferBudget(
             limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
@@ -158,32 +146,9 @@ class Server:
 
     async def serve(self) -> int:
         """Start everything, wait for a signal, drain. Returns the exit code."""
-        loop = asyncio.get_running_loop()
-        worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
-        worker.quota_desk = self._quota_source.desk
-        worker.rates = self._rates
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signal)
-        meter = self._meter
-        collector = SluiceCollector(
-            meter,
-            self._quotas,
-            self._gauges,
-            self._reloads(),
-            lambda: self._budget.kept_bytes,
-            self._id_file,
-            self._circuits,
-            self._securities,
-            self._quota_source,
-            self._access_log,
-            self._replication.replication,
-        )
-        kafka_page = self._kafka_page(meter)
-        ids, desk_of_quotas = self._shared.producer_ids, self._quota_source.desk
-        log = meter.throttle_log
-        replication = self._replication.replication
-        desk = AdminDesk(self._quotas, ids, self._connections, desk_of_quotas, self._rates, log, replication)
-        admin = AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
+        worker = self._worker()
+        kafka_page = kafka_page_of(self._config, self._meter, self._gauges, self._replication.replication)
+        admin = self._admin_server(kafka_page)
         if self._id_file is not None:
             self._id_file.restore(self._shared.producer_ids.quota)
         try:
@@ -193,9 +158,64 @@ class Server:
             _log.error("cannot_listen", reason=str(error))
             await self._stop_everything(admin)
             return EXIT_FAILED
+        tasks = self._spawn_all(worker, kafka_page, beside)
+        await self._until_ready()
+        for listener in () if self._signals else self._listeners:
+            listener.start()
+        _tune_garbage_collection()
+        self._health.started = not self._signals
+        await self._signalled.wait()
+        await self._drain()
+        for task in tasks:
+            task.cancel()
+        await self._write_the_rest()
+        await self._stop_everything(admin)
+        return EXIT_FINE
+
+    def _worker(self) -> Worker:
+        """Make what all connections share, and take signals from now on."""
+        loop = asyncio.get_running_loop()
+        worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
+        worker.quota_desk = self._quota_source.desk
+        worker.rates = self._rates
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signal)
+        return worker
+
+    def _admin_server(self, kafka_page: KafkaPage | None) -> AdminServer:
+        """Make the admin port, and give it all that it may be asked about."""
+        replication = self._replication.replication
+        collector = SluiceCollector(
+            self._meter,
+            self._quotas,
+            self._gauges,
+            self._reloads(),
+            lambda: self._budget.kept_bytes,
+            self._id_file,
+            self._circuits,
+            self._securities,
+            self._quota_source,
+            self._access_log,
+            replication,
+        )
+        desk = AdminDesk(
+            self._quotas,
+            self._shared.producer_ids,
+            self._connections,
+            self._quota_source.desk,
+            self._rates,
+            self._meter.throttle_log,
+            replication,
+        )
+        return AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
+
+    def _spawn_all(
+        self, worker: Worker, kafka_page: KafkaPage | None, beside: Sequence[Coroutine[Any, Any, None]]
+    ) -> list[asyncio.Task[None]]:
+        """Begin all that runs until the end. `beside`: the work beside the listeners."""
         tasks = [
             *(spawn(work, name) for work, name in self._quota_source.work(self._apply)),
-            spawn(meter.run(), "usage_meter"),
+            spawn(self._meter.run(), "usage_meter"),
             spawn(self._expire(), "expire"),
             spawn(self._sweep(worker), "sweep"),
             spawn(self._clean_up_ids(), "producer_ids_clean_up"),
@@ -211,26 +231,23 @@ class Server:
         if self._id_file is not None:
             interval_s = self._config.producer_ids.snapshot_interval_s
             tasks.append(spawn(self._id_file.run(self._shared.producer_ids.quota, interval_s), "snapshot"))
+        return tasks
+
+    async def _until_ready(self) -> None:
+        """Wait for what the first request needs: quotas, replication throttles, the access log."""
         await self._until_quotas_are_known()
         await self._replication.until_known()
         if self._access_log is not None:
             await self._access_log.until_ready()
-        for listener in () if self._signals else self._listeners:
-            listener.start()
-        _tune_garbage_collection()
-        self._health.started = not self._signals
-        await self._signalled.wait()
-        await self._drain()
-        for task in tasks:
-            task.cancel()
-        meter.drain(monotonic() * 1000.0)
+
+    async def _write_the_rest(self) -> None:
+        """Write what is counted but not written yet, and close the places it goes to."""
+        self._meter.drain(monotonic() * 1000.0)
         if self._access_log is not None:
             await self._access_log.close(monotonic() * 1000.0)
         if self._id_file is not None:
             await self._id_file.write(self._shared.producer_ids.quota)
         await self._quota_source.close()
-        await self._stop_everything(admin)
-        return EXIT_FINE
 
     async def _until_quotas_are_known(self) -> None:
         """Or a signal ends the wait: in a topic they may be out of reach, with no copy here."""
@@ -244,14 +261,6 @@ class Server:
             _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in pending:
             wait.cancel()
-
-    def _kafka_page(self, meter: UsageMeter) -> KafkaPage | None:
-        config = self._config
-        if not config.metrics.kafka_page:
-            return None
-        pacing, ids = config.pacing, config.producer_ids
-        windows = KafkaWindows(pacing.window_num, pacing.window_size_s, ids.window_num, ids.window_size_s)
-        return KafkaPage(meter, self._gauges, windows, self._replication.replication)
 
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
         """Of the files that are followed, by what they hold."""
@@ -329,10 +338,7 @@ class Server:
         """Put in force what may change while traffic flows (config.LIVE_OPTIONS)."""
         self._config = config
         limits = config.limits
-        self._limits.max_connections = limits.max_connections
-        self._limits.max_connections_per_address = limits.max_connections_per_ip
-        self._limits.max_connections_per_user = limits.max_connections_per_user
-        self._limits.max_unauthenticated = limits.max_unauthenticated_connections
+        follow_connection_limits(self._limits, limits)
         self._meter.warnings.share = config.quotas.warning_share
         self._shared.left_behind.cap_bytes = limits.unfinished_bytes_per_user
         for listener, options in zip(self._listeners, config.listeners, strict=True):

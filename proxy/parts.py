@@ -1,0 +1,60 @@
+"""From the configuration to what all listeners share: quotas, connection limits, the page of Kafka's metrics.
+
+What belongs to one listener is made in assembly.py.
+"""
+
+from __future__ import annotations
+
+from sluice.proxy.config.config import Config, LimitsOptions
+from sluice.proxy.connection.limits import ConnectionLimits
+from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
+from sluice.proxy.metrics.usage_meter import UsageMeter
+from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.session.replication.followers import Replication
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+
+
+def quota_manager_of(config: Config, limits: QuotaLimits) -> QuotaManager:
+    """Make the keeper of all quotas. `limits`: those in force at the start."""
+    return QuotaManager(
+        limits,
+        burst_s=config.pacing.burst_s,
+        max_debt_ms=config.pacing.max_debt_s * 1000.0,
+        pacing=config.pacing.mode,
+        window_num=config.pacing.window_num,
+        window_size_s=config.pacing.window_size_s,
+        controller_window_num=config.controller_mutations.window_num,
+        controller_window_size_s=config.controller_mutations.window_size_s,
+        max_client_ids_per_user=config.limits.max_client_ids_per_user,
+        max_sensors=config.limits.max_sensors,
+    )
+
+
+def connection_limits_of(options: LimitsOptions) -> ConnectionLimits:
+    """Make the counts of connections, with the bounds that hold at the start."""
+    return ConnectionLimits(
+        max_connections=options.max_connections,
+        max_connections_per_address=options.max_connections_per_ip,
+        max_connections_per_user=options.max_connections_per_user,
+        max_unauthenticated=options.max_unauthenticated_connections,
+    )
+
+
+def follow_connection_limits(limits: ConnectionLimits, options: LimitsOptions) -> None:
+    """Put the bounds of a changed configuration in force, for new connections."""
+    limits.max_connections = options.max_connections
+    limits.max_connections_per_address = options.max_connections_per_ip
+    limits.max_connections_per_user = options.max_connections_per_user
+    limits.max_unauthenticated = options.max_unauthenticated_connections
+
+
+def kafka_page_of(
+    config: Config, meter: UsageMeter, gauges: Gauges, replication: Replication | None
+) -> KafkaPage | None:
+    """Make the page of metrics by Kafka's names; None if `metrics.kafka_page` is false."""
+    if not config.metrics.kafka_page:
+        return None
+    pacing, ids = config.pacing, config.producer_ids
+    windows = KafkaWindows(pacing.window_num, pacing.window_size_s, ids.window_num, ids.window_size_s)
+    return KafkaPage(meter, gauges, windows, replication)
