@@ -6,14 +6,7 @@ import json
 from pathlib import Path
 
 from bench.soak.client import MAX_UNDER_WAY, WINDOW, Pace
-from bench.soak.log import (
-    AnswerLog,
-    Answers,
-    client_and_number,
-    read_answers,
-    read_java_answers,
-    value_of,
-)
+from bench.soak.log import AnswerLog, Answers, client_and_number, read_answers, read_java_answers, value_of
 from bench.soak.run import Phase as SoakPhase
 from bench.soak.run import Restart, Sample, SoakRun
 from bench.soak.verdict import Stored, longest_silence, silences_by_phase, verdict

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.protocol.addresses.addresses import (
-    rewrite_addresses,
-)
+from sluice.protocol.addresses.addresses import rewrite_addresses
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import METADATA, PRODUCE

@@ -2,51 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sluice.proxy.config.config import Config, PacingOptions
-from sluice.proxy.config.file import inner_section, load_config, variable_names
+from sluice.proxy.config.file import load_config, variable_names
 from sluice.proxy.config.listener import ListenerOptions
-from sluice.proxy.config.options import Options
-from sluice.proxy.config.producer_ids import ProducerIdOptions, producer_ids_of, settings_of
 from sluice.proxy.config.quotas import QuotaOptions
 from sluice.quotas.files.config_error import ConfigError
-from sluice.quotas.files.yaml_lines import EVENTS_PER_STEP, YamlDocument, parse_yaml, parse_yaml_in_steps
-from sluice.quotas.producer_ids.buckets import BucketShape
-from sluice.quotas.producer_ids.principal import ProducerIdSettings
-from sluice.quotas.producer_ids.store import StoreKind
-
-GOOD = """\
-listeners:
-  - name: clients
-    bind_port: 9092
-    upstream_host: 127.0.0.1
-    upstream_port: 19092
-quotas:
-  file: quotas.yaml
-"""
-
-
-def write(folder: Path, text: str) -> Path:
-    file = folder / "sluice.yaml"
-    file.write_text(text)
-    return file
-
-
-def errors_of(folder: Path, text: str, environ: dict[str, str] | None = None) -> list[str]:
-    """The problems of a configuration, a line each, without the folder's name."""
-    with pytest.raises(ConfigError) as caught:
-        load_config(write(folder, text), environ or {})
-    return str(caught.value).replace(f"{folder}/", "").splitlines()
+from testkit.proxy.configurations import GOOD, errors_of, write
 
 
 def test_the_smallest_configuration_names_a_listener_and_the_quota_file(tmp_path: Path) -> None:
@@ -340,93 +306,6 @@ def test_every_option_outside_a_list_has_a_variable() -> None:
     assert not [name for name in variable_names() if name.startswith("SLUICE_LISTENERS__")]
 
 
-BAD_YAML = [
-    (
-        "a: [1\nb: 2\n",
-        "f:2: not YAML: while parsing a flow sequence that begins on line 1, "
-        "did not find expected ',' or ']'",
-    ),
-    (
-        "a: 1\n\tb: 2\n",
-        "f:2: not YAML: while scanning a plain scalar that begins on line 1, "
-        "found a tab character that violates indentation",
-    ),
-    (
-        "a: 'x\n",
-        "f:2: not YAML: while scanning a quoted scalar that begins on line 1, found unexpected end of stream",
-    ),
-    ("a: 1\nb: \x01\n", "f:2: not YAML: character U+0001 is not allowed"),
-    ("a: 1\nb: 2\na: 3\n", "f:3: a: duplicate key; it stands on line 1 already"),
-    ("a:\n - b: 1\n   b: 2\n", "f:3: a[0].b: duplicate key; it stands on line 2 already"),
-    ("a: &x 1\nb: *x\n", "f:2: b: aliases (*x) are not supported; write the value out"),
-    (
-        "a: !!python/object:os.system 1\n",
-        "f:1: a: tags (tag:yaml.org,2002:python/object:os.system) are not supported",
-    ),
-    ("a: 1\n---\nb: 2\n", "f:2: a second document (---) begins here; one file holds one"),
-    ("? [1]\n: 2\n", "f:1: a key must be a plain name, not a list or a mapping"),
-    ("[" * 40, "f:1: [0]" + "[0]" * 30 + ": nested deeper than 32 levels"),
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"), BAD_YAML, ids=[row[1].split(": ", 1)[1][:40] for row in BAD_YAML]
-)
-def test_an_error_of_syntax_names_the_line(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_yaml(text, "f")
-    assert str(caught.value) == message
-
-
-def test_scalars_are_read_as_yaml_1_2_reads_them() -> None:
-    text = "[no, yes, 1:30, 010, 0x1F, 0o17, 1e3, .5, '5', \"true\", true, ~, 2024-01-01, 1_000, -3, .inf]"
-    inf = float("inf")
-    assert parse_yaml(text, "f").value == [
-        "no", "yes", "1:30", 10, 31, 15, 1000.0, 0.5, "5", "true", True, None, "2024-01-01", "1_000", -3, inf,
-    ]  # fmt: skip
-
-
-def test_a_number_with_thousands_of_digits_does_not_break_the_reader() -> None:
-    digits = "9" * 5000
-    assert parse_yaml(f"a: {digits}", "f").value == {"a": digits}
-
-
-def test_a_large_document_is_parsed_in_many_small_steps() -> None:
-    text = "".join(f"- {index}\n" for index in range(1000))
-    document = YamlDocument()
-
-    def drive() -> Generator[None]:
-        nonlocal document
-        document = yield from parse_yaml_in_steps(text, "f")
-
-    pauses = sum(1 for _ in drive())
-    assert document.value == list(range(1000))
-    assert pauses == (1000 + 6) // EVENTS_PER_STEP
-
-
-# Without what JSON writes as a surrogate pair or leaves unescaped, which YAML knows otherwise.
-TEXT = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs", "Cc"]), max_size=20)
-
-
-@given(
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers(-(10**12), 10**12)
-        | st.floats(allow_nan=False, allow_infinity=False)
-        | TEXT,
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-        max_leaves=12,
-    )
-)
-def test_what_json_says_is_read_as_said(value: Any) -> None:
-    assert parse_yaml(json.dumps(value), "f").value == value
-
-
-def test_infinity_is_written_as_yaml_writes_it() -> None:
-    assert parse_yaml("[.inf, -.inf, Infinity]", "f").value == [math.inf, -math.inf, "Infinity"]
-
-
 def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"none\.yaml: cannot read the configuration file: no such file or directory"
@@ -435,103 +314,6 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"mode: broker\nx: \xff\n")
     with pytest.raises(ConfigError, match=r"latin\.yaml:2: not UTF-8"):
         load_config(tmp_path / "latin.yaml", {})
-
-
-def sections(model: type[Options]) -> list[type[Options]]:
-    inner = [inner_section(field.annotation) for field in model.model_fields.values()]
-    return [model, *(each for section in inner if section for each in sections(section))]
-
-
-def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> None:
-    units = (
-        "_s",
-        "_bytes",
-        "_port",
-        "_series",
-        "_sensors",
-        "_connections",
-        "_brokers",
-        "_num",
-        "_rows",
-        "_keys",
-    )
-    shares_and_ids = ("_share", "_ids", "_partitions")
-    counts = {
-        "max_users",
-        "partitions",
-        "max_gates",
-        "max_client_ids_per_user",
-        "max_connections_per_ip",
-        "max_connections_per_user",
-        "first_broker_id",
-        "leader_id",
-        "replication_factor",
-    }
-    for section in sections(Config):
-        for name, field in section.model_fields.items():
-            assert field.description, name
-            assert field.description.endswith("."), name
-            if field.annotation in {int, float}:
-                known = (*units, *shares_and_ids)
-                assert name.endswith(known) or "_bytes_" in name or name in counts, name
-
-
-def test_the_defaults_of_the_producer_id_options_are_those_of_the_quota() -> None:
-    assert settings_of(ProducerIdOptions()) == ProducerIdSettings()
-    assert (ProducerIdOptions().max_gates, ProducerIdOptions().gate_s) == (20_000, 120.0)
-
-
-def test_the_gates_of_a_user_are_as_many_and_last_as_long_as_the_configuration_says() -> None:
-    shared = producer_ids_of(ProducerIdOptions(max_gates=2, gate_s=45))
-    table = shared.tables.table("alice", 0.0)
-    for producer_id in range(3):
-        table.refused({(producer_id, b"orders", 0): (0, 0)}, 0.0)
-    assert (len(table), table.overflows) == (2, 1)
-    table.expire(44_999.0)
-    assert len(table) == 2
-    table.expire(45_000.0)
-    assert len(table) == 0
-
-
-def test_each_producer_id_option_reaches_the_quota_in_its_unit(tmp_path: Path) -> None:
-    text = """\
-producer_ids:
-  window_num: 3
-  window_size_s: 60
-  store: bloom
-  false_positive_share: 0.02
-  burst_s: 1800
-  forced_share: 0.2
-  forced_after_s: 7
-  broker_heap_bytes: 270000000
-  broker_heap_share: 0.5
-  user_share: 0.75
-  broker_expiration_s: 600
-  max_waiting_ids: 5
-  max_observed_ids: 6
-  max_users: 8
-  cleanup_interval_s: 9
-  snapshot_file: ids.snapshot
-"""
-    options = load_config(write(tmp_path, GOOD + text), {}).producer_ids
-    settings = settings_of(options)
-    assert options.snapshot_file == tmp_path / "ids.snapshot"
-    assert options.cleanup_interval_s == 9.0
-    assert settings == ProducerIdSettings(
-        window_num=3,
-        sample_ms=60_000.0,
-        store=StoreKind.BLOOM,
-        false_positive_rate=0.02,
-        buckets=BucketShape(burst_h=0.5, forced_share=0.2, expiration_ms=600_000.0),
-        forced_after_ms=7_000.0,
-        broker_heap_bytes=270_000_000,
-        heap_share=0.5,
-        principal_share=0.75,
-        max_waiting_ids=5,
-        max_observed_ids=6,
-        max_principals=8,
-    )
-    assert settings.max_pairs == 500_000
 
 
 def test_a_relative_file_that_may_be_left_out_starts_at_the_configuration_files_folder_too(

@@ -7,16 +7,8 @@ import pytest
 from sluice.protocol.codec.wire import Value
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
-from testkit.frames.frames import (
-    METADATA,
-    answer,
-)
-from testkit.proxy.gateway import (
-    REAL,
-    asking,
-    gateway,
-    rewritten,
-)
+from testkit.frames.frames import METADATA, answer
+from testkit.proxy.gateway import REAL, asking, gateway, rewritten
 
 
 def metadata_head(version: int = 12, topics_bytes: int = 100_000_000) -> tuple[bytes, bytes]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import re
 import struct
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
+from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.sasl_observer import (
     DELEGATION_TOKEN_USER,
@@ -23,124 +17,26 @@ from sluice.proxy.session.sasl_observer import (
     PrincipalChanged,
     SaslWatch,
 )
-
-untimed = settings(deadline=None)  # the machine may be busy
-
-
-class Event(NamedTuple):
-    """One frame on the wire: what it is, and what the oracle needs to know of it."""
-
-    kind: str
-    body: bytes = b""
-    version: int = 1
-    says: str = ""
-    """handshake: the mechanism; a client message: whom it names; an answer: yes, no, more"""
-
-
-def handshake(mechanism: str, version: int = 1) -> Event:
-    name = mechanism.encode()
-    return Event("handshake", struct.pack(">h", len(name)) + name, version, mechanism)
-
-
-def handshake_answer(error: int = 0, version: int = 1) -> Event:
-    return Event(
-        "handshake answer", struct.pack(">hih", error, 1, 5) + b"PLAIN", version, "no" if error else "yes"
-    )
-
-
-def message(token: bytes, names: str = "") -> Event:
-    return Event("authenticate", struct.pack(">i", len(token)) + token, 0, names)
-
-
-def answer(token: bytes = b"", error: int = 0) -> Event:
-    return Event(
-        "answer", struct.pack(">hhi", error, -1, len(token)) + token + bytes(8), 1, "no" if error else "yes"
-    )
-
-
-def token(token: bytes, names: str = "") -> Event:
-    return Event("token", token, 0, names)
-
-
-def token_answer(token: bytes = b"") -> Event:
-    return Event("token answer", token, 0, "yes")
-
-
-def feed(watch: SaslWatch, event: Event) -> bool:
-    """Hand the event over in the middle of a larger buffer, as the session does."""
-    buf = bytearray(b"before" + event.body + b"behind")
-    pos, end = 6, 6 + len(event.body)
-    before = (watch.user, watch.failed)
-    established = False
-    match event.kind:
-        case "handshake":
-            watch.on_handshake_request(buf, pos, end, event.version)
-        case "handshake answer":
-            watch.on_handshake_response(buf, pos, end, event.version)
-        case "authenticate":
-            watch.on_authenticate_request(buf, pos, end, event.version)
-        case "answer":
-            established = watch.on_authenticate_response(buf, pos, end, event.version)
-        case "token":
-            watch.on_raw_token_from_client(buf, pos, end)
-        case "token answer":
-            established = watch.on_raw_token_from_broker(buf, pos, end)
-        case _:
-            raise AssertionError(event.kind)
-    assert established or watch.user == before[0]
-    assert bytes(buf) == b"before" + event.body + b"behind"
-    return established
-
-
-def play(*events: Event, watch: SaslWatch | None = None) -> SaslWatch:
-    watch = watch or SaslWatch()
-    for event in events:
-        feed(watch, event)
-    return watch
-
-
-def plain(user: str, password: str = "pw", authzid: str = "") -> bytes:
-    return f"{authzid}\0{user}\0{password}".encode()
-
-
-def scram(user: str, extensions: str = "") -> bytes:
-    return f"n,,n={user},r=cnonce{extensions}".encode()
-
-
-def oauth(user: object, claim: str = "sub") -> bytes:
-    payload = base64.urlsafe_b64encode(json.dumps({claim: user}).encode()).rstrip(b"=").decode()
-    return f"n,,\x01auth=Bearer h.{payload}.s\x01\x01".encode()
-
-
-CHALLENGE = b"r=cnoncesnonce,s=YQ==,i=4096"
-PROOF = b"c=biws,r=cnoncesnonce,p=YQ=="
-ACCEPTED = b"v=YQ=="
-
-
-def exchange(mechanism: str, user: str, version: int = 1) -> list[Event]:
-    """All frames of one successful authentication."""
-    say, reply = (message, answer) if version else (token, token_answer)
-    begin = [handshake(mechanism, version), handshake_answer(version=version)]
-    match mechanism:
-        case "PLAIN":
-            return [*begin, say(plain(user), user), reply()]
-        case "OAUTHBEARER":
-            return [*begin, say(oauth(user), user), reply()]
-        case "GSSAPI":
-            rounds = [say(b"\x60\x01", UNKNOWN_USER), reply(b"\x60\x02"), say(b"", UNKNOWN_USER), reply(b"x")]
-            return [*begin, *rounds, say(b"y", UNKNOWN_USER), reply()]
-        case _:
-            return [*begin, say(scram(user), user), reply(CHALLENGE), say(PROOF, user), reply(ACCEPTED)]
-
-
-EVERY_EXCHANGE = [
-    pytest.param(mechanism, version, id=f"{mechanism} v{version}")
-    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
-    for version in (0, 1)
-    if version or mechanism not in {"GSSAPI", "AWS_MSK_IAM"}
-]
-NAMED = [case for case in EVERY_EXCHANGE if case.values[0] not in {"GSSAPI", "AWS_MSK_IAM"}]
-
+from testkit.proxy.sasl_events import (
+    ACCEPTED,
+    CHALLENGE,
+    EVERY_EXCHANGE,
+    NAMED,
+    PROOF,
+    Event,
+    answer,
+    exchange,
+    feed,
+    handshake,
+    handshake_answer,
+    message,
+    oauth,
+    plain,
+    play,
+    scram,
+    token,
+    token_answer,
+)
 
 # --- exchanges that go well
 
@@ -431,179 +327,6 @@ def test_an_unknown_user_re_authenticates_without_becoming_anybody() -> None:
     assert watch.user == UNKNOWN_USER
     with pytest.raises(PrincipalChanged):
         play(*exchange("PLAIN", "alice"), watch=watch)
-
-
-# --- every event in every state
-
-
-STATES: dict[str, list[Event]] = {
-    "idle": [],
-    "idle, known": exchange("PLAIN", "alice"),
-    "handshake v0": [handshake("PLAIN", 0)],
-    "handshake v1": [handshake("PLAIN")],
-    "client's turn v0": exchange("SCRAM-SHA-256", "alice", 0)[:2],
-    "client's turn v1": exchange("SCRAM-SHA-256", "alice")[:2],
-    "broker's turn v0": exchange("SCRAM-SHA-256", "alice", 0)[:3],
-    "broker's turn v1": exchange("SCRAM-SHA-256", "alice")[:3],
-    "opaque": exchange("GSSAPI", "")[:4],
-    "dead": [*exchange("PLAIN", "alice")[:3], answer(error=58)],
-}
-EVENTS: dict[str, Event] = {
-    "handshake": handshake("PLAIN"),
-    "handshake answer": handshake_answer(),
-    "authenticate": message(scram("alice")),
-    "answer": answer(CHALLENGE),
-    "token": token(scram("alice")),
-    "token answer": token_answer(CHALLENGE),
-}
-LEGAL = {
-    ("idle", "handshake"),
-    ("idle, known", "handshake"),
-    ("opaque", "handshake"),
-    ("handshake v0", "handshake answer"),
-    ("handshake v1", "handshake answer"),
-    ("client's turn v0", "token"),
-    ("client's turn v1", "authenticate"),
-    ("opaque", "authenticate"),
-    ("broker's turn v0", "token answer"),
-    ("broker's turn v1", "answer"),
-}
-
-
-@pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("state", STATES)
-def test_every_event_out_of_turn_raises_and_is_the_last(state: str, event: str) -> None:
-    watch = play(*STATES[state])
-    user = watch.user
-    if (state, event) in LEGAL:
-        feed(watch, EVENTS[event])
-        assert not watch.failed
-        return
-    with pytest.raises(ProtocolError):
-        feed(watch, EVENTS[event])
-    assert watch.failed
-    assert not watch.awaiting_broker
-    for other in EVENTS.values():
-        with pytest.raises(AuthenticationFailed):
-            feed(watch, other)
-    assert watch.user == user
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_a_frame_that_cannot_be_read_is_the_last_one(event: str) -> None:
-    for state in (
-        state for state, legal in LEGAL if legal == event and event not in {"token", "token answer"}
-    ):
-        watch = play(*STATES[state])
-        with pytest.raises((MalformedFrame, UnsupportedVersion)):
-            feed(watch, EVENTS[event]._replace(body=EVENTS[event].body + b"\0"))
-        assert watch.failed
-        watch = play(*STATES[state])
-        with pytest.raises(UnsupportedVersion):
-            feed(watch, EVENTS[event]._replace(version=7))
-        assert watch.failed
-
-
-# --- every order of events
-
-
-NAMES = ["alice", "bob"]
-SINGLE_EVENTS: list[Event] = [
-    *(handshake(m, v) for m in ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI") for v in (0, 1)),
-    *(handshake_answer(e, v) for e in (0, 34) for v in (0, 1)),
-    *(say(make(name), name) for say in (message, token) for make in (plain, scram, oauth) for name in NAMES),
-    *(say(text, "") for say in (message, token) for text in (PROOF, b"", b"\x01")),
-    *(reply(text) for reply in (answer, token_answer) for text in (b"", CHALLENGE, ACCEPTED, b"e=no", b"{}")),
-    answer(error=58),
-]
-WHOLE_EXCHANGES = [exchange(m, n, v) for m, v in (case.values for case in NAMED) for n in NAMES]  # type: ignore[arg-type]
-WHOLE_EXCHANGES.append(exchange("GSSAPI", ""))
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[Event]:
-    """Whole, cut and disturbed exchanges in a row: random events alone would seldom get anywhere."""
-    history: list[Event] = []
-    for _ in range(draw(st.integers(1, 4))):
-        part = list(draw(st.sampled_from(WHOLE_EXCHANGES)))
-        match draw(st.integers(0, 4)):
-            case 0:
-                part = part[: draw(st.integers(0, len(part)))]
-            case 1:
-                part.insert(draw(st.integers(0, len(part))), draw(st.sampled_from(SINGLE_EVENTS)))
-            case 2:
-                part[draw(st.integers(0, len(part) - 1))] = draw(st.sampled_from(SINGLE_EVENTS))
-            case 3:
-                part = draw(st.lists(st.sampled_from(SINGLE_EVENTS), max_size=5))
-        history += part
-    return history
-
-
-def spelled(history: list[Event]) -> Iterator[str]:
-    """The history as words for a regular expression: an oracle with no state machine in it."""
-    for event in history:
-        kind = "T" if event.kind.startswith("token") else "A"
-        match event.kind:
-            case "handshake":
-                yield f"handshake:{event.says}:{event.version} "
-            case "handshake answer":
-                yield "taken " if event.says == "yes" else "refused "
-            case "authenticate" | "token":
-                says = event.body if event.kind == "token" else event.body[4:]
-                maker = next(
-                    (m.__name__ for m in (plain, scram, oauth) if event.says and says == m(event.says)), "x"
-                )
-                yield f"{kind}>{maker}={event.says} "
-            case _:
-                raw = event.body if event.kind == "token answer" else event.body[8:-8]
-                error = event.says == "no"
-                yield f"{kind}<{'error' if error else raw.hex() or 'empty'} "
-
-
-def yes_to(user: str) -> re.Pattern[str]:
-    """What must stand at the end of a history in which `user` has just been established."""
-    if user == UNKNOWN_USER:
-        return re.compile(r"handshake:GSSAPI:1 taken (A>\S+ A<(?!error)\S+ )+$")
-    challenge, accepted = CHALLENGE.hex(), ACCEPTED.hex()
-    return re.compile(
-        rf"(handshake:PLAIN:1 taken A>plain={user} A<(?!error)\S+"
-        rf"|handshake:PLAIN:0 taken T>plain={user} T<empty"
-        rf"|handshake:OAUTHBEARER:1 taken A>oauth={user} A<empty"
-        rf"|handshake:OAUTHBEARER:0 taken T>oauth={user} T<empty"
-        rf"|handshake:SCRAM-SHA-\d+:1 taken A>scram={user} A<{challenge} A>\S+ A<{accepted}"
-        rf"|handshake:SCRAM-SHA-\d+:0 taken T>scram={user} T<{challenge} T>\S+ T<{accepted}) $"
-    )
-
-
-@settings(untimed, max_examples=1000)
-@given(histories())
-def test_no_order_of_events_makes_a_user_without_the_brokers_yes_to_that_name_nor_changes_one(
-    history: list[Event],
-) -> None:
-    watch = SaslWatch()
-    user: str | None = None
-    dead = False
-    for at, event in enumerate(history):
-        try:
-            established = feed(watch, event)
-        except ProtocolError:
-            dead = True
-        else:
-            assert not dead, "an event passed after one that raised"
-            if established:
-                assert watch.user is not None
-                assert yes_to(watch.user).search("".join(spelled(history[: at + 1])))
-                assert user in {None, watch.user}
-                user = watch.user
-        assert watch.user == user
-        assert not (watch.awaiting_broker and watch.failed)
-
-
-def test_the_oracle_knows_every_whole_exchange() -> None:
-    for whole in WHOLE_EXCHANGES:
-        watch = play(*whole)
-        assert watch.user is not None
-        assert yes_to(watch.user).search("".join(spelled(whole)))
 
 
 def test_no_secret_stands_in_the_repr_or_in_what_is_kept() -> None:

@@ -1,0 +1,111 @@
+"""Every option is documented, and those of producer ids reach the quota in its units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sluice.proxy.config.config import Config
+from sluice.proxy.config.file import inner_section, load_config
+from sluice.proxy.config.options import Options
+from sluice.proxy.config.producer_ids import ProducerIdOptions, producer_ids_of, settings_of
+from sluice.quotas.producer_ids.buckets import BucketShape
+from sluice.quotas.producer_ids.principal import ProducerIdSettings
+from sluice.quotas.producer_ids.store import StoreKind
+from testkit.proxy.configurations import GOOD, write
+
+
+def sections(model: type[Options]) -> list[type[Options]]:
+    inner = [inner_section(field.annotation) for field in model.model_fields.values()]
+    return [model, *(each for section in inner if section for each in sections(section))]
+
+
+def test_every_option_has_a_doc_line_and_every_number_a_unit_in_its_name() -> None:
+    units = (
+        "_s",
+        "_bytes",
+        "_port",
+        "_series",
+        "_sensors",
+        "_connections",
+        "_brokers",
+        "_num",
+        "_rows",
+        "_keys",
+    )
+    shares_and_ids = ("_share", "_ids", "_partitions")
+    counts = {
+        "max_users",
+        "partitions",
+        "max_gates",
+        "max_client_ids_per_user",
+        "max_connections_per_ip",
+        "max_connections_per_user",
+        "first_broker_id",
+        "leader_id",
+        "replication_factor",
+    }
+    for section in sections(Config):
+        for name, field in section.model_fields.items():
+            assert field.description, name
+            assert field.description.endswith("."), name
+            if field.annotation in {int, float}:
+                known = (*units, *shares_and_ids)
+                assert name.endswith(known) or "_bytes_" in name or name in counts, name
+
+
+def test_the_defaults_of_the_producer_id_options_are_those_of_the_quota() -> None:
+    assert settings_of(ProducerIdOptions()) == ProducerIdSettings()
+    assert (ProducerIdOptions().max_gates, ProducerIdOptions().gate_s) == (20_000, 120.0)
+
+
+def test_the_gates_of_a_user_are_as_many_and_last_as_long_as_the_configuration_says() -> None:
+    shared = producer_ids_of(ProducerIdOptions(max_gates=2, gate_s=45))
+    table = shared.tables.table("alice", 0.0)
+    for producer_id in range(3):
+        table.refused({(producer_id, b"orders", 0): (0, 0)}, 0.0)
+    assert (len(table), table.overflows) == (2, 1)
+    table.expire(44_999.0)
+    assert len(table) == 2
+    table.expire(45_000.0)
+    assert len(table) == 0
+
+
+def test_each_producer_id_option_reaches_the_quota_in_its_unit(tmp_path: Path) -> None:
+    text = """\
+producer_ids:
+  window_num: 3
+  window_size_s: 60
+  store: bloom
+  false_positive_share: 0.02
+  burst_s: 1800
+  forced_share: 0.2
+  forced_after_s: 7
+  broker_heap_bytes: 270000000
+  broker_heap_share: 0.5
+  user_share: 0.75
+  broker_expiration_s: 600
+  max_waiting_ids: 5
+  max_observed_ids: 6
+  max_users: 8
+  cleanup_interval_s: 9
+  snapshot_file: ids.snapshot
+"""
+    options = load_config(write(tmp_path, GOOD + text), {}).producer_ids
+    settings = settings_of(options)
+    assert options.snapshot_file == tmp_path / "ids.snapshot"
+    assert options.cleanup_interval_s == 9.0
+    assert settings == ProducerIdSettings(
+        window_num=3,
+        sample_ms=60_000.0,
+        store=StoreKind.BLOOM,
+        false_positive_rate=0.02,
+        buckets=BucketShape(burst_h=0.5, forced_share=0.2, expiration_ms=600_000.0),
+        forced_after_ms=7_000.0,
+        broker_heap_bytes=270_000_000,
+        heap_share=0.5,
+        principal_share=0.75,
+        max_waiting_ids=5,
+        max_observed_ids=6,
+        max_principals=8,
+    )
+    assert settings.max_pairs == 500_000
