@@ -11,88 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.protocol._tables import API_NAMES
-from sluice.proxy.metrics.entity_series import SERIES_IDLE_MS, SERIES_PER_ENTITY, EntitySeries
-from sluice.proxy.metrics.usage_meter import (
-    DURATION_AT,
-    DURATION_SUM,
-    SENSORS_PER_STEP,
-    SIZE_SLOTS,
-    SIZE_SUM,
-    UsageMeter,
-)
-from sluice.proxy.session.causes import DisconnectCause
-from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.proxy.metrics.entity_series import SERIES_IDLE_MS, SERIES_PER_ENTITY
+from sluice.proxy.metrics.usage_meter import DURATION_AT, DURATION_SUM, SENSORS_PER_STEP, SIZE_SLOTS, SIZE_SUM
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.quotas.manager import QuotaManager
-from sluice.quotas.sensors.sensor import Sensor
-from sluice.usage.records import ConnectionRecord, EventKind, Flow, Recorder, ThrottleEvent
-from testkit.access_log.finished import Finished
-
-PRODUCE, FETCH, METADATA, SHARE_FETCH = 0, 1, 3, 78
-NOW_MS = 1_000_000.0
+from sluice.usage.records import EventKind
+from testkit.proxy.meter_bench import FETCH, METADATA, NOW_MS, PRODUCE, SHARE_FETCH, Bench, event, limits_of
 
 
 @pytest.fixture(autouse=True)
 def log_lines() -> Iterator[list[structlog.typing.EventDict]]:
     with structlog.testing.capture_logs() as lines:
         yield lines
-
-
-def limits_of(**rates: int) -> QuotaLimits:
-    """producer_byte_rate by user, `default` for the default user."""
-    return QuotaLimits(
-        (QuotaEntity(DEFAULT if user == "default" else user), {"producer_byte_rate": rate})
-        for user, rate in rates.items()
-    )
-
-
-class Bench:
-    """A meter and what it reads from."""
-
-    def __init__(self, limits: QuotaLimits, max_series: int = 10_000, max_sensors: int = 100_000) -> None:
-        self.recorder = Recorder()
-        self.quotas = QuotaManager(limits, max_sensors=max_sensors)
-        self.meter = UsageMeter(self.recorder, self.quotas, max_series=max_series)
-
-    def sensor(self, user: str, client_id: str = "app", now_ms: float = NOW_MS) -> Sensor:
-        found = self.quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms)
-        assert found is not None
-        return found
-
-    def request(
-        self,
-        api_key: int = PRODUCE,
-        *,
-        user: str = "alice",
-        client_id: str = "app",
-        request_bytes: int = 100,
-        response_bytes: int = 50,
-        upstream_ms: float = 1.0,
-        throttle_ms: float = 0.0,
-        sensor: Sensor | None = None,
-    ) -> None:
-        self.recorder.requests.append(
-            Finished(
-                Flow(client_id), request_bytes, response_bytes, upstream_ms, throttle_ms, 0.0, NOW_MS,
-                api_key, 9, user, sensor,
-            )
-        )  # fmt: skip
-
-    def drain(self, now_ms: float = NOW_MS) -> None:
-        self.meter.drain(now_ms)
-
-    def fold(self, now_ms: float = NOW_MS) -> None:
-        asyncio.run(self.meter.fold(now_ms))
-
-    def series(self, quota: str = "produce") -> dict[tuple[str, str], EntitySeries]:
-        return {(one.user, one.client_id): one for one in self.meter.entities if one.quota == quota}
-
-
-def event(user: str, *, over_quota_bytes: int = 0) -> ThrottleEvent:
-    return ThrottleEvent(
-        EventKind.MUTE, NOW_MS, 100.0, "produce", "user", user, "app", PRODUCE, 1000, over_quota_bytes
-    )
 
 
 def test_requests_are_counted_by_api_and_size() -> None:
@@ -323,55 +254,6 @@ def test_sensors_that_are_gone_are_forgotten() -> None:
     bench.quotas.reload(limits_of(bob=1), NOW_MS)
     bench.fold()
     assert not bench.meter._metered  # bounded memory has no public face
-
-
-def connection(cause: DisconnectCause, detail: str = "") -> ConnectionRecord:
-    return ConnectionRecord(cause, detail, "10.0.0.9:5", "alice", "app", NOW_MS - 1500.0, NOW_MS, 3, 100, 200)
-
-
-def test_ended_connections_are_counted_by_cause_and_logged_if_there_is_something_to_say(
-    log_lines: list[structlog.typing.EventDict],
-) -> None:
-    bench = Bench(QuotaLimits())
-    bench.recorder.connections.extend(
-        [
-            connection(DisconnectCause.CLIENT_CLOSED),
-            connection(DisconnectCause.MALFORMED_FRAME, "a count that cannot fit, api Fetch (1)"),
-        ]
-    )
-    bench.drain()
-    assert {cause: n for cause, n in bench.meter.disconnects.items() if n} == {
-        "client_closed": 1,
-        "malformed_frame": 1,
-    }
-    (line,) = log_lines
-    assert (line["event"], line["cause"], line["open_s"]) == ("connection_closed", "malformed_frame", 1.5)
-    assert line["detail"] == "a count that cannot fit, api Fetch (1)"
-
-
-def test_a_flood_of_bad_connections_does_not_flood_the_log(
-    log_lines: list[structlog.typing.EventDict],
-) -> None:
-    bench = Bench(QuotaLimits())
-    for _ in range(1000):
-        bench.recorder.connections.append(connection(DisconnectCause.TLS_ON_PLAINTEXT, "TLS ClientHello"))
-    bench.drain()
-    assert len(log_lines) == 20
-    assert bench.meter.disconnects["tls_on_plaintext"] == 1000
-    bench.recorder.connections.append(connection(DisconnectCause.TLS_ON_PLAINTEXT, "TLS ClientHello"))
-    bench.drain(NOW_MS + 1000)
-    assert log_lines[-1]["lines_suppressed"] == 980
-
-
-def test_throttling_is_logged_as_it_begins_and_ends(log_lines: list[structlog.typing.EventDict]) -> None:
-    bench = Bench(limits_of(alice=1000))
-    bench.recorder.throttles.append(event("alice"))
-    bench.drain(NOW_MS)
-    bench.drain(NOW_MS + 20_000)
-    assert [(line["event"], line["user"], line["quota"]) for line in log_lines] == [
-        ("throttling_began", "alice", "produce"),
-        ("throttling_ended", "alice", "produce"),
-    ]
 
 
 def test_delays_by_request_time_are_counted_by_their_events() -> None:

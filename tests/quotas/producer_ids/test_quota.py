@@ -1,4 +1,4 @@
-"""The door: who is admitted, from which bucket, in which order, and that the stated bound holds."""
+"""The door: who is admitted, from which bucket, in which order."""
 
 from __future__ import annotations
 
@@ -6,56 +6,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR
-from sluice.quotas.producer_ids.principal import PrincipalIds, ProducerIdSettings
+from sluice.quotas.producer_ids.principal import ProducerIdSettings
 from sluice.quotas.producer_ids.quota import ProducerIdQuota, Ticket, TicketState
-
-SETTINGS = ProducerIdSettings()
-MINUTE = 60_000.0
-
-
-class Door:
-    """A quota and one principal, asked in one line."""
-
-    def __init__(self, ids_per_hour: float, settings: ProducerIdSettings = SETTINGS) -> None:
-        self.quota = ProducerIdQuota(settings)
-        self.ids_per_hour = ids_per_hour
-
-    def principal(self, user: str = "alice", now_ms: float = 0.0) -> PrincipalIds:
-        return self.quota.principal(user, self.ids_per_hour, now_ms)
-
-    def ticket(
-        self,
-        new: tuple[int, ...] = (),
-        resumed: tuple[int, ...] = (),
-        user: str = "alice",
-        partitions: int = 1,
-    ) -> Ticket:
-        keys = tuple(
-            self.quota.pair_keys.key(producer_id, b"t", partition)
-            for producer_id in new + resumed
-            for partition in range(partitions)
-        )
-        return Ticket(self.principal(user), new, resumed, keys)
-
-    def ask(self, *new: int, now_ms: float = 0.0, user: str = "alice") -> Ticket:
-        ticket = self.ticket(new, user=user)
-        self.quota.ask(ticket, now_ms)
-        return ticket
-
-    def admit(self, *new: int, now_ms: float = 0.0) -> None:
-        ticket = self.ask(*new, now_ms=now_ms)
-        assert ticket.granted
-        self.quota.commit(ticket, now_ms)
-
-    def drain(self, now_ms: float = 0.0, user: str = "alice") -> None:
-        """Take all tokens of the main bucket."""
-        bucket = self.principal(user).main
-        while bucket.reserve(1, now_ms):
-            bucket.settle(1, 1, now_ms)
+from testkit.quotas.producer_id_door import SETTINGS, Door
 
 
 def test_a_new_id_passes_while_there_are_tokens_and_is_known_only_when_its_request_went() -> None:
@@ -324,110 +279,6 @@ def test_ages_are_kept_for_a_bounded_number_of_ids() -> None:
         door.quota.withdraw(door.ask(producer_id), 0.0)
     assert door.principal().waiting_ids == 100
     assert door.principal().waiting_tickets == 0
-
-
-# The stated bound -----------------------------------------------------------------------------------------
-
-
-@settings(max_examples=150)
-@given(
-    ids_per_hour=st.sampled_from([0.5, 3.0, 50.0, 2_000.0]),
-    steps=st.lists(
-        st.tuples(
-            st.floats(0, 900_000),
-            st.sampled_from(["new", "resumed", "mixed", "repeat", "withdraw", "commit", "expire"]),
-            st.integers(1, 40),
-        ),
-        max_size=80,
-    ),
-)
-def test_in_any_span_no_more_ids_are_admitted_than_the_stated_bound(
-    ids_per_hour: float, steps: list[tuple[float, str, int]]
-) -> None:
-    door = Door(ids_per_hour)
-    quota = door.quota
-    now_ms = 0.0
-    number = 0
-    open_tickets: list[Ticket] = []
-    admissions: list[tuple[float, int]] = []
-    for elapsed_ms, action, count in steps:
-        now_ms += elapsed_ms
-        if action in {"new", "resumed", "mixed"}:
-            ids = tuple(range(number, number + count))
-            number += count
-            half = {"new": count, "resumed": 0, "mixed": count // 2}[action]
-            ticket = Ticket(door.principal(now_ms=now_ms), ids[:half], ids[half:], ids)
-            quota.ask(ticket, now_ms)
-            open_tickets.append(ticket)
-        elif action == "repeat" and open_tickets:
-            same = open_tickets[count % len(open_tickets)]
-            ticket = Ticket(door.principal(now_ms=now_ms), same.new_ids, same.resumed_ids, same.pairs)
-            quota.ask(ticket, now_ms)
-            open_tickets.append(ticket)
-        elif action == "withdraw" and open_tickets:
-            quota.withdraw(open_tickets.pop(count % len(open_tickets)), now_ms)
-        elif action == "expire":
-            quota.expire(now_ms)
-        else:
-            quota.serve(now_ms)
-            before = door.principal(now_ms=now_ms).admitted
-            for ticket in [ticket for ticket in open_tickets if ticket.granted]:
-                quota.commit(ticket, now_ms)
-                open_tickets.remove(ticket)
-            admissions.append((now_ms, door.principal(now_ms=now_ms).admitted - before))
-        principal = door.principal(now_ms=now_ms)
-        assert quota.ceiling.reserved == principal.reserved_pairs
-        assert principal.waiting_tickets == sum(t.state is TicketState.WAITING for t in open_tickets)
-    bound = SETTINGS.buckets.bound
-    for first, (from_ms, _) in enumerate(admissions):
-        total = 0
-        for until_ms, count in admissions[first:]:
-            total += count
-            assert total <= bound(ids_per_hour, (until_ms - from_ms) / MS_PER_HOUR) + 1e-6
-
-
-@pytest.mark.parametrize("ids_a_request", [1, pytest.param(100, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("resumed", [False, True])
-def test_5000_connections_that_reconnect_for_each_request_stay_in_bound_for_ten_minutes(
-    ids_a_request: int, resumed: bool
-) -> None:
-    """Each asks, holds for 10 s, is refused, and comes back at once with other ids, or with the same."""
-    door = Door(1_000)
-    quota = door.quota
-    number = 0
-    waiting: list[Ticket] = []
-    neighbour_ids = 0
-    for second in range(0, 600, 10):
-        now_ms = second * 1_000.0
-        before, waiting = waiting, []
-        for index in range(5_000):
-            old = before[index] if before else None
-            if old is not None and old.state is TicketState.WAITING:
-                quota.withdraw(old, now_ms)
-            if old is not None and index % 2:
-                ids = old.pairs
-            else:
-                ids = tuple(range(number, number + ids_a_request))
-                number += ids_a_request
-            new_ids, resumed_ids = ((), ids) if resumed else (ids, ())
-            ticket = Ticket(door.principal(), new_ids, resumed_ids, ids)
-            if quota.ask(ticket, now_ms):
-                quota.commit(ticket, now_ms)
-            waiting.append(ticket)
-        for ticket in quota.serve(now_ms + 9_000.0):
-            quota.commit(ticket, now_ms + 9_000.0)
-        if second % 60 == 0:  # ten in ten minutes is within its rate: it must not notice
-            neighbour = quota.principal("neighbour", 60, now_ms)
-            ticket = Ticket(neighbour, (neighbour_ids,), (), (neighbour_ids,))
-            assert quota.ask(ticket, now_ms)
-            quota.commit(ticket, now_ms)
-            neighbour_ids += 1
-    admitted = door.principal().admitted
-    assert admitted <= SETTINGS.buckets.bound(1_000, 600 / 3_600)
-    assert admitted >= 1_000 * (25 if resumed else 1)  # and the rate is given out, not withheld
-    queues = quota._queues[door.principal()]
-    assert sum(len(queue.heap) for queue in queues) <= 2 * 5_000 + 3 * 64
-    assert len(quota._dues) <= 100
 
 
 def test_no_two_ids_or_partitions_can_be_computed_that_count_as_one_pair() -> None:

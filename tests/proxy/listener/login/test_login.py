@@ -1,110 +1,27 @@
-"""The proxy's own login at a broker: whole, in pieces, refused, and at brokers that lie."""
+"""The proxy's own login at a broker: whole, in pieces, and refused."""
 
 from __future__ import annotations
 
-import struct
 import traceback
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic import SecretStr
 
-from sluice.protocol.codec.wire import Struct
 from sluice.protocol.sasl_client import MECHANISMS
-from sluice.proxy.listener.login.credential_entries import Credentials, PasswordCredentials, TokenCredentials
-from sluice.proxy.listener.login.login import (
-    FIRST_CORRELATION_ID,
-    MAX_ANSWER_BYTES,
-    UpstreamLogin,
-    UpstreamLoginError,
-    reauthenticate_after_ms,
+from sluice.proxy.listener.login.login import UpstreamLogin, UpstreamLoginError, reauthenticate_after_ms
+from testkit.frames.frames import SASL_HANDSHAKE, decoded, sized
+from testkit.peers.login_broker import (
+    SECRET,
+    Broker,
+    authenticate_answer,
+    begun,
+    credentials_for,
+    feed,
+    handshake_answer,
+    login,
+    message_in,
+    refusal,
 )
-from testkit.frames.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE, answer, decoded, sized
 from testkit.peers.scram_server import ScramServer
-
-untimed = settings(deadline=None)  # the machine may be busy
-SECRET = "hunter2-hunter2"
-GARBAGE = b"\xff\xff\xff\xffsomebody else's"
-"""Before `start` and behind `end`: must never be looked at."""
-OFFERED: Struct = {"mechanisms": ["SCRAM-SHA-512", "GSSAPI"]}
-
-
-def credentials_for(mechanism: str) -> Credentials:
-    if mechanism == "OAUTHBEARER":
-        return TokenCredentials(SecretStr(SECRET), {"logicalCluster": "lkc-1"})
-    return PasswordCredentials.of("alice", SECRET)
-
-
-def login(mechanism: str = "PLAIN", **options: Any) -> UpstreamLogin:
-    return UpstreamLogin(
-        mechanism, credentials_for(mechanism), **{"client_id": "sluice", "nonce": "mine", **options}
-    )
-
-
-def feed(subject: UpstreamLogin, data: bytes, piece_bytes: int = 0) -> bytes:
-    """All of `data`, each piece in the midst of a buffer of others' bytes; what there is to send."""
-    replies = b""
-    size = piece_bytes or len(data) or 1
-    for at in range(0, len(data), size):
-        piece = data[at : at + size]
-        taken, reply = subject.received(
-            bytearray(GARBAGE + piece + GARBAGE), len(GARBAGE), len(GARBAGE) + len(piece)
-        )
-        assert taken == len(piece)
-        replies += reply
-    return replies
-
-
-def handshake_answer(correlation_id: int = FIRST_CORRELATION_ID, error_code: int = 0, **body: Any) -> bytes:
-    return answer(SASL_HANDSHAKE, 1, {"errorCode": error_code, **body}, correlation_id=correlation_id)
-
-
-def authenticate_answer(message: bytes = b"", *, round_number: int = 1, **body: Any) -> bytes:
-    return answer(
-        SASL_AUTHENTICATE,
-        2,
-        {"authBytes": message.hex(), **body},
-        correlation_id=FIRST_CORRELATION_ID + round_number,
-    )
-
-
-def message_in(frame: bytes) -> bytes:
-    """The mechanism's message in a SaslAuthenticate request."""
-    text = decoded("request", SASL_AUTHENTICATE, 2, frame).body["authBytes"]
-    assert isinstance(text, str)
-    return bytes.fromhex(text)
-
-
-class Broker:
-    """Lets in who knows SECRET, as a real one does; keeps what it was sent."""
-
-    def __init__(self, mechanism: str, lifetime_ms: int = 0) -> None:
-        self.mechanism = mechanism
-        self.lifetime_ms = lifetime_ms
-        self.rounds = 0
-        self._scram = ScramServer(mechanism, SECRET) if mechanism.startswith("SCRAM") else None
-
-    def answer(self, frame: bytes) -> bytes:
-        if self.rounds == 0:
-            self.rounds = 1
-            asked = decoded("request", SASL_HANDSHAKE, 1, frame)
-            assert asked.body["mechanism"] == self.mechanism
-            assert asked.header["correlationId"] == FIRST_CORRELATION_ID
-            return handshake_answer(mechanisms=[self.mechanism])
-        message = message_in(frame)
-        assert decoded("request", SASL_AUTHENTICATE, 2, frame).header["clientId"] == "sluice"
-        number, self.rounds = self.rounds, self.rounds + 1
-        if self._scram is None:
-            assert SECRET.encode() in message
-        elif number == 1:
-            return authenticate_answer(self._scram.challenge(message))
-        elif not self._scram.takes(message):
-            return authenticate_answer(round_number=number, errorCode=58, errorMessage="wrong proof")
-        final = self._scram.final if self._scram is not None else b""
-        return authenticate_answer(final, round_number=number, sessionLifetimeMs=self.lifetime_ms)
 
 
 @pytest.mark.parametrize("piece_bytes", [0, 1, 3])
@@ -167,23 +84,6 @@ def test_an_unknown_mechanism_is_refused_before_anything_is_sent(mechanism: str)
 def test_credentials_must_fit_the_mechanism(mechanism: str, other: str) -> None:
     with pytest.raises(ValueError, match=r"OAUTHBEARER|not a token"):
         UpstreamLogin(mechanism, credentials_for(other), client_id="sluice", nonce="mine")
-
-
-def begun(mechanism: str = "PLAIN", **options: Any) -> UpstreamLogin:
-    """The mechanism's first message is sent."""
-    subject = login(mechanism, **options)
-    subject.start()
-    feed(subject, handshake_answer())
-    return subject
-
-
-def refusal(subject: UpstreamLogin, data: bytes) -> UpstreamLoginError:
-    with pytest.raises(UpstreamLoginError) as refused:
-        feed(subject, data)
-    with pytest.raises(UpstreamLoginError, match="out of turn"):
-        feed(subject, handshake_answer())
-    assert not subject.done
-    return refused.value
 
 
 def test_a_mechanism_that_the_broker_does_not_have_is_told_with_those_it_has() -> None:
@@ -260,76 +160,6 @@ def test_a_scram_login_is_not_cut_short(challenge: bytes) -> None:
     refusal(begun("SCRAM-SHA-256"), authenticate_answer(challenge))
 
 
-BROKEN: dict[str, tuple[bytes, str]] = {
-    "a negative size": (struct.pack(">i", -1), "an answer of -1 bytes"),
-    "no size": (struct.pack(">i", 0), "an answer of 0 bytes"),
-    "too small for a header": (struct.pack(">i", 3), "an answer of 3 bytes"),
-    "too large": (struct.pack(">i", MAX_ANSWER_BYTES + 1), f"at most {MAX_ANSWER_BYTES} are taken"),
-    "TLS": (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS; set upstream_security_protocol: SASL_SSL"),
-    "HTTP": (b"HTTP/1.1 400 Bad Request\r\n", "an answer of 1213486160 bytes"),
-    "another correlation id": (handshake_answer(5), f"request 5, awaited is {FIRST_CORRELATION_ID}"),
-    "nothing behind the header": (sized(struct.pack(">i", FIRST_CORRELATION_ID)), "cannot be read"),
-    "half an answer": (sized(handshake_answer(mechanisms=["PLAIN"])[4:-1]), "cannot be read"),
-    "a byte too many": (sized(handshake_answer()[4:] + b"\0"), "1 bytes behind the last field"),
-    "two answers": (handshake_answer() + b"\0", "more than it was asked for"),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_what_is_no_answer_ends_the_login(case: str) -> None:
-    data, message = BROKEN[case]
-    subject = login()
-    subject.start()
-    error = refusal(subject, data)
-    assert message in str(error)
-    assert error.error_code == 0
-
-
-def test_the_limit_of_an_answer_is_exact() -> None:
-    frame = authenticate_answer(bytes(100))
-    size = len(frame) - 4
-    subject = begun(max_answer_bytes=size)
-    feed(subject, frame)
-    assert subject.done
-    assert f"at most {size - 1} are taken" in str(refusal(begun(max_answer_bytes=size - 1), frame))
-
-
-def test_a_size_beyond_the_limit_is_told_before_its_bytes_are_waited_for() -> None:
-    subject = login()
-    subject.start()
-    assert feed(subject, b"\x7f\xff\xff") == b""
-    with pytest.raises(UpstreamLoginError, match="2147483647 bytes"):
-        feed(subject, b"\xff")
-
-
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [
-        (login, r"closed the connection \(new\)"),
-        (
-            lambda: begun("SCRAM-SHA-256"),
-            r"\(SaslAuthenticate sent\); some brokers do this instead of refusing",
-        ),
-    ],
-)
-def test_a_broker_that_closes_midway_is_told_with_the_place(
-    step: Callable[[], UpstreamLogin], words: str
-) -> None:
-    subject = step()
-    error = subject.broker_closed()
-    with pytest.raises(UpstreamLoginError, match=words):
-        raise error
-    with pytest.raises(UpstreamLoginError, match="out of turn"):
-        subject.start()
-
-
-def test_a_broker_that_closes_upon_the_handshake_has_perhaps_another_security() -> None:
-    subject = login()
-    subject.start()
-    feed(subject, handshake_answer()[:7])
-    assert "does its listener speak SASL, with or without TLS" in str(subject.broker_closed())
-
-
 def test_a_login_begins_once() -> None:
     subject = login()
     subject.start()
@@ -364,53 +194,3 @@ def test_a_brokers_words_are_printable_and_cut() -> None:
 
 def test_the_next_login_begins_before_the_session_ends() -> None:
     assert [reauthenticate_after_ms(60_000, share) for share in (0.0, 0.5, 1.0)] == [51_000, 54_000, 57_000]
-
-
-@settings(deadline=None, max_examples=300)
-@given(
-    st.sampled_from(MECHANISMS),
-    st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=3),
-    st.integers(0, 3),
-    st.integers(0, 2),
-)
-def test_no_broker_makes_a_login_raise_anything_else_or_be_done_by_mistake(
-    mechanism: str, mutations: list[tuple[int, int]], damaged_round: int, piece_bytes: int
-) -> None:
-    subject, broker = login(mechanism), Broker(mechanism)
-    frame = subject.start()
-    for round_number in range(4):
-        if subject.done:
-            break
-        data = bytearray(broker.answer(frame))
-        if round_number == damaged_round:
-            for place, value in mutations:
-                data[place % len(data)] = value
-        try:
-            frame = feed(subject, bytes(data), piece_bytes)
-        except UpstreamLoginError as error:
-            told = "".join(traceback.format_exception(error)) + repr(subject)
-            break
-        if not subject.done and not frame:  # a size that wants more than there is
-            subject.broker_closed()
-            return
-    else:
-        raise AssertionError("it goes on for ever")
-    if not subject.done:
-        assert SECRET not in told
-    elif mechanism.startswith("SCRAM"):
-        assert broker.rounds == 3, "both proofs were asked for"
-
-
-@untimed
-@given(st.binary(max_size=40), st.integers(1, 40))
-def test_any_bytes_come_to_the_same_end_in_any_pieces(data: bytes, piece_bytes: int) -> None:
-    ends = []
-    for size in (len(data) or 1, piece_bytes):
-        subject = login()
-        subject.start()
-        try:
-            feed(subject, sized(struct.pack(">i", FIRST_CORRELATION_ID) + data), size)
-            ends.append(repr(subject))
-        except UpstreamLoginError as error:
-            ends.append(str(error))
-    assert ends[0] == ends[1]

@@ -15,79 +15,18 @@ from shutil import copyfile
 
 import pytest
 
-from sluice.proxy.listener.tls.context import ClientAuth, ClientTls, ServerTls, Tls, TlsConfigError
+from sluice.proxy.listener.tls.context import ClientTls, ServerTls, TlsConfigError
 from sluice.proxy.runtime.watched_file import ReloadOutcome
 from testkit.peers.certificates import PASSWORD, CertificateAuthority, Identity
+from testkit.peers.tls_in_memory import AUTHORITY, LATER_S, SERVER, Files, Link, look
 
-AUTHORITY = CertificateAuthority()
-SERVER = AUTHORITY.server()
 OTHER_SERVER = AUTHORITY.server()
 ALICE = AUTHORITY.client("CN=alice")
-LATER_S = 10.0
-"""after which no file is young"""
-
-
-class Files:
-    """What an operator mounts."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        files = SERVER.write(folder, "tls")
-        self.certificate, self.key = files.certificate, files.key
-        self.encrypted_key, self.password = files.encrypted_key, files.key_password
-        self.ca = AUTHORITY.write(folder)
-
-    def server(self, client_auth: ClientAuth = "none") -> ServerTls:
-        tls = ServerTls(
-            certificate_file=self.certificate,
-            key_file=self.key,
-            client_ca_file=None if client_auth == "none" else self.ca,
-            client_auth=client_auth,
-        )
-        tls.load(time.time() + LATER_S)
-        return tls
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     return Files(tmp_path / "tls")
-
-
-class Link:
-    """Two ends, joined in memory."""
-
-    def __init__(
-        self,
-        server: ssl.SSLContext,
-        client: ssl.SSLContext,
-        name: str | None = "localhost",
-        session: ssl.SSLSession | None = None,
-    ) -> None:
-        up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = client.wrap_bio(down, up, server_hostname=name, session=session)
-        self.server = server.wrap_bio(up, down, server_side=True)
-        done = [False, False]
-        while not all(done):
-            for index, end in enumerate((self.client, self.server)):
-                try:
-                    end.do_handshake()
-                    done[index] = True
-                except ssl.SSLWantReadError:
-                    pass
-        self.check()
-
-    def check(self) -> None:
-        """Bytes pass, both ways."""
-        for sender, receiver in ((self.client, self.server), (self.server, self.client)):
-            sender.write(b"some bytes")
-            assert receiver.read(100) == b"some bytes"
-
-    @property
-    def server_serial(self) -> str:
-        """Whom the client sees."""
-        certificate = self.client.getpeercert()
-        assert certificate is not None
-        return str(certificate["serialNumber"])
 
 
 def client(authority: CertificateAuthority = AUTHORITY) -> ssl.SSLContext:
@@ -106,11 +45,6 @@ def client_as(identity: Identity, folder: Path) -> ssl.SSLContext:
 def serial(identity: Identity) -> str:
     text = f"{identity.certificate.serial_number:X}"
     return text.rjust(len(text) + len(text) % 2, "0")
-
-
-def look(tls: Tls) -> ReloadOutcome | None:
-    """One look, when nothing was written just now."""
-    return tls.reload_if_changed(time.time() + LATER_S)
 
 
 # Loading ----------------------------------------------------------------------------------------------------
@@ -276,54 +210,6 @@ def test_a_clients_certificate_and_key_belong_together(files: Files, given: str)
         ClientTls(**{given: files.key})  # type: ignore[arg-type]
 
 
-# Towards the broker -----------------------------------------------------------------------------------------
-
-
-def broker_context(files: Files, client_auth: ClientAuth = "none") -> ssl.SSLContext:
-    return files.server(client_auth).context
-
-
-def test_a_broker_is_trusted_if_the_ca_vouches_for_its_name(files: Files) -> None:
-    tls = ClientTls(ca_file=files.ca)
-    tls.load(time.time())
-    Link(broker_context(files), tls.context)
-    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        Link(broker_context(files), tls.context, "elsewhere.example")
-
-
-def test_the_name_need_not_fit_where_that_is_asked_for_but_the_ca_must(files: Files) -> None:
-    tls = ClientTls(ca_file=files.ca, verify_hostname=False)
-    tls.load(time.time())
-    Link(broker_context(files), tls.context, "elsewhere.example")
-    CertificateAuthority().server().write(files.folder, "tls")
-    with pytest.raises(ssl.SSLCertVerificationError):
-        Link(broker_context(files), tls.context, "localhost")
-
-
-def test_without_a_ca_file_the_system_is_asked_and_does_not_know_the_tests_ca(files: Files) -> None:
-    tls = ClientTls(server_name="broker-1.example")
-    tls.load(time.time())
-    assert tls.server_name == "broker-1.example"
-    assert tls.certificate_not_after_unix_s is None
-    assert look(tls) is None
-    with pytest.raises(ssl.SSLCertVerificationError, match="local issuer"):
-        Link(broker_context(files), tls.context)
-
-
-def test_a_certificate_of_ones_own_is_shown_to_a_broker_that_asks(files: Files, tmp_path: Path) -> None:
-    own = ALICE.write(tmp_path, "own")
-    tls = ClientTls(
-        ca_file=files.ca,
-        certificate_file=own.certificate,
-        key_file=own.encrypted_key,
-        key_password_file=own.key_password,
-    )
-    tls.load(time.time())
-    link = Link(broker_context(files, "required"), tls.context)
-    assert link.server.getpeercert(binary_form=True) == ALICE.der
-    assert tls.certificate_not_after_unix_s == ALICE.not_after.timestamp()
-
-
 # Reloading --------------------------------------------------------------------------------------------------
 
 
@@ -435,14 +321,3 @@ def test_nobody_resumes_a_session_past_a_change_of_ca(files: Files, version: ssl
     assert look(tls) is ReloadOutcome.SUCCESS
     with pytest.raises(ssl.SSLCertVerificationError):
         Link(tls.context, alice, session=session)
-
-
-def test_the_files_towards_the_broker_are_followed_too(files: Files, tmp_path: Path) -> None:
-    own = ALICE.write(tmp_path, "own")
-    tls = ClientTls(ca_file=files.ca, certificate_file=own.certificate, key_file=own.key)
-    tls.load(time.time() + LATER_S)
-    bob = AUTHORITY.client("CN=bob")
-    bob.write(tmp_path, "own")
-    assert look(tls) is ReloadOutcome.SUCCESS
-    link = Link(broker_context(files, "required"), tls.context)
-    assert link.server.getpeercert(binary_form=True) == bob.der

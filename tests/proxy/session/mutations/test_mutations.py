@@ -9,17 +9,13 @@ import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import BrokerMalformed
-from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session
-from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
 from testkit.frames.frames import HEARTBEAT, answer, request, throttle_of
 from testkit.frames.mutation_frames import (
-    CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     REFUSED,
@@ -28,12 +24,11 @@ from testkit.frames.mutation_frames import (
     delete,
     deleted,
     errors_in,
-    grow,
-    grown,
     question,
     sizes,
 )
 from testkit.proxy.gateway import broker_map
+from testkit.proxy.mutation_session import EVERYBODY, KEY, in_debt, shell_of, tokens
 from testkit.proxy.playbook import (
     AwaitingBroker,
     Broker,
@@ -47,32 +42,6 @@ from testkit.proxy.playbook import (
     Wait,
     shared_of,
 )
-
-KEY = "controller_mutation_rate"
-EVERYBODY = QuotaEntity(DEFAULT)
-
-
-def shell_of(rate: float = 2.0, *, shadow: bool = False, exempt: bool = False) -> Shell:
-    limits = QuotaLimits(
-        [(EVERYBODY, {KEY: rate})],
-        shadow={EVERYBODY: [KEY]} if shadow else {},
-        exempt=[ExemptRule(user="ANONYMOUS")] if exempt else (),
-    )
-    return Shell(Session(shared_of(limits), SessionPolicy(), "10.0.0.1"))
-
-
-def tokens(shell: Shell) -> float:
-    return shell.sensor(QuotaKind.CONTROLLER_MUTATION).tokens(shell.now_ms)
-
-
-def in_debt(partitions: int = 10) -> Shell:
-    """Strict: what was asked for at once has gone, and `partitions` are owed."""
-    shell = shell_of()
-    shell.client_sends(create({"large": 22 + partitions}))
-    shell.broker_sends(created({"large": (0, 22 + partitions)}))
-    shell.to_broker.clear()
-    shell.to_client.clear()
-    return shell
 
 
 def test_a_request_within_the_quota_goes_on_as_it_is() -> None:
@@ -221,134 +190,6 @@ def test_a_member_of_a_group_is_delayed_and_told_no_longer_than_its_heartbeats_a
     shell.broker_sends(sizes({"more": (0, 0)}, correlation_id=3))
     assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 2_000
     assert shell.session.pace.wake_ms == shell.now_ms + 2_000
-
-
-def test_deletion_is_counted_by_the_partitions_that_the_broker_tells() -> None:
-    shell = shell_of()
-    (
-        Playbook(shell)
-        >> Client(delete(["a", "b"]))
-        << ToBroker(question(["a", "b"]))
-        << AwaitingBroker()
-        >> Broker(sizes({"a": (1, 4), "b": (2, 3)}))
-        << ToBroker(delete(["a", "b"]))
-        << Reading()
-        >> Broker(deleted({"a": (0, 1), "b": (0, 2)}))
-        << ToClient(deleted({"a": (0, 1), "b": (0, 2)}))
-    ).done()
-    assert tokens(shell) == 15
-    assert shell.session.bytes_from_client == len(question(["a", "b"]) + delete(["a", "b"]))
-
-
-def test_names_and_ids_are_asked_for_apart() -> None:
-    shell = shell_of()
-    asked = delete(["a"], ids=[7])
-    (
-        Playbook(shell)
-        >> Client(asked)
-        << ToBroker(question(["a"]))
-        << AwaitingBroker()
-        >> Broker(sizes({"a": (1, 4)}))
-        << ToBroker(question(ids=[7]))
-        >> Broker(sizes({"b": (7, 2)}))
-        << ToBroker(asked)
-        << Reading()
-    ).done()
-    assert tokens(shell) == 16
-
-
-def test_a_deletion_refused_is_told_with_name_and_id() -> None:
-    shell = in_debt(10)
-    shell.client_sends(delete([], ids=[7, 8], correlation_id=2))
-    shell.broker_sends(sizes({"a": (7, 4), "b": (8, 1)}, correlation_id=2))
-    assert bytes(shell.to_broker) == question(ids=[7, 8], correlation_id=2)
-    assert bytes(shell.to_client) == deleted(
-        {"a": (REFUSED, 7), "b": (REFUSED, 8)}, throttle_ms=5_000, correlation_id=2
-    )
-
-
-def test_a_topic_that_does_not_exist_is_the_brokers_to_refuse() -> None:
-    shell = in_debt(10)
-    shell.client_sends(delete(["none"], correlation_id=2))
-    shell.broker_sends(sizes({"none": (0, 0)}, correlation_id=2))
-    assert bytes(shell.to_broker).endswith(delete(["none"], correlation_id=2))
-    shell.broker_sends(deleted({"none": (3, 0)}, correlation_id=2))
-    assert errors_in(DELETE_TOPICS, 6, shell.to_client) == {"none": 3}
-    assert tokens(shell) == -10
-
-
-def test_what_a_broker_said_before_counts_no_more() -> None:
-    shell = shell_of()
-    shell.client_sends(delete(["a"]))
-    shell.broker_sends(sizes({"a": (1, 4)}))
-    shell.broker_sends(deleted({"a": (29, 0)}))
-    shell.client_sends(delete(["a"]))
-    shell.broker_sends(sizes({"a": (0, 0)}))
-    assert tokens(shell) == 22
-
-
-def test_a_topic_that_came_into_being_after_the_question_costs_one() -> None:
-    shell = shell_of()
-    shell.client_sends(delete(["young"]))
-    shell.broker_sends(sizes({"young": (0, 0)}))
-    shell.broker_sends(deleted({"young": (0, 5)}))
-    assert tokens(shell) == 21
-
-
-def test_what_was_just_done_counts_more_than_what_the_broker_has_heard_yet() -> None:
-    """Created, grown, deleted and created again while the broker still knows nothing of it."""
-    shell = shell_of()
-    nothing_yet = sizes({"a": (0, 0)})
-    shell.client_sends(create({"a": -1}))
-    shell.broker_sends(created({"a": (0, 3)}))
-    shell.client_sends(grow({"a": 5}))
-    shell.broker_sends(nothing_yet)
-    shell.broker_sends(grown({"a": 0}))
-    assert tokens(shell) == 22 - 3 - 2
-    shell.client_sends(delete(["a"]))
-    shell.broker_sends(nothing_yet)
-    shell.broker_sends(deleted({"a": (0, 9)}))
-    assert tokens(shell) == 17 - 5
-    shell.client_sends(delete(["a"]))
-    shell.broker_sends(sizes({"a": (9, 5)}))
-    assert tokens(shell) == 12, "it is gone"
-    shell.broker_sends(deleted({"a": (3, 0)}))
-    shell.advance(10_000)
-    shell.client_sends(delete(["a"]))
-    shell.broker_sends(sizes({"a": (10, 4)}))
-    assert tokens(shell) == 22 - 4, "after a while brokers know better"
-
-
-def test_no_more_than_ten_thousand_topics_are_remembered() -> None:
-    known = TopicDefaults()
-    for number in range(10_001):
-        known.remember(f"t-{number}", 3, 1_000.0)
-    assert known.recent("t-0", 1_000.0) is None
-    assert known.recent("t-1", 1_000.0) == 3
-    known.remember("t-1", 4, 10_999.0)
-    assert known.recent("t-10000", 10_999.0) == 3
-    assert known.recent("t-10000", 11_000.0) is None
-    assert known.recent("t-1", 11_000.0) == 4
-
-
-def test_growth_is_counted_by_what_is_added() -> None:
-    shell = shell_of()
-    shell.client_sends(grow({"a": 10, "b": 3}))
-    shell.broker_sends(sizes({"a": (1, 4), "b": (2, 3)}))
-    assert bytes(shell.to_broker) == question(["a", "b"]) + grow({"a": 10, "b": 3})
-    shell.broker_sends(grown({"a": 0, "b": 37}))
-    assert bytes(shell.to_client) == grown({"a": 0, "b": 37})
-    assert tokens(shell) == 16
-
-
-def test_growth_beyond_the_quota_is_refused_beside_what_is_not() -> None:
-    shell = shell_of()
-    shell.client_sends(grow({"a": 30, "b": 5}))
-    shell.broker_sends(sizes({"a": (1, 4), "b": (2, 3)}))
-    assert bytes(shell.to_broker) == question(["a", "b"]) + grow({"a": 30})
-    shell.broker_sends(grown({"a": 0}))
-    assert errors_in(CREATE_PARTITIONS, 3, shell.to_client) == {"a": 0, "b": REFUSED}
-    assert throttle_of(CREATE_PARTITIONS, 3, shell.to_client) == 2_000
 
 
 def test_requests_that_say_one_thing_twice_are_the_brokers_to_refuse() -> None:

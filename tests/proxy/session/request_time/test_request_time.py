@@ -6,7 +6,6 @@ full bucket is ten requests, and each one more takes 100 ms to be paid.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
 from typing import Any
 
@@ -14,24 +13,19 @@ import pytest
 
 from sluice.protocol._tables import THROTTLE, VERSIONS
 from sluice.protocol.codec.wire import Struct
-from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
-from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.policy import SharedState
 from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.request_time import CLUSTER_ACTIONS, IN_FLIGHT_WITHIN_QUOTA
-from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.quotas.manager import Pacing, QuotaManager
-from sluice.usage.records import EventKind, Recorder
+from sluice.usage.records import EventKind
 from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
 from testkit.frames.frames import (
     API_VERSIONS,
     FETCH,
-    HEARTBEAT,
     METADATA,
     PRODUCE,
     SASL_HANDSHAKE,
@@ -48,66 +42,18 @@ from testkit.frames.frames import (
     request,
     throttle_of,
 )
-from testkit.proxy.playbook import Shell
-
-WRITE_TXN_MARKERS = 27
-CLUSTER_AUTHORIZATION_FAILED = 31
-ILLEGAL_SASL_STATE = 34
-TEN_MS = RequestCosts([CostRow(Coefficients(request_ms=10.0))])
-UPSTREAM_MS = 50.0
-ANYBODY = QuotaEntity(DEFAULT, None)
-
-
-def limits_of(limits: Mapping[str, float] | None = None, **options: Any) -> QuotaLimits:
-    """For each user; 10 % of a thread if nothing is said."""
-    return QuotaLimits([(ANYBODY, limits or {"request_percentage": 10.0})], **options)
-
-
-def shared_of(limits: QuotaLimits | None = None, pacing: Pacing = "smooth") -> SharedState:
-    return SharedState(QuotaManager(limits or limits_of(), pacing=pacing), Recorder())
-
-
-def policy_of(costs: RequestCosts = TEN_MS, **options: Any) -> SessionPolicy:
-    return SessionPolicy(request_costs=costs, **options)
-
-
-def shell_of(
-    shared: SharedState | None = None, policy: SessionPolicy | None = None, *, now_ms: float = 10_000.0
-) -> Shell:
-    return Shell(Session(shared or shared_of(), policy or policy_of(), "10.0.0.1"), now_ms=now_ms)
-
-
-def metadata(correlation_id: int = 1, client_id: str = "app") -> bytes:
-    return request(METADATA, 9, correlation_id=correlation_id, client_id=client_id)
-
-
-def metadata_answer(correlation_id: int = 1, body: Struct | None = None) -> bytes:
-    return answer(METADATA, 9, body, correlation_id=correlation_id)
-
-
-def exchange(shell: Shell, sent: bytes, answered: bytes, upstream_ms: float = UPSTREAM_MS) -> bytes:
-    """One request and its answer; returns what the client was sent."""
-    shell.client_sends(sent)
-    shell.advance(upstream_ms)
-    shell.to_client.clear()
-    shell.broker_sends(answered)
-    got = bytes(shell.to_client)
-    shell.to_client.clear()
-    return got
-
-
-def spend(shell: Shell, ms: float) -> None:
-    """Take this much from the bucket of the only limit."""
-    shell.client_sends(metadata())
-    shell.broker_sends(metadata_answer())  # at once, so it costs nothing; now there is a sensor
-    shell.to_client.clear()
-    sensor = shell.sensor(QuotaKind.REQUEST)
-    sensor.charge(sensor.tokens(shell.now_ms) + ms, shell.now_ms)
-
-
-def muted_ms(shell: Shell) -> float:
-    return shell.session.pace.wake_ms - shell.now_ms if shell.state is State.MUTED else 0.0
-
+from testkit.proxy.request_time_session import (
+    UPSTREAM_MS,
+    exchange,
+    limits_of,
+    metadata,
+    metadata_answer,
+    muted_ms,
+    policy_of,
+    shared_of,
+    shell_of,
+    spend,
+)
 
 # What is charged ------------------------------------------------------------------------------------------
 
@@ -315,152 +261,6 @@ def test_an_answer_in_two_pieces_is_told_and_charged_once(cut: int) -> None:
     shell.broker_sends(answered[cut:])
     assert throttle_of(METADATA, 9, bytes(shell.to_client)) == 1_000
     assert shell.sensor(QuotaKind.REQUEST).charged - before == 10.0
-
-
-# Two quotas, shadow, exempt, pacing -----------------------------------------------------------------------
-
-
-def both() -> Shell:
-    return shell_of(shared_of(limits_of({"request_percentage": 10.0, "consumer_byte_rate": 1_000})))
-
-
-@pytest.mark.parametrize(
-    ("owed_ms", "answer_bytes", "muted", "quotas"),
-    [(60.0, 1_500, 650.0, ["fetch", "request"]), (5.0, 1_750, 750.0, ["fetch"])],
-)
-def test_of_two_delays_the_larger_counts(
-    owed_ms: float, answer_bytes: int, muted: float, quotas: list[str]
-) -> None:
-    """Of request time 600 or 50 ms' worth was owed; 50 ms pass until the answer, which adds 100."""
-    shell = both()
-    spend(shell, owed_ms)
-    got = exchange(shell, fetch(), fetch_answer_of(answer_bytes))
-    assert muted_ms(shell) == pytest.approx(muted)
-    assert throttle_of(FETCH, 12, got) == muted
-    assert [event.quota for event in shell.events] == quotas
-
-
-def test_a_limit_in_shadow_mode_is_measured_and_delays_nobody() -> None:
-    shell = shell_of(shared_of(limits_of(shadow={ANYBODY: {"request_percentage"}})))
-    spend(shell, 0.0)
-    for _ in range(5):
-        assert exchange(shell, metadata(), metadata_answer(), 50.0) == metadata_answer()
-    assert shell.state is State.READING
-    assert {event.kind for event in shell.events} == {EventKind.SHADOW}
-    assert [event.delay_ms for event in shell.events] == [pytest.approx(50.0)] * 5
-    assert shell.session.pace.max_in_flight == IN_FLIGHT_WITHIN_QUOTA
-
-
-def test_an_exempt_client_is_measured_and_never_delayed() -> None:
-    shell = shell_of(shared_of(limits_of(exempt=[ExemptRule(user="ANONYMOUS")])))
-    for _ in range(50):
-        assert exchange(shell, metadata(), metadata_answer()) == metadata_answer()
-    assert shell.state is State.READING
-    assert shell.shared.recorder.exempt_request_ms["rule"] == 500.0
-
-
-def test_an_exempt_rule_measures_no_request_time_where_there_is_no_limit_on_it() -> None:
-    limits = limits_of({"producer_byte_rate": 1_000}, exempt=[ExemptRule(user="ANONYMOUS")])
-    shell = shell_of(shared_of(limits))
-    exchange(shell, metadata(), metadata_answer())
-    assert shell.shared.recorder.exempt_request_ms["rule"] == 0.0
-
-
-def test_in_kafkas_pacing_the_delay_is_x_of_kip_124_and_at_most_one_window() -> None:
-    """T = 100 ms/s. N − 1 windows count at least, and what of the current one is over: W."""
-    shell = shell_of(shared_of(pacing="kafka"))
-    begun_ms = shell.now_ms
-    for _ in range(100):
-        exchange(shell, metadata(), metadata_answer(), 10.0)
-        assert not muted_ms(shell)
-    got = exchange(shell, metadata(), metadata_answer(), 10.0)
-    window_ms = 10_000 + (shell.now_ms - begun_ms) % 1_000
-    observed = 101 * 10.0 / (window_ms / 1_000)
-    assert throttle_of(METADATA, 9, got) == round((observed - 100) / 100 * window_ms)
-    shell.sensor(QuotaKind.REQUEST).charge(100_000.0, shell.now_ms)
-    shell.advance(5_000.0)
-    assert throttle_of(METADATA, 9, exchange(shell, metadata(), metadata_answer(), 10.0)) == 1_000
-
-
-# Groups, cluster actions, logins --------------------------------------------------------------------------
-
-
-def test_a_heartbeat_is_throttled_for_at_most_a_window_and_its_connection_for_two_seconds_in_all() -> None:
-    shell = shell_of()
-    spend(shell, 5_000.0)
-    shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))
-    shell.advance(UPSTREAM_MS)
-    shell.broker_sends(answer(HEARTBEAT, 4))
-    assert muted_ms(shell) == pytest.approx(1_000.0)
-    assert throttle_of(HEARTBEAT, 4, bytes(shell.to_client)) == 1_000
-
-
-def test_delays_that_follow_each_other_on_a_groups_connection_end_after_two_seconds() -> None:
-    """Answers that come while it is muted lengthen the mute, up to group_max_ms."""
-    policy = policy_of(delays=DelayLimits(request_max_ms=1_500.0))
-    shell = shell_of(policy=policy)
-    frames = b"".join(request(HEARTBEAT, 4, correlation_id=number) for number in range(1, 5))
-    shell.client_sends(frames)
-    sensor = shell.sensor(QuotaKind.REQUEST)
-    sensor.charge(5_000.0, shell.now_ms)
-    begun_ms = shell.now_ms + UPSTREAM_MS
-    for number in range(1, 5):
-        shell.advance(UPSTREAM_MS if number == 1 else 400.0)
-        shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=number))
-    assert shell.session.pace.wake_ms == pytest.approx(begun_ms + 2_000.0)
-
-
-def txn_markers_answer(error: int) -> bytes:
-    partitions: list[Any] = [{"partitionIndex": 0, "errorCode": error}]
-    topics: list[Any] = [{"name": "t", "partitions": partitions}]
-    return answer(WRITE_TXN_MARKERS, 1, {"markers": [{"producerId": 1, "topics": topics}]})
-
-
-def test_a_cluster_action_is_exempt_and_its_time_counted() -> None:
-    shell = shell_of()
-    spend(shell, 500.0)
-    before = shell.sensor(QuotaKind.REQUEST).charged
-    exchange(shell, request(WRITE_TXN_MARKERS, 1), txn_markers_answer(0))
-    assert shell.state is State.READING
-    assert shell.sensor(QuotaKind.REQUEST).charged == before
-    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 10.0
-
-
-def test_a_cluster_action_is_counted_where_nobody_has_a_limit() -> None:
-    shell = shell_of(shared_of(limits_of({"producer_byte_rate": 1_000})))
-    exchange(shell, request(WRITE_TXN_MARKERS, 1), txn_markers_answer(0))
-    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 10.0
-
-
-def test_a_cluster_action_that_the_broker_refuses_its_sender_is_throttled() -> None:
-    shell = shell_of()
-    spend(shell, 500.0)
-    exchange(shell, request(WRITE_TXN_MARKERS, 1), txn_markers_answer(CLUSTER_AUTHORIZATION_FAILED))
-    assert muted_ms(shell) == pytest.approx(1_000.0)
-    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 0.0
-
-
-def test_a_handshake_outside_of_a_login_is_throttled() -> None:
-    shell = shell_of()
-    spend(shell, 500.0)
-    refused = answer(SASL_HANDSHAKE, 1, {"errorCode": ILLEGAL_SASL_STATE})
-    exchange(shell, request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}), refused)
-    assert muted_ms(shell) == pytest.approx(1_000.0)
-
-
-def test_a_login_is_exempt() -> None:
-    shared = shared_of()
-    shell = shell_of(shared, policy_of(authentication_required=True))
-    exchange(shell, request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}), answer(SASL_HANDSHAKE, 1))
-    token: Struct = {"authBytes": b"\0alice\0secret".hex()}
-    exchange(shell, request(36, 2, token), answer(36, 2))
-    assert shell.session.user == "alice"
-    assert not list(shared.quotas.sensors())
-    exchange(shell, metadata(), metadata_answer())
-    assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
-    exchange(shell, request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}), answer(SASL_HANDSHAKE, 1))
-    exchange(shell, request(36, 2, token), answer(36, 2))  # KIP-368
-    assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
 
 
 # Requests ahead of their answers, and the bound -----------------------------------------------------------

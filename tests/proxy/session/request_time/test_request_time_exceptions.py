@@ -1,0 +1,187 @@
+"""Whom request_percentage delays less than it charges, or not at all, and which of two delays counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.delays import DelayLimits
+from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA
+from sluice.quotas.exempt import ExemptRule
+from sluice.quotas.kinds import QuotaKind
+from sluice.usage.records import EventKind
+from testkit.frames.frames import (
+    FETCH,
+    HEARTBEAT,
+    METADATA,
+    SASL_HANDSHAKE,
+    answer,
+    fetch,
+    fetch_answer_of,
+    request,
+    throttle_of,
+)
+from testkit.proxy.playbook import Shell
+from testkit.proxy.request_time_session import (
+    ANYBODY,
+    UPSTREAM_MS,
+    exchange,
+    limits_of,
+    metadata,
+    metadata_answer,
+    muted_ms,
+    policy_of,
+    shared_of,
+    shell_of,
+    spend,
+)
+
+WRITE_TXN_MARKERS = 27
+CLUSTER_AUTHORIZATION_FAILED = 31
+ILLEGAL_SASL_STATE = 34
+
+
+def both() -> Shell:
+    return shell_of(shared_of(limits_of({"request_percentage": 10.0, "consumer_byte_rate": 1_000})))
+
+
+@pytest.mark.parametrize(
+    ("owed_ms", "answer_bytes", "muted", "quotas"),
+    [(60.0, 1_500, 650.0, ["fetch", "request"]), (5.0, 1_750, 750.0, ["fetch"])],
+)
+def test_of_two_delays_the_larger_counts(
+    owed_ms: float, answer_bytes: int, muted: float, quotas: list[str]
+) -> None:
+    """Of request time 600 or 50 ms' worth was owed; 50 ms pass until the answer, which adds 100."""
+    shell = both()
+    spend(shell, owed_ms)
+    got = exchange(shell, fetch(), fetch_answer_of(answer_bytes))
+    assert muted_ms(shell) == pytest.approx(muted)
+    assert throttle_of(FETCH, 12, got) == muted
+    assert [event.quota for event in shell.events] == quotas
+
+
+def test_a_limit_in_shadow_mode_is_measured_and_delays_nobody() -> None:
+    shell = shell_of(shared_of(limits_of(shadow={ANYBODY: {"request_percentage"}})))
+    spend(shell, 0.0)
+    for _ in range(5):
+        assert exchange(shell, metadata(), metadata_answer(), 50.0) == metadata_answer()
+    assert shell.state is State.READING
+    assert {event.kind for event in shell.events} == {EventKind.SHADOW}
+    assert [event.delay_ms for event in shell.events] == [pytest.approx(50.0)] * 5
+    assert shell.session.pace.max_in_flight == IN_FLIGHT_WITHIN_QUOTA
+
+
+def test_an_exempt_client_is_measured_and_never_delayed() -> None:
+    shell = shell_of(shared_of(limits_of(exempt=[ExemptRule(user="ANONYMOUS")])))
+    for _ in range(50):
+        assert exchange(shell, metadata(), metadata_answer()) == metadata_answer()
+    assert shell.state is State.READING
+    assert shell.shared.recorder.exempt_request_ms["rule"] == 500.0
+
+
+def test_an_exempt_rule_measures_no_request_time_where_there_is_no_limit_on_it() -> None:
+    limits = limits_of({"producer_byte_rate": 1_000}, exempt=[ExemptRule(user="ANONYMOUS")])
+    shell = shell_of(shared_of(limits))
+    exchange(shell, metadata(), metadata_answer())
+    assert shell.shared.recorder.exempt_request_ms["rule"] == 0.0
+
+
+def test_in_kafkas_pacing_the_delay_is_x_of_kip_124_and_at_most_one_window() -> None:
+    """T = 100 ms/s. N − 1 windows count at least, and what of the current one is over: W."""
+    shell = shell_of(shared_of(pacing="kafka"))
+    begun_ms = shell.now_ms
+    for _ in range(100):
+        exchange(shell, metadata(), metadata_answer(), 10.0)
+        assert not muted_ms(shell)
+    got = exchange(shell, metadata(), metadata_answer(), 10.0)
+    window_ms = 10_000 + (shell.now_ms - begun_ms) % 1_000
+    observed = 101 * 10.0 / (window_ms / 1_000)
+    assert throttle_of(METADATA, 9, got) == round((observed - 100) / 100 * window_ms)
+    shell.sensor(QuotaKind.REQUEST).charge(100_000.0, shell.now_ms)
+    shell.advance(5_000.0)
+    assert throttle_of(METADATA, 9, exchange(shell, metadata(), metadata_answer(), 10.0)) == 1_000
+
+
+# Groups, cluster actions, logins --------------------------------------------------------------------------
+
+
+def test_a_heartbeat_is_throttled_for_at_most_a_window_and_its_connection_for_two_seconds_in_all() -> None:
+    shell = shell_of()
+    spend(shell, 5_000.0)
+    shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))
+    shell.advance(UPSTREAM_MS)
+    shell.broker_sends(answer(HEARTBEAT, 4))
+    assert muted_ms(shell) == pytest.approx(1_000.0)
+    assert throttle_of(HEARTBEAT, 4, bytes(shell.to_client)) == 1_000
+
+
+def test_delays_that_follow_each_other_on_a_groups_connection_end_after_two_seconds() -> None:
+    """Answers that come while it is muted lengthen the mute, up to group_max_ms."""
+    policy = policy_of(delays=DelayLimits(request_max_ms=1_500.0))
+    shell = shell_of(policy=policy)
+    frames = b"".join(request(HEARTBEAT, 4, correlation_id=number) for number in range(1, 5))
+    shell.client_sends(frames)
+    sensor = shell.sensor(QuotaKind.REQUEST)
+    sensor.charge(5_000.0, shell.now_ms)
+    begun_ms = shell.now_ms + UPSTREAM_MS
+    for number in range(1, 5):
+        shell.advance(UPSTREAM_MS if number == 1 else 400.0)
+        shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=number))
+    assert shell.session.pace.wake_ms == pytest.approx(begun_ms + 2_000.0)
+
+
+def txn_markers_answer(error: int) -> bytes:
+    partitions: list[Any] = [{"partitionIndex": 0, "errorCode": error}]
+    topics: list[Any] = [{"name": "t", "partitions": partitions}]
+    return answer(WRITE_TXN_MARKERS, 1, {"markers": [{"producerId": 1, "topics": topics}]})
+
+
+def test_a_cluster_action_is_exempt_and_its_time_counted() -> None:
+    shell = shell_of()
+    spend(shell, 500.0)
+    before = shell.sensor(QuotaKind.REQUEST).charged
+    exchange(shell, request(WRITE_TXN_MARKERS, 1), txn_markers_answer(0))
+    assert shell.state is State.READING
+    assert shell.sensor(QuotaKind.REQUEST).charged == before
+    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 10.0
+
+
+def test_a_cluster_action_is_counted_where_nobody_has_a_limit() -> None:
+    shell = shell_of(shared_of(limits_of({"producer_byte_rate": 1_000})))
+    exchange(shell, request(WRITE_TXN_MARKERS, 1), txn_markers_answer(0))
+    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 10.0
+
+
+def test_a_cluster_action_that_the_broker_refuses_its_sender_is_throttled() -> None:
+    shell = shell_of()
+    spend(shell, 500.0)
+    exchange(shell, request(WRITE_TXN_MARKERS, 1), txn_markers_answer(CLUSTER_AUTHORIZATION_FAILED))
+    assert muted_ms(shell) == pytest.approx(1_000.0)
+    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 0.0
+
+
+def test_a_handshake_outside_of_a_login_is_throttled() -> None:
+    shell = shell_of()
+    spend(shell, 500.0)
+    refused = answer(SASL_HANDSHAKE, 1, {"errorCode": ILLEGAL_SASL_STATE})
+    exchange(shell, request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}), refused)
+    assert muted_ms(shell) == pytest.approx(1_000.0)
+
+
+def test_a_login_is_exempt() -> None:
+    shared = shared_of()
+    shell = shell_of(shared, policy_of(authentication_required=True))
+    exchange(shell, request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}), answer(SASL_HANDSHAKE, 1))
+    token: Struct = {"authBytes": b"\0alice\0secret".hex()}
+    exchange(shell, request(36, 2, token), answer(36, 2))
+    assert shell.session.user == "alice"
+    assert not list(shared.quotas.sensors())
+    exchange(shell, metadata(), metadata_answer())
+    assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
+    exchange(shell, request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}), answer(SASL_HANDSHAKE, 1))
+    exchange(shell, request(36, 2, token), answer(36, 2))  # KIP-368
+    assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
