@@ -89,15 +89,7 @@ def asked_of(
     if given:
         types = [f"{option.removesuffix('_defaults')}s" for option, _ in given]
         names = [value if isinstance(value, str) else DEFAULT_NAME for _, value in given]
-    if not types:
-        raise ArgumentError("give users, clients or ips", "--entity-type")
-    for name in types:
-        if name not in KEY_OF_TYPE:
-            raise ArgumentError(f"must be users, clients or ips, is {name!r}", "--entity-type")
-    if len(set(types)) != len(types):
-        raise ArgumentError("each type only once", "--entity-type")
-    if len(types) > 1 and "ips" in types:
-        raise ArgumentError("only users and clients go together", "--entity-type")
+    _check_types(types)
     if len(names) > len(types):
         raise ArgumentError("more names than types", "--entity-name")
     if alter and not names:
@@ -107,6 +99,19 @@ def asked_of(
     padded: list[str | None] = [*names, *[None] * (len(types) - len(names))]
     found = {KEY_OF_TYPE[kind]: _name(kind, name) for kind, name in zip(types, padded, strict=True)}
     return Asked(tuple((key, found[key]) for key in KEY_OF_TYPE.values() if key in found), types[0])
+
+
+def _check_types(types: Sequence[str]) -> None:
+    """Raises ArgumentError unless these are users, clients, both, or ips."""
+    if not types:
+        raise ArgumentError("give users, clients or ips", "--entity-type")
+    for name in types:
+        if name not in KEY_OF_TYPE:
+            raise ArgumentError(f"must be users, clients or ips, is {name!r}", "--entity-type")
+    if len(set(types)) != len(types):
+        raise ArgumentError("each type only once", "--entity-type")
+    if len(types) > 1 and "ips" in types:
+        raise ArgumentError("only users and clients go together", "--entity-type")
 
 
 def changes_of(add: str, delete: str, whom: Whom = ()) -> dict[str, float | None]:
