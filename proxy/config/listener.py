@@ -216,7 +216,9 @@ class ListenerOptions(Options):
 def contradictions(listener: ListenerOptions, mode: str) -> Iterator[tuple[str, str]]:
     """What is fine by itself but not together: (key to change, what is wrong and the remedy)."""
     yield from _place(listener, mode)
-    yield from _security(listener)
+    yield from _client_tls(listener)
+    yield from _login(listener)
+    yield from _upstream_tls(listener)
     yield from _upstream_identity(listener)
 
 
@@ -246,7 +248,7 @@ def _place(listener: ListenerOptions, mode: str) -> Iterator[tuple[str, str]]:
             yield "gateway.max_brokers", f"the last broker's port would be {last}; there is none above 65535"
 
 
-def _security(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
+def _client_tls(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
     tls = listener.tls
     if listener.has_tls and tls is None:
         yield "tls", f"missing; it is required for {listener.security_protocol}"
@@ -257,6 +259,10 @@ def _security(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
             yield "tls.client_ca_file", f"missing; it is required for client_auth: {tls.client_auth}"
         else:
             yield "tls.client_auth", "is none, so client_ca_file would not be used; make it required"
+
+
+def _login(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
+    """Who logs in at the broker: the clients themselves, or the proxy."""
     if listener.has_sasl and not listener.upstream_has_sasl:
         yield (
             "upstream_security_protocol",
@@ -269,16 +275,19 @@ def _security(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
             yield "upstream_sasl", f"upstream_security_protocol is {listener.upstream_protocol}, without SASL"
         elif listener.has_sasl and listener.gateway is None:
             yield "upstream_sasl", "would not be used: clients log in themselves; leave it out"
-    upstream_tls = listener.upstream_tls
-    if upstream_tls is not None and not listener.upstream_has_tls:
+
+
+def _upstream_tls(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
+    tls = listener.upstream_tls
+    if tls is None:
+        return
+    if not listener.upstream_has_tls:
         yield (
             "upstream_tls",
             f"upstream_security_protocol is {listener.upstream_protocol}; make it SSL or SASL_SSL",
         )
-    if upstream_tls is not None and (upstream_tls.certificate_file is None) != (
-        upstream_tls.key_file is None
-    ):
-        missing = "key_file" if upstream_tls.key_file is None else "certificate_file"
+    if (tls.certificate_file is None) != (tls.key_file is None):
+        missing = "key_file" if tls.key_file is None else "certificate_file"
         yield f"upstream_tls.{missing}", "missing; a certificate and its key go together"
 
 
