@@ -214,17 +214,11 @@ class _Reader:
     def _entry(self, at: YamlPath, value: YamlValue, default_username: str) -> Entry | None:
         """One identity, or None after telling what is wrong with it."""
         before = len(self.problems)
-        known, others = _PASSWORD_KEYS, _TOKEN_KEYS
-        if self._mechanism == "OAUTHBEARER":
-            known, others = others, known
+        known = _TOKEN_KEYS if self._mechanism == "OAUTHBEARER" else _PASSWORD_KEYS
         if not isinstance(value, dict):
             self._problem(at, f"must be a mapping with some of {', '.join(known)}")
             return None
-        for key in value:
-            if key in others:
-                self._problem((*at, key), f"not with {self._mechanism}; known here: {', '.join(known)}")
-            elif key not in known:
-                self._problem((*at, key), unknown_key_message(key, known))
+        self._check_keys(at, value, known)
         texts = {
             key: self._text((*at, key), value[key]) for key in known if key in value and key != "extensions"
         }
@@ -246,6 +240,16 @@ class _Reader:
             None if key == "password" else self._source.parent / texts[key],
             extensions,
         )
+
+    def _check_keys(self, at: YamlPath, value: Mapping[str, YamlValue], known: tuple[str, ...]) -> None:
+        """Tell of the keys that are not `known`, and so have no meaning with this mechanism."""
+        for key in value:
+            if key in known:
+                continue
+            if key in _PASSWORD_KEYS or key in _TOKEN_KEYS:
+                self._problem((*at, key), f"not with {self._mechanism}; known here: {', '.join(known)}")
+            else:
+                self._problem((*at, key), unknown_key_message(key, known))
 
     def _extensions(self, at: YamlPath, value: YamlValue) -> dict[str, str]:
         if not isinstance(value, dict):
