@@ -94,6 +94,8 @@ class SluiceCollector(Collector):
         yield from self._of_files()
         yield from self._of_brokers()
         yield from self._of_producer_ids()
+        yield from self._of_producer_id_stores()
+        yield from self._of_producer_id_snapshots()
         yield from self._of_access_log()
         yield from (_family(*family) for family in replication_samples(self._replication))
         meter, gauges = self._meter, self._gauges
@@ -209,10 +211,8 @@ class SluiceCollector(Collector):
         yield _family("sluice_quota_warning_share_ratio", [((), meter.warnings.share)])
 
     def _of_producer_ids(self) -> Iterator[Metric]:
-        meter, snapshots = self._meter.producer_ids, self._snapshots
-        users = [((one.user,), one) for one in meter]
-        levels = meter.levels
-        here = [((user,), one) for user, one in levels.items() if one.tokens < math.inf]
+        """What users asked for, and what became of it."""
+        users = [((one.user,), one) for one in self._meter.producer_ids]
         name = "sluice_producer_ids_"
         yield _family(f"{name}new_total", ((at, one.new) for at, one in users))
         yield _family(f"{name}resumed_total", ((at, one.resumed) for at, one in users))
@@ -223,6 +223,13 @@ class SluiceCollector(Collector):
         )
         refused = ((one.user, why, n) for _, one in users for why, n in one.refused.items())
         yield _family(f"{name}refused_total", (((user, why), n) for user, why, n in refused))
+
+    def _of_producer_id_stores(self) -> Iterator[Metric]:
+        """What is left of the limits, and what is remembered of users."""
+        meter = self._meter.producer_ids
+        levels = meter.levels
+        here = [((user,), one) for user, one in levels.items() if one.tokens < math.inf]
+        name = "sluice_producer_ids_"
         named = ((at, one.limit) for at, one in here if at != (OTHER,))
         yield _family(f"{name}limit_per_hour", named)
         yield _family(f"{name}tokens", ((at, one.tokens) for at, one in here))
@@ -234,6 +241,11 @@ class SluiceCollector(Collector):
         ceiling = meter.ids.quota.ceiling
         yield _family(f"{name}pairs_limit", [((), ceiling.max_pairs)])
         yield _family(f"{name}broker_heap_bytes", [((), ceiling.heap_bytes)])
+
+    def _of_producer_id_snapshots(self) -> Iterator[Metric]:
+        """The copies of these stores in a file; without one the families are there all the same, with 0."""
+        snapshots = self._snapshots
+        name = "sluice_producer_ids_"
         outcomes = dict.fromkeys(map(str, SnapshotOutcome), 0) if snapshots is None else snapshots.outcomes
         yield _family(f"{name}snapshots_total", (((outcome,), n) for outcome, n in outcomes.items()))
         written_unix_s = 0.0 if snapshots is None else snapshots.last_written_unix_s
