@@ -190,6 +190,7 @@ class _Translator:
         return Problem(message, path=dotted(path), source=self._source, line=line)
 
 
+# Flat on purpose: one case for each kind of error that pydantic has for our options, and its sentence.
 def _message(kind: str, detail: Mapping[str, Any], context: Mapping[str, Any]) -> str:
     """What is wrong and what would be right."""
     path: YamlPath = detail["loc"]
