@@ -163,7 +163,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="one or several, one after the other (free one-core); see docs",
     )
     parser.add_argument(
-        "--old", type=Path, metavar="CHECKOUT", help="compare with another checkout (made ready)"
+        "--old", type=Path, metavar="CHECKOUT", help="compare with another checkout"
     )
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)

@@ -84,17 +84,9 @@ class OtherRequests:
         """of a principal that has, or had, a limit on controller mutations"""
 
     def judge(
-        self,
-        buf: bytearray,
-        pos: int,
-        end: int,
-        frame_end: int,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id_end: int,
-        now_ms: float,
-    ) -> bool:
+        self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, correlation_id:
+        int, client_id_end: int, now_ms: float,
+    ) -> bool:  # fmt: skip
         """Forward the request, and note what its connection is used for. False: more of it must come first.
 
         Raises ProtocolError for one that may not pass.

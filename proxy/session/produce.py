@@ -21,7 +21,6 @@ from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
@@ -40,28 +39,10 @@ class ProduceSide(ABC):
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
-        "_amounts",
-        "_client_id_raw",
-        "_dropping",
-        "_flows",
-        "_identity",
-        "_in_flight",
-        "_local",
-        "_pace",
-        "_paid_work",
-        "_produce_acks",
-        "_produce_begin",
-        "_produce_flow",
-        "_produce_head_bytes",
-        "_produce_version",
-        "_records",
-        "_skip",
-        "_throttling",
-        "bytes_read",
-        "client_left",
-        "count",
-        "edits",
-    )
+        "_amounts", "_client_id_raw", "_dropping", "_flows", "_identity", "_in_flight", "_local", "_pace",
+        "_paid_work", "_produce_acks", "_produce_begin", "_produce_flow", "_produce_head_bytes",
+        "_produce_version", "_records", "_skip", "_throttling", "bytes_read", "client_left", "count", "edits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -105,23 +86,15 @@ class ProduceSide(ABC):
         """requests judged and forwarded"""
         self.bytes_read = 0
 
+    # Whole on purpose: every Produce comes through here, and a call more is a twentieth of what one costs.
     def _produce(
-        self,
-        buf: bytearray,
-        pos: int,
-        end: int,
-        frame_end: int,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id_end: int,
-        now_ms: float,
-    ) -> bool:
-        """Charge a Produce, and forward it or hold it until its turn. False: not judged yet, held, or
-        refused."""
+        self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int,
+        correlation_id: int, client_id_end: int, now_ms: float,
+    ) -> bool:  # fmt: skip
+        """Charge a Produce; forward or hold it. False: not judged yet, held, or refused."""
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
-        identity = self._identity
+        identity, throttling = self._identity, self._throttling
         is_head_known = False
         if self._produce_head_bytes is not None:
             if client_id_end + self._produce_head_bytes <= (end if end < frame_end else frame_end):
@@ -129,96 +102,128 @@ class ProduceSide(ABC):
                 is_head_known = version == self._produce_version
             elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
                 return False
-        throttling = self._throttling
         known = throttling.known
-        # KnownProduce's commonest case is held against it here, for a call would be a fifth of what it costs.
         fits = False
         if (
-            now_ms < known.until_ms
-            and version == known.version
-            and not known.gates
+            now_ms < known.until_ms and version == known.version and not known.gates
             and (frame_end <= end or pos + known.enough_bytes <= end)
-        ):
+        ):  # fmt: skip
+            # KnownProduce's commonest case stands here, for the same reason.
             batch_bytes = frame_end - pos - known.less_bytes
             if batch_bytes < MIN_2 or batch_bytes > MAX_2:
                 fits = known.fits_other(buf, pos, frame_end)
             else:
                 unpack = known.unpack
                 head, length, batch_length, producer_id = unpack(buf, pos)
-                if (
-                    producer_id == known.producer_id
-                    and batch_length == batch_bytes
-                    and length == LENGTHS_2[batch_bytes]
-                    and (head == known.head or head in known.heads)
-                ):
-                    fits = True
+                fits = (
+                    producer_id == known.producer_id and batch_length == batch_bytes
+                    and length == LENGTHS_2[batch_bytes] and (head == known.head or head in known.heads)
+                )  # fmt: skip
         if fits:
             acks = known.acks
-            ids = None  # it passes
         elif is_head_known and throttling.ids is None:
             acks = self._produce_acks
-            ids = None
         else:
-            if self._produce_begin is None:
-                self._look_for_client_id(buf, pos, client_id_end, now_ms)
-            ids = throttling.ids
-            limit = end if end < frame_end else frame_end
-            body = client_id_end + 1
-            if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
-                # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
-                acks = buf[body + 1] << 8 | buf[body + 2]
-            else:
-                body = request_body(buf, client_id_end, limit, PRODUCE, version)
-                found = read_acks(buf, body, limit, version)
-                if found is None:
-                    if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
-                        raise MalformedFrame("Produce request without acks", offset=body)
-                    return False
-                acks = found
+            return self._judge_anew(buf, pos, end, frame_end, version, correlation_id, client_id_end, now_ms)
         request_bytes = frame_end - pos
-        if self.client_left and not throttling.outlives_its_client(acks, request_bytes):
-            self.leave_behind(acks, request_bytes)
-            return False
-        held_ms = 0.0
-        brings_ids = False
-        if ids is not None:
-            deadline_ms = now_ms + throttling.delay_limit_ms(PRODUCE)
-            verdict = ids.judge(buf, pos, body, end, frame_end, version, acks, now_ms, deadline_ms)
-            if verdict is not _PASS:
-                if verdict is not _ADMIT:
-                    if verdict is not None and verdict is not Verdict.HOLD:
-                        self._mark("refused")
-                    return self._stop(
-                        buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict
-                    )
-                brings_ids = True
-                self._mark("producer_id")
-            held_ms = ids.take_held_ms(now_ms)
-        request_time = throttling.request_time
-        if request_time is not None and acks:
-            request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+        if throttling.request_time is not None or not acks or self.client_left:
+            if self.client_left and self._is_left_behind(acks, request_bytes):
+                return False
+            self._note_request_time(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
         paid_ms = 0.0
         if sensor is not None:
             paid_ms = sensor.charge(request_bytes, now_ms)
-            if paid_ms > now_ms:
-                turn_ms, paid_ms = throttling.owe_for_produce(sensor, paid_ms, request_bytes, now_ms, held_ms)
-                if turn_ms > now_ms:
-                    begun_ms = now_ms - held_ms
-                    throttling.held = Held(
-                        correlation_id, version, request_bytes, acks, begun_ms, paid_ms, sensor, brings_ids
-                    )
-                    return False
-        if brings_ids and ids is not None:
-            self._bring_ids(ids, now_ms)
+        if paid_ms > now_ms or not acks:
+            return self._go_on(correlation_id, version, request_bytes, acks, paid_ms, now_ms)
+        self._in_flight.append((
+            correlation_id, PRODUCE, version, identity.flow, request_bytes,
+            now_ms, 0.0, paid_ms, sensor, self._paid_work,
+        ))  # fmt: skip
+        return True
+
+    def _judge_anew(
+        self, buf: bytearray, pos: int, end: int, frame_end: int, version: int,
+        correlation_id: int, client_id_end: int, now_ms: float,
+    ) -> bool:  # fmt: skip
+        """A Produce that is not like the last ones: read its acks, and ask for its producer ids."""
+        if self._produce_begin is None:
+            self._look_for_client_id(buf, pos, client_id_end, now_ms)
+        throttling = self._throttling
+        ids = throttling.ids
+        limit = end if end < frame_end else frame_end
+        body = client_id_end + 1
+        if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
+            # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
+            acks = buf[body + 1] << 8 | buf[body + 2]
+        else:
+            body = request_body(buf, client_id_end, limit, PRODUCE, version)
+            found = read_acks(buf, body, limit, version)
+            if found is None:
+                if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
+                    raise MalformedFrame("Produce request without acks", offset=body)
+                return False
+            acks = found
+        request_bytes = frame_end - pos
+        if self.client_left and self._is_left_behind(acks, request_bytes):
+            return False
+        held_ms, brings_ids = 0.0, False
+        if ids is not None:
+            deadline_ms = now_ms + throttling.delay_limit_ms(PRODUCE)
+            verdict = ids.judge(buf, pos, body, end, frame_end, version, acks, now_ms, deadline_ms)
+            if verdict is not _PASS and verdict is not _ADMIT:
+                return self._stop(buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict)
+            brings_ids = verdict is _ADMIT
+            if brings_ids:
+                self._mark("producer_id")
+            held_ms = ids.take_held_ms(now_ms)
+        self._note_request_time(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+        sensor = throttling.produce_sensor
+        paid_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
+        return self._go_on(
+            correlation_id, version, request_bytes, acks, paid_ms, now_ms, held_ms, brings_ids=brings_ids
+        )
+
+    def _go_on(
+        self, correlation_id: int, version: int, request_bytes: int, acks: int, paid_ms: float, now_ms: float,
+        held_ms: float = 0.0, *, brings_ids: bool = False,
+    ) -> bool:  # fmt: skip
+        """A Produce that was charged: forward it, or hold it until its turn (False)."""
+        throttling = self._throttling
+        sensor = throttling.produce_sensor
+        if sensor is not None and paid_ms > now_ms:
+            turn_ms, paid_ms = throttling.owe_for_produce(sensor, paid_ms, request_bytes, now_ms, held_ms)
+            if turn_ms > now_ms:
+                begun_ms = now_ms - held_ms
+                throttling.held = Held(
+                    correlation_id, version, request_bytes, acks, begun_ms, paid_ms, sensor, brings_ids
+                )
+                return False
+        if brings_ids:
+            self._bring_ids(now_ms)
         if acks == 0:
             self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
         else:
             work = THROTTLE if paid_ms > now_ms else self._paid_work
             self._in_flight.append((
-                correlation_id, PRODUCE, version, identity.flow, request_bytes,
+                correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
                 now_ms, held_ms, paid_ms, sensor, work,
             ))  # fmt: skip
+        return True
+
+    def _note_request_time(
+        self, buf: bytearray, client_id_end: int, end: int, frame_end: int, version: int,
+        correlation_id: int, acks: int,
+    ) -> None:  # fmt: skip
+        request_time = self._throttling.request_time
+        if request_time is not None and acks:
+            request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+
+    def _is_left_behind(self, acks: int, request_bytes: int) -> bool:
+        """The client is gone: True if its request does not go on, and so ends the connection."""
+        if self._throttling.outlives_its_client(acks, request_bytes):
+            return False
+        self.leave_behind(acks, request_bytes)
         return True
 
     def _find_topic(
@@ -270,25 +275,20 @@ class ProduceSide(ABC):
         if isinstance(flow, AccessFlow):
             self._identity.flow = flow.marked(why)
 
-    def _bring_ids(self, ids: ProduceIds, now_ms: float) -> None:
-        """The request goes whose producer ids were admitted."""
+    def _bring_ids(self, now_ms: float) -> None:
+        """The request goes whose producer ids were admitted, unless there is no quota of them any more."""
+        ids = self._throttling.ids
+        if ids is None:
+            return
         if self._flows is None:
             ids.gate.forwarded(now_ms)
         else:
             self._amounts += ids.forwarded(self._identity.flow, now_ms)
 
     def _stop(
-        self,
-        buf: bytearray,
-        pos: int,
-        body: int,
-        limit: int,
-        frame_end: int,
-        version: int,
-        correlation_id: int,
-        now_ms: float,
-        verdict: Verdict | None,
-    ) -> bool:
+        self, buf: bytearray, pos: int, body: int, limit: int, frame_end: int, version: int, correlation_id:
+        int, now_ms: float, verdict: Verdict | None,
+    ) -> bool:  # fmt: skip
         """A Produce does not go on for its producer ids: not yet, or never. True: it is answered here."""
         throttling, identity = self._throttling, self._identity
         ids = throttling.ids
@@ -300,6 +300,7 @@ class ProduceSide(ABC):
             ids.request_bytes = request_bytes
             throttling.hold_for_ids(ids, request_bytes, now_ms)
             return False
+        self._mark("refused")
         held_ms = ids.take_held_ms(now_ms)
         throttling.refused_ids(ids, request_bytes, now_ms)
         if verdict is Verdict.CLOSE:
@@ -360,8 +361,8 @@ class ProduceSide(ABC):
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
         self._skip = held.request_bytes
         self.count += 1
-        if held.brings_ids and self._throttling.ids is not None:
-            self._bring_ids(self._throttling.ids, now_ms)
+        if held.brings_ids:
+            self._bring_ids(now_ms)
         paid_ms = held.paid_ms
         held_ms = now_ms - held.begun_ms
         version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor

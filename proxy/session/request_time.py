@@ -176,24 +176,32 @@ class RequestTime:
             if self._pace.max_in_flight != IN_FLIGHT_WITHIN_QUOTA:
                 self._set_in_flight(in_debt=False)
             return
+        last_ms = self._pace.latest_ms(delay_limit_ms(api_key), now_ms)
+        told_ms = self._owe(sensor, api_key, flow, paid_ms, cost_ms, last_ms, now_ms, at_boundary)
+        if told_ms > 0.0:
+            _tell(buf, pos, end, frame_end, api_key, version, ceil(told_ms))
+
+    def _owe(
+        self, sensor: Sensor, api_key: int, flow: Flow, paid_ms: float, cost_ms: float,
+        last_ms: float, now_ms: float, at_boundary: bool,
+    ) -> float:  # fmt: skip
+        """The entity is in debt: mute the connection. Returns the delay in ms that its answer tells, or 0."""
         window_ms = self._delays.request_max_ms
         if sensor.shadow:
             sensor.waive(now_ms)
             delay_ms = min(paid_ms - now_ms, window_ms)
             self._event(EventKind.SHADOW, sensor, api_key, delay_ms, cost_ms, flow, now_ms)
-            return
+            return 0.0
         self._set_in_flight(in_debt=True)
         pace = self._pace
-        until_ms = min(paid_ms, now_ms + window_ms, pace.latest_ms(delay_limit_ms(api_key), now_ms))
+        until_ms = min(paid_ms, now_ms + window_ms, last_ms)
         if until_ms <= now_ms:
-            return
+            return 0.0
         if until_ms > pace.muted_until_ms:  # else another quota's delay is the larger one, and it counts
             self._event(EventKind.MUTE, sensor, api_key, until_ms - now_ms, cost_ms, flow, now_ms)
             pace.mute(until_ms, now_ms, QuotaKind.REQUEST, at_boundary=at_boundary)
         told_ms = until_ms - now_ms
-        if api_key in _FETCHES:
-            told_ms = min(told_ms, self._delays.written_fetch_throttle_max_ms)
-        _tell(buf, pos, end, frame_end, api_key, version, ceil(told_ms))
+        return min(told_ms, self._delays.written_fetch_throttle_max_ms) if api_key in _FETCHES else told_ms
 
     def _take_mark(self, correlation_id: int) -> _Mark:
         """Of the Produce that is answered: the first, unless it went on before there was a limit."""

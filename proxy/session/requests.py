@@ -32,7 +32,7 @@ from sluice.proxy.session.in_flight import CHARGE, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.other_requests import OtherRequests
-from sluice.proxy.session.own_topic.topic_acl import TopicGuard
+from sluice.proxy.session.own_topic.topic_acl import Judge, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.session.quota_requests import QuotaRequests
@@ -51,19 +51,9 @@ class RequestSide(ProduceSide):
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
-        "_client_id_length",
-        "_fetch_flow",
-        "_fetch_head",
-        "_frame_limit",
-        "_guard",
-        "_others",
-        "_policy",
-        "_quotas",
-        "_topic_defaults",
-        "quota_requests",
-        "raw_tokens",
-        "replicas",
-    )
+        "_client_id_length", "_fetch_flow", "_fetch_head", "_frame_limit", "_guard", "_others", "_policy",
+        "_quotas", "_topic_defaults", "quota_requests", "raw_tokens", "replicas",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -132,97 +122,103 @@ class RequestSide(ProduceSide):
         self._frame_limit = self._policy.max_frame_bytes
 
     def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
-        """Scan `buf[start:end]`, which begins where the last call left off; may patch it in place.
-
-        Returns the offset up to which the bytes go to the broker now. The rest is to be kept, and given again
-        with what follows it: a frame not yet judged, or what must wait while the state is not READING.
-        """
-        pos = start
-        skip = self._skip
-        if skip:
-            if self._dropping:
-                self._drop(start, min(start + skip, end))
-            if skip > end - start:
-                self._skip = skip - (end - start)
-                self.bytes_read += end - start
-                return end
-            self._skip = 0
-            self._dropping = False
-            pos += skip
-        pace = self._pace
-        throttling = self._throttling
-        in_flight = self._in_flight
-        guard = self._guard
+        """Scan `buf[start:end]`, which begins where the last call left off; may patch it in place. Returns up
+        to where it goes to the broker now; the rest is to be given again, with what follows."""
+        pos = self._rest_of_frame(start, end) if self._skip else start
+        if self._skip:
+            return end
+        pace, throttling, quotas = self._pace, self._throttling, self._quotas
+        in_flight, guard = self._in_flight, self._guard
+        judge: Judge
         try:
-            while True:
-                if pace.gate_ms > now_ms:
-                    pace.meet_gate()
-                    break
+            while pace.gate_ms <= now_ms:
                 if end - pos < REQUEST_HEAD_BYTES or self.raw_tokens:
-                    if end - pos < SIZE_BYTES:
+                    if (token_end := self._token_or_size(buf, pos, end, now_ms)) > end:
                         break
-                    if self.raw_tokens:
-                        frame_end = self._others.raw_token(buf, pos, end, now_ms)
-                        if frame_end > end:
-                            break
-                        pos = frame_end
-                        continue
-                    check_size(buf, pos, end, self._frame_limit)
-                    break
+                    pos = token_end
+                    continue
                 size, api_key, version, correlation_id, id_length = REQUEST_HEAD.unpack_from(buf, pos)
                 if not MIN_REQUEST_SIZE <= size <= self._frame_limit:
                     check_size(buf, pos, end, self._frame_limit)
                 frame_end = pos + SIZE_BYTES + size
                 client_id_end = pos + REQUEST_HEAD_BYTES + (id_length if id_length > 0 else 0)
-                if client_id_end > end or client_id_end > frame_end:
-                    if client_id_end > frame_end:
-                        reason = f"client id of {id_length} bytes"
-                        raise MalformedFrame(reason, api_key=api_key, api_version=version, offset=pos + 12)
+                if client_id_end > frame_end:
+                    raise _client_id_too_long(id_length, pos, api_key, version)
+                if client_id_end > end:
                     break
-                if api_key == PRODUCE:
-                    judge, begin = self._produce, self._produce_begin
-                else:
-                    judge, begin = self._others.judge, self._client_id_raw
-                    if api_key in _FETCHES:
-                        judge = self._fetch
+                judge, begin = self._produce, self._produce_begin
+                if api_key != PRODUCE:
+                    judge = self._fetch if api_key in _FETCHES else self._others.judge
+                    begin = self._client_id_raw
                 if guard is not None:
-                    if begin is None:
-                        begin = self._client_id_raw  # it is told whose request is refused
-                    if self._flows is not None:
-                        self._identity.flow = self._flows.other(api_key)
-                    guard.then, judge = judge, guard.judge
+                    judge, begin = self._guarded(guard, judge, begin, api_key)
                 try:
                     if (
-                        id_length != self._client_id_length
-                        or throttling.generation != self._quotas.generation
+                        id_length != self._client_id_length or throttling.generation != quotas.generation
                         or (begin is not None and not buf.startswith(begin, pos + REQUEST_HEAD_BYTES))
-                    ):
+                    ):  # fmt: skip
                         self._begins_otherwise(buf, pos, client_id_end, id_length, api_key, now_ms)
                     if not judge(
                         buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
                     ):
                         break
                 except ProtocolError as error:
-                    # What looks malformed may only be cut off by what has arrived.
-                    if isinstance(error, MalformedFrame) and end < min(frame_end, pos + HEAD_ENOUGH_BYTES):
+                    if _may_be_cut_off(error, end, min(frame_end, pos + HEAD_ENOUGH_BYTES)):
                         break
-                    error.api_key = api_key
-                    error.api_version = version
+                    error.api_key, error.api_version = api_key, version
                     raise
                 self.count += 1
                 if len(in_flight) >= pace.max_in_flight:
                     pace.fill()
-                if frame_end > end:
-                    self._skip = frame_end - end
-                    pos = end
-                    break
                 pos = frame_end
+                if frame_end > end:
+                    self._skip, pos = frame_end - end, end
+                    break
+            else:
+                pace.meet_gate()
         except ProtocolError as error:
-            if error.offset is not None:
-                error.offset -= pos
-            pace.end(DisconnectCause(error.cause), str(error), at_boundary=True)
+            self._end_over(error, pos)
         self.bytes_read += pos - start
         return pos
+
+    def _rest_of_frame(self, start: int, end: int) -> int:
+        """More of a frame that is judged has come, or is dropped. Returns its end; all of it has come only if
+        `_skip` is 0 now."""
+        skip = self._skip
+        if self._dropping:
+            self._drop(start, min(start + skip, end))
+        if skip > end - start:
+            self._skip = skip - (end - start)
+            self.bytes_read += end - start
+            return end
+        self._skip = 0
+        self._dropping = False
+        return start + skip
+
+    def _token_or_size(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
+        """The end of a bare token, or beyond `end`: more must come. Raises ProtocolError for a size that no
+        request may have."""
+        if end - pos >= SIZE_BYTES:
+            if self.raw_tokens:
+                return self._others.raw_token(buf, pos, end, now_ms)
+            check_size(buf, pos, end, self._frame_limit)
+        return end + 1
+
+    def _guarded(
+        self, guard: TopicGuard, judge: Judge, begin: bytes | None, api_key: int
+    ) -> tuple[Judge, bytes]:
+        """The guard of the own topic looks first, and then has `judge` go on. It is told whose request is
+        refused, so that the client id is always looked for."""
+        if self._flows is not None:
+            self._identity.flow = self._flows.other(api_key)
+        guard.then = judge
+        return guard.judge, begin or self._client_id_raw
+
+    def _end_over(self, error: ProtocolError, pos: int) -> None:
+        """The connection ends for what stands in the frame at `pos`."""
+        if error.offset is not None:
+            error.offset -= pos
+        self._pace.end(DisconnectCause(error.cause), str(error), at_boundary=True)
 
     def _begins_otherwise(
         self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
@@ -338,3 +334,13 @@ class RequestSide(ProduceSide):
             now_ms, 0.0, 0.0, sensor, CHARGE,
         ))  # fmt: skip
         return True
+
+
+def _may_be_cut_off(error: ProtocolError, end: int, enough_end: int) -> bool:
+    """What looks malformed may only be cut off by what has arrived."""
+    return isinstance(error, MalformedFrame) and end < enough_end
+
+
+def _client_id_too_long(id_length: int, pos: int, api_key: int, version: int) -> MalformedFrame:
+    reason = f"client id of {id_length} bytes"
+    return MalformedFrame(reason, api_key=api_key, api_version=version, offset=pos + 12)

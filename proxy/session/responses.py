@@ -78,17 +78,10 @@ class AnswerSide:
     )  # fmt: skip
 
     def __init__(
-        self,
-        shared: SharedState,
-        policy: SessionPolicy,
-        pace: Pace,
-        identity: Identity,
-        authentication: Authentication,
-        throttling: Throttling,
-        in_flight: deque[InFlight],
-        requests: RequestSide,
-        local: LocalAnswers,
-    ) -> None:
+        self, shared: SharedState, policy: SessionPolicy, pace: Pace, identity: Identity, authentication:
+        Authentication, throttling: Throttling, in_flight: deque[InFlight], requests: RequestSide, local:
+        LocalAnswers,
+    ) -> None:  # fmt: skip
         self._local = local
         self._names = shared.topic_names
         self._records = shared.recorder.requests
@@ -131,53 +124,25 @@ class AnswerSide:
         self.bytes_read += count
 
     def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
-        """As RequestSide.data, for the broker's bytes: returns the offset up to which they go to the client
-        now.
-
-        Raises ProtocolError (mostly BrokerError: they contradict what was asked); then both connections are
-        to be closed.
-        """
+        """As RequestSide.data, for the broker's bytes. Raises ProtocolError (mostly BrokerError: they
+        contradict what was asked); then both connections are to be closed."""
         pos = start
-        skip = self._skip
-        replicas = self._requests.replicas
-        if skip:
-            if replicas is not None and replicas.is_walking:
-                replicas.go_on(buf, start, min(start + skip, end), now_ms)
-            if self._addresses is not None and self._addresses.left_bytes:
-                skip = self._look_through(buf, start, end)
-                if self._skip:
-                    self.bytes_read += skip
-                    return start + skip
-            elif self._mutations is not None and self._mutations.left_bytes:
-                skip = min(skip, end - start)
-                self._mutations.go_on(buf, start, start + skip, now_ms)
-                self._skip = self._mutations.left_bytes
-                if self._skip:
-                    self.bytes_read += skip
-                    return end
-            elif skip > end - start:
-                self._skip = skip - (end - start)
-                self.bytes_read += end - start
-                return end
-            self._skip = 0
-            pos += skip
-            self._local.mid_answer = False
-            self._put_local(pos)
-        in_flight = self._in_flight
-        local = self._local.due
-        identity = self._identity
-        throttling = self._throttling
+        if self._skip:
+            pos = self._rest_of_answer(buf, start, end, now_ms)
+            if self._skip:
+                return pos
+        in_flight, local = self._in_flight, self._local.due
+        identity, throttling = self._identity, self._throttling
         try:
             while end - pos >= SIZE_BYTES:
                 if not in_flight:
                     raise BrokerError("an answer that no request asked for")
                 (
                     asked_id, api_key, version, flow, request_bytes,
-                    forwarded_ms, held_ms, paid_ms, sensor, work,
+                    forwarded_ms, held_ms, _, sensor, work,
                 ) = in_flight[0]  # fmt: skip
                 if work is RAW_TOKEN:
-                    frame_end = self._raw_answer(buf, pos, end)
-                    if frame_end > end:
+                    if (frame_end := self._raw_answer(buf, pos, end)) > end:
                         break
                     in_flight.popleft()
                     pos = frame_end
@@ -185,57 +150,24 @@ class AnswerSide:
                 if end - pos < RESPONSE_HEAD_BYTES:
                     break
                 size, correlation_id = RESPONSE_HEAD.unpack_from(buf, pos)
-                if correlation_id != asked_id:
-                    raise BrokerError(
-                        f"correlation id {correlation_id}, due is {asked_id}",
-                        api_key=api_key,
-                        api_version=version,
-                    )
-                if size < SIZE_BYTES:
-                    raise BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
+                if correlation_id != asked_id or size < SIZE_BYTES:
+                    raise _contradiction(correlation_id, asked_id, size, api_key, version)
                 frame_end = pos + SIZE_BYTES + size
                 throttle_ms = 0.0
-                request_time = throttling.request_time
-                if work is not NONE or request_time is not None:
+                if work is not NONE or throttling.request_time is not None:
                     if work is TOPIC_SIZES:
-                        self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
-                        in_flight.popleft()
-                        self._skip = max(frame_end - end, 0)
-                        self._local.mid_answer = frame_end > end
-                        pos = min(frame_end, end)
+                        pos = self._begin_sizes(buf, pos, end, frame_end, now_ms)
                         continue
-                    try:
-                        if end < frame_end and not self._enough_arrived(
-                            buf, pos, end, frame_end, api_key, version, work, request_time
-                        ):
-                            break
-                        if work is not NONE:
-                            throttle_ms = self._work_on_answer(
-                                buf, pos, end, frame_end, api_key, version,
-                                forwarded_ms, paid_ms, sensor, work, now_ms,
-                            )  # fmt: skip
-                        if work is REPLICA and replicas is not None:
-                            replicas.begin(buf, pos, end, frame_end, now_ms)
-                        elif request_time is not None or work is CLUSTER_ACTION:
-                            throttling.charge_request_time(
-                                buf, pos, end, frame_end, in_flight[0], now_ms, self._requests.at_boundary
-                            )
-                        if work is MUTATION:
-                            self._reader().begin_results(buf, pos, end, frame_end, now_ms)
-                        if self._addresses is not None and work is not NONE:
-                            self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
-                    except MalformedFrame as error:
-                        raise _malformed(error, pos, api_key, version) from None
+                    if (worked := self._work_on(buf, pos, end, frame_end, now_ms)) is None:
+                        break
+                    throttle_ms = worked
                 in_flight.popleft()
                 self._records.append((
                     flow, request_bytes, size + SIZE_BYTES, now_ms - forwarded_ms, held_ms + throttle_ms,
                     held_ms, now_ms, api_key, version, identity.user, sensor,
                 ))  # fmt: skip
                 if frame_end > end:
-                    left_bytes = 0 if self._addresses is None else self._addresses.left_bytes
-                    self._skip = left_bytes or frame_end - end
-                    pos = frame_end - self._skip
-                    self._local.mid_answer = True
+                    pos = self._cut_through(frame_end, end)
                     break
                 pos = frame_end
                 if local:
@@ -250,6 +182,44 @@ class AnswerSide:
                 pace.meet_gate()
         self.bytes_read += pos - start
         return pos
+
+    def _rest_of_answer(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
+        """More of an answer that is worked on has come. Returns up to where it may pass; the answer is whole
+        only if `_skip` is 0 now."""
+        skip = self._skip
+        addresses, mutations, replicas = self._addresses, self._mutations, self._requests.replicas
+        if replicas is not None and replicas.is_walking:
+            replicas.go_on(buf, start, min(start + skip, end), now_ms)
+        if addresses is not None and addresses.left_bytes:
+            passed = self._look_through(buf, start, end)
+        elif mutations is not None and mutations.left_bytes:
+            passed = min(skip, end - start)
+            mutations.go_on(buf, start, start + passed, now_ms)
+            self._skip = mutations.left_bytes
+        else:
+            passed = min(skip, end - start)
+            self._skip = skip - passed
+        if self._skip:
+            self.bytes_read += passed
+        else:
+            self._local.mid_answer = False
+            self._put_local(start + passed)
+        return start + passed
+
+    def _cut_through(self, frame_end: int, end: int) -> int:
+        """An answer goes on whose end has not arrived. Returns up to where."""
+        left_bytes = 0 if self._addresses is None else self._addresses.left_bytes
+        self._skip = left_bytes or frame_end - end
+        self._local.mid_answer = True
+        return frame_end - self._skip
+
+    def _begin_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> int:
+        """The broker's answer to a question of ours. Returns how far it has been read."""
+        self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
+        self._in_flight.popleft()
+        self._skip = max(frame_end - end, 0)
+        self._local.mid_answer = frame_end > end
+        return min(frame_end, end)
 
     def _put_local(self, pos: int) -> None:
         """An answer has ended at `pos`: those of our own that are due next stand behind it."""
@@ -278,17 +248,43 @@ class AnswerSide:
         self._skip = self._addresses.left_bytes
         return cut - start
 
+    def _work_on(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> float | None:
+        """Charge, patch or learn from the answer due. Returns the throttle in ms that its request brought
+        about; None: more of the answer must come first."""
+        entry = self._in_flight[0]
+        _, api_key, version, _, _, _, _, _, sensor, work = entry
+        replicas = self._requests.replicas
+        request_time = self._throttling.request_time
+        throttle_ms = 0.0
+        try:
+            if end < frame_end and not self._enough_arrived(
+                buf, pos, end, frame_end, api_key, version, work, request_time
+            ):
+                return None
+            if work is CHARGE:
+                if sensor is not None:
+                    throttle_ms = self._charge_fetch(buf, pos, end, frame_end, entry, sensor, now_ms)
+            elif work is not NONE:
+                throttle_ms = self._work_on_answer(buf, pos, end, frame_end, entry, now_ms)
+            if work is REPLICA and replicas is not None:
+                replicas.begin(buf, pos, end, frame_end, now_ms)
+            elif request_time is not None or work is CLUSTER_ACTION:
+                self._throttling.charge_request_time(
+                    buf, pos, end, frame_end, entry, now_ms, self._requests.at_boundary
+                )
+            if work is MUTATION:
+                self._reader().begin_results(buf, pos, end, frame_end, now_ms)
+            if self._addresses is not None and work is not NONE:
+                self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
+        except MalformedFrame as error:
+            raise _malformed(error, pos, api_key, version) from None
+        return throttle_ms
+
     @staticmethod
     def _enough_arrived(
-        buf: bytearray,
-        pos: int,
-        end: int,
-        frame_end: int,
-        api_key: int,
-        version: int,
-        work: AnswerWork,
+        buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, work: AnswerWork,
         request_time: RequestTime | None,
-    ) -> bool:
+    ) -> bool:  # fmt: skip
         """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
         if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
             return False
@@ -300,33 +296,26 @@ class AnswerSide:
             return AddressWork.enough_arrived(buf, pos, end, frame_end, api_key, version)
         return frame_end - pos > WHOLE_MAX_BYTES
 
-    def _work_on_answer(
-        self,
-        buf: bytearray,
-        pos: int,
-        end: int,
-        frame_end: int,
-        api_key: int,
-        version: int,
-        forwarded_ms: float,
-        paid_ms: float,
-        sensor: Sensor | None,
-        work: AnswerWork,
+    def _charge_fetch(
+        self, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight, sensor: Sensor,
         now_ms: float,
+    ) -> float:  # fmt: skip
+        """Charge a Fetch's answer by its size, and write what is owed into it. Returns the throttle in ms."""
+        throttling = self._throttling
+        _, api_key, version, *_ = entry
+        size = frame_end - pos
+        at_boundary = self._requests.at_boundary
+        throttle_ms = throttling.charge_fetch(sensor, api_key, size, now_ms, at_boundary=at_boundary)
+        if throttle_ms > 0.0:
+            written_ms = throttling.written_fetch_throttle_ms(throttle_ms)
+            _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
+        return throttle_ms
+
+    def _work_on_answer(
+        self, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight, now_ms: float
     ) -> float:
-        """Charge, patch or learn from an answer. Returns the throttle in ms that its request brought
-        about."""
-        if work is CHARGE:
-            if sensor is None:
-                return 0.0
-            at_boundary = self._requests.at_boundary
-            throttle_ms = self._throttling.charge_fetch(
-                sensor, api_key, frame_end - pos, now_ms, at_boundary=at_boundary
-            )
-            if throttle_ms > 0.0:
-                written_ms = self._throttling.written_fetch_throttle_ms(throttle_ms)
-                _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
-            return throttle_ms
+        """As _work_on, for what is no Fetch and has arrived as far as is needed."""
+        _, api_key, version, _, _, forwarded_ms, _, paid_ms, _, work = entry
         if work in _FOR_GATEWAY or work is NAMES or work is CLUSTER_ACTION or work is REPLICA:
             if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
                 learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
@@ -377,6 +366,16 @@ class AnswerSide:
             self._identity.authenticated = True
             self._requests.lift_frame_limit()
             self._throttling.forget()
+
+
+def _contradiction(
+    correlation_id: int, asked_id: int, size: int, api_key: int, version: int
+) -> ProtocolError:
+    """Why this head cannot be of the answer that is due."""
+    if correlation_id != asked_id:
+        reason = f"correlation id {correlation_id}, due is {asked_id}"
+        return BrokerError(reason, api_key=api_key, api_version=version)
+    return BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
 
 
 def _malformed(
