@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # Starts a process that would run for an hour, tells its pid, and is killed in a way that runs no clean-up.
 STARTER = """
 import os, pathlib, signal, sys
-from bench.harness.guarded_process import GuardedProcess
+from testkit.processes.guarded_process import GuardedProcess
 process = GuardedProcess(["sleep", "3600"], remove_on_death=pathlib.Path(sys.argv[1]))
 print(process.pid, flush=True)
 sys.stdin.readline()
