@@ -124,52 +124,27 @@ def report(
     folder: Path,
 ) -> None:
     """Tables, JSON and plot; the last line for programs."""
-    console = wide_console()
-    table = Table("entities", "load, s", "of that CPU, s", "longest step of a reload, ms")
-    for one in loads:
-        table.add_row(
-            f"{one.count:,}",
-            *(str(spread(samples)) for samples in (one.wall_s, one.cpu_s, one.longest_step_ms)),
-        )
-    console.print(table)
-    table = Table("bytes an entity", "limits", "running buckets", "remembered look-ups", "all")
-    for row in memories:
-        table.add_row(
-            row.shown, *(f"{value:.0f}" for value in (row.limits, row.buckets, row.look_ups, row.total))
-        )
-    console.print(table)
-    table = Table("look-up of 10,000 entities", "µs")
-    for what, figures in look_ups.items():
-        table.add_row(what, f"{figures.median:.3f} ({figures.low:.3f}–{figures.high:.3f})")
-    console.print(table)
     ratios = {count: spread(pairwise_ratios(costs[count], costs[1])) for count in costs}
-    table = Table("entities, all in use", "CPU-µs a request", "÷ that with 1")
-    for count, samples in costs.items():
-        table.add_row(f"{count:,}", str(spread(samples)), str(ratios[count]))
-    console.print(table)
     most = max(resident)
     resident_each = (resident[most] - resident[1]) / (most - 1)
+    console = wide_console()
+    for table in (
+        _table_of_loads(loads),
+        _table_of_memories(memories),
+        _table_of_look_ups(look_ups),
+        _table_of_costs(costs, ratios),
+    ):
+        console.print(table)
     console.print(f"resident memory of a proxy, for each entity of {most:,}: {resident_each:.0f} bytes")
     _plot(loads, costs, folder / "entities.png")
-    slowest, cached, cold = (
-        spread(loads[-1].wall_s),
-        look_ups["again, one name"],
-        look_ups["the first after a reload"],
-    )
     summary = {
         "benchmark": "entities",
         "repeats": len(costs[1]),
-        "load_10000_s": round(slowest.median, 3),
-        "load_10000_s_range": slowest.as_range(),
-        "load_10000_cpu_s": round(spread(loads[-1].cpu_s).median, 3),
-        "longest_step_ms": round(spread(loads[-1].longest_step_ms).median, 1),
+        **_summary_of_loads(loads[-1]),
         "bytes_per_entity": round(memories[0].total),
         "bytes_per_entity_of_two_rates": round(memories[-1].total),
         "resident_bytes_per_entity": round(resident_each),
-        "lookup_cached_us": round(cached.median, 3),
-        "lookup_cached_us_range": cached.as_range(),
-        "lookup_cold_us": round(cold.median, 3),
-        "lookup_cold_us_range": cold.as_range(),
+        **_summary_of_look_ups(look_ups),
         "request_cost_ratio_10000_vs_1": round(ratios[most].median, 3),
         "request_cost_ratio_range": ratios[most].as_range(),
     }
@@ -182,6 +157,59 @@ def report(
     }
     write_json(folder / "entities.json", {"machine": machine(), "summary": summary, **content})
     print_last_line(summary)
+
+
+def _table_of_loads(loads: Sequence[Loads]) -> Table:
+    table = Table("entities", "load, s", "of that CPU, s", "longest step of a reload, ms")
+    for one in loads:
+        table.add_row(
+            f"{one.count:,}",
+            *(str(spread(samples)) for samples in (one.wall_s, one.cpu_s, one.longest_step_ms)),
+        )
+    return table
+
+
+def _table_of_memories(memories: Sequence[Memory]) -> Table:
+    table = Table("bytes an entity", "limits", "running buckets", "remembered look-ups", "all")
+    for row in memories:
+        table.add_row(
+            row.shown, *(f"{value:.0f}" for value in (row.limits, row.buckets, row.look_ups, row.total))
+        )
+    return table
+
+
+def _table_of_look_ups(look_ups: Mapping[str, Spread]) -> Table:
+    table = Table("look-up of 10,000 entities", "µs")
+    for what, figures in look_ups.items():
+        table.add_row(what, f"{figures.median:.3f} ({figures.low:.3f}–{figures.high:.3f})")
+    return table
+
+
+def _table_of_costs(costs: Mapping[int, list[float]], ratios: Mapping[int, Spread]) -> Table:
+    table = Table("entities, all in use", "CPU-µs a request", "÷ that with 1")
+    for count, samples in costs.items():
+        table.add_row(f"{count:,}", str(spread(samples)), str(ratios[count]))
+    return table
+
+
+def _summary_of_loads(most: Loads) -> dict[str, object]:
+    slowest = spread(most.wall_s)
+    return {
+        "load_10000_s": round(slowest.median, 3),
+        "load_10000_s_range": slowest.as_range(),
+        "load_10000_cpu_s": round(spread(most.cpu_s).median, 3),
+        "longest_step_ms": round(spread(most.longest_step_ms).median, 1),
+    }
+
+
+def _summary_of_look_ups(look_ups: Mapping[str, Spread]) -> dict[str, object]:
+    cached, cold = look_ups["again, one name"], look_ups["the first after a reload"]
+    return {
+        "lookup_cached_us": round(cached.median, 3),
+        "lookup_cached_us_range": cached.as_range(),
+        "lookup_cold_us": round(cold.median, 3),
+        "lookup_cold_us_range": cold.as_range(),
+    }
 
 
 def _plot(loads: Sequence[Loads], costs: Mapping[int, list[float]], path: Path) -> None:

@@ -26,6 +26,11 @@ from testkit.clients.client_security import (
     confluent_security,
     kafka_python_security,
 )
+from testkit.clients.kafka_python_groups import (
+    KAFKA_PYTHON_METADATA_MAX_AGE_MS,
+    poll_patiently,
+    subscribe_knowingly,
+)
 from testkit.clients.kafka_records import Record, record_of
 
 
@@ -51,10 +56,6 @@ class Options:
     within_s: float = 90.0
     """how long all of it may take"""
 
-
-KAFKA_PYTHON_METADATA_MAX_AGE_MS: Final = 2000
-"""It may take the answer to an older metadata request for that to its subscription's, join its group without
-a partition of the topic, and look again only when its metadata is old: after five minutes by default."""
 
 Produce = Callable[[str, str, Iterable[Record], Options], None]
 """bootstrap, topic, records, options; returns when every record was acknowledged (acks=0: was sent)"""
@@ -363,32 +364,11 @@ def _kafka_python_consume(
         subscribe_knowingly(consumer, topic)
         while lacks_records(found, count):
             assert time.monotonic() < deadline_s, f"{len(found)} of {wanted(count)} records came"
-            for messages in _kafka_python_poll(consumer).values():
+            for messages in poll_patiently(consumer).values():
                 found += [Record(message.partition, message.value) for message in messages]
     finally:
         consumer.close()
     return found
-
-
-def subscribe_knowingly(consumer: Any, topic: str, **listener: Any) -> None:
-    """Have a kafka-python consumer know its topic before it joins its group.
-
-    Else it joins again once it does, and then some stay without partitions for ever (3.0.12, without a proxy
-    too). What it asked for before it subscribed does not count for it; `topics` always asks anew.
-    """
-    consumer.subscribe([topic], **listener)
-    assert topic in consumer.topics()
-
-
-def _kafka_python_poll(consumer: Any) -> dict[Any, Any]:
-    try:
-        polled: dict[Any, Any] = consumer.poll(timeout_ms=500)
-    except (kafka_python.errors.KafkaConnectionError, kafka_python.errors.UnknownBrokerIdError):
-        # It raises when a connection ends while it asks for the broker's versions, as it does when there is
-        # no broker behind a proxy, and when it is to ask a broker of which the cluster has ceased to tell. Of
-        # a refused connection it says nothing, and tries again.
-        return {}
-    return polled
 
 
 @dataclass(frozen=True, slots=True)

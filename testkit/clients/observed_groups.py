@@ -21,12 +21,8 @@ import kafka as kafka_python
 from confluent_kafka import Consumer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 
-from testkit.clients.kafka_clients import (
-    KAFKA_PYTHON_METADATA_MAX_AGE_MS,
-    Options,
-    confluent_consumer,
-    subscribe_knowingly,
-)
+from testkit.clients.kafka_clients import Options, confluent_consumer
+from testkit.clients.kafka_python_groups import KAFKA_PYTHON_METADATA_MAX_AGE_MS, subscribe_knowingly
 from testkit.clients.kafka_records import Record, record_of
 from testkit.kafka.dist import KafkaDist
 from testkit.kafka.java_tools import start_tool

@@ -21,6 +21,19 @@ _SECURITY = "org.apache.kafka.common.security"
 _UNSECURED_VALIDATOR = (
     f"{_SECURITY}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 )
+_TIMES_AND_SIZES = {
+    "group.initial.rebalance.delay.ms": "0",
+    # How long a broker that was killed still counts as alive (9 s by default), and how often it shows that it
+    # is.
+    "broker.session.timeout.ms": "5000",
+    "broker.heartbeat.interval.ms": "1000",
+    # Leaders stay where a test puts them.
+    "auto.leader.rebalance.enable": "false",
+    # A small heap: the cleaner's buffer alone is 128 MiB by default.
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +96,25 @@ class NodeConfig:
 
 def server_properties(config: NodeConfig) -> str:
     """Return the text of server.properties: broker and controller in one process."""
-    replicas, in_sync = (str(min(most, len(config.voters))) for most in (3, 2))
-    properties = {
+    properties = _network_properties(config) | _storage_properties(config) | _TIMES_AND_SIZES
+    for listener in config.listeners:
+        if listener.is_sasl:
+            properties |= _sasl_properties(listener.name, config.users)
+        if listener.is_tls:
+            properties |= _tls_properties(listener, config.tls)
+    if config.super_users is not None:
+        # The brokers talk to each other on listeners without a login, as ANONYMOUS.
+        super_users = ("ANONYMOUS", *config.super_users)
+        properties |= {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": ";".join(f"User:{user}" for user in super_users),
+        }
+    properties |= config.extra
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+def _network_properties(config: NodeConfig) -> dict[str, str]:
+    return {
         "process.roles": "broker,controller",
         "node.id": str(config.node_id),
         "controller.quorum.voters": ",".join(
@@ -104,6 +134,12 @@ def server_properties(config: NodeConfig) -> str:
             [f"{listener.name}:{listener.protocol}" for listener in config.listeners]
             + [f"{CONTROLLER}:PLAINTEXT"]
         ),
+    }
+
+
+def _storage_properties(config: NodeConfig) -> dict[str, str]:
+    replicas, in_sync = (str(min(most, len(config.voters))) for most in (3, 2))
+    return {
         "log.dirs": config.data_folder,
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
@@ -117,32 +153,7 @@ def server_properties(config: NodeConfig) -> str:
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "share.coordinator.state.topic.num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
-        # How long a broker that was killed still counts as alive (9 s by default), and how often it shows
-        # that it is.
-        "broker.session.timeout.ms": "5000",
-        "broker.heartbeat.interval.ms": "1000",
-        # Leaders stay where a test puts them.
-        "auto.leader.rebalance.enable": "false",
-        # A small heap: the cleaner's buffer alone is 128 MiB by default.
-        "log.cleaner.dedupe.buffer.size": "4194304",
-        "num.network.threads": "2",
-        "num.io.threads": "4",
     }
-    for listener in config.listeners:
-        if listener.is_sasl:
-            properties |= _sasl_properties(listener.name, config.users)
-        if listener.is_tls:
-            properties |= _tls_properties(listener, config.tls)
-    if config.super_users is not None:
-        # The brokers talk to each other on listeners without a login, as ANONYMOUS.
-        super_users = ("ANONYMOUS", *config.super_users)
-        properties |= {
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": ";".join(f"User:{user}" for user in super_users),
-        }
-    properties |= config.extra
-    return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
 def _sasl_properties(listener_name: str, users: Mapping[str, str]) -> dict[str, str]:

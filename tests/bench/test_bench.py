@@ -24,8 +24,9 @@ from bench.hostile.report import HostileRun, summary_of
 from bench.hostile.rig import CONTROL, HOSTILE, Phase
 from bench.lib import stats
 from bench.lib.load import Measured
+from bench.lib.stats import median_interval
 from bench.lib.tls_socket import HOST, LoadSocket, write_certificate
-from bench.producer_id_cost.__main__ import PRODUCER_ID, id_cases, median_interval
+from bench.producer_id_cost.__main__ import PRODUCER_ID, id_cases
 from bench.tls_cost.report import TlsRun
 from bench.tls_cost.report import summary_of as tls_summary_of
 from sluice.protocol.codec.codec import decode_frame

@@ -220,15 +220,19 @@ def test_what_has_no_limit_cannot_be_in_shadow_mode(entity: QuotaEntity) -> None
         QuotaLimits([(ALICE, {"producer_byte_rate": 1})], shadow={entity: ["consumer_byte_rate"]})
 
 
-def test_explain_names_all_eight_levels_and_why() -> None:
-    limits = QuotaLimits(
+def limits_at_three_levels() -> QuotaLimits:
+    """Of one that applies to alice, one that comes after it, and one of another kind before it."""
+    return QuotaLimits(
         [
             (QuotaEntity("alice", DEFAULT), {"consumer_byte_rate": 9}),
             (QuotaEntity("alice", None), {"producer_byte_rate": 1_000}),
             (QuotaEntity(None, DEFAULT), {"producer_byte_rate": 50}),
         ]
     )
-    lines = limits.explain(QuotaKind.PRODUCE, "alice", "")
+
+
+def test_explain_names_all_eight_levels_and_why() -> None:
+    lines = limits_at_three_levels().explain(QuotaKind.PRODUCE, "alice", "")
     assert [(line.level.value, str(line.entity), line.limit, line.chosen, line.why) for line in lines] == [
         (
             "user_client",
