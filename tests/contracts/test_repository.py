@@ -14,7 +14,6 @@ from testkit.repository.tracked_files import tracked_files, unignored_files
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {"protocol/_tables.py", "protocol/codec/_schemas.py"}
 MAX_PYTHON_LINES = 400
-MAX_TEST_LINES = 700  # a test file is a list of cases, read one at a time
 
 # In two pieces each, or this file would break its own rule.
 MACHINE_PATHS = re.compile("/(?:" + "work/" + "|home/" + r"[a-z]|root/|Users/" + "[A-Za-z])")
@@ -72,8 +71,7 @@ def test_no_python_file_is_longer_than_a_reader_can_hold() -> None:
         for path in tracked_files(ROOT)
         if path.endswith(".py")
         and path not in GENERATED
-        and (count := len((ROOT / path).read_text(encoding="utf-8").splitlines()))
-        > (MAX_TEST_LINES if path.startswith("tests/") else MAX_PYTHON_LINES)
+        and (count := len((ROOT / path).read_text(encoding="utf-8").splitlines())) > MAX_PYTHON_LINES
     }
     assert too_long == {}
 
