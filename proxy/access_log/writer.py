@@ -24,7 +24,8 @@ from sluice.proxy.access_log.journal import AccessJournal
 from sluice.proxy.access_log.losses import AccessLosses
 from sluice.proxy.access_log.sender import AccessSender
 from sluice.proxy.access_log.sinks.directory import WRITING
-from sluice.proxy.access_log.sinks.sink import DirectorySettings, SinkSettings, make_sink, require_pyarrow
+from sluice.proxy.access_log.sinks.make import make_sink, require_pyarrow
+from sluice.proxy.access_log.sinks.sink import DirectorySettings, SinkSettings
 from sluice.usage.access_record import Columns
 from sluice.usage.rollup import Window
 

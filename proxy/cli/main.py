@@ -155,11 +155,14 @@ def check(
         print(f"  quota topic {config.quotas.topic.name} at {', '.join(config.quotas.topic.bootstrap)}")
     print(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
     if replication:
-        from sluice.proxy.replication.setup import check_cluster
+        from sluice.proxy.replication.setup import BrokersNotAsked, check_cluster
 
         if config.replication is None:
             raise typer.BadParameter(f"{file} has no section `replication`")
-        found = check_cluster(config.replication)
+        try:
+            found = check_cluster(config.replication)
+        except BrokersNotAsked as error:
+            raise CommandFailed(str(error)) from None
         for finding in found:
             print(f"  replication throttles: {finding.check}: {finding.message}")
         raise typer.Exit(EXIT_FAILED if found else 0)

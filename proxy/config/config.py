@@ -299,7 +299,12 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
     yield from _port_contradictions(config)
     yield from quota_contradictions(config.quotas)
     yield from admin_contradictions(config.admin)
-    yield from replication_contradictions(config)
+    yield from replication_contradictions(
+        config.replication,
+        config.mode,
+        [listener.name for listener in config.listeners],
+        has_quota_file=config.quotas.file is not None,
+    )
     yield from access_log_contradictions(config.access_log)
     limits, pacing = config.limits, config.pacing
     if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:

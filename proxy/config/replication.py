@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from sluice.proxy.config.listener import SecurityProtocol, UpstreamTlsOptions
 from sluice.proxy.config.options import NO_BOOL, Address, Options, Text
 from sluice.proxy.config.quotas import QuotaTopicOptions, QuotaTopicSaslOptions
-
-if TYPE_CHECKING:
-    from sluice.proxy.config.config import Config
 
 
 class ReplicationOptions(Options):
@@ -79,17 +76,21 @@ class ReplicationOptions(Options):
         )
 
 
-def replication_contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
-    options: Any = config.replication
+def replication_contradictions(
+    options: ReplicationOptions | None, mode: str, listeners: Sequence[str], *, has_quota_file: bool
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy).
+
+    `listeners`: the names of all.
+    """
     if options is None:
         return
-    if config.mode != "broker":
+    if mode != "broker":
         yield ("replication",), "is for mode broker: one proxy before each broker"
-    if options.source == "quotas" and config.quotas.file is None:
+    if options.source == "quotas" and not has_quota_file:
         yield ("replication", "source"), "needs a quota file (quotas.file); or make it cluster"
-    if options.listener not in {listener.name for listener in config.listeners}:
-        names = ", ".join(listener.name for listener in config.listeners)
+    if options.listener not in listeners:
+        names = ", ".join(listeners)
         yield ("replication", "listener"), f"{options.listener!r} is none of the listeners ({names})"
     has_sasl = options.security_protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
     if has_sasl != (options.sasl is not None):

@@ -20,7 +20,7 @@ from sluice.proxy.connection.worker import Worker
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.quota_requests import QuotaQuestion
+from sluice.proxy.session.local_responses import QuotaQuestion
 from sluice.proxy.session.session import Session
 
 _log = get_logger()

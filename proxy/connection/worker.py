@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferBudget
 from sluice.proxy.connection.kernel_pipe import KernelPipe
@@ -14,7 +14,6 @@ from sluice.proxy.runtime.gauges import Gauges
 from sluice.usage.records import Recorder
 
 if TYPE_CHECKING:
-    from sluice.proxy.connection.connection import Connection
     from sluice.proxy.quota_store.service import QuotaDesk
 
 THROTTLED_RECEIVE_BYTES: Final = 64 * 1024
@@ -48,14 +47,15 @@ class Worker:
         recorder: Recorder,
         gauges: Gauges,
         limits: ConnectionLimits | None = None,
-        budget: BufferBudget[Connection] | None = None,
+        budget: BufferBudget[Any] | None = None,
     ) -> None:
-        """`limits`, `budget`: if not given, no limits and the default budget."""
+        """`limits`, `budget` (of Connections, which know their worker): if not given, no limits and the
+        default budget."""
         self.loop = loop
         self.recorder = recorder
         self.gauges = gauges
         self.limits = limits or ConnectionLimits()
-        self.budget: BufferBudget[Connection] = budget or BufferBudget()
+        self.budget: BufferBudget[Any] = budget or BufferBudget()
         self.rates: ConnectionRates | None = None
         """how fast each address may connect"""
         self.quota_desk: QuotaDesk | None = None

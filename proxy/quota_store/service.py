@@ -32,7 +32,7 @@ from sluice.proxy.quota_store.wire import (
 )
 from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.tasks import in_turns
-from sluice.proxy.session.quota_requests import QuotaQuestion
+from sluice.proxy.session.local_responses import QuotaQuestion
 from sluice.quotas.limits.limits import QuotaLimits
 
 _ENTRIES_PER_STEP: Final = 250

@@ -12,7 +12,6 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError
 
 from sluice.protocol.errors import ProtocolError
-from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.clients import TopicRefused
@@ -25,18 +24,22 @@ from sluice.quotas.replication.throttle import NATIVE_SHARE
 KNOWN_WITHIN_S: Final = 3.0
 
 
+class BrokersNotAsked(Exception):
+    """None of the brokers answered, or none would. Says which and why."""
+
+
 def check_cluster(options: ReplicationOptions) -> list[Finding]:
     """What is not as it should be with the cluster's throttles now; the brokers are asked. Blocking.
 
-    What producers write is not known here, so the safe band is not looked at. Raises CommandFailed if the
-    brokers cannot be asked.
+    What producers write is not known here, so the safe band is not looked at. Raises BrokersNotAsked if
+    the brokers cannot be asked.
     """
     watch = ReplicationWatch(options, Replication(options.leader_id))
     try:
         state = asyncio.run(watch.look_once())
     except (KafkaError, ProtocolError, TopicRefused, OSError, TimeoutError) as error:
         reason = str(error) or type(error).__name__
-        raise CommandFailed(f"{', '.join(options.bootstrap)}: {reason}") from None
+        raise BrokersNotAsked(f"{', '.join(options.bootstrap)}: {reason}") from None
     window_s = options.window_num * options.window_size_s
     return list(findings(state, window_s=window_s, idle_s=LEFT_BEHIND_AFTER_S))
 

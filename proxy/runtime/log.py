@@ -11,12 +11,10 @@ import contextlib
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, Protocol, TextIO, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
-
-from sluice.proxy.config.config import LogOptions
 
 MAX_VALUE_LENGTH: Final = 256
 """of a text in a log line; a client id may have 32 KiB"""
@@ -29,7 +27,17 @@ def get_logger() -> FilteringBoundLogger:
     return cast("FilteringBoundLogger", structlog.get_logger())
 
 
-def configure_logging(options: LogOptions, stream: TextIO | None = None) -> None:
+class LogSettings(Protocol):
+    """What is looked at of the section `log` of the configuration."""
+
+    @property
+    def level(self) -> str: ...
+
+    @property
+    def format(self) -> str: ...
+
+
+def configure_logging(options: LogSettings, stream: TextIO | None = None) -> None:
     """Send all logs, also those of libraries, to `stream` (default: standard error) from now on."""
     stream = stream if stream is not None else sys.stderr
     as_json = options.format == "json" or (options.format == "auto" and not stream.isatty())

@@ -8,12 +8,22 @@ Source: wire-semantics 4.2.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from sluice.proxy.session.in_flight import InFlight
 
-if TYPE_CHECKING:
-    from sluice.proxy.session.quota_requests import QuotaQuestion
+
+@dataclass(frozen=True, slots=True)
+class QuotaQuestion:
+    """One request 48 or 49."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    user: str
+    client_id: str
+    frame: bytes
+    """without its size; not decoded yet"""
 
 
 class LocalAnswers:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from sluice.protocol.errors import UnsupportedVersion
@@ -18,7 +17,7 @@ from sluice.protocol.headers import SIZE_BYTES
 from sluice.proxy.session.errors import RequestTooLarge
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import LOCAL, InFlight
-from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.local_responses import LocalAnswers, QuotaQuestion
 from sluice.proxy.session.policy import QuotaApi
 from sluice.proxy.session.read_gate import Pace
 from sluice.usage.records import Flow, RequestRecord
@@ -28,19 +27,6 @@ _OF_ANYBODY_BYTES: Final = 65_536
 """of who may not ask: his request is read only to refuse each part of it"""
 _OF_ADMINS_BYTES: Final = 8_388_608
 """more than 50,000 entities at once"""
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaQuestion:
-    """One request 48 or 49."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-    user: str
-    client_id: str
-    frame: bytes
-    """without its size; not decoded yet"""
 
 
 class QuotaRequests:

@@ -17,10 +17,9 @@ from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import LOCAL, InFlight
-from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.local_responses import LocalAnswers, QuotaQuestion
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import Wake
-from sluice.proxy.session.quota_requests import QuotaQuestion
 from sluice.proxy.session.read_gate import EARLY_MS, Pace, State
 from sluice.proxy.session.requests import RequestSide
 from sluice.proxy.session.responses import AnswerSide

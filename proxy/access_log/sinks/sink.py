@@ -1,18 +1,16 @@
 """Where the files of the access log go: what every sink takes, and how it says that it could not.
 
 A sink is called by one thread that may wait: it blocks as long as its storage does, and never longer than its
-own timeouts. Settings of the three sinks, and the one function that makes a sink of them.
+own timeouts. Settings of the three sinks.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from sluice.proxy.config.quotas import QuotaTopicOptions
-from sluice.quotas.files.config_error import ConfigError, Problem
 
 UNBOUNDED_BYTES: Final = 1 << 40
 
@@ -98,31 +96,3 @@ class TopicSettings:
 
 
 SinkSettings: TypeAlias = DirectorySettings | BucketSettings | TopicSettings
-
-
-def require_pyarrow() -> None:
-    """Raises ConfigError if pyarrow is not installed. Does not import it: that takes most of a second."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ConfigError(
-            [
-                Problem(
-                    "needs the package pyarrow, which is missing: pip install 'kafka-sluice[access-log]'",
-                    path="access_log",
-                )
-            ]
-        )
-
-
-def make_sink(settings: SinkSettings) -> Sink:
-    """Not connected to anything yet. Raises ConfigError for a folder or file that cannot be used."""
-    if isinstance(settings, DirectorySettings):
-        from sluice.proxy.access_log.sinks.directory import DirectorySink
-
-        return DirectorySink(settings)
-    if isinstance(settings, BucketSettings):
-        from sluice.proxy.access_log.sinks.bucket import BucketSink
-
-        return BucketSink(settings)
-    from sluice.proxy.access_log.sinks.topic import TopicSink
-
-    return TopicSink(settings)

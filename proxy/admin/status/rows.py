@@ -24,9 +24,9 @@ from sluice.proxy.admin.status.model import (
     ProducerIdsOf,
     clean,
 )
-from sluice.proxy.admin.top.rows import Bucket, Connected, ConnectionRow, Row, Survey, state_of, throttle_of
+from sluice.proxy.admin.top.row import ConnectionRow, Row, why
+from sluice.proxy.admin.top.rows import Bucket, Connected, Survey, state_of, throttle_of
 from sluice.proxy.admin.top.text import who
-from sluice.proxy.admin.top.why import why
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR

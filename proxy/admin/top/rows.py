@@ -14,13 +14,12 @@ The work is done in steps, and only the rows that are asked for are kept, whatev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappush, heapreplace
 from math import isfinite
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from sluice.proxy.admin.top.why import why
+from sluice.proxy.admin.top.row import ConnectionRow, Row
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
@@ -35,8 +34,6 @@ SENSORS_PER_STEP: Final = 200
 CONNECTIONS_PER_STEP: Final = 300
 _ROWS_PER_STEP: Final = 100
 MAX_ROWS: Final = 200
-MAX_CONNECTIONS: Final = 20
-"""shown of one row; the longest throttled first"""
 ACTIVE_MS: Final = 60_000.0
 """a bucket that was not used for so long, nor for pacing.max_debt_s, owes nothing and is not looked at"""
 
@@ -46,104 +43,6 @@ class Connected(Protocol):
 
     peer: str
     session: Session
-
-
-@dataclass(slots=True)
-class ConnectionRow:
-    """One connection of a bucket."""
-
-    peer: str
-    user: str
-    client_id: str
-    state: str
-    """reading, muted, holding (a Produce waits for its turn), awaiting_broker, ending"""
-    throttled_by: str
-    """the kind whose delay it sits out; "": none"""
-    for_ms: float
-    """how much longer"""
-    in_flight: int
-    requests: int
-
-    def to_json(self) -> dict[str, Any]:
-        """As in the snapshot."""
-        return {
-            "peer": self.peer,
-            "user": self.user,
-            "client_id": self.client_id,
-            "state": self.state,
-            "throttled_by": self.throttled_by,
-            "for_ms": round(self.for_ms, 1),
-            "in_flight": self.in_flight,
-            "requests": self.requests,
-        }
-
-
-@dataclass(slots=True)
-class Row:
-    """One bucket of one kind."""
-
-    kind: QuotaKind
-    bucket: dict[str, str]
-    """by the keys of the quota file"""
-    rule: str
-    limit: float
-    """in the kind's limit_unit"""
-    shadow: bool
-    tokens: float
-    delay_ms: float
-    utilisation: float
-    used: float
-    """in the kind's limit_unit: the mean of the last 10 to 20 s"""
-    charged: float
-    """units since the bucket began, less what was given back"""
-    forgiven: float = 0.0
-    """units of debt beyond pacing.max_debt_s"""
-    waiting: int = 0
-    """requests that wait for the turn of their producer ids"""
-    connections: int = 0
-    throttled_connections: int = 0
-    shown: list[ConnectionRow] = field(default_factory=list)
-
-    def add(self, connection: ConnectionRow) -> None:
-        """One of its connections."""
-        self.connections += 1
-        if connection.throttled_by:
-            self.throttled_connections += 1
-        shown = self.shown
-        shown.append(connection)
-        if len(shown) > 2 * MAX_CONNECTIONS:
-            self.trim()
-
-    def trim(self) -> None:
-        """Keep those that are shown."""
-        self.shown.sort(key=lambda row: (-row.for_ms, row.peer))
-        del self.shown[MAX_CONNECTIONS:]
-
-    def to_json(self, limits: QuotaLimits | None = None) -> dict[str, Any]:
-        """As in the snapshot; with `limits`, which are in force, also why."""
-        spec = KINDS[self.kind]
-        found: dict[str, Any] = {
-            "quota": self.kind.value,
-            "key": spec.config_key,
-            "unit": spec.limit_unit,
-            "bucket": self.bucket,
-            "rule": self.rule,
-            "limit": self.limit,
-            "shadow": self.shadow,
-            "used": round(self.used, 3),
-            "utilisation": round(self.utilisation, 4),
-            "tokens": round(self.tokens, 3),
-            "delay_ms": round(self.delay_ms, 1),
-            "charged": round(self.charged, 3),
-            "forgiven": round(self.forgiven, 3),
-            "waiting": self.waiting,
-            "connections": self.connections,
-            "throttled_connections": self.throttled_connections,
-            "shown": [connection.to_json() for connection in self.shown],
-        }
-        if limits is not None:
-            found["why"] = why(self, limits)
-        return found
 
 
 _Key: TypeAlias = tuple[float, float]

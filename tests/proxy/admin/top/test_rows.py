@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sluice.proxy.admin.top.rows import MAX_CONNECTIONS, SENSORS_PER_STEP, Row, Survey
+from sluice.proxy.admin.top.row import MAX_CONNECTIONS, Row
+from sluice.proxy.admin.top.rows import SENSORS_PER_STEP, Survey
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
