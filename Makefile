@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts check-generated build-check check-deploy docs generate reference lock
+.PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts structure check-generated build-check check-deploy docs generate reference lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -99,6 +99,9 @@ types: setup $(DEPLOY_READY)  ## mypy --strict over everything, tests too
 
 contracts: setup  ## which package may import which
 	@.venv/bin/lint-imports
+
+structure: setup  ## sizes of folders, modules and functions, import cycles, purity; last line JSON
+	@$(PY) -m tools.structure
 
 check-generated: setup kafka  ## the protocol tables are what the generator makes of Kafka's jar
 	@$(PY) -m tools.protocol_tables --check

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 import typer
 
 from sluice.quotas.files.config_error import ConfigError
-from sluice.quotas.files.quota_file import load_quotas
+from sluice.quotas.files.load import load_quotas
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.settings_file import load_settings
 

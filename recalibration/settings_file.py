@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
-from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml, read_text
+from sluice.quotas.files.load import read_text
+from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 

@@ -11,7 +11,8 @@ from time import perf_counter, thread_time
 from typing import Final
 
 from bench.lib.stats import Spread, spread
-from sluice.quotas.files.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps
+from sluice.quotas.files.load import load_quotas
+from sluice.quotas.files.quota_file import parse_quotas, parse_quotas_in_steps
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.manager import QuotaManager
 

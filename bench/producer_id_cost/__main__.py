@@ -18,9 +18,9 @@ from typing import Final
 
 from rich.table import Table
 
-from bench.cost.__main__ import Rig, measure_rounds
 from bench.cost.cases import CLIENT_ID, TOPIC, Case, CaseResult, all_cases
 from bench.cost.report import Part
+from bench.cost.rig import Rig, measure_rounds
 from bench.lib.placement import Placement, place_benchmark
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
 from bench.lib.stats import Spread, median, median_interval, pairwise_ratios

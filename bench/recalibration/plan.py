@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from bench.recalibration.load import DAY
-from sluice.quotas.files.quota_file import load_quotas
+from sluice.quotas.files.load import load_quotas
 from sluice.recalibration.job import make_plan
 from sluice.recalibration.log.reader import LogFiles
 from sluice.recalibration.policy.settings import JobSettings

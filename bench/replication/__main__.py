@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench.cost.__main__ import Rig, measure_rounds
+from bench.cost.rig import Rig, measure_rounds
 from bench.lib.placement import Placement, place_benchmark
 from bench.lib.results import machine, print_last_line, results_folder, write_json
 from bench.replication.cost import session_cost_ms, unthrottled_answers, unthrottled_cases

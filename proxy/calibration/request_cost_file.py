@@ -23,7 +23,8 @@ from pydantic_core import PydanticCustomError
 from sluice.protocol._tables import API_NAMES
 from sluice.proxy.config.options import NO_BOOL, Options, Text
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.yaml_lines import dotted, parse_yaml, read_text
+from sluice.quotas.files.load import read_text
+from sluice.quotas.files.yaml_lines import dotted, parse_yaml
 from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -124,8 +124,9 @@ def check(
     With --replication the brokers' throttles must be as they should be, or it fails.
     """
     from sluice.proxy.config.file import config_of
-    from sluice.quotas.files.quota_file import load_quotas, parse_quotas
-    from sluice.quotas.files.yaml_lines import parse_yaml, read_text
+    from sluice.quotas.files.load import load_quotas, read_text
+    from sluice.quotas.files.quota_file import parse_quotas
+    from sluice.quotas.files.yaml_lines import parse_yaml
 
     text = read_text(file, "given")
     document = parse_yaml(text, str(file))
@@ -263,6 +264,6 @@ def _instant(text: str) -> float:
 
 
 def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:
-    from sluice.quotas.files.quota_file import load_quotas
+    from sluice.quotas.files.load import load_quotas
 
     return load_quotas(quota_file_of(quotas, config))

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from sluice.proxy.config.access_log import AccessLogOptions, access_log_contradictions
 from sluice.proxy.config.admin import AdminOptions, admin_contradictions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
+from sluice.proxy.config.log import LogOptions
 from sluice.proxy.config.mutations import MutationOptions
 from sluice.proxy.config.options import MAX_INT32, NO_BOOL, Options, Text, host_and_port
 from sluice.proxy.config.producer_ids import ProducerIdOptions
@@ -157,18 +158,6 @@ class DrainOptions(Options):
         default=25.0,
         description="Longest wait for answers in flight; keep it below the pod's "
         "terminationGracePeriodSeconds (30).",
-    )
-
-
-class LogOptions(Options):
-    """Structured logs on standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level written."
-    )
-    format: Literal["auto", "json", "console"] = Field(
-        default="auto",
-        description="json: one object a line; console: for people; auto: console on a terminal, else json.",
     )
 
 

@@ -20,7 +20,8 @@ from sluice.proxy.config.config import Config
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.options import Options
 from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
-from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml, read_text
+from sluice.quotas.files.load import read_text
+from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
 PREFIX = "SLUICE_"
 CONFIG_VARIABLE = "SLUICE_CONFIG"

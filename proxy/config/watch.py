@@ -16,7 +16,8 @@ from sluice.proxy.config.file import config_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, hash_of, identify
 from sluice.quotas.files.config_error import ConfigError
-from sluice.quotas.files.yaml_lines import parse_yaml, read_text
+from sluice.quotas.files.load import read_text
+from sluice.quotas.files.yaml_lines import parse_yaml
 
 LOOK_INTERVAL_S: Final = 1.0
 

@@ -25,8 +25,8 @@ from sluice.proxy.runtime.watched_file import (
     identify,
 )
 from sluice.quotas.files.config_error import ConfigError, QuotaFileError
+from sluice.quotas.files.load import read_text
 from sluice.quotas.files.quota_file import parse_quotas, parse_quotas_in_steps
-from sluice.quotas.files.yaml_lines import read_text
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.scheduled import LimitsAt, limits_at, limits_at_in_steps
 

@@ -26,9 +26,9 @@ from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.replication.checks import ClusterState, findings
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.load import read_text
 from sluice.quotas.files.quota_file import replication_of
 from sluice.quotas.files.replication_section import ReplicationSection
-from sluice.quotas.files.yaml_lines import read_text
 from sluice.quotas.replication.limits import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

@@ -27,7 +27,6 @@ What the parts say is read by entries.py and sections.py. Knows not when to read
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sluice.quotas.entity import QuotaEntity
@@ -36,7 +35,7 @@ from sluice.quotas.files.entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
 from sluice.quotas.files.replication_section import ReplicationSection
 from sluice.quotas.files.schedule_entries import SCHEDULE_KEY
 from sluice.quotas.files.sections import SectionReader
-from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, parse_yaml, parse_yaml_in_steps, read_text
+from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, parse_yaml, parse_yaml_in_steps
 from sluice.quotas.limits.limits import QuotaError, QuotaLimits
 from sluice.quotas.limits.schedule import Schedule
 from sluice.quotas.steps import at_once
@@ -47,7 +46,6 @@ __all__ = [
     "SCHEDULE_KEY",
     "SHADOW_KEY",
     "limits_in_steps",
-    "load_quotas",
     "parse_quotas",
     "parse_quotas_in_steps",
     "replication_of",
@@ -55,15 +53,6 @@ __all__ = [
 _ENTRIES_PER_STEP: Final = 100
 _LINES_PER_STEP: Final = 5_000
 _Entry: TypeAlias = tuple[QuotaEntity, dict[str, Any]]
-
-
-def load_quotas(file: Path) -> QuotaLimits:
-    """The limits in `file`. Raises QuotaFileError when it cannot be read or used."""
-    try:
-        text = read_text(file, "quota")
-    except ConfigError as error:
-        raise QuotaFileError(error.problems) from None
-    return parse_quotas(text, str(file))
 
 
 def parse_quotas(text: str, source: str) -> QuotaLimits:

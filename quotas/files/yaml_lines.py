@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 import yaml
@@ -59,18 +58,6 @@ class YamlDocument:
                 return self.lines[path]
             path = path[:-1]
         return None
-
-
-def read_text(file: Path, what: str) -> str:
-    """The file's text. Raises ConfigError when it cannot be read or is not UTF-8."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError([Problem(f"cannot read the {what} file: {reason}", source=str(file))]) from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Problem("not UTF-8", source=str(file), line=line)]) from None
 
 
 def dotted(path: YamlPath) -> str:

@@ -21,7 +21,7 @@ from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import Difference, Listing, described, differences
 from sluice.proxy.cli.quotas.places import Place, QuotaFilePlace
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.yaml_lines import read_text
+from sluice.quotas.files.load import read_text
 
 PLAN_NAME: Final = "plan.json"
 _LATEST: Final = "LATEST"

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from sluice.protocol.sasl_client import MECHANISMS
 from sluice.proxy.listener.login.credential_entries import Credentials, PasswordCredentials, TokenCredentials
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.yaml_lines import read_text
+from sluice.quotas.files.load import read_text
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")

@@ -260,7 +260,7 @@ def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
 
 def _read(file: Path) -> Listing:
     from sluice.proxy.cli.quotas.listing import listing_of
-    from sluice.quotas.files.yaml_lines import read_text
+    from sluice.quotas.files.load import read_text
 
     if str(file) == "-":
         return listing_of(sys.stdin.read(), "standard input")

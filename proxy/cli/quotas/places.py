@@ -13,8 +13,8 @@ from typing import Protocol
 from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.quotas.files.config_error import Problem, QuotaFileError
+from sluice.quotas.files.load import read_text
 from sluice.quotas.files.quota_file import parse_quotas
-from sluice.quotas.files.yaml_lines import read_text
 
 
 class Place(Protocol):

@@ -22,7 +22,7 @@ from sluice.proxy.listener.login.credential_entries import (
 )
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, identify
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.yaml_lines import read_text
+from sluice.quotas.files.load import read_text
 
 
 @dataclass(frozen=True, slots=True)

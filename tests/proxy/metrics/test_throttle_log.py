@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from sluice.proxy.config.config import LogOptions
+from sluice.proxy.config.log import LogOptions
 from sluice.proxy.metrics.throttle_log import (
     LINE_INTERVAL_MS,
     MAX_ENTITIES,

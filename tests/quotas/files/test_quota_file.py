@@ -13,7 +13,8 @@ from sluice.proxy.quota_store.schema import quotas_schema
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.files.config_error import QuotaFileError
-from sluice.quotas.files.quota_file import load_quotas, parse_quotas, parse_quotas_in_steps
+from sluice.quotas.files.load import load_quotas
+from sluice.quotas.files.quota_file import parse_quotas, parse_quotas_in_steps
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
 from testkit.proxy.quota_texts import BAD, GOOD

@@ -1,0 +1,84 @@
+"""The cost benchmark's load generator and fake broker, and rounds of cases with the proxies by turns."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Final
+
+from bench.cost.cases import CLIENT_ID, FETCH_ANSWER_BYTES, TOPIC, Case, CaseResult, ProxyMemory
+from bench.cost.report import Part, progress
+from bench.lib.fake_broker import FakeBroker
+from bench.lib.load import Load, Measured, Work, open_idle
+from bench.lib.placement import Placement, place_proxy
+from bench.lib.poller import Poller
+from testkit.frames import load_frames as frames
+from testkit.processes.process import rss_bytes, usage
+from testkit.proxy import proxies
+
+CLOSE_WITHIN_S: Final = 30.0
+SPARE_FDS: Final = 200  # in each process: files, libraries, listeners, the load of the cases
+
+
+class Rig:
+    """Load generator and fake broker in one loop of this process; the proxies are processes of their own."""
+
+    def __init__(self, fetch_answers: Mapping[int, bytes] | None = None) -> None:
+        self.poller = Poller()
+        self.broker = FakeBroker(self.poller, TOPIC, FETCH_ANSWER_BYTES, fetch_answers)
+
+    def measure(self, proxy: proxies.Proxy, work: Work) -> Measured:
+        """One repeat over fresh connections."""
+        load = Load(self.poller, proxy.port, work)
+        try:
+            measured = load.measure(lambda: usage(proxy.pid))
+        finally:
+            load.close()
+        self._settle()
+        return measured
+
+    def idle_bytes_per_connection(self, proxy: proxies.Proxy, count: int) -> float:
+        """Growth of resident memory ÷ `count` silent connections that have had one ApiVersions answer."""
+        self._with_idle(proxy, 10)  # pays for what is made only once
+        before = rss_bytes(proxy.pid)
+        return (self._with_idle(proxy, count) - before) / count
+
+    def _with_idle(self, proxy: proxies.Proxy, count: int) -> int:
+        """Resident memory of the proxy while it has `count` idle connections."""
+        idle = open_idle(self.poller, proxy.port, count, bytes(frames.api_versions_request(CLIENT_ID)))
+        resident = rss_bytes(proxy.pid)
+        for sock in idle:
+            self.poller.remove(sock.fileno())
+            sock.close()
+        self._settle()
+        return resident
+
+    def _settle(self) -> None:
+        """Waits until the proxy has closed its connections to the broker."""
+        broker = self.broker
+        self.poller.run_until(lambda: not broker.connections, "the proxy closing upstream", CLOSE_WITHIN_S)
+
+
+def measure_rounds(
+    rig: Rig,
+    names: Sequence[str],
+    placement: Placement,
+    rounds: int,
+    cases: Sequence[Case],
+    start: Callable[[str, int, int], AbstractContextManager[proxies.Proxy]] = proxies.start,
+) -> Part:
+    """These cases in every round, the named proxies by turns; `start` as `proxies.start`."""
+    results = [CaseResult(case, {name: [] for name in names}) for case in cases]
+    print(f"placement {placement}, {rounds} rounds", flush=True)
+    with ExitStack() as stack:
+        running = [stack.enter_context(start(name, rig.broker.port, SPARE_FDS)) for name in names]
+        for proxy in running:
+            place_proxy(placement, proxy.pid)
+        memory = {proxy.name: ProxyMemory(rss_bytes(proxy.pid)) for proxy in running}
+        for number in range(rounds):
+            for result in results:
+                # Who goes first changes, so that neither always runs on the warmer machine.
+                for proxy in running if number % 2 == 0 else reversed(running):
+                    result.samples[proxy.name].append(rig.measure(proxy, result.case.work))
+                print(f"{number + 1}/{rounds}  {progress(result, *names)}", flush=True)
+            for proxy in running:
+                memory[proxy.name].by_round.append(rss_bytes(proxy.pid))
+    return Part(placement, results, memory)
