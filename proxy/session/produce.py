@@ -110,30 +110,35 @@ class ProduceSide(ABC):
         ):  # fmt: skip
             # KnownProduce's commonest case stands here, for the same reason.
             batch_bytes = frame_end - pos - known.less_bytes
-            if batch_bytes < MIN_2 or batch_bytes > MAX_2:
-                fits = known.fits_other(buf, pos, frame_end)
-            else:
+            if MIN_2 <= batch_bytes <= MAX_2:
                 unpack = known.unpack
                 head, length, batch_length, producer_id = unpack(buf, pos)
                 fits = (
                     producer_id == known.producer_id and batch_length == batch_bytes
                     and length == LENGTHS_2[batch_bytes] and (head == known.head or head in known.heads)
                 )  # fmt: skip
+            else:
+                fits = known.fits_other(buf, pos, frame_end)
         if fits:
             acks = known.acks
-        elif is_head_known and throttling.ids is None:
+        elif throttling.ids is None and is_head_known:
             acks = self._produce_acks
+        elif (
+            throttling.ids is None and version >= FIRST_FLEXIBLE
+            and client_id_end + 4 <= (end if end < frame_end else frame_end)
+            and not (buf[client_id_end] or buf[client_id_end + 1])
+        ):  # fmt: skip
+            acks = buf[client_id_end + 2] << 8 | buf[client_id_end + 3]  # no header tags, no transaction
         else:
             return self._judge_anew(buf, pos, end, frame_end, version, correlation_id, client_id_end, now_ms)
         request_bytes = frame_end - pos
-        if throttling.request_time is not None or not acks or self.client_left:
-            if self.client_left and self._is_left_behind(acks, request_bytes):
-                return False
-            self._note_request_time(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+        if self.client_left and self._is_left_behind(acks, request_bytes):
+            return False
+        if throttling.request_time is not None and acks:
+            note = throttling.request_time.note_produce
+            note(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
-        paid_ms = 0.0
-        if sensor is not None:
-            paid_ms = sensor.charge(request_bytes, now_ms)
+        paid_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         if paid_ms > now_ms or not acks:
             return self._go_on(correlation_id, version, request_bytes, acks, paid_ms, now_ms)
         self._in_flight.append((
@@ -152,18 +157,12 @@ class ProduceSide(ABC):
         throttling = self._throttling
         ids = throttling.ids
         limit = end if end < frame_end else frame_end
-        body = client_id_end + 1
-        if version >= FIRST_FLEXIBLE and body + 3 <= limit and not (buf[client_id_end] or buf[body]):
-            # No header tags, no transaction: so do nearly all, and what is read is but two bytes.
-            acks = buf[body + 1] << 8 | buf[body + 2]
-        else:
-            body = request_body(buf, client_id_end, limit, PRODUCE, version)
-            found = read_acks(buf, body, limit, version)
-            if found is None:
-                if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
-                    raise MalformedFrame("Produce request without acks", offset=body)
-                return False
-            acks = found
+        body = request_body(buf, client_id_end, limit, PRODUCE, version)
+        acks = read_acks(buf, body, limit, version)
+        if acks is None:
+            if frame_end <= end or end - pos > HEAD_ENOUGH_BYTES:
+                raise MalformedFrame("Produce request without acks", offset=body)
+            return False
         request_bytes = frame_end - pos
         if self.client_left and self._is_left_behind(acks, request_bytes):
             return False
@@ -177,7 +176,9 @@ class ProduceSide(ABC):
             if brings_ids:
                 self._mark("producer_id")
             held_ms = ids.take_held_ms(now_ms)
-        self._note_request_time(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+        if throttling.request_time is not None and acks:
+            note = throttling.request_time.note_produce
+            note(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
         paid_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         return self._go_on(
@@ -210,14 +211,6 @@ class ProduceSide(ABC):
                 now_ms, held_ms, paid_ms, sensor, work,
             ))  # fmt: skip
         return True
-
-    def _note_request_time(
-        self, buf: bytearray, client_id_end: int, end: int, frame_end: int, version: int,
-        correlation_id: int, acks: int,
-    ) -> None:  # fmt: skip
-        request_time = self._throttling.request_time
-        if request_time is not None and acks:
-            request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
 
     def _is_left_behind(self, acks: int, request_bytes: int) -> bool:
         """The client is gone: True if its request does not go on, and so ends the connection."""
