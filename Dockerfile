@@ -73,7 +73,7 @@ RUN --mount=type=cache,target=/var/cache/pip \
 
 # The jars that Spark lacks for S3, each checked against the lock file that lies beside the module.
 RUN PYTHONPATH="$(echo /opt/sluice/lib/python3*/site-packages)" \
-    /build/bin/python -m sluice.recalibration.spark.spark_jars /opt/spark-jars
+    /build/bin/python -m sluice.proxy spark-jars /opt/spark-jars
 
 FROM base AS recalibration
 # The folder is not in slim images, and the package's alternatives want it.
@@ -139,6 +139,6 @@ EXPOSE 9092 9308
 STOPSIGNAL SIGTERM
 # Kubernetes does not look at this; its probes ask the admin port themselves.
 HEALTHCHECK --interval=15s --timeout=3s --start-period=10s --retries=3 \
-    CMD ["/opt/sluice/bin/python3", "-m", "sluice.proxy.cli.healthcheck"]
+    CMD ["/opt/sluice/bin/sluice", "healthcheck"]
 ENTRYPOINT ["/opt/sluice/bin/sluice"]
 CMD ["run"]

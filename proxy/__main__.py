@@ -1,5 +1,24 @@
-"""`python -m sluice.proxy` is the command `sluice`."""
+"""The entry point of the command `sluice`, also as `python -m sluice.proxy`."""
 
-from sluice.proxy.cli.main import main
+from __future__ import annotations
 
-main()
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command that the arguments name and exit with its code.
+
+    The health check goes without the imports of the others: containers ask it every few seconds.
+    """
+    if sys.argv[1:] == ["healthcheck"]:
+        from sluice.proxy.cli.healthcheck import main as check
+
+        check()
+    from sluice.proxy.cli.main import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
@@ -26,6 +27,12 @@ EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 EXIT_NO_LOG: Final = 3
 SHOWN_CHANGES: Final = 20
+
+
+def _show_job_file(value: bool) -> None:
+    if value:
+        print(Path(__file__).with_name("__main__.py"))
+        raise typer.Exit
 
 
 LogsOption = Annotated[
@@ -57,6 +64,15 @@ ApplyOption = Annotated[
         "--apply", help="Write what needs no review into --quotas, as `sluice quotas apply --unattended`."
     ),
 ]
+JobFileOption = Annotated[
+    bool,
+    typer.Option(
+        "--job-file",
+        callback=_show_job_file,
+        is_eager=True,
+        help="Print the path of the job's file, which spark-submit takes, and exit.",
+    ),
+]
 ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
@@ -73,6 +89,7 @@ def recalibrate(
     master: MasterOption = None,
     apply: ApplyOption = False,
     conf: ConfOption = None,
+    _job_file: JobFileOption = False,
 ) -> None:
     """Propose new quotas from a day's access log and the four weeks before it.
 
@@ -124,10 +141,41 @@ def recalibrate(
         _apply(outcome.folder, quotas)
 
 
+def spark_jars(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="FOLDER", show_default=False, help="Where the jars go.")
+    ] = None,
+    lock: Annotated[
+        bool, typer.Option("--lock", help="Write the lock file anew instead: for developers.")
+    ] = False,
+) -> None:
+    """Fetch the jars that Spark lacks for S3 into FOLDER, each checked against its pinned SHA-256.
+
+    For who builds an image: `SLUICE_SPARK_JARS=FOLDER` then has the job use them. Needs PyPI's jgo.
+    """
+    from sluice.recalibration.spark.maven_jars import JarError
+    from sluice.recalibration.spark.spark_jars import fetch_jars, write_lock
+
+    if lock == (folder is not None):
+        raise typer.BadParameter("give either FOLDER or --lock")
+    try:
+        if folder is None:
+            write_lock()
+        else:
+            _tell(f"{fetch_jars(folder)} jars in {folder}")
+    except (JarError, ImportError) as error:
+        _fail(f"jars for Spark: {error}", EXIT_FAILED)
+
+
 def main() -> NoReturn:
     """The entry point of spark-submit and `python -m sluice.recalibration`."""
+    run_alone(recalibrate)
+
+
+def run_alone(command: Callable[..., None]) -> NoReturn:
+    """Run one command without `sluice` before it, and exit with its code."""
     app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-    app.command()(recalibrate)
+    app.command()(command)
     try:
         app()
     except ConfigError as error:

@@ -1,9 +1,8 @@
 """Whether the proxy of this container is alive: the image's HEALTHCHECK, `sluice healthcheck`.
 
 Asks /livez at the admin port of the configuration; exit code 0 if it answers 200 within 2 s, else 1 and a
-reason. Not a command of `sluice`, and the configuration is not validated: it runs every few seconds, and
-neither pydantic (0.4 s of processor time) nor a mistake that somebody just made in the file shall make a
-running proxy unhealthy.
+reason. The configuration is not validated: the check runs every few seconds, and neither pydantic (0.4 s of
+processor time) nor a mistake that somebody just made in the file shall make a running proxy unhealthy.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -65,5 +64,6 @@ def _section(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-if __name__ == "__main__":
+def main() -> NoReturn:
+    """Exit with code 0 if the proxy is alive, else with 1 and the reason on standard error."""
     sys.exit(failure(*admin_address(os.environ)))

@@ -198,6 +198,17 @@ cli_access_log.register(app)
 
 
 @app.command()
+def healthcheck() -> None:
+    """Ask the proxy of this machine or container whether it is alive: exit code 0, or 1 and the reason.
+
+    Asks /livez at the admin port that `SLUICE_*` variables, or the file that `SLUICE_CONFIG` names, say.
+    """
+    from sluice.proxy.cli.healthcheck import main as check
+
+    check()
+
+
+@app.command()
 def version() -> None:
     """Print the versions of Sluice, of the Kafka protocol that it knows, and of Python."""
     from importlib.metadata import version as version_of

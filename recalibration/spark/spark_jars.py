@@ -1,9 +1,6 @@
-"""The jars that Spark lacks for S3A: pinned, and fetched when an image is built.
+"""The jars that Spark lacks for S3A: pinned, and fetched when an image is built (`sluice spark-jars FOLDER`).
 
-    python -m sluice.recalibration.spark.spark_jars FOLDER     fetch what the lock file names (wants PyPI's
-    jgo) python -m sluice.recalibration.spark.spark_jars --lock     write the lock file anew
-
-Then SLUICE_SPARK_JARS=FOLDER (session.py) puts them on Spark's class path; a night fetches nothing.
+SLUICE_SPARK_JARS=FOLDER (session.py) then puts them on Spark's class path; a night fetches nothing.
 
 hadoop-aws asks for the AWS SDK as one bundle of 686 MB. Those modules of it that S3A calls, with what they
 need beyond Spark's own jars, are a fiftieth of that, and stand in for it. Without the bundle's shaded copies
@@ -17,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from sluice.recalibration.spark.maven_jars import JarError, fetch, is_right, read_lock, write_lock_of
+from sluice.recalibration.spark.maven_jars import fetch, is_right, read_lock, write_lock_of
 
 LOCK_FILE: Final = Path(__file__).with_name("spark_jars.lock")
 HADOOP: Final = "3.5.0"
@@ -67,7 +64,7 @@ COORDINATES: Final = (
 )
 _HEADER: Final = f"""\
 # The jars that Spark lacks for S3A (Hadoop {HADOOP}).
-# Maven coordinate, SHA-256, bytes. Written by spark_jars.py --lock; every download is checked against it.
+# Maven coordinate, SHA-256, bytes. Written by `sluice spark-jars --lock`; each download is checked.
 """
 
 
@@ -84,22 +81,10 @@ def fetch_jars(folder: Path) -> int:
     return len(jars)
 
 
-def main(arguments: list[str]) -> None:
-    """The command line of the module docstring; errors are a message and exit code 1."""
-    if len(arguments) != 1:
-        sys.exit("usage: python -m sluice.recalibration.spark.spark_jars FOLDER | --lock")
-    try:
-        if arguments == ["--lock"]:
-            write_lock_of(LOCK_FILE, COORDINATES, _HEADER, _tell)
-        else:
-            _tell(f"{fetch_jars(Path(arguments[0]))} jars in {arguments[0]}")
-    except (JarError, ImportError) as error:
-        sys.exit(f"jars for Spark: {error}")
+def write_lock() -> None:
+    """Resolve COORDINATES anew and write the lock file. Raises JarError, or ImportError without jgo."""
+    write_lock_of(LOCK_FILE, COORDINATES, _HEADER, _tell)
 
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -73,7 +73,7 @@ def test_the_metadata_names_the_distribution_its_licence_and_python(wheel: zipfi
 
 def test_the_wheel_installs_the_sluice_command(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
-    assert b"sluice = sluice.proxy.cli.main:main" in wheel.read(name)
+    assert b"sluice = sluice.proxy.__main__:main" in wheel.read(name)
 
 
 def test_the_wheel_does_not_ask_for_development_packages(wheel: zipfile.ZipFile) -> None:

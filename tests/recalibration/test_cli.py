@@ -16,6 +16,8 @@ from sluice.proxy.cli.main import main
 from sluice.recalibration.log.compaction import PREFIX
 from testkit.access_log.access_logs import DAY, row, write
 
+SLUICE = str(Path(sys.executable).with_name("sluice"))
+
 QUOTAS = """
 quotas:
   - user: alice
@@ -208,3 +210,25 @@ def test_apply_goes_neither_with_a_dry_run_nor_with_an_object_store(job: Job) ->
     for more in ("--dry-run", "--out=s3://bucket/plans"):
         code, _, told = job.run("--apply", more)
         assert (code, "goes with an --out that is a folder" in " ".join(told.split())) == (2, True), told
+
+
+# For who builds images and clusters -----------------------------------------------------------------------
+
+
+def test_the_jobs_file_is_one_that_spark_submit_can_run() -> None:
+    told = subprocess.run(
+        [SLUICE, "recalibrate", "--job-file"], check=True, capture_output=True, text=True, cwd="/"
+    )
+    asked = subprocess.run(
+        [sys.executable, told.stdout.strip(), "--help"], check=True, capture_output=True, text=True, cwd="/"
+    )
+    assert "--quotas" in asked.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [[SLUICE, "spark-jars"], [sys.executable, "-m", "sluice.recalibration.spark_jars"]]
+)
+def test_spark_jars_wants_a_folder_by_its_new_and_its_old_name(command: list[str]) -> None:
+    asked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert asked.returncode == 2
+    assert "give either FOLDER or --lock" in asked.stderr

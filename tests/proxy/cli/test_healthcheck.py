@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,9 +45,13 @@ def answering(status: int) -> Iterator[int]:
             serving.join()
 
 
-def run(environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+SLUICE = [str(Path(sys.executable).with_name("sluice")), "healthcheck"]
+OLD_NAME = [sys.executable, "-m", "sluice.proxy.alive"]
+
+
+def run(environ: Mapping[str, str], command: Sequence[str] = SLUICE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "sluice.proxy.cli.healthcheck"],
+        command,
         env={**os.environ, **environ},
         check=False,
         capture_output=True,
@@ -91,9 +95,10 @@ def test_a_file_that_somebody_broke_leaves_the_default(tmp_path: Path, text: str
     assert admin_address({"SLUICE_CONFIG": str(file)}) == (LOOPBACK, DEFAULT_PORT)
 
 
-def test_it_is_fine_if_livez_is() -> None:
+@pytest.mark.parametrize("command", [SLUICE, OLD_NAME])
+def test_it_is_fine_if_livez_is(command: Sequence[str]) -> None:
     with answering(200) as port:
-        asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)})
+        asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)}, command)
         assert (asked.returncode, asked.stderr) == (0, "")
 
 
@@ -102,8 +107,23 @@ def test_it_fails_and_says_why_if_livez_is_not_fine() -> None:
         assert failure(LOOPBACK, port) == f"/livez at {LOOPBACK}:{port} answers 503"
 
 
-def test_it_fails_and_says_where_if_nobody_listens() -> None:
+@pytest.mark.parametrize("command", [SLUICE, OLD_NAME])
+def test_it_fails_and_says_where_if_nobody_listens(command: Sequence[str]) -> None:
     port = free_port()
-    asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)})
+    asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)}, command)
     assert asked.returncode == 1
     assert f"/livez at {LOOPBACK}:{port}" in asked.stderr
+
+
+def test_it_loads_neither_pydantic_nor_typer() -> None:
+    code = (
+        "import sys; sys.argv = ['sluice', 'healthcheck']\n"
+        "from sluice.proxy.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: print(sorted({'pydantic', 'typer', 'asyncio'} & set(sys.modules)))\n"
+    )
+    environ = {**os.environ, "SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(free_port())}
+    asked = subprocess.run(
+        [sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True
+    )
+    assert asked.stdout == "[]\n"
