@@ -83,6 +83,7 @@ class OtherRequests:
         self.mutations: MutationRequests | None = None
         """of a principal that has, or had, a limit on controller mutations"""
 
+    # Flat on purpose: one case for each class of API, in the order in which they shut each other out.
     def judge(
         self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, correlation_id:
         int, client_id_end: int, now_ms: float,

@@ -121,6 +121,7 @@ class RequestSide(ProduceSide):
         """The broker said yes."""
         self._frame_limit = self._policy.max_frame_bytes
 
+    # Whole on purpose, as `_produce`: every frame comes through here. What is rare has functions of its own.
     def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
         """Scan `buf[start:end]`, which begins where the last call left off; may patch it in place. Returns up
         to where it goes to the broker now; the rest is to be given again, with what follows."""

@@ -123,6 +123,7 @@ class AnswerSide:
         self._skip -= count
         self.bytes_read += count
 
+    # Whole on purpose, as RequestSide.data: every answer comes through here.
     def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
         """As RequestSide.data, for the broker's bytes. Raises ProtocolError (mostly BrokerError: they
         contradict what was asked); then both connections are to be closed."""
