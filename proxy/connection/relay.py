@@ -234,7 +234,7 @@ class Relay(ABC):
 
     # Broker to client -------------------------------------------------------------------------------------
 
-    # Whole on purpose: it runs for every wake-up of the broker's side, and a call more is a twentieth of its cost.
+    # Whole on purpose: it runs at every wake-up of the broker's side, and each call more has its cost.
     def _broker_readable(self) -> None:
         try:
             kept = self._broker_kept

@@ -185,7 +185,7 @@ class SessionMirror:
         self._stale.clear()
         self._leaving.clear()
 
-    # Whole on purpose: what becomes of each partition hangs on all that was decided before it in the same pass.
+    # Whole on purpose: what becomes of a partition hangs on all that was decided before it in the pass.
     def plan(self, request: ReplicaFetch, now_ms: float) -> Plan:
         """What the broker is asked, after `take`. Changes nothing but places in the buckets' queues."""
         if self._generation != self._rules.generation:
