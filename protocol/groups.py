@@ -15,9 +15,9 @@ from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import JOIN_GROUP, response_body
 from sluice.protocol.primitives import uvarint
 
-GROUP_APIS: Final = frozenset({8, 9, 11, 12, 13, 14, 68, 69, 76})
+GROUP_APIS: Final = frozenset({8, 9, 11, 12, 13, 14, 68, 69, 76, 88, 89})
 """OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat,
-ConsumerGroupDescribe, ShareGroupHeartbeat."""
+ConsumerGroupDescribe, ShareGroupHeartbeat, StreamsGroupHeartbeat, StreamsGroupDescribe (KIP-1071)."""
 
 _FIRST_FLEXIBLE_JOIN: Final = 6
 _FIRST_THROTTLED_JOIN: Final = 2

@@ -73,9 +73,9 @@ def test_an_error_code_that_has_not_arrived_is_not_read_from_what_stands_behind(
         assert session_timeout_accepted(buf, 0, end_of_error, version)
 
 
-def test_group_apis_are_those_of_the_wire_semantics() -> None:
-    """Section 1.5: keys 8, 9, 11–14, 68, 69, 76; each is an API of Kafka 4.3.1 about a group."""
-    assert {8, 9, 11, 12, 13, 14, 68, 69, 76} == GROUP_APIS
+def test_group_apis_are_those_of_the_wire_semantics_and_of_streams_groups() -> None:
+    """Section 1.5: keys 8, 9, 11–14, 68, 69, 76; and KIP-1071's. Each is one of Kafka 4.3.1 about a group."""
+    assert {8, 9, 11, 12, 13, 14, 68, 69, 76, 88, 89} == GROUP_APIS
     assert [API_NAMES[key] for key in sorted(GROUP_APIS)] == [
         "OffsetCommit",
         "OffsetFetch",
@@ -86,4 +86,15 @@ def test_group_apis_are_those_of_the_wire_semantics() -> None:
         "ConsumerGroupHeartbeat",
         "ConsumerGroupDescribe",
         "ShareGroupHeartbeat",
+        "StreamsGroupHeartbeat",
+        "StreamsGroupDescribe",
     ]
+
+
+def test_every_heartbeat_of_a_group_that_kafka_has_is_among_them() -> None:
+    """So that the next kind of group is not forgotten. (Brokers and controllers have heartbeats, too.)"""
+    heartbeats = {
+        key for key, name in API_NAMES.items() if name == "Heartbeat" or name.endswith("GroupHeartbeat")
+    }
+    assert heartbeats == {12, 68, 76, 88}
+    assert heartbeats <= GROUP_APIS
