@@ -26,6 +26,7 @@ from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.policy import QuotaApi, SessionPolicy, SharedState
+from sluice.proxy.session.replication.inter_broker import InterBroker
 from sluice.quotas.manager import QuotaManager
 
 
@@ -110,11 +111,24 @@ def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> Se
         takes_logins=options.takes_logins,
         pass_unknown_apis=config.unknown_apis == "pass",
         oauthbearer_principal_claim=config.sasl.oauthbearer_principal_claim,
+        inter_broker=_inter_broker(config, options),
         quota_api=QuotaApi(frozenset(config.quotas.admins))
         if config.quotas.source != "passthrough"
         else None,
         request_costs=costs.tls if options.upstream_has_tls else costs.plain,
     )
+
+
+def _inter_broker(config: Config, options: ListenerOptions) -> InterBroker:
+    """What a listener takes for a broker's: as is declared, there or in `replication`."""
+    declared, replication = config.inter_broker, config.replication
+    listeners = set() if declared is None else set(declared.listeners)
+    users = set() if declared is None else set(declared.users)
+    if replication is not None:
+        users.update(replication.users)
+        if not replication.users:
+            listeners.add(replication.listener)
+    return InterBroker(options.name in listeners, frozenset(users) if options.authenticates else frozenset())
 
 
 def watch_rules(limits: LimitsOptions) -> WatchRules:

@@ -24,6 +24,7 @@ from sluice.proxy.admin.server import AdminServer, Health
 from sluice.proxy.assembly import assemble, connection_rates, policy_of, watch_rules
 from sluice.proxy.calibration.request_cost_file import load_request_costs
 from sluice.proxy.config.config import Config
+from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
 from sluice.proxy.config.producer_ids import producer_ids_of
 from sluice.proxy.config.watch import ConfigWatch
 from sluice.proxy.connection.budget import BufferBudget
@@ -277,6 +278,8 @@ class Server:
     def _assemble(self, worker: Worker) -> list[Coroutine[Any, Any, None]]:
         """Make all listeners. Returns what runs beside them."""
         config = self._config
+        if config.mode == "broker" and config.inter_broker is None and config.replication is None:
+            _log.warning("inter_broker_not_declared", remedy=INTER_BROKER_REMEDY)
         beside: list[Coroutine[Any, Any, None]] = []
         for options, security in zip(config.listeners, self._securities, strict=True):
             policy = self._replication.told(policy_of(config, options, self._costs), options)

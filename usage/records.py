@@ -143,12 +143,16 @@ class Recorder:
     """Where sessions leave their records; the usage meter takes them out in batches (`take_*`)."""
 
     __slots__ = (
-        "amounts", "arrivals", "connections", "exempt_request_ms", "requests", "throttles", "unanswered",
+        "amounts", "arrivals", "connections", "exempt_request_ms", "followers", "requests", "throttles",
+        "unanswered",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.exempt_request_ms = {"cluster_action": 0.0, "rule": 0.0}
         """request time that is not limited, by reason: between brokers, or an exempt rule; never falls"""
+        self.followers = {"exempt": 0, "charged": 0}
+        """connections whose Fetches name a replica: taken for a broker's, or charged as any client's; never
+        falls"""
         self.requests: list[RequestRecord] = []
         self.throttles: list[ThrottleEvent] = []
         self.connections: list[ConnectionRecord] = []

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from sluice.proxy.config.access_log import AccessLogOptions, access_log_contradictions
 from sluice.proxy.config.admin import AdminOptions, admin_contradictions
+from sluice.proxy.config.inter_broker import InterBrokerOptions, inter_broker_contradictions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
 from sluice.proxy.config.log import LogOptions
 from sluice.proxy.config.mutations import MutationOptions
@@ -232,7 +233,11 @@ class Config(Options):
     )
 
     replication: ReplicationOptions | None = Field(
-        default=None, description="Replication throttles; if left out followers are clients like others."
+        default=None, description="Replication throttles; if left out Sluice keeps none."
+    )
+
+    inter_broker: InterBrokerOptions | None = Field(
+        default=None, description="Who is a broker; if left out followers are charged as clients."
     )
 
     @model_validator(mode="after")
@@ -288,12 +293,11 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
     yield from _port_contradictions(config)
     yield from quota_contradictions(config.quotas)
     yield from admin_contradictions(config.admin)
-    yield from replication_contradictions(
-        config.replication,
-        config.mode,
-        [listener.name for listener in config.listeners],
-        has_quota_file=config.quotas.file is not None,
-    )
+    listeners = [listener.name for listener in config.listeners]
+    has_file = config.quotas.file is not None
+    yield from replication_contradictions(config.replication, config.mode, listeners, has_quota_file=has_file)
+    authenticates = any(listener.authenticates for listener in config.listeners)
+    yield from inter_broker_contradictions(config.inter_broker, config.mode, listeners, authenticates)
     yield from access_log_contradictions(config.access_log)
     limits, pacing = config.limits, config.pacing
     if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:

@@ -189,6 +189,11 @@ class ListenerOptions(Options):
         return self.upstream_protocol in _TLS
 
     @property
+    def authenticates(self) -> bool:
+        """A client may have a principal of its own: by SASL, or by a certificate."""
+        return self.has_sasl or (self.tls is not None and self.tls.client_auth != "none")
+
+    @property
     def upstream_has_sasl(self) -> bool:
         """The broker wants a login."""
         return self.upstream_protocol in _SASL
@@ -202,8 +207,7 @@ class ListenerOptions(Options):
     def takes_logins(self) -> bool:
         """A client's own login may pass to the broker: nothing else says who he is, neither a certificate nor
         a login of the proxy's for him."""
-        has_certificates = self.tls is not None and self.tls.client_auth != "none"
-        return self.has_sasl or not (self.logs_in or has_certificates)
+        return self.has_sasl or not (self.logs_in or self.authenticates)
 
     @property
     def upstream(self) -> str:

@@ -187,6 +187,7 @@ class SluiceCollector(Collector):
         yield _family("sluice_request_time_seconds_total", ((at, ms / 1e3) for at, ms in request))
         exempt = meter.exempt_request_ms.items()
         yield _family("sluice_exempt_request_time_seconds_total", (((why,), ms / 1e3) for why, ms in exempt))
+        yield _family("sluice_followers_total", (((how,), n) for how, n in meter.followers.items()))
         yield _family("sluice_controller_mutations_total", _amounts(series, QuotaKind.CONTROLLER_MUTATION))
         yield _family("sluice_over_quota_bytes_total", ((at, one.over_quota_bytes) for at, one in series))
         yield _family("sluice_throttled_requests_total", ((at, one.throttled_requests) for at, one in series))

@@ -47,6 +47,11 @@ _ROWS: Final = (
         "an exempt rule covers (rule).",
     ),
     MetricDefinition(
+        "sluice_followers_total", "counter", ("treated",), "connections",
+        "Connections whose Fetches name a replica: exempt, for the section inter_broker (or replication) "
+        "says that they are a broker's; or charged as a client's, since nothing does.",
+    ),
+    MetricDefinition(
         "sluice_controller_mutations_total", "counter", _CLIENT, "partitions",
         "Partitions created and deleted that controller_mutation_rate charged.",
     ),

@@ -105,6 +105,8 @@ class UsageMeter:
         """by quota: units of debt beyond the cap"""
         self.exempt = {kind.value: 0 for kind in KINDS}
         """by quota: bytes of connections that an exempt rule covers"""
+        self.followers = recorder.followers
+        """by how their Fetches are treated: connections that name a replica"""
         self.exempt_request_ms = recorder.exempt_request_ms
         """by reason: time of broker threads that no limit counts"""
         self.loop_lag = LoopLag()

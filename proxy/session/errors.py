@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.protocol.errors import ProtocolError
+from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
 
 
@@ -40,3 +40,19 @@ class BrokerMalformed(BrokerError):
     """An answer's frame is broken."""
 
     cause = DisconnectCause.BROKER_MALFORMED
+
+
+def contradiction(correlation_id: int, asked_id: int, size: int, api_key: int, version: int) -> ProtocolError:
+    """Why this head cannot be of the answer that is due."""
+    if correlation_id != asked_id:
+        reason = f"correlation id {correlation_id}, due is {asked_id}"
+        return BrokerError(reason, api_key=api_key, api_version=version)
+    return BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
+
+
+def malformed_answer(
+    error: MalformedFrame, pos: int, api_key: int | None = None, version: int | None = None
+) -> BrokerMalformed:
+    """`error` with its offset from `pos` on."""
+    offset = None if error.offset is None else error.offset - pos
+    return BrokerMalformed(error.reason, api_key=api_key, api_version=version, offset=offset)

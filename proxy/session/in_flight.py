@@ -52,6 +52,8 @@ class AnswerWork(IntEnum):
     """Metadata, for the access log: topics' names by their ids"""
     REPLICA = 16
     """a follower's Fetch: looked through for what passes (session/replication/requests.py)"""
+    FOLLOWER = 17
+    """a follower's Fetch where replication is not throttled: charged to nobody"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -70,6 +72,7 @@ MUTATION: Final = AnswerWork.MUTATION
 TOPIC_SIZES: Final = AnswerWork.TOPIC_SIZES
 NAMES: Final = AnswerWork.NAMES
 REPLICA: Final = AnswerWork.REPLICA
+FOLLOWER: Final = AnswerWork.FOLLOWER
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]

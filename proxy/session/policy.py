@@ -10,6 +10,7 @@ from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
 from sluice.proxy.session.own_topic.topic_acl import OwnTopic
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
+from sluice.proxy.session.replication.inter_broker import InterBroker
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import Recorder
@@ -44,6 +45,8 @@ class SessionPolicy:
     broker_map: BrokerMap | None = None
     """of a gateway: addresses of brokers are rewritten. It alone changes: sessions learn from answers"""
 
+    inter_broker: InterBroker = field(default_factory=InterBroker)
+    """whose replica ids are believed"""
     replication: Replication | None = None
     """of an inter-broker listener: its followers are mirrored, and throttled where they are to be"""
     quota_api: QuotaApi | None = None

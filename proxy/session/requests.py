@@ -28,7 +28,7 @@ from sluice.proxy.session.authentication import AUTHENTICATION_APIS, Authenticat
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import NotAuthenticated
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import CHARGE, InFlight
+from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.other_requests import OtherRequests
@@ -37,6 +37,7 @@ from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.replication.inter_broker import is_follower
 from sluice.proxy.session.replication.requests import ReplicaRequests
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import NO_TOPICS, TOPICS_AT, Flows, is_incremental
@@ -51,8 +52,9 @@ class RequestSide(ProduceSide):
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
-        "_client_id_length", "_fetch_flow", "_fetch_head", "_frame_limit", "_guard", "_others", "_policy",
-        "_quotas", "_topic_defaults", "quota_requests", "raw_tokens", "replicas",
+        "_client_id_length", "_fetch_flow", "_fetch_head", "_followers", "_frame_limit", "_guard",
+        "_is_follower", "_others", "_policy", "_quotas", "_topic_defaults", "quota_requests", "raw_tokens",
+        "replicas",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +94,9 @@ class RequestSide(ProduceSide):
             self.replicas = ReplicaRequests(
                 policy.replication, pace, identity, in_flight, local, self.edits, self._records
             )
+        # Are its Fetches a broker's? None: not known yet.
+        self._is_follower: bool | None = None
+        self._followers = shared.recorder.followers
         self._client_id_length = _UNKNOWN_LENGTH
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
         self.raw_tokens = False
@@ -285,18 +290,24 @@ class RequestSide(ProduceSide):
         self._fetch_head, self._fetch_flow = flows.fetch_head, flows.fetch
         return True
 
-    def _fetch(
-        self,
-        buf: bytearray,
-        pos: int,
-        end: int,
-        frame_end: int,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id_end: int,
-        now_ms: float,
+    def _look_for_replica(
+        self, buf: bytearray, pos: int, client_id_end: int, end: int, frame_end: int, version: int
     ) -> bool:
+        """Is the connection a follower's, by its first Fetch that tells? False: more of that must come first,
+        since its replica id would be believed."""
+        is_believed = self._policy.inter_broker.covers(self._identity.user)
+        names_replica = is_follower(buf, pos, client_id_end, end, frame_end, version)
+        if names_replica is None:
+            return not is_believed
+        self._is_follower = names_replica and is_believed
+        if names_replica:
+            self._followers["exempt" if is_believed else "charged"] += 1
+        return True
+
+    def _fetch(
+        self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, correlation_id:
+        int, client_id_end: int, now_ms: float,
+    ) -> bool:  # fmt: skip
         """Lower a Fetch's max_bytes to its connection's share, and forward it; its answer will be charged."""
         first, last = VERSIONS[api_key]
         if not first <= version <= last:
@@ -310,6 +321,19 @@ class RequestSide(ProduceSide):
             if judged is not None:
                 return judged
         identity = self._identity
+        if self._is_follower is not False and api_key == FETCH:
+            if self._is_follower is None and not self._look_for_replica(
+                buf, pos, client_id_end, end, frame_end, version
+            ):
+                return False
+            if self._is_follower:
+                if self._flows is not None:
+                    identity.flow = self._flows.other(FETCH)
+                self._in_flight.append((
+                    correlation_id, FETCH, version, identity.flow, frame_end - pos,
+                    now_ms, 0.0, 0.0, None, FOLLOWER,
+                ))  # fmt: skip
+                return True
         limit = end if end < frame_end else frame_end
         offset = client_id_end + MAX_BYTES_AT[version]
         if api_key != FETCH or offset + 4 > limit or (version >= FIRST_FLEXIBLE and buf[client_id_end]):

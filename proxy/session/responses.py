@@ -24,10 +24,10 @@ from sluice.protocol.headers import (
     RESPONSE_HEAD_BYTES,
     SIZE_BYTES,
     response_body,
-)
+)  # fmt: skip
 from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
-from sluice.proxy.session.errors import BrokerError, BrokerMalformed
+from sluice.proxy.session.errors import BrokerError, BrokerMalformed, contradiction, malformed_answer
 from sluice.proxy.session.gateway.address_rewrite import AddressWork
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
@@ -36,6 +36,7 @@ from sluice.proxy.session.in_flight import (
     CHARGE,
     CLUSTER_ACTION,
     CONFIGS,
+    FOLLOWER,
     JOIN,
     LOCAL,
     MUTATION,
@@ -67,6 +68,7 @@ _API_VERSIONS_MAX: Final = VERSIONS[API_VERSIONS][1]
 
 _BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
 _FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
+_NOT_CHARGED: Final = (*_FOR_GATEWAY, NAMES, CLUSTER_ACTION, REPLICA, FOLLOWER)
 
 
 class AnswerSide:
@@ -152,7 +154,7 @@ class AnswerSide:
                     break
                 size, correlation_id = RESPONSE_HEAD.unpack_from(buf, pos)
                 if correlation_id != asked_id or size < SIZE_BYTES:
-                    raise _contradiction(correlation_id, asked_id, size, api_key, version)
+                    raise contradiction(correlation_id, asked_id, size, api_key, version)
                 frame_end = pos + SIZE_BYTES + size
                 throttle_ms = 0.0
                 if work is not NONE or throttling.request_time is not None:
@@ -243,7 +245,7 @@ class AnswerSide:
         try:
             cut = self._addresses.pass_on(buf, start, end)
         except MalformedFrame as error:
-            malformed = _malformed(error, start)
+            malformed = malformed_answer(error, start)
             malformed.good_end = start
             raise malformed from None
         self._skip = self._addresses.left_bytes
@@ -269,7 +271,7 @@ class AnswerSide:
                 throttle_ms = self._work_on_answer(buf, pos, end, frame_end, entry, now_ms)
             if work is REPLICA and replicas is not None:
                 replicas.begin(buf, pos, end, frame_end, now_ms)
-            elif request_time is not None or work is CLUSTER_ACTION:
+            elif request_time is not None or work is CLUSTER_ACTION or work is FOLLOWER:
                 self._throttling.charge_request_time(
                     buf, pos, end, frame_end, entry, now_ms, self._requests.at_boundary
                 )
@@ -278,7 +280,7 @@ class AnswerSide:
             if self._addresses is not None and work is not NONE:
                 self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
         except MalformedFrame as error:
-            raise _malformed(error, pos, api_key, version) from None
+            raise malformed_answer(error, pos, api_key, version) from None
         return throttle_ms
 
     @staticmethod
@@ -289,7 +291,7 @@ class AnswerSide:
         """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
         if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
             return False
-        if work is NONE or work is NAMES or work is REPLICA:
+        if work is NONE or work is NAMES or work is REPLICA or work is FOLLOWER:
             return True
         if work in _BY_HEAD:
             return end - pos >= _HEAD_BYTES
@@ -317,7 +319,7 @@ class AnswerSide:
     ) -> float:
         """As _work_on, for what is no Fetch and has arrived as far as is needed."""
         _, api_key, version, _, _, forwarded_ms, _, paid_ms, _, work = entry
-        if work in _FOR_GATEWAY or work is NAMES or work is CLUSTER_ACTION or work is REPLICA:
+        if work in _NOT_CHARGED:
             if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
                 learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
             return 0.0
@@ -367,24 +369,6 @@ class AnswerSide:
             self._identity.authenticated = True
             self._requests.lift_frame_limit()
             self._throttling.forget()
-
-
-def _contradiction(
-    correlation_id: int, asked_id: int, size: int, api_key: int, version: int
-) -> ProtocolError:
-    """Why this head cannot be of the answer that is due."""
-    if correlation_id != asked_id:
-        reason = f"correlation id {correlation_id}, due is {asked_id}"
-        return BrokerError(reason, api_key=api_key, api_version=version)
-    return BrokerMalformed(f"answer of {size} bytes", api_key=api_key, api_version=version)
-
-
-def _malformed(
-    error: MalformedFrame, pos: int, api_key: int | None = None, version: int | None = None
-) -> BrokerMalformed:
-    """`error` with its offset from `pos` on."""
-    offset = None if error.offset is None else error.offset - pos
-    return BrokerMalformed(error.reason, api_key=api_key, api_version=version, offset=offset)
 
 
 def _write_fetch_throttle(

@@ -14,7 +14,7 @@ from typing import Final
 from sluice.protocol.headers import FETCH, PRODUCE
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import CLUSTER_ACTION, Held, InFlight
+from sluice.proxy.session.in_flight import CLUSTER_ACTION, FOLLOWER, Held, InFlight
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.shared import Wake
@@ -129,8 +129,9 @@ class Throttling:
         at_boundary: bool,
     ) -> None:
         """The answer to `entry` is charged against its user's request_percentage, or counted as exempt."""
-        if entry[9] is CLUSTER_ACTION and not (
-            frame_end <= end and is_refused(buf, pos, frame_end, entry[1], entry[2])
+        if entry[9] is FOLLOWER or (
+            entry[9] is CLUSTER_ACTION
+            and not (frame_end <= end and is_refused(buf, pos, frame_end, entry[1], entry[2]))
         ):
             count_cluster_action(
                 self._policy.request_costs, self._shared.recorder, entry, frame_end - pos, now_ms
@@ -264,31 +265,11 @@ class Throttling:
 
     # Controller mutations ---------------------------------------------------------------------------------
 
-    def owe_for_mutations(
-        self, sensor: Sensor, api_key: int, charged: int, paid_ms: float, now_ms: float, *, refused: bool
-    ) -> float:
-        """Topics were refused, or changed on credit: mute until paid_ms, bounded as any delay is.
-
-        `charged`: partitions. Returns the end of the mute; in shadow mode now_ms, and nothing is done. (A
-        strict quota's debt is not waived then: what was refused in earnest would not have been charged
-        either.)
-        """
-        if sensor.shadow:
-            delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
-            self._event(EventKind.SHADOW, sensor, api_key, delay_ms, 0, 0, now_ms, charged)
-            if not refused:
-                sensor.waive(now_ms)
-            return now_ms
-        until_ms = min(paid_ms, self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms))
-        self._pace.mute(until_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
-        kind = EventKind.REFUSAL if refused else EventKind.MUTE
-        self._event(kind, sensor, api_key, until_ms - now_ms, 0, 0, now_ms, charged)
-        return until_ms
-
-    def told_ms(self, left_ms: float) -> float:
-        """What an answer tells of a delay that lasts `left_ms` more: all of it, for a refused client is to
-        come again then; but some clients sleep on it, and would miss the heartbeats of their group."""
-        return min(max(left_ms, 0.0), self._delays.group_max_ms) if self.is_group else max(left_ms, 0.0)
+    def note_mutation(
+        self, kind: EventKind, sensor: Sensor, api_key: int, delay_ms: float, charged: int, now_ms: float
+    ) -> None:
+        """For the log: partitions were refused, delayed or given back (mutations/delays.py)."""
+        self._event(kind, sensor, api_key, delay_ms, 0, 0, now_ms, charged)
 
     # Both -------------------------------------------------------------------------------------------------
 
