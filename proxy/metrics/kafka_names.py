@@ -118,7 +118,8 @@ _ROWS: Final = (
     KafkaName(
         "LeaderReplication", "byte-rate", (), "bytes per second",
         "Records of throttled partitions that followers fetched of the broker behind, over "
-        "replication.window_num windows of replication.window_size_s (11 of 1 s).",
+        "replication.window_num windows of replication.window_size_s (11 of 1 s); idle ones before the "
+        "first record do not count.",
         "Records alone, without what stands around them in the answers; 0 while there is no throttle.",
     ),
     KafkaName(

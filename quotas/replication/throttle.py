@@ -33,7 +33,7 @@ from collections.abc import Hashable
 from math import ceil
 from typing import Final
 
-from sluice.quotas.sensors.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, Rate
+from sluice.quotas.sensors.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, SimpleRate
 
 QUANTUM_MS: Final = 100.0
 FOLLOWER_SAVED_MS: Final = 400.0
@@ -83,7 +83,7 @@ class ReplicationBucket:
         self.zero_ms = now_ms + quantum_ms
         self.passed_bytes = 0
         """of throttled partitions, in sync or not; never falls"""
-        self.rate = Rate(window_num, round(window_size_s * 1000.0))
+        self.rate = SimpleRate(window_num, round(window_size_s * 1000.0))
         """of the same"""
         self._turns: dict[Hashable, float] = {}
 

@@ -1,9 +1,9 @@
-"""The broker's own arithmetic of quotas, number for number: Rate, Avg, TokenBucket, and delays made of them.
+"""The broker's own arithmetic of quotas, number for number: Rate, SimpleRate, Avg, TokenBucket, and delays.
 
 Times are whole ms and sums run in Kafka's order, so that results are equal to the last bit; what looks odd
 (a bucket that starts empty, a missing window that counts as an idle one) is odd there too. The tests compare
 with the classes of Kafka 4.3.1. Knows no clock.
-Source: org.apache.kafka.common.metrics.stats.Rate, Avg, SampledStat, WindowedSum, TokenBucket;
+Source: org.apache.kafka.common.metrics.stats.Rate, SimpleRate, Avg, SampledStat, WindowedSum, TokenBucket;
 org.apache.kafka.server.quota.QuotaUtils, ControllerMutationQuotaManager.
 """
 
@@ -98,6 +98,25 @@ class Rate:
             if now_ms - last_ms >= keep_ms:
                 self._reset(index, now_ms)
         self._purge_ms = min(self._last_ms, default=now_ms) + keep_ms  # none is due before; it may be later
+
+
+class SimpleRate(Rate):
+    """Kafka's SimpleRate: a Rate whose missing windows do not count, as replication's byte-rate is taken.
+
+    So it tells of a beginning what it is, where Rate divides by window_num − 1 whole windows at least.
+    Worked example, 11 windows of 1 s, 1,000 B at 0 ms and 500 more at 2,000 ms. At 0 and 1,000 ms it is
+    1,000 B/s (one whole window at least), at 1,600 ms 625, at 2,000 ms 750, at 4,000 ms 375; of a Rate 100
+    at 0 and 1,000 ms, and 150 at 2,000 and 4,000 ms.
+    """
+
+    __slots__ = ()
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """From the oldest window's begin; at least one window. Source: SimpleRate.windowSize."""
+        self._purge(now_ms)
+        if not self._values:
+            self._begin(now_ms)
+        return max(now_ms - min(self._start_ms), self.window_ms)
 
 
 class Average:

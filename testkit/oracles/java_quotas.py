@@ -95,6 +95,27 @@ class JavaQuotas:
         stats = self._jvm.org.apache.kafka.common.metrics.stats
         return JavaStat(self._jvm, stats.Rate(), window_num, window_ms, 1.0)
 
+    def simple_rate(self, window_num: int, window_ms: int) -> JavaStat:
+        stats = self._jvm.org.apache.kafka.common.metrics.stats
+        return JavaStat(self._jvm, stats.SimpleRate(), window_num, window_ms, 1.0)
+
+    def replication_rate_class(self) -> str:
+        """By what class a broker's ReplicationQuotaManager takes its `byte-rate`."""
+        kafka = self._jvm.org.apache.kafka
+        metrics = kafka.common.metrics.Metrics()
+        kind = kafka.server.quota.QuotaType.LEADER_REPLICATION
+        manager = self._jvm.kafka.server.ReplicationQuotaManager(
+            kafka.server.config.ReplicationQuotaManagerConfig(),
+            metrics,
+            kind,
+            kafka.common.utils.Time.SYSTEM,
+        )
+        manager.updateQuota(kafka.common.metrics.Quota.upperBound(1e6))
+        manager.record(1)
+        stat = metrics.metric(metrics.metricName("byte-rate", kind.toString())).measurable()
+        metrics.close()
+        return str(stat.getClass().getName())
+
     def average(self, window_num: int, window_ms: int) -> JavaStat:
         stats = self._jvm.org.apache.kafka.common.metrics.stats
         return JavaStat(self._jvm, stats.Avg(), window_num, window_ms, 1.0)

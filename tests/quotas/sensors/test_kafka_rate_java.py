@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.kafka import KafkaSensor
-from sluice.quotas.sensors.kafka_rate import Average, Rate, TokenBucket
+from sluice.quotas.sensors.kafka_rate import Average, Rate, SimpleRate, TokenBucket
 from testkit.oracles.java_quotas import JavaQuotas, java_quotas
 
 RECORDED = Path(__file__).parent / "recorded_produce.txt"
@@ -76,6 +76,53 @@ def test_rate_and_window_are_equal_to_javas(
             now_ms = later_ms
             assert ours.measure(now_ms) == theirs.measure(now_ms)
             assert ours.elapsed_ms(now_ms) == theirs.window_size(now_ms)
+
+
+@SETTINGS
+@given(data=st.data(), window=WINDOWS)
+def test_a_simple_rate_and_its_window_are_equal_to_javas(
+    java: JavaQuotas, data: st.DataObject, window: tuple[int, int]
+) -> None:
+    ours, theirs = SimpleRate(*window), java.simple_rate(*window)
+    now_ms = START_MS
+    for gap_ms, amount in data.draw(steps_of(*window, BYTES)):
+        now_ms += gap_ms
+        ours.record(amount, now_ms)
+        theirs.record(amount, now_ms)
+        assert ours.measure(now_ms) == theirs.measure(now_ms)
+        assert ours.elapsed_ms(now_ms) == theirs.window_size(now_ms)
+        later_ms = now_ms + data.draw(gaps_of(*window))
+        if data.draw(st.booleans()):
+            now_ms = later_ms
+            assert ours.elapsed_ms(now_ms) == theirs.window_size(now_ms)
+            assert ours.measure(now_ms) == theirs.measure(now_ms)
+
+
+@SETTINGS
+@given(gaps=st.lists(gaps_of(11, 1_000), max_size=5))
+def test_a_simple_rate_without_records_is_equal_to_javas(java: JavaQuotas, gaps: list[int]) -> None:
+    ours, theirs = SimpleRate(11, 1_000), java.simple_rate(11, 1_000)
+    now_ms = START_MS
+    for gap_ms in gaps:
+        now_ms += gap_ms
+        assert ours.measure(now_ms) == theirs.measure(now_ms) == 0.0
+        assert ours.elapsed_ms(now_ms) == theirs.window_size(now_ms)
+
+
+def test_a_broker_takes_the_rate_of_replication_simply(java: JavaQuotas) -> None:
+    assert java.replication_rate_class() == "org.apache.kafka.common.metrics.stats.SimpleRate"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(SimpleRate, [1_000, 1_000, 625, 750, 375]), (Rate, [100, 100, 1_000 / 10.6, 150, 150])],
+)
+def test_the_example_of_a_simple_rate(kind: type[Rate], expected: list[float]) -> None:
+    rate = kind(11, 1_000)
+    rate.record(1_000, 0)
+    told = [rate.measure(at_ms) for at_ms in (0, 1_000, 1_600)]
+    rate.record(500, 2_000)
+    assert [*told, rate.measure(2_000), rate.measure(4_000)] == expected
 
 
 @SETTINGS
