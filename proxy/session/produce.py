@@ -352,8 +352,7 @@ class ProduceSide(ABC):
 
     def release(self, held: Held, now_ms: float) -> None:
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
-        self._skip = held.request_bytes
-        self.count += 1
+        self.pass_on(held.request_bytes)
         if held.brings_ids:
             self._bring_ids(now_ms)
         paid_ms = held.paid_ms
@@ -367,6 +366,11 @@ class ProduceSide(ABC):
                 held.correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
                 now_ms, held_ms, paid_ms, sensor, work,
             ))  # fmt: skip
+
+    def pass_on(self, request_bytes: int) -> None:
+        """A request that was held and judged goes: so many bytes pass without a second look."""
+        self._skip = request_bytes
+        self.count += 1
 
     def _finished_without_answer(
         self,

@@ -209,6 +209,8 @@ class Session:
             return
         held = self._throttling.held
         if self.pace.state is State.HOLDING and held is None:
+            if self._wake_mutation(now_ms, client_left):
+                return
             self._requests.wake_for_ids(now_ms, client_left)
             return
         if held is None or self.pace.state is not State.HOLDING:
@@ -224,6 +226,27 @@ class Session:
         else:
             self._requests.drop_held(now_ms)
             self._requests.leave_behind(held.acks, held.request_bytes)
+
+    def _wake_mutation(self, now_ms: float, client_left: bool) -> bool:
+        """True: what is held creates or deletes topics. It goes if its time has come."""
+        mutations = self._requests.mutations
+        if mutations is None or mutations.held is None:
+            return False
+        if now_ms < self.pace.wake_ms - EARLY_MS:
+            return True
+        self._requests.client_left = client_left
+        if client_left:
+            detail = mutations.drop_held(now_ms) or ""
+            self.pace.end(DisconnectCause.LEFT_WHILE_HELD, detail, at_boundary=True)
+        else:
+            self._requests.pass_on(mutations.release(now_ms))
+        return True
+
+    def _drop_held(self, now_ms: float) -> None:
+        """A held request, if there is one, will never go."""
+        self._requests.drop_held(now_ms)
+        if self._requests.mutations is not None:
+            self._requests.mutations.drop_held(now_ms)
 
     def wake_by(self, wake: Wake) -> None:
         """`wake` is called when a held request's turn has come, maybe before `pace.wake_ms`."""
@@ -247,15 +270,15 @@ class Session:
     def drain(self, now_ms: float, cause: DisconnectCause = DisconnectCause.DRAINED) -> None:
         """Begin no further request; what is in flight will be answered (wire-semantics 4.1).
 
-        A held Produce with acks ≠ 0 stays unforwarded, for its client sends it again. With acks = 0 it goes,
-        for nobody will.
+        A held request stays unforwarded, for its client sends it again; but a Produce with acks = 0 goes, for
+        nobody will.
         """
         held = self._throttling.held
         if held is not None and held.acks == 0 and self.pace.state is State.HOLDING:
             self._throttling.take_held(now_ms, client_left=False)
             self._requests.release(held, now_ms)
         else:
-            self._requests.drop_held(now_ms)
+            self._drop_held(now_ms)
         self.pace.end(cause, "", at_boundary=self._requests.at_boundary)
 
     def closed(self, now_ms: float) -> None:
@@ -266,7 +289,7 @@ class Session:
                 for entry in self._in_flight
                 if entry[9] is not LOCAL
             ]
-        self._requests.drop_held(now_ms)
+        self._drop_held(now_ms)
         if self._requests.replicas is not None:
             self._requests.replicas.closed(now_ms)
         self._throttling.closed(now_ms)

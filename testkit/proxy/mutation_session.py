@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -13,6 +15,12 @@ from testkit.proxy.playbook import Shell, shared_of
 
 KEY = "controller_mutation_rate"
 EVERYBODY = QuotaEntity(DEFAULT)
+
+
+def connections(rate: float = 2.0) -> Callable[[], Shell]:
+    """Opens a further connection of one user at each call."""
+    shared = shared_of(QuotaLimits([(EVERYBODY, {KEY: rate})]))
+    return lambda: Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
 
 
 def shell_of(rate: float = 2.0, *, shadow: bool = False, exempt: bool = False) -> Shell:

@@ -1,1 +1,1 @@
-"""Topics created and deleted under `controller_mutation_rate`: counted, cut or refused."""
+"""Topics created and deleted under `controller_mutation_rate`: counted, cut, held or refused."""

@@ -2,8 +2,8 @@
 
 What they change is counted in partitions. Where the request does not say how many, the proxy first asks the
 broker, on the client's own connection and so with the client's own rights; the request waits for the answer.
-Then topic by topic: charged as long as nothing is owed, else refused (strict) or charged all the same
-(permissive). What is accepted goes on; the answer then puts right what was charged (responses.py).
+Then topic by topic: charged as long as nothing is owed, else refused (strict); or charged all the same, and
+held until the debt is paid (permissive). What goes on is put right by its answer (responses.py).
 Part of a connection's RequestSide, by session/other_requests.py. Pure.
 Source: KIP-599; StrictControllerMutationQuota, PermissiveControllerMutationQuota, ReplicationControlManager.
 """
@@ -11,7 +11,6 @@ Source: KIP-599; StrictControllerMutationQuota, PermissiveControllerMutationQuot
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
@@ -31,16 +30,19 @@ from sluice.protocol.mutations.requests import (
 )
 from sluice.protocol.mutations.responses import refusals, refusing_answer
 from sluice.protocol.mutations.topic_sizes import QUESTION_VERSION, TopicSize, size_question
+from sluice.protocol.names import api_name
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import LOCAL, MUTATION, NONE, TOPIC_SIZES, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
+from sluice.proxy.session.mutations.delays import HeldMutation, MutationDelays
+from sluice.proxy.session.mutations.outcome import Outcome
 from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.flow import AccessFlow
-from sluice.usage.records import Amount, Flow, RequestRecord
+from sluice.usage.records import Amount, RequestRecord
 
 REFUSAL_TEXT: Final = None
 """Kafka gives none with error 89: clients have their own words for it (ApiError.fromThrowable)."""
@@ -48,35 +50,12 @@ _TOPICS_PER_QUESTION: Final = 100
 """so that no answer is much larger than such answers are"""
 
 
-@dataclass(slots=True)
-class Outcome:
-    """Of one request that went on: what its answer is to be given, and what it may put right."""
-
-    api_key: int
-    version: int
-    sensor: Sensor
-    charged: dict[TopicKey, int] = field(default_factory=dict)
-    """partitions, by topic"""
-    by_default: set[TopicKey] = field(default_factory=set)
-    """of these the number was the broker's default, as far as it is known"""
-    becomes: dict[TopicKey, int] = field(default_factory=dict)
-    """how many partitions each topic will have, if all goes well"""
-    unknown: set[TopicKey] = field(default_factory=set)
-    """of these there was nothing to count: they did not exist, or the client may not see them"""
-    refused: bytes = b""
-    """topics for the answer"""
-    refused_count: int = 0
-    flow: Flow = field(default_factory=Flow)
-    """of a request that went on"""
-    paid_ms: float = 0.0
-    """what the answer's throttle_time_ms lasts until"""
-
-
 class MutationRequests:
     """Of one connection."""
 
     __slots__ = (
         "_amounts",
+        "_delays",
         "_edits",
         "_identity",
         "_in_flight",
@@ -85,9 +64,9 @@ class MutationRequests:
         "_questions",
         "_records",
         "_request",
-        "_throttling",
         "added_bytes",
         "defaults",
+        "held",
         "outcomes",
         "sizes",
     )
@@ -111,13 +90,15 @@ class MutationRequests:
         """what is known of topics"""
         self._pace = pace
         self._identity = identity
-        self._throttling = throttling
+        self._delays = MutationDelays(pace, throttling)
         self._in_flight = in_flight
         self._local = local
         self._edits = edits
         self._records = records
         self._request: MutationRequest | None = None  # that waits for the answers to these
         self._questions: deque[list[TopicKey]] = deque()
+        self.held: HeldMutation | None = None
+        """the request that waits for its turn, in state HOLDING"""
         self.sizes: dict[TopicKey, TopicSize] = {}
         """of the topics of the request at hand that exist, by name and by id"""
         self.outcomes: deque[Outcome] = deque()
@@ -138,7 +119,8 @@ class MutationRequests:
         now_ms: float,
         sensor: Sensor,
     ) -> bool:
-        """Count, and forward, cut or refuse the request. False: it has not arrived, or waits for an answer.
+        """Count, and forward, cut or refuse the request. False: it has not arrived, or waits for an
+        answer or for its turn.
 
         Raises UnsupportedVersion, MalformedFrame, and FrameTooLarge for one that cannot be kept whole.
         """
@@ -162,9 +144,8 @@ class MutationRequests:
         self._request = None
         if request.validate_only:
             self._remember(correlation_id, request, now_ms, 0.0, None)
-        else:
-            self._decide(request, pos, frame_end, correlation_id, now_ms, sensor)
-        return True
+            return True
+        return self._decide(request, pos, frame_end, correlation_id, now_ms, sensor)
 
     def _read(
         self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int, client_id_end: int
@@ -182,13 +163,13 @@ class MutationRequests:
     def _plan_questions(self, request: MutationRequest, sensor: Sensor, now_ms: float) -> None:
         """What the broker has to be asked first: the sizes of what is to be deleted or to grow.
 
-        And where topics are to be created while the quota refuses, whether they exist already: for these the
-        broker has an error of its own, which is not the quota's to hide.
+        And where topics are to be created while something is owed, whether they exist already: for these the
+        broker has an error of its own, which is not the quota's to hide or to delay.
         """
         self._questions.clear()
         if request.validate_only:
             return
-        if request.api_key == CREATE_TOPICS and not (request.is_strict and sensor.tokens(now_ms) < 0.0):
+        if request.api_key == CREATE_TOPICS and sensor.tokens(now_ms) >= 0.0:
             return
         keys = [topic.key for topic in request.topics if topic.is_sound]
         names: list[TopicKey] = [key for key in keys if isinstance(key, str)]
@@ -253,30 +234,20 @@ class MutationRequests:
         correlation_id: int,
         now_ms: float,
         sensor: Sensor,
-    ) -> None:
-        outcome = Outcome(request.api_key, request.version, sensor, paid_ms=now_ms)
-        refused: list[TopicMutation] = []
-        for topic in request.topics:
-            partitions = self._partitions(request, topic, now_ms)
-            if not partitions:
-                if request.api_key != CREATE_TOPICS:
-                    outcome.unknown.add(topic.key)
-            elif request.is_strict and sensor.tokens(now_ms) < 0.0:
-                refused.append(topic)
-            else:
-                outcome.paid_ms = sensor.charge(partitions, now_ms)
-                outcome.charged[topic.key] = partitions
-                if request.api_key != DELETE_TOPICS:
-                    outcome.becomes[topic.key] = max(topic.partitions, partitions)
-                if topic.partitions == BROKERS_DEFAULT:
-                    outcome.by_default.add(topic.key)
-        if request.is_strict:
-            # A debt alone delays nobody: it refuses the next.
-            outcome.paid_ms = sensor.charge(0, now_ms) if refused else now_ms
+    ) -> bool:
+        """Charge it; forward it, cut or whole, refuse or hold it. False: it is held."""
+        outcome = Outcome(request.api_key, request.version, sensor, turn_ms=now_ms, paid_ms=now_ms)
+        refused = self._charge(request, outcome, now_ms)
+        charged = sum(outcome.charged.values())
         until_ms = now_ms
+        if charged and outcome.turn_ms > now_ms and not request.is_strict and not sensor.shadow:
+            until_ms = self._delays.hold(
+                sensor, request.api_key, charged, outcome.turn_ms, outcome.paid_ms, now_ms
+            )
+            self.held = HeldMutation(correlation_id, request, outcome, now_ms, until_ms)
+            return False
         if refused or outcome.paid_ms > now_ms:
-            charged = sum(outcome.charged.values())
-            until_ms = self._throttling.owe_for_mutations(
+            until_ms = self._delays.owe(
                 sensor, request.api_key, charged, outcome.paid_ms, now_ms, refused=bool(refused)
             )
         if sensor.shadow:
@@ -288,15 +259,74 @@ class MutationRequests:
             outcome.refused_count = len(refused)
         if refused and len(refused) == len(request.topics):
             self._answer(request, outcome, pos, frame_end, correlation_id, now_ms, until_ms)
-            return
+            return True
         if refused:
             going = request.without(refused)
             self._edits.append((pos, frame_end, going))
             self.added_bytes += len(going) - len(request.frame)
+        self._goes(request, outcome, correlation_id, now_ms, 0.0, until_ms)
+        return True
+
+    def _charge(self, request: MutationRequest, outcome: Outcome, now_ms: float) -> list[TopicMutation]:
+        """Topic by topic, in the request's order. Returns those that the quota refuses."""
+        sensor = outcome.sensor
+        refused: list[TopicMutation] = []
+        for topic in request.topics:
+            partitions = self._partitions(request, topic, now_ms)
+            if not partitions:
+                if request.api_key != CREATE_TOPICS:
+                    outcome.unknown.add(topic.key)
+            elif request.is_strict and sensor.tokens(now_ms) < 0.0:
+                refused.append(topic)
+            else:
+                outcome.paid_ms = sensor.charge(partitions, now_ms)
+                if not outcome.charged:
+                    outcome.turn_ms = sensor.turn_ms
+                outcome.charged[topic.key] = partitions
+                if request.api_key != DELETE_TOPICS:
+                    outcome.becomes[topic.key] = max(topic.partitions, partitions)
+                if topic.partitions == BROKERS_DEFAULT:
+                    outcome.by_default.add(topic.key)
+        if request.is_strict:
+            # A debt alone delays nobody: it refuses the next.
+            outcome.paid_ms = sensor.charge(0, now_ms) if refused else now_ms
+        return refused
+
+    def _goes(
+        self,
+        request: MutationRequest,
+        outcome: Outcome,
+        correlation_id: int,
+        now_ms: float,
+        held_ms: float,
+        until_ms: float,
+    ) -> None:
+        """`until_ms`: the end of the mute that it brought about."""
         outcome.flow = self._identity.flow
         self.note(outcome, sum(outcome.charged.values()), now_ms)
-        self._remember(correlation_id, request, now_ms, until_ms, sensor)
+        self._remember(correlation_id, request, now_ms, until_ms, outcome.sensor, held_ms)
         self.outcomes.append(outcome)
+
+    # While it is held -------------------------------------------------------------------------------------
+
+    def release(self, now_ms: float) -> int:
+        """The held request goes as it is: its turn, or the bound of its delay, has come. Returns its size in
+        bytes."""
+        held, self.held = self.held, None
+        assert held is not None
+        self._delays.release(held, now_ms)
+        until_ms = max(held.until_ms, now_ms)
+        held_ms = now_ms - held.begun_ms
+        self._goes(held.request, held.outcome, held.correlation_id, now_ms, held_ms, until_ms)
+        return len(held.request.frame)
+
+    def drop_held(self, now_ms: float) -> str | None:
+        """A held request, if there is one, will never go. Returns what it was."""
+        held, self.held = self.held, None
+        if held is None:
+            return None
+        self._delays.drop(held, now_ms)
+        return f"a {api_name(held.request.api_key)} of {len(held.request.frame)} bytes not forwarded"
 
     def _name_and_id(self, topic: TopicMutation) -> tuple[str | None, bytes]:
         """Both, where they are known, as in the broker's answers."""
@@ -312,10 +342,11 @@ class MutationRequests:
         now_ms: float,
         paid_ms: float,
         sensor: Sensor | None,
+        held_ms: float = 0.0,
     ) -> None:
         self._in_flight.append((
             correlation_id, request.api_key, request.version, self._identity.flow, len(request.frame),
-            now_ms, 0.0, paid_ms, sensor, NONE if sensor is None else MUTATION,
+            now_ms, held_ms, paid_ms, sensor, NONE if sensor is None else MUTATION,
         ))  # fmt: skip
 
     def _answer(
@@ -330,7 +361,7 @@ class MutationRequests:
     ) -> None:
         """In the broker's place: nothing of it is to be done."""
         api_key, version, identity = request.api_key, request.version, self._identity
-        told_ms = ceil(self._throttling.told_ms(outcome.paid_ms - now_ms))
+        told_ms = ceil(self._delays.told_ms(api_key, outcome.paid_ms - now_ms))
         answer = refusing_answer(
             api_key, version, correlation_id, told_ms, outcome.refused_count, outcome.refused
         )

@@ -18,7 +18,9 @@ from sluice.protocol.mutations.responses import ResultReader, TopicResult, with_
 from sluice.protocol.mutations.topic_sizes import SizeReader
 from sluice.protocol.throttle_field import raise_throttle
 from sluice.proxy.session.errors import BrokerMalformed
-from sluice.proxy.session.mutations.requests import MutationRequests, Outcome
+from sluice.proxy.session.mutations.delays import MutationDelays
+from sluice.proxy.session.mutations.outcome import Outcome
+from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
 
@@ -30,13 +32,13 @@ class MutationAnswers:
     """Of one connection. `left_bytes`: of the answer that is being read, what has not arrived."""
 
     __slots__ = (
+        "_delays",
         "_edits",
         "_outcome",
         "_pace",
         "_requests",
         "_results",
         "_sizes",
-        "_throttling",
         "left_bytes",
     )
 
@@ -46,7 +48,7 @@ class MutationAnswers:
         """`edits`: what of the answers goes on changed, or not at all."""
         self._requests = requests
         self._pace = pace
-        self._throttling = throttling
+        self._delays = MutationDelays(pace, throttling)
         self._edits = edits
         self._outcome: Outcome | None = None
         self._results: ResultReader | None = None
@@ -61,7 +63,7 @@ class MutationAnswers:
         arrived_end = min(end, frame_end)
         outcome = self._requests.outcomes[0]
         api_key, version = outcome.api_key, outcome.version
-        told_ms = ceil(self._throttling.told_ms(outcome.paid_ms - now_ms))
+        told_ms = ceil(self._delays.told_ms(api_key, outcome.paid_ms - now_ms))
         self._outcome = outcome
         self._results = ResultReader(api_key, version)
         self.left_bytes = frame_end - arrived_end

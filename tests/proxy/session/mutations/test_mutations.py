@@ -169,15 +169,19 @@ def test_older_clients_are_served_and_throttled_afterwards() -> None:
     ).done()
 
 
-def test_older_clients_are_served_in_debt_too() -> None:
+def test_older_clients_are_served_in_debt_too_once_it_is_paid() -> None:
+    """10 partitions are owed: 5 s. Then the 4 of the topic are, for 2 s."""
     shell = in_debt(10)
     asked = delete(["a"], version=4, correlation_id=2)
     shell.client_sends(asked)
     shell.broker_sends(sizes({"a": (0, 4)}, correlation_id=2))
+    assert bytes(shell.to_broker) == question(["a"], correlation_id=2)
+    assert tokens(shell) == -14
+    shell.advance(5_000)
     assert bytes(shell.to_broker) == question(["a"], correlation_id=2) + asked
     shell.broker_sends(deleted({"a": (0, 0)}, version=4, correlation_id=2))
-    assert throttle_of(DELETE_TOPICS, 4, shell.to_client) == 7_000
-    assert tokens(shell) == -14
+    assert throttle_of(DELETE_TOPICS, 4, shell.to_client) == 2_000
+    assert tokens(shell) == -4
 
 
 def test_a_member_of_a_group_is_delayed_and_told_no_longer_than_its_heartbeats_allow() -> None:

@@ -1,0 +1,102 @@
+"""Delays under `controller_mutation_rate`: mutes and holds bounded as any delay is, and told in answers.
+
+Knows partitions, times and the pace of one connection; no frames (requests.py). What waits here waits for its
+entity's debt, not for its connection's: a new connection waits, too. Pure.
+Source: wire-semantics 1.5, 1.6 ("reconnecting clears no debt"); KIP-599.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sluice.protocol.mutations.requests import MutationRequest
+from sluice.proxy.session.mutations.outcome import Outcome
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.throttling import Throttling
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.records import EventKind
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMutation:
+    """A request of a permissive version that waits for its turn; its bytes are the first that the shell
+    keeps."""
+
+    correlation_id: int
+    request: MutationRequest
+    outcome: Outcome
+    begun_ms: float
+    until_ms: float
+    """the end of the whole delay: of the hold, and of the mute behind it"""
+
+
+class MutationDelays:
+    """Of one connection."""
+
+    __slots__ = ("_pace", "_throttling")
+
+    def __init__(self, pace: Pace, throttling: Throttling) -> None:
+        self._pace = pace
+        self._throttling = throttling
+
+    def owe(
+        self, sensor: Sensor, api_key: int, charged: int, paid_ms: float, now_ms: float, *, refused: bool
+    ) -> float:
+        """Topics were refused, or changed on credit: mute until paid_ms, bounded as any delay is.
+
+        `charged`: partitions. Returns the end of the mute; in shadow mode now_ms, and nothing is done. (A
+        strict quota's debt is not waived then: what was refused in earnest would not have been charged
+        either.)
+        """
+        throttling = self._throttling
+        if sensor.shadow:
+            delay_ms = min(paid_ms - now_ms, throttling.delay_limit_ms(api_key))
+            throttling.note_mutation(EventKind.SHADOW, sensor, api_key, delay_ms, charged, now_ms)
+            if not refused:
+                sensor.waive(now_ms)
+            return now_ms
+        until_ms = min(paid_ms, self._pace.latest_ms(throttling.delay_limit_ms(api_key), now_ms))
+        kind = EventKind.REFUSAL if refused else EventKind.MUTE
+        self._mute(kind, sensor, api_key, charged, until_ms, now_ms)
+        return until_ms
+
+    def hold(
+        self, sensor: Sensor, api_key: int, charged: int, turn_ms: float, paid_ms: float, now_ms: float
+    ) -> float:
+        """The entity owed before this request came: nothing more is begun until `turn_ms` > now_ms, when that
+        will be paid. Returns the end of the delay, hold and mute together; both are bounded."""
+        last_ms = now_ms + self._throttling.delay_limit_ms(api_key)
+        turn_ms = min(turn_ms, last_ms)
+        self._pace.hold(turn_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
+        hold_ms = turn_ms - now_ms
+        self._throttling.note_mutation(EventKind.HOLD, sensor, api_key, hold_ms, charged, now_ms)
+        return min(paid_ms, last_ms)
+
+    def release(self, held: HeldMutation, now_ms: float) -> None:
+        """The held request goes; what is left of its delay is a mute."""
+        self._pace.release(held.until_ms)
+        if held.until_ms > now_ms:
+            outcome = held.outcome
+            charged = sum(outcome.charged.values())
+            self._mute(EventKind.MUTE, outcome.sensor, outcome.api_key, charged, held.until_ms, now_ms)
+
+    def drop(self, held: HeldMutation, now_ms: float) -> None:
+        """The held request will never go: its partitions are given back."""
+        outcome = held.outcome
+        charged = sum(outcome.charged.values())
+        outcome.sensor.refund(charged, now_ms)
+        self._throttling.note_mutation(EventKind.DROP, outcome.sensor, outcome.api_key, 0.0, charged, now_ms)
+
+    def told_ms(self, api_key: int, left_ms: float) -> float:
+        """What an answer tells of a delay that lasts `left_ms` more: all of it, for a refused client is to
+        come again then; but some clients sleep on it, and would miss the heartbeats of their group."""
+        left_ms = max(left_ms, 0.0)
+        throttling = self._throttling
+        return min(left_ms, throttling.delay_limit_ms(api_key)) if throttling.is_group else left_ms
+
+    def _mute(
+        self, kind: EventKind, sensor: Sensor, api_key: int, charged: int, until_ms: float, now_ms: float
+    ) -> None:
+        self._pace.mute(until_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
+        self._throttling.note_mutation(kind, sensor, api_key, until_ms - now_ms, charged, now_ms)

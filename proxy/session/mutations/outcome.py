@@ -1,0 +1,35 @@
+"""What is remembered of a request that creates, grows or deletes topics until its answer has come. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sluice.protocol.mutations.requests import TopicKey
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.records import Flow
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Of one request that went on: what its answer is to be given, and what it may put right."""
+
+    api_key: int
+    version: int
+    sensor: Sensor
+    charged: dict[TopicKey, int] = field(default_factory=dict)
+    """partitions, by topic"""
+    by_default: set[TopicKey] = field(default_factory=set)
+    """of these the number was the broker's default, as far as it is known"""
+    becomes: dict[TopicKey, int] = field(default_factory=dict)
+    """how many partitions each topic will have, if all goes well"""
+    unknown: set[TopicKey] = field(default_factory=set)
+    """of these there was nothing to count: they did not exist, or the client may not see them"""
+    refused: bytes = b""
+    """topics for the answer"""
+    refused_count: int = 0
+    flow: Flow = field(default_factory=Flow)
+    """of a request that went on"""
+    turn_ms: float = 0.0
+    """when what the entity owed before this request is paid; ≤ when it came: nothing was owed"""
+    paid_ms: float = 0.0
+    """what the answer's throttle_time_ms lasts until"""
