@@ -22,6 +22,8 @@ class Outcome:
     """of these the number was the broker's default, as far as it is known"""
     becomes: dict[TopicKey, int] = field(default_factory=dict)
     """how many partitions each topic will have, if all goes well"""
+    validate_only: bool = False
+    """nothing is changed, whatever the answer says; it costs the same (as in ReplicationControlManager)"""
     unknown: set[TopicKey] = field(default_factory=set)
     """of these there was nothing to count: they did not exist, or the client may not see them"""
     refused: bytes = b""

@@ -33,7 +33,7 @@ from sluice.protocol.mutations.topic_sizes import QUESTION_VERSION, TopicSize, s
 from sluice.protocol.names import api_name
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import LOCAL, MUTATION, NONE, TOPIC_SIZES, InFlight
+from sluice.proxy.session.in_flight import LOCAL, MUTATION, TOPIC_SIZES, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.mutations.delays import HeldMutation, MutationDelays
 from sluice.proxy.session.mutations.outcome import Outcome
@@ -142,9 +142,6 @@ class MutationRequests:
             self._ask(self._questions.popleft(), pos, correlation_id, now_ms)
             return False
         self._request = None
-        if request.validate_only:
-            self._remember(correlation_id, request, now_ms, 0.0, None)
-            return True
         return self._decide(request, pos, frame_end, correlation_id, now_ms, sensor)
 
     def _read(
@@ -167,8 +164,6 @@ class MutationRequests:
         broker has an error of its own, which is not the quota's to hide or to delay.
         """
         self._questions.clear()
-        if request.validate_only:
-            return
         if request.api_key == CREATE_TOPICS and sensor.tokens(now_ms) >= 0.0:
             return
         keys = [topic.key for topic in request.topics if topic.is_sound]
@@ -237,6 +232,7 @@ class MutationRequests:
     ) -> bool:
         """Charge it; forward it, cut or whole, refuse or hold it. False: it is held."""
         outcome = Outcome(request.api_key, request.version, sensor, turn_ms=now_ms, paid_ms=now_ms)
+        outcome.validate_only = request.validate_only
         refused = self._charge(request, outcome, now_ms)
         charged = sum(outcome.charged.values())
         until_ms = now_ms
@@ -283,7 +279,7 @@ class MutationRequests:
                 if not outcome.charged:
                     outcome.turn_ms = sensor.turn_ms
                 outcome.charged[topic.key] = partitions
-                if request.api_key != DELETE_TOPICS:
+                if request.api_key != DELETE_TOPICS and not request.validate_only:
                     outcome.becomes[topic.key] = max(topic.partitions, partitions)
                 if topic.partitions == BROKERS_DEFAULT:
                     outcome.by_default.add(topic.key)
@@ -341,12 +337,12 @@ class MutationRequests:
         request: MutationRequest,
         now_ms: float,
         paid_ms: float,
-        sensor: Sensor | None,
-        held_ms: float = 0.0,
+        sensor: Sensor,
+        held_ms: float,
     ) -> None:
         self._in_flight.append((
             correlation_id, request.api_key, request.version, self._identity.flow, len(request.frame),
-            now_ms, held_ms, paid_ms, sensor, NONE if sensor is None else MUTATION,
+            now_ms, held_ms, paid_ms, sensor, MUTATION,
         ))  # fmt: skip
 
     def _answer(

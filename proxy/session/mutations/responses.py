@@ -138,7 +138,7 @@ class MutationAnswers:
                 sensor.charge(result.partitions - charged, now_ms)
             else:
                 sensor.refund(charged - result.partitions, now_ms)
-        if not result.error_code:
+        if not (result.error_code or outcome.validate_only):
             self._remember(outcome, result, key, now_ms)
 
     def _remember(self, outcome: Outcome, result: TopicResult, key: TopicKey | None, now_ms: float) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import BrokerMalformed
 from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
@@ -24,6 +25,8 @@ from testkit.frames.mutation_frames import (
     delete,
     deleted,
     errors_in,
+    grow,
+    grown,
     question,
     sizes,
 )
@@ -138,17 +141,37 @@ def test_a_topic_that_exists_gets_the_brokers_own_error_even_in_debt() -> None:
     assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"old": 36, "new": REFUSED}
 
 
-def test_validate_only_is_free_and_never_refused() -> None:
-    shell = in_debt(10)
-    asked = create({"more": 500}, validate_only=True)
+def test_validate_only_costs_the_same_for_the_controllers_work_is_the_same() -> None:
+    """As with the quota of a broker of 4.3.1 (tests/e2e): 32 of 22, 10 owed."""
+    shell = shell_of()
+    asked = create({"large": 32}, validate_only=True)
     (
         Playbook(shell)
         >> Client(asked)
         << ToBroker(asked)
-        >> Broker(created({"more": (0, 500)}))
-        << ToClient(created({"more": (0, 500)}))
+        >> Broker(created({"large": (0, 32)}))
+        << ToClient(created({"large": (0, 32)}))
     ).done()
     assert tokens(shell) == -10
+    shell.client_sends(create({"more": 1}, validate_only=True, correlation_id=2))
+    shell.broker_sends(sizes({"more": (0, 0)}, correlation_id=2))
+    assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"more": REFUSED}
+
+
+def test_what_was_only_validated_is_not_taken_for_created() -> None:
+    """7 s later the same topic is created, and deleted: its size is the broker's to tell."""
+    shell = shell_of()
+    for frame in (create({"a": 5}, validate_only=True), grow({"b": 6}, validate_only=True)):
+        shell.client_sends(frame)
+        if shell.state is State.AWAITING_BROKER:
+            shell.broker_sends(sizes({"b": (1, 4)}))
+            shell.broker_sends(grown({"b": 0}))
+        else:
+            shell.broker_sends(created({"a": (0, 5)}))
+    assert tokens(shell) == 22 - 5 - 2
+    shell.client_sends(delete(["a", "b"]))
+    shell.broker_sends(sizes({"a": (0, 0), "b": (1, 4)}))
+    assert tokens(shell) == 22 - 5 - 2 - 4
 
 
 def test_older_clients_are_served_and_throttled_afterwards() -> None:
@@ -205,13 +228,13 @@ def test_requests_that_say_one_thing_twice_are_the_brokers_to_refuse() -> None:
 
 def test_a_refusal_waits_for_the_answers_before_it() -> None:
     shell = in_debt(10)
-    first, second = create({"v": 1}, validate_only=True, correlation_id=2), create({"x": 1}, correlation_id=3)
+    first, second = request(HEARTBEAT, 4, correlation_id=2), create({"x": 1}, correlation_id=3)
     shell.client_sends(first + second)
     assert bytes(shell.to_broker) == first + question(["x"], correlation_id=3)
-    shell.broker_sends(created({"v": (0, 1)}, correlation_id=2))
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=2))
     shell.broker_sends(sizes({"x": (0, 0)}, correlation_id=3))
-    refusal = created({"x": (REFUSED, -1)}, throttle_ms=5_000, correlation_id=3)
-    assert bytes(shell.to_client) == created({"v": (0, 1)}, correlation_id=2) + refusal
+    refusal = created({"x": (REFUSED, -1)}, throttle_ms=2_000, correlation_id=3)
+    assert bytes(shell.to_client) == answer(HEARTBEAT, 4, correlation_id=2) + refusal
 
 
 def test_answers_are_read_however_they_are_cut() -> None:

@@ -124,9 +124,11 @@ def test_what_the_broker_will_refuse_waits_for_nothing() -> None:
     assert tokens(shell) == -10
 
 
-def test_a_request_that_only_asks_whether_it_could_be_done_waits_for_nothing() -> None:
-    asked = create({"one": 1}, version=4, validate_only=True)
-    (Playbook(owing(10)) >> Client(asked) << ToBroker(asked)).done()
+def test_a_request_that_only_asks_whether_it_could_be_done_waits_as_well() -> None:
+    shell = owing(10)
+    shell.client_sends(create({"one": 1}, version=4, validate_only=True))
+    shell.broker_sends(NONE_YET)
+    assert shell.session.pace.wake_ms - shell.now_ms == 5_000
 
 
 @pytest.mark.parametrize("asked", [delete(["one"], version=4), grow({"one": 7}, version=2)])
