@@ -5,14 +5,24 @@ What belongs to one listener is made in assembly.py.
 
 from __future__ import annotations
 
+from typing import Final
+
 from sluice.proxy.config.config import Config, LimitsOptions
+from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
 from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
+
+_log = get_logger()
+_UNNAMED_REMEDY: Final = (
+    "logins whose user is not known here (delegation tokens, GSSAPI, opaque bearer tokens) share the lowest "
+    "limit of any user: configure one for the users `<delegation-token>` and `<unknown>`, or for `<default>`"
+)
 
 
 def quota_manager_of(config: Config, limits: QuotaLimits) -> QuotaManager:
@@ -58,3 +68,12 @@ def kafka_page_of(
     pacing, ids = config.pacing, config.producer_ids
     windows = KafkaWindows(pacing.window_num, pacing.window_size_s, ids.window_num, ids.window_size_s)
     return KafkaPage(meter, gauges, windows, replication)
+
+
+def warn_of_gaps(config: Config, limits: QuotaLimits) -> None:
+    """Say in the log what nobody has declared, and what follows from that."""
+    if config.mode == "broker" and config.inter_broker is None and config.replication is None:
+        _log.warning("inter_broker_not_declared", remedy=INTER_BROKER_REMEDY)
+    unnamed = [kind.value for kind in limits.kinds_of_unnamed()]
+    if unnamed and any(listener.has_sasl for listener in config.listeners):
+        _log.warning("unnamed_users_have_the_lowest_limit", quotas=unnamed, remedy=_UNNAMED_REMEDY)

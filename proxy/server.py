@@ -24,7 +24,6 @@ from sluice.proxy.admin.server import AdminServer, Health
 from sluice.proxy.assembly import assemble, connection_rates, policy_of, watch_rules
 from sluice.proxy.calibration.request_cost_file import load_request_costs
 from sluice.proxy.config.config import Config
-from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
 from sluice.proxy.config.producer_ids import producer_ids_of
 from sluice.proxy.config.watch import ConfigWatch
 from sluice.proxy.connection.budget import BufferBudget
@@ -42,6 +41,7 @@ from sluice.proxy.parts import (
     follow_connection_limits,
     kafka_page_of,
     quota_manager_of,
+    warn_of_gaps,
 )
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, scope_of
 from sluice.proxy.quota_store.source import QuotaSource
@@ -278,8 +278,7 @@ class Server:
     def _assemble(self, worker: Worker) -> list[Coroutine[Any, Any, None]]:
         """Make all listeners. Returns what runs beside them."""
         config = self._config
-        if config.mode == "broker" and config.inter_broker is None and config.replication is None:
-            _log.warning("inter_broker_not_declared", remedy=INTER_BROKER_REMEDY)
+        warn_of_gaps(config, self._quotas.limits)
         beside: list[Coroutine[Any, Any, None]] = []
         for options, security in zip(config.listeners, self._securities, strict=True):
             policy = self._replication.told(policy_of(config, options, self._costs), options)

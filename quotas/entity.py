@@ -37,6 +37,13 @@ DEFAULT: Final = Default.DEFAULT
 OVERFLOW: Final = Overflow.OVERFLOW
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's User:ANONYMOUS: who has not authenticated"""
+DELEGATION_TOKEN_USER: Final = "<delegation-token>"  # noqa: S105 (a user's name)
+"""Stands for everybody who came with a delegation token whose owner is not known here."""
+UNKNOWN_USER: Final = "<unknown>"
+"""Stands for everybody whose name only the broker can read: GSSAPI, opaque or ambiguous bearer tokens, …"""
+UNNAMED_USERS: Final = frozenset({DELEGATION_TOKEN_USER, UNKNOWN_USER})
+"""Each is many users in one bucket. Ordinary names in the quota file; but never unlimited where any user has
+a limit, or who has one would log in so that nobody can tell who it is (wire-semantics 4.6)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.proxy.session.replication.followers import Replication
-from sluice.quotas.kinds import BYTE_KINDS, QuotaKind
+from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
 from sluice.quotas.manager import QuotaManager
 
 DISTRIBUTION: Final = "kafka-sluice"
@@ -187,6 +187,9 @@ class SluiceCollector(Collector):
         yield _family("sluice_request_time_seconds_total", ((at, ms / 1e3) for at, ms in request))
         exempt = meter.exempt_request_ms.items()
         yield _family("sluice_exempt_request_time_seconds_total", (((why,), ms / 1e3) for why, ms in exempt))
+        unnamed = self._quotas.limits.kinds_of_unnamed()
+        lowest = (((kind.value,), int(kind in unnamed)) for kind in KINDS)
+        yield _family("sluice_unnamed_have_lowest_limit", lowest)
         yield _family("sluice_followers_total", (((how,), n) for how, n in meter.followers.items()))
         yield _family("sluice_controller_mutations_total", _amounts(series, QuotaKind.CONTROLLER_MUTATION))
         yield _family("sluice_over_quota_bytes_total", ((at, one.over_quota_bytes) for at, one in series))

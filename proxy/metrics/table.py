@@ -47,6 +47,11 @@ _ROWS: Final = (
         "an exempt rule covers (rule).",
     ),
     MetricDefinition(
+        "sluice_unnamed_have_lowest_limit", "gauge", ("quota",), "",
+        "1: no limit is configured for users whose name is not known (<delegation-token>, <unknown>), and "
+        "so they share the lowest of any user.",
+    ),
+    MetricDefinition(
         "sluice_followers_total", "counter", ("treated",), "connections",
         "Connections whose Fetches name a replica: exempt, for the section inter_broker (or replication) "
         "says that they are a broker's; or charged as a client's, since nothing does.",

@@ -13,6 +13,7 @@ from sluice.protocol.errors import FrameTooLarge
 from sluice.protocol.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, SIZE_BYTES, request_body, response_body
 from sluice.proxy.session.in_flight import AnswerWork
 from sluice.proxy.session.sasl_observer import SaslWatch
+from sluice.proxy.session.token_owners import TokenOwners
 
 AUTHENTICATION_APIS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
@@ -24,10 +25,11 @@ before a login."""
 class Authentication:
     """One connection's. Costs nothing until the first SaslHandshake: idle connections number thousands."""
 
-    __slots__ = ("_claim", "_watch")
+    __slots__ = ("_claim", "_tokens", "_watch")
 
-    def __init__(self, oauthbearer_principal_claim: str) -> None:
+    def __init__(self, oauthbearer_principal_claim: str, tokens: TokenOwners) -> None:
         self._claim = oauthbearer_principal_claim
+        self._tokens = tokens
         self._watch: SaslWatch | None = None
 
     @property
@@ -56,7 +58,7 @@ class Authentication:
         body = request_body(buf, client_id_end, frame_end, api_key, version)
         watch = self._watch
         if watch is None:
-            watch = self._watch = SaslWatch(self._claim)
+            watch = self._watch = SaslWatch(self._claim, self._tokens)
         if api_key == SASL_HANDSHAKE:
             watch.on_handshake_request(buf, body, frame_end, version)
             return AnswerWork.HANDSHAKE

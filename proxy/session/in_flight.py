@@ -54,6 +54,8 @@ class AnswerWork(IntEnum):
     """a follower's Fetch: looked through for what passes (session/replication/requests.py)"""
     FOLLOWER = 17
     """a follower's Fetch where replication is not throttled: charged to nobody"""
+    TOKENS = 18
+    """delegation tokens made or described: whose they are"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -73,6 +75,7 @@ TOPIC_SIZES: Final = AnswerWork.TOPIC_SIZES
 NAMES: Final = AnswerWork.NAMES
 REPLICA: Final = AnswerWork.REPLICA
 FOLLOWER: Final = AnswerWork.FOLLOWER
+TOKENS: Final = AnswerWork.TOKENS
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]

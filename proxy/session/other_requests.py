@@ -32,6 +32,7 @@ from sluice.proxy.session.in_flight import (
     NAMES,
     NONE,
     RAW_TOKEN,
+    TOKENS,
     AnswerWork,
     InFlight,
 )
@@ -41,6 +42,7 @@ from sluice.proxy.session.quota_requests import QUOTA_APIS, QuotaRequests
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.request_time import CLUSTER_ACTIONS
 from sluice.proxy.session.throttling import Throttling
+from sluice.proxy.session.token_owners import TOKEN_APIS
 from sluice.proxy.session.topic_attribution import Flows
 
 _JOIN_GROUP_MAX: Final = VERSIONS[JOIN_GROUP][1]
@@ -130,6 +132,8 @@ class OtherRequests:
                 return self.mutations.judge(
                     buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms, sensor
                 )
+        elif api_key in TOKEN_APIS:
+            work = TOKENS
         elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
         self._in_flight.append((

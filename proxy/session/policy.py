@@ -11,6 +11,7 @@ from sluice.proxy.session.own_topic.topic_acl import OwnTopic
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
 from sluice.proxy.session.replication.inter_broker import InterBroker
+from sluice.proxy.session.token_owners import TokenOwners
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import Recorder
@@ -71,3 +72,5 @@ class SharedState:
     """which no client but its admins may read or write"""
     topic_names: TopicNames | None = None
     """of the access log; None: there is none, and no session tells topics"""
+    token_owners: TokenOwners = field(default_factory=TokenOwners)
+    """whose delegation tokens are known"""

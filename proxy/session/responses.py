@@ -46,6 +46,7 @@ from sluice.proxy.session.in_flight import (
     RAW_TOKEN,
     REPLICA,
     THROTTLE,
+    TOKENS,
     TOPIC_SIZES,
     AnswerWork,
     InFlight,
@@ -76,7 +77,7 @@ class AnswerSide:
 
     __slots__ = (
         "_addresses", "_authentication", "_identity", "_in_flight", "_local", "_mutations", "_names", "_pace",
-        "_records", "_requests", "_skip", "_throttling", "bytes_read", "edits",
+        "_records", "_requests", "_skip", "_throttling", "_token_owners", "bytes_read", "edits",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,7 @@ class AnswerSide:
     ) -> None:  # fmt: skip
         self._local = local
         self._names = shared.topic_names
+        self._token_owners = shared.token_owners
         self._records = shared.recorder.requests
         self._pace = pace
         self._identity = identity
@@ -341,6 +343,10 @@ class AnswerSide:
             # used.
             if frame_end <= end and version <= _API_VERSIONS_MAX:
                 cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)
+            return 0.0
+        if work is TOKENS:
+            if frame_end <= end:
+                self._token_owners.learn_from(bytes(buf[pos + SIZE_BYTES : frame_end]), api_key, version)
             return 0.0
         if frame_end > end:  # unread it could not be learnt from, and all would wait for it for ever
             raise MalformedFrame(f"{frame_end - pos} bytes to authenticate with")

@@ -27,15 +27,12 @@ from sluice.protocol.sasl import (
     scram_client,
 )
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.token_owners import TokenOwners
+from sluice.quotas.entity import DELEGATION_TOKEN_USER, UNKNOWN_USER, UNNAMED_USERS
 
-DELEGATION_TOKEN_USER: Final = "<delegation-token>"  # noqa: S105 (a user's name)
-"""The principal of everybody who came with a SCRAM delegation token: its owner is not named on the wire."""
-UNKNOWN_USER: Final = "<unknown>"
-"""The principal of everybody whose name only the broker can read: GSSAPI, opaque bearer tokens, …"""
-RESERVED_USERS: Final = frozenset({DELEGATION_TOKEN_USER, UNKNOWN_USER})
+RESERVED_USERS: Final = UNNAMED_USERS
 """Shared buckets. A real user so called would sit in them, so nobody may claim these names: whatever names a
-principal (mTLS too) must refuse them. They are ordinary names in the quota file: an operator may set limits
-for them."""
+principal (mTLS too) must refuse them."""
 
 _MECHANISM_NAME: Final = re.compile(r"[A-Z0-9_-]+")
 
@@ -107,6 +104,7 @@ class SaslWatch:
         "_oauth_claim",
         "_rounds",
         "_state",
+        "_tokens",
         "awaiting_broker",
         "failed",
         "in_exchange",
@@ -114,10 +112,14 @@ class SaslWatch:
         "user",
     )
 
-    def __init__(self, oauth_claim: str = "sub") -> None:
-        """`oauth_claim`: the JWT claim that names the principal (broker: sasl.oauthbearer.sub.claim.name)."""
+    def __init__(self, oauth_claim: str = "sub", tokens: TokenOwners | None = None) -> None:
+        """`oauth_claim`: the JWT claim that names the principal (broker: sasl.oauthbearer.sub.claim.name).
+
+        `tokens`: whose delegation tokens are known; None: nobody's.
+        """
         self.user: str | None = None
-        """the principal's name, without its type, from the broker's yes on; never changes afterwards"""
+        """the principal's name, without its type, from the broker's yes on; changes afterwards only from
+        DELEGATION_TOKEN_USER to the owner, once he is known"""
         self.awaiting_broker = False
         """nothing of the client may be forwarded (nor handed to this object) before the broker's answer"""
         self.in_exchange = False
@@ -127,6 +129,7 @@ class SaslWatch:
         self.failed = False
         """the broker said no (or something raised): if it closes now, the cause is authentication_failed"""
         self._oauth_claim = oauth_claim
+        self._tokens = tokens
         self._state = _State.IDLE
         self._mechanism = _Mechanism.OPAQUE
         self._claim: str | None = None  # whom the client says it is; None: we cannot tell
@@ -215,7 +218,7 @@ class SaslWatch:
                 case _Mechanism.SCRAM:
                     name, is_token = scram_client(message)
                     if is_token:
-                        return DELEGATION_TOKEN_USER
+                        return self._token_user(name)
                 case _Mechanism.OAUTHBEARER:
                     name = oauthbearer_user(message, self._oauth_claim)
                     if name is None:
@@ -229,6 +232,17 @@ class SaslWatch:
         if name in RESERVED_USERS:
             raise AuthenticationFailed("a reserved name is claimed")
         return name
+
+    def _token_user(self, token_id: str) -> str:
+        """Whose token it is, as far as is known here.
+
+        A connection that has a principal keeps it with a token that is not known: the broker lets nobody
+        change his principal (KIP-368). For the same reason one whose owner was not known may be named later.
+        """
+        owner = None if self._tokens is None else self._tokens.owner_of(token_id)
+        if owner is not None and owner not in RESERVED_USERS:
+            return owner
+        return self.user or DELEGATION_TOKEN_USER
 
     def _broker_spoke(self, message: bytes) -> bool:
         """The broker's answer, error 0 or bare, to the client's message number `_rounds`."""
@@ -257,7 +271,7 @@ class SaslWatch:
     def _accepted(self, state: _State) -> bool:
         if self._claim is None:
             raise AuthenticationFailed("the broker accepted a message that names nobody we can read")
-        if self.user is not None and self.user != self._claim:
+        if self.user not in {None, self._claim, DELEGATION_TOKEN_USER}:
             raise PrincipalChanged("re-authentication names another principal")
         self.user = self._claim
         self.raw_tokens = False

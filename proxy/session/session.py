@@ -80,7 +80,9 @@ class Session:
         self.pace = Pace()
         self.identity = Identity(authentication_required=policy.authentication_required, user=user)
         self._in_flight: deque[InFlight] = deque()
-        self._authentication = authentication = Authentication(policy.oauthbearer_principal_claim)
+        self._authentication = authentication = Authentication(
+            policy.oauthbearer_principal_claim, shared.token_owners
+        )
         self._throttling = Throttling(shared, policy, self.pace, self.identity, address, self._in_flight)
         self._local = local = LocalAnswers()
         flows = None

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
-from sluice.quotas.entity import DEFAULT, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
+from sluice.quotas.entity import DEFAULT, UNNAMED_USERS, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
 from sluice.quotas.limits.schedule import Schedule, Scheduled
@@ -65,6 +65,7 @@ class QuotaLimits:
     __slots__ = (
         "_entries",
         "_longest_prefix",
+        "_lowest",
         "_shadow",
         "_tables",
         "_tenant_of",
@@ -131,6 +132,8 @@ class QuotaLimits:
         self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
         self._tenant_of = tenants_by_member(self._tenants)
         self._longest_prefix = 0
+        lowest: dict[QuotaKind, tuple[bool, float]] = {}
+        self._lowest = lowest  # of any user: (in shadow mode, limit)
         for index, (given, values) in enumerate(entries):
             if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
                 yield
@@ -148,6 +151,9 @@ class QuotaLimits:
                     if kind not in tables:
                         tables[kind] = LimitTable(self._tenant_of)
                     tables[kind].put(Match(level, limit, entity, key in in_shadow))
+                    if entity.user is not None:
+                        found = (key in in_shadow, limit)
+                        lowest[kind] = min(lowest.get(kind, found), found)
             if isinstance(entity.client_id, Prefix):
                 self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
         for entity, shadow_keys in shadow.items():
@@ -185,10 +191,31 @@ class QuotaLimits:
         """The limit for a connection, or None: unlimited. A null client id is ""."""
         table = self._tables.get(kind)
         found = table.find(user, client_id) if table is not None else None
-        if found is None or not found.level.mints_buckets:
+        if found is None:
+            return self._of_unnamed(kind, user) if user in UNNAMED_USERS else None
+        if not found.level.mints_buckets:
             return found
         level, limit, configured, shadow = found
         return Match(level, limit, level.bucket(user, client_id, configured), shadow)
+
+    def _of_unnamed(self, kind: QuotaKind, user: str) -> Match | None:
+        """For users whose name is not known and for whom nothing is configured: the lowest limit of any user.
+
+        One in force before one in shadow mode. None: no user has a limit of this kind.
+        """
+        lowest = self._lowest.get(kind)
+        return None if lowest is None else Match(QuotaLevel.USER, lowest[1], QuotaEntity(user), lowest[0])
+
+    def kinds_of_unnamed(self) -> tuple[QuotaKind, ...]:
+        """Kinds of which UNNAMED_USERS have the lowest limit of any user, for none is configured for them."""
+        return tuple(
+            kind
+            for kind in KINDS
+            if any(
+                self.configured_for(kind, user, "") is None and self._of_unnamed(kind, user) is not None
+                for user in UNNAMED_USERS
+            )
+        )
 
     def configured_for(self, kind: QuotaKind, user: str, client_id: str) -> QuotaEntity | None:
         """The entity whose limit `resolve` finds, as it is configured: a default is the default."""
@@ -240,7 +267,10 @@ class QuotaLimits:
             configured = self._entries.get(entity)
             limit = configured.get(key) if configured is not None else None
             shadow = key in self._shadow.get(entity, ())
-            if level is chosen and shadow:
+            if level is chosen and limit is None and match is not None:
+                limit, shadow = match.limit, match.shadow
+                why = f"Applies: it is not known who this is, so that the lowest {key} of any user holds."
+            elif level is chosen and shadow:
                 why = f"Applies in shadow mode, the first level in the order with a {key}: delays nobody."
             elif level is chosen:
                 why = f"Applies: the first level in the order that has a {key} for this client."

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from sluice.proxy.session.sasl_observer import UNKNOWN_USER, SaslWatch
+from sluice.proxy.session.sasl_observer import SaslWatch
+from sluice.quotas.entity import UNKNOWN_USER
 
 
 class Event(NamedTuple):

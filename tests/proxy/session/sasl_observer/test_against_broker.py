@@ -18,7 +18,8 @@ from itertools import product
 import pytest
 
 from sluice.protocol.errors import ProtocolError
-from sluice.proxy.session.sasl_observer import DELEGATION_TOKEN_USER, UNKNOWN_USER, SaslWatch
+from sluice.proxy.session.sasl_observer import SaslWatch
+from sluice.quotas.entity import DELEGATION_TOKEN_USER, UNKNOWN_USER
 
 USERS = ["alice", "bob"]
 TOKENS = {"token-of-bob": "bob"}  # delegation tokens and their owners

@@ -24,12 +24,19 @@ from sluice.protocol.headers import (
     request_body,
     response_body,
 )
-from sluice.proxy.session.sasl_observer import DELEGATION_TOKEN_USER, AuthenticationFailed, SaslWatch
+from sluice.proxy.session.sasl_observer import AuthenticationFailed, SaslWatch
+from sluice.proxy.session.token_owners import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    TOKEN_APIS,
+    TokenOwners,
+)
+from sluice.quotas.entity import DELEGATION_TOKEN_USER
 from testkit.frames.frames import decoded, sized
 from testkit.kafka.node import USERS, KafkaNode
 from testkit.kafka.sasl_clients import unsigned_token
 
-CREATE_DELEGATION_TOKEN, METADATA = 38, 3
+METADATA = 3
 ALICE = USERS["alice"]
 
 
@@ -38,11 +45,14 @@ class Closed(Exception):
 
 
 class Client:
-    """One connection that shows the watch every SASL frame, as the session does."""
+    """One connection that shows the watch every SASL frame, as the session does; and `learns` of tokens."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    learns: frozenset[int] = frozenset()
+
+    def __init__(self, address: tuple[str, int], tokens: TokenOwners) -> None:
         self.socket = socket.create_connection(address, timeout=20)
-        self.watch = SaslWatch()
+        self.tokens = tokens
+        self.watch = SaslWatch("sub", tokens)
 
     def close(self) -> None:
         self.socket.close()
@@ -70,7 +80,10 @@ class Client:
         }
         frame = sized(encode_frame("request", api_key, version, DecodedFrame(header, body)))
         if api_key not in {SASL_HANDSHAKE, SASL_AUTHENTICATE}:
-            return decoded("response", api_key, version, self._exchange(frame)).body
+            answered = self._exchange(frame)
+            if api_key in self.learns:
+                self.tokens.learn_from(answered[4:], api_key, version)
+            return decoded("response", api_key, version, answered).body
         watch = self.watch
         body_start = request_body(
             bytearray(frame), REQUEST_HEAD_BYTES + len("test"), len(frame), api_key, version
@@ -110,6 +123,13 @@ class Client:
         assert token["errorCode"] == 0
         return token["principalName"], token
 
+    def principal_of_describe(self) -> str:
+        """Whose the described tokens are: a user sees his own."""
+        answer = self.ask(DESCRIBE_DELEGATION_TOKEN, 3, {"owners": None})
+        (owner,) = {token["principalName"] for token in answer["tokens"]}
+        assert isinstance(owner, str)
+        return owner
+
     def is_served(self) -> bool:
         try:
             self.ask(METADATA, 12, {"topics": []})
@@ -142,9 +162,10 @@ class Client:
 @pytest.fixture
 def connect(kafka: KafkaNode) -> Iterator[Callable[[], Client]]:
     clients: list[Client] = []
+    tokens = TokenOwners()
 
     def make() -> Client:
-        clients.append(Client(kafka.address("SASL")))
+        clients.append(Client(kafka.address("SASL"), tokens))
         return clients[-1]
 
     yield make
@@ -266,11 +287,8 @@ def test_of_two_bearer_tokens_kafka_takes_the_last_and_the_watch_believes_neithe
     assert client.watch.user is None
 
 
-def test_a_delegation_token_comes_in_as_the_reserved_user(connect: Callable[[], Client]) -> None:
-    owner = connect()
-    owner.handshake("PLAIN", 1)
-    owner.say(plain("alice", ALICE))
-    _, token = owner.principal()
+def token_client(connect: Callable[[], Client], token: dict[str, Any]) -> Client:
+    """A connection that has logged in with it."""
     password = base64.b64encode(bytes.fromhex(token["hmac"])).decode()
     for _ in range(50):  # the broker hears of the token from the controller a moment later
         client = connect()
@@ -278,8 +296,37 @@ def test_a_delegation_token_comes_in_as_the_reserved_user(connect: Callable[[], 
         if client.scram(token["tokenId"], password, ",tokenauth=true") == 0:
             break
         assert client.watch.user is None
-    assert client.watch.user == DELEGATION_TOKEN_USER
     assert client.is_served()
+    return client
+
+
+def logged_in(connect: Callable[[], Client], learns: frozenset[int] = frozenset()) -> Client:
+    owner = connect()
+    owner.learns = learns
+    owner.handshake("PLAIN", 1)
+    owner.say(plain("alice", ALICE))
+    return owner
+
+
+def test_a_delegation_token_that_is_not_known_comes_in_as_the_reserved_user(
+    connect: Callable[[], Client],
+) -> None:
+    _, token = logged_in(connect).principal()
+    assert token_client(connect, token).watch.user == DELEGATION_TOKEN_USER
+
+
+def test_a_token_whose_making_was_seen_is_its_owners(connect: Callable[[], Client]) -> None:
+    _, token = logged_in(connect, TOKEN_APIS).principal()
+    assert token_client(connect, token).watch.user == "alice"
+
+
+def test_a_token_that_was_described_is_its_owners(connect: Callable[[], Client]) -> None:
+    owner = logged_in(connect)
+    _, token = owner.principal()
+    assert token_client(connect, token).watch.user == DELEGATION_TOKEN_USER
+    owner.learns = TOKEN_APIS
+    owner.principal_of_describe()
+    assert token_client(connect, token).watch.user == "alice"
 
 
 def test_an_unknown_mechanism_begins_nothing(connect: Callable[[], Client]) -> None:
@@ -289,7 +336,7 @@ def test_an_unknown_mechanism_begins_nothing(connect: Callable[[], Client]) -> N
 
 
 def test_a_listener_without_sasl_answers_34_and_goes_on(kafka: KafkaNode) -> None:
-    with closing(Client(kafka.address("PLAINTEXT"))) as client:
+    with closing(Client(kafka.address("PLAINTEXT"), TokenOwners())) as client:
         assert client.handshake("PLAIN", 0) == 34
         assert (client.watch.user, client.watch.raw_tokens, client.watch.in_exchange) == (None, False, False)
         assert client.is_served()

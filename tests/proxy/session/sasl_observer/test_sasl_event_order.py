@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
-from sluice.proxy.session.sasl_observer import UNKNOWN_USER, AuthenticationFailed, SaslWatch
+from sluice.proxy.session.sasl_observer import AuthenticationFailed, SaslWatch
+from sluice.quotas.entity import UNKNOWN_USER
 from testkit.proxy.sasl_events import (
     ACCEPTED,
     CHALLENGE,

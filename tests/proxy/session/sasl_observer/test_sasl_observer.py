@@ -10,13 +10,12 @@ import pytest
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.sasl_observer import (
-    DELEGATION_TOKEN_USER,
     RESERVED_USERS,
-    UNKNOWN_USER,
     AuthenticationFailed,
     PrincipalChanged,
     SaslWatch,
 )
+from sluice.quotas.entity import DELEGATION_TOKEN_USER, UNKNOWN_USER
 from testkit.proxy.sasl_events import (
     ACCEPTED,
     CHALLENGE,
