@@ -2,7 +2,8 @@
 
     {"ask": "top", "rows": 20, "why": true}                       the snapshot of `sluice top`
     {"ask": "replication", "rows": 20}                            that of `sluice top --replication`
-    {"ask": "describe"}                                           all limits that Kafka's API can tell
+    {"ask": "describe"}                                           all limits of entities that Kafka has too;
+                                                                  `shadow`: which of them are in shadow mode
     {"ask": "alter", "validate_only": false, "entries": [{"entity": {"user": "alice", "client-id": null},
         "set": {"producer_byte_rate": 1048576}, "remove": ["consumer_byte_rate"]}]}
 
@@ -22,8 +23,8 @@ from sluice.proxy.admin.top.rows import MAX_ROWS
 from sluice.proxy.admin.top.snapshot import Top
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.metrics.throttle_log import ThrottleLog
-from sluice.proxy.quota_store.client_quotas import Alteration, Parts, QuotaApiError
-from sluice.proxy.quota_store.service import QuotaDesk
+from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
+from sluice.proxy.quota_store.service import Listed, QuotaDesk
 from sluice.proxy.replication.rows import replication_rows
 from sluice.proxy.runtime.log import LineBudget
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -81,8 +82,7 @@ class AdminDesk:
                 raise BadRequest("the limits of this proxy are not its own to tell or change")
             try:
                 if asked == "describe":
-                    found = await self._quotas.describe(None, [], strict=False)
-                    return await asyncio.to_thread(_described, found)
+                    return await asyncio.to_thread(_described, await self._quotas.listed())
                 return await self._alter(self._quotas, request)
             except QuotaApiError as error:
                 raise BadRequest(f"error {error.code}: {error}") from None
@@ -102,8 +102,13 @@ class AdminDesk:
         }
 
 
-def _described(found: Iterable[tuple[Parts, Mapping[str, float]]]) -> dict[str, Any]:
-    return {"entries": [{"entity": dict(parts), "limits": dict(limits)} for parts, limits in found]}
+def _described(found: Iterable[Listed]) -> dict[str, Any]:
+    return {
+        "entries": [
+            {"entity": dict(parts), "limits": dict(limits), "shadow": sorted(shadow)}
+            for parts, limits, shadow in found
+        ]
+    }
 
 
 def _alteration(entry: Any) -> Alteration:

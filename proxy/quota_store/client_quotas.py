@@ -2,7 +2,8 @@
 
 Which entries a filter matches; what an alteration makes of the entries, entity by entity, with the broker's
 own error codes and messages. Knows neither bytes (wire.py), nor who may ask and where limits are kept
-(service.py). Entities that Kafka does not have (client-id prefixes, tenants) are neither told nor altered.
+(service.py). What Kafka does not have is neither told nor altered: client-id prefixes, tenants. Limits in
+shadow mode are not told; one that is set is in force from then on, whatever it was.
 Source: KIP-546; ClientQuotasImage.describe, ClientQuotaControlManager.alterClientQuotas (4.3.1). Different
 from the broker on purpose: an ip must be an address, for no name is resolved; NaN, infinity and what is no
 whole number within 10^-6 are refused; a LONG that is one within it is kept as the whole number; of several
@@ -36,6 +37,7 @@ _SPECIFIED: Final = 2
 _WHOLE: Final[tuple[object, ...]] = (whole_number, whole_int)
 _WHOLE_WITHIN: Final = 1e-6
 _LONG_MAX: Final = 2**63 - 1
+NO_SHADOW: Final[Mapping[QuotaEntity, frozenset[str]]] = {}
 
 Parts: TypeAlias = tuple[tuple[str, str | None], ...]
 """(entity type, name) pairs as the protocol has them; a null name is the default entity"""
@@ -66,6 +68,11 @@ class Alteration(NamedTuple):
     ops: Sequence[tuple[str, float | None]]
     """(key, new limit); None: the key goes"""
 
+    @property
+    def keys_set(self) -> frozenset[str]:
+        """Those that get a limit: it is in force, for that is what it means to whoever sets it."""
+        return frozenset(key for key, limit in self.ops if limit is not None)
+
 
 class Result(NamedTuple):
     """What became of it. A message is None where the code is 0."""
@@ -82,7 +89,7 @@ class Outcome:
     results: list[Result] = field(default_factory=list)
     """one for each different entity"""
     changes: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
-    """all limits that an entity then has, where that is something else than now; none: it goes"""
+    """all limits that an entity then has, where they, or their shadow mode, are not as now; none: it goes"""
     asked: dict[QuotaEntity, Alteration] = field(default_factory=dict)
     """of each of these, what brought it about"""
 
@@ -179,18 +186,32 @@ def matching(
             yield parts, limits
 
 
+def in_force(
+    entries: Iterable[tuple[QuotaEntity, Mapping[str, float]]], shadow: Mapping[QuotaEntity, frozenset[str]]
+) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
+    """The entries without their limits in shadow mode, which Kafka's API would tell as limits in force."""
+    for entity, limits in entries:
+        keys = shadow.get(entity)
+        yield entity, limits if not keys else {key: limits[key] for key in limits if key not in keys}
+
+
 def describe(
     limits: QuotaLimits, components: Sequence[Component], *, strict: bool
 ) -> list[tuple[Parts, Mapping[str, float]]]:
     """The entries that a filter matches. Raises QuotaApiError for one that the broker refuses."""
     checked_filter(components)
-    return list(matching(limits.entries.items(), components, strict=strict))
+    return list(matching(in_force(limits.entries.items(), limits.shadow), components, strict=strict))
 
 
-def alter(entries: Mapping[QuotaEntity, Mapping[str, float]], alterations: Iterable[Alteration]) -> Outcome:
+def alter(
+    entries: Mapping[QuotaEntity, Mapping[str, float]],
+    alterations: Iterable[Alteration],
+    shadow: Mapping[QuotaEntity, frozenset[str]] = NO_SHADOW,
+) -> Outcome:
     """What the alterations come to. An entity that is refused keeps its limits; the others are altered.
 
     As in the broker, an entity that is named twice is altered by the first, and the answer tells the second.
+    `shadow`: keys in shadow mode; that one of them is set is a change, though its number may stay the same.
     """
     results: dict[frozenset[tuple[str, str | None]], Result] = {}
     outcome = Outcome()
@@ -209,7 +230,8 @@ def alter(entries: Mapping[QuotaEntity, Mapping[str, float]], alterations: Itera
             results[key] = Result(parts, error.code, error.message)
             continue
         results[key] = Result(parts, NONE, None)
-        if limits != entries.get(entity, {}):
+        ends_shadow = not shadow.get(entity, frozenset()).isdisjoint(alteration.keys_set)
+        if ends_shadow or limits != entries.get(entity, {}):
             outcome.changes[entity] = limits
             outcome.asked[entity] = alteration
     outcome.results.extend(results.values())

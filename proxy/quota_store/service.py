@@ -21,7 +21,9 @@ from sluice.proxy.quota_store.client_quotas import (
     QuotaApiError,
     Result,
     checked_filter,
+    in_force,
     matching,
+    parts_of,
 )
 from sluice.proxy.quota_store.wire import (
     DescribeRequest,
@@ -35,6 +37,8 @@ from sluice.proxy.runtime.tasks import in_turns
 from sluice.proxy.session.local_responses import QuotaQuestion
 from sluice.quotas.limits.limits import QuotaLimits
 
+Listed = tuple[Parts, Mapping[str, float], frozenset[str]]
+"""an entity, its limits, and which of them are in shadow mode"""
 _ENTRIES_PER_STEP: Final = 250
 """about a millisecond"""
 _SMALL_BYTES: Final = 4_096
@@ -84,17 +88,33 @@ class QuotaDesk:
     async def describe(
         self, principal: str | None, components: Sequence[Component], *, strict: bool
     ) -> list[tuple[Parts, Mapping[str, float]]]:
-        """The limits that a filter matches. `principal`: who asks; None: the machine's own administrator.
+        """The limits in force that a filter matches: Kafka's API has no word for shadow mode.
 
-        Raises QuotaApiError: who asks may not, or the filter is none.
+        `principal`: who asks; None: the machine's own administrator. Raises QuotaApiError: who asks may not,
+        or the filter is none.
         """
         self._check(principal)
         checked_filter(components)
-        entries = list(self._limits().entries.items())
+        limits = self._limits()
+        entries = list(limits.entries.items())
         found: list[tuple[Parts, Mapping[str, float]]] = []
         for start in range(0, len(entries), _ENTRIES_PER_STEP):
-            found += matching(entries[start : start + _ENTRIES_PER_STEP], components, strict=strict)
+            some = in_force(entries[start : start + _ENTRIES_PER_STEP], limits.shadow)
+            found += matching(some, components, strict=strict)
             await asyncio.sleep(0)
+        return found
+
+    async def listed(self) -> list[Listed]:
+        """All limits of entities that Kafka has too, for the machine's own administrator: also in shadow
+        mode."""
+        limits = self._limits()
+        found: list[Listed] = []
+        for number, (entity, its_limits) in enumerate(limits.entries.items()):
+            if number % _ENTRIES_PER_STEP == 0:
+                await asyncio.sleep(0)
+            parts = parts_of(entity)
+            if parts is not None and its_limits:
+                found.append((parts, its_limits, limits.shadow.get(entity, frozenset())))
         return found
 
     async def alter(

@@ -301,11 +301,12 @@ class QuotaTopic:
             # What another writes from here on, the records below do not stand on: so they must not say that
             # they had seen it.
             entries = {entity: stored.limits for entity, stored in self.entries.items()}
+            shadow = {entity: stored.shadow for entity, stored in self.entries.items() if stored.shadow}
             seen = self._log.last_offsets()
             if len(alterations) <= _AT_ONCE:
-                outcome = alter(entries, alterations)
+                outcome = alter(entries, alterations, shadow)
             else:
-                outcome = await asyncio.to_thread(alter, entries, alterations)
+                outcome = await asyncio.to_thread(alter, entries, alterations, shadow)
             if validate_only or not outcome.changes:
                 return outcome.results
             try:
@@ -338,7 +339,7 @@ class QuotaTopic:
                 await producer.send_and_wait(
                     self._options.name,
                     key=key_of(entity),
-                    value=value_of(Stored(limits, base.shadow.intersection(limits))),
+                    value=value_of(Stored(limits, base.shadow.intersection(limits) - asked.keys_set)),
                     partition=0,
                     headers=[
                         (_BY, by.encode()),

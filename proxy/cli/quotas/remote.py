@@ -1,7 +1,7 @@
 """Quotas that a running process keeps, as a place of commands: a server, or a proxy through its admin socket.
 
-It knows entities and limits; what only a quota file has (shadow mode, calendars, tenants, prefixes, exempt
-rules) cannot be put there, and is refused by name rather than left out.
+It knows entities and limits, the admin socket also which are in shadow mode. What only a quota file can be
+given (shadow mode, calendars, tenants, prefixes, exempt rules) is refused by name rather than left out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Difference, Listing, described, sort_key
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.quota_file import DEFAULT_NAME
+from sluice.quotas.files.quota_file import DEFAULT_NAME, SCHEDULE_KEY
 
+Found = tuple[dict[Whom, dict[str, float]], dict[Whom, frozenset[str]]]
+"""limits of each entity, and its keys in shadow mode"""
 ENTITIES_AT_ONCE: Final = 500
 _ERRORS: Final = {
     29: "TOPIC_AUTHORIZATION_FAILED",
@@ -36,15 +38,20 @@ class RemotePlace(ABC):
 
     def listing(self) -> Listing:
         """All limits; raises CommandFailed."""
-        limits = self._limits()
-        return Listing({whom: limits[whom] for whom in sorted(limits, key=sort_key) if limits[whom]})
+        limits, shadow = self._limits()
+        return Listing({whom: limits[whom] for whom in sorted(limits, key=sort_key) if limits[whom]}, shadow)
 
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
-        """Raises CommandFailed."""
-        now = self._limits()
+        """Raises CommandFailed. A limit in shadow mode that is set is in force, its number being the same."""
+        now, shadow = self._limits()
         needed: dict[Whom, Changes] = {}
         for whom, limits in changes.items():
-            wanted = {key: limit for key, limit in limits.items() if now.get(whom, {}).get(key) != limit}
+            tried = shadow.get(whom, frozenset())
+            wanted = {
+                key: limit
+                for key, limit in limits.items()
+                if now.get(whom, {}).get(key) != limit or key in tried
+            }
             if wanted:
                 needed[whom] = wanted
         self._change_all(needed)
@@ -53,9 +60,9 @@ class RemotePlace(ABC):
     def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
         """Raises ConfigError for what cannot be kept there, CommandFailed for what is refused."""
         problems = [
-            Problem(f"{described(whom)}: {why}; only a quota file can have that", source=self.name)
-            for whom in wanted.limits
-            for why in _beyond_kafka(wanted, whom)
+            Problem(f"{described(difference.whom)}: {why}; only a quota file can have that", source=self.name)
+            for difference in found
+            for why in _beyond_kafka(wanted, difference)
         ]
         if problems:
             raise ConfigError(problems)
@@ -74,8 +81,8 @@ class RemotePlace(ABC):
                 raise CommandFailed("\n".join(f"{self.name}: {line}" for line in refused))
 
     @abstractmethod
-    def _limits(self) -> dict[Whom, dict[str, float]]:
-        """Of every entity."""
+    def _limits(self) -> Found:
+        """Of every entity, and which of them are in shadow mode, where the place can tell."""
 
     @abstractmethod
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
@@ -89,9 +96,17 @@ class SocketPlace(RemotePlace):
         self.name = str(path)
         self._client = SocketClient(path)
 
-    def _limits(self) -> dict[Whom, dict[str, float]]:
-        found = self._client.ask({"ask": "describe"})
-        return {whom_of_names(entry["entity"]): entry["limits"] for entry in found["entries"]}
+    def _limits(self) -> Found:
+        entries = self._client.ask({"ask": "describe"})["entries"]
+        # A proxy of an older version does not tell of shadow mode.
+        return (
+            {whom_of_names(entry["entity"]): entry["limits"] for entry in entries},
+            {
+                whom_of_names(entry["entity"]): frozenset(entry["shadow"])
+                for entry in entries
+                if entry.get("shadow")
+            },
+        )
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
         entries = [
@@ -135,10 +150,12 @@ def _canonical(key: str, name: str | None) -> str:
         return name
 
 
-def _beyond_kafka(wanted: Listing, whom: Whom) -> Iterator[str]:
-    if any(key not in KAFKA_KEYS for key, _ in whom):
+def _beyond_kafka(wanted: Listing, difference: Difference) -> Iterator[str]:
+    """What of the wanted state, as far as it is not so already, is beyond a place of Kafka's API."""
+    whom, key = difference.whom, difference.key
+    if whom in wanted.limits and any(kind not in KAFKA_KEYS for kind, _ in whom):
         yield "is an entity that only Sluice has"
-    for key in sorted(wanted.shadow.get(whom, ())):
+    if key in wanted.shadow.get(whom, ()):
         yield f"{key} is in shadow mode"
-    if whom in wanted.schedules:
+    if key == SCHEDULE_KEY and whom in wanted.schedules:
         yield "has a schedule"

@@ -19,7 +19,7 @@ from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
 from sluice.proxy.cli.quotas.edit import Changes, Whom
 from sluice.proxy.cli.quotas.listing import described
-from sluice.proxy.cli.quotas.remote import RemotePlace, names_of, refusal, whom_of_names
+from sluice.proxy.cli.quotas.remote import Found, RemotePlace, names_of, refusal, whom_of_names
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.listener.login.login import UpstreamLogin
 from sluice.quotas.files.config_error import ConfigError, Problem
@@ -42,14 +42,16 @@ class QuotaServer(RemotePlace):
         self.name = bootstrap
         self._settings = settings
 
-    def _limits(self) -> dict[Whom, dict[str, float]]:
+    def _limits(self) -> Found:
+        """Those in force: a proxy leaves out what is in shadow mode, for which the protocol has no field."""
         body = self._ask(DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
         if body["errorCode"]:
             raise CommandFailed(f"{self.name}: {refusal(body['errorCode'], body['errorMessage'])}")
-        return {
+        limits = {
             _whom(entry["entity"]): {value["key"]: float(value["value"]) for value in entry["values"]}
             for entry in body["entries"] or []
         }
+        return limits, {}
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
         entries: list[Value] = [

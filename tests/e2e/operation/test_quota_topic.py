@@ -326,6 +326,7 @@ def test_with_a_quota_file_limits_are_told_and_changes_refused_with_its_name(nod
     quotas = [
         {"user": "alice", "producer_byte_rate": 5},
         {"client-id-prefix": "etl-", "producer_byte_rate": 7},
+        {"user": "bob", "producer_byte_rate": 8, "shadow": True},
     ]
     with SluiceProcess([door], quotas, mode="gateway", quota_options={"admins": ["ANONYMOUS"]}) as sluice:
         assert limits_at(sluice) == {ALICE: {"producer_byte_rate": 5.0}}

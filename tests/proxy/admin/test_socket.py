@@ -18,7 +18,9 @@ from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, BadRequest, bound
 from sluice.proxy.quota_store.client_quotas import Alteration, Result
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
+from sluice.quotas.entity import QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.proxy.playbook import limits_of, shared_of
 
 pytestmark = pytest.mark.asyncio
@@ -173,8 +175,28 @@ def desk_of(store: QuotaStore) -> AdminDesk:
 async def test_limits_are_told_as_kafkas_api_names_them() -> None:
     desk = desk_of(KeptStore())
     assert await desk.answer({"ask": "describe"}) == {
-        "entries": [{"entity": {"user": None}, "limits": {"producer_byte_rate": 1000}}]
+        "entries": [{"entity": {"user": None}, "limits": {"producer_byte_rate": 1000}, "shadow": []}]
     }
+
+
+async def test_limits_in_shadow_mode_are_told_as_such_and_left_out_of_kafkas_api() -> None:
+    limits = QuotaLimits(
+        [
+            (QuotaEntity("alice"), {"producer_byte_rate": 1, "consumer_byte_rate": 2}),
+            (QuotaEntity(Tenant("team")), {"producer_byte_rate": 3}),
+        ],
+        shadow={QuotaEntity("alice"): ["consumer_byte_rate"]},
+        tenants={"team": ["bob"]},
+    )
+    shared = shared_of(limits)
+    quotas = QuotaDesk(lambda: limits, KeptStore(), frozenset({"admin"}))
+    desk = AdminDesk(shared.quotas, shared.producer_ids, list, quotas)
+    told = {"producer_byte_rate": 1, "consumer_byte_rate": 2}
+    assert await desk.answer({"ask": "describe"}) == {
+        "entries": [{"entity": {"user": "alice"}, "limits": told, "shadow": ["consumer_byte_rate"]}]
+    }
+    in_force = [((("user", "alice"),), {"producer_byte_rate": 1})]
+    assert await quotas.describe("admin", [], strict=False) == in_force
 
 
 async def test_a_change_goes_to_the_store_as_the_local_admins() -> None:

@@ -185,6 +185,42 @@ def test_what_is_so_already_is_no_change() -> None:
     assert outcome.results[0].code == NONE
 
 
+def tried(*keys: str) -> dict[QuotaEntity, frozenset[str]]:
+    """alice's in shadow mode."""
+    return {ALICE: frozenset(keys)}
+
+
+def test_a_limit_in_shadow_mode_is_not_told_for_the_protocol_could_not_say_that_it_is() -> None:
+    limits = QuotaLimits(
+        [
+            (ALICE, {"producer_byte_rate": 100, "consumer_byte_rate": 5}),
+            (QuotaEntity("bob"), {"consumer_byte_rate": 7}),
+        ],
+        shadow={ALICE: ["producer_byte_rate"], QuotaEntity("bob"): ["consumer_byte_rate"]},
+    )
+    assert describe(limits, [], strict=False) == [((("user", "alice"),), {"consumer_byte_rate": 5})]
+
+
+@pytest.mark.parametrize("rate", [100.0, 200.0])
+def test_a_limit_that_is_set_is_in_force_though_its_number_was_tried_in_shadow_mode(rate: float) -> None:
+    asked = Alteration((("user", "alice"),), (("producer_byte_rate", rate),))
+    outcome = alter(LIMITS.entries, [asked], tried("producer_byte_rate"))
+    assert outcome.changes == {ALICE: {"producer_byte_rate": rate, "producer_ids_rate": 5}}
+    assert outcome.asked[ALICE].keys_set == {"producer_byte_rate"}
+
+
+def test_what_is_not_asked_about_stays_in_shadow_mode() -> None:
+    asked = Alteration((("user", "alice"),), (("producer_ids_rate", 5.0), ("consumer_byte_rate", None)))
+    assert alter(LIMITS.entries, [asked], tried("producer_byte_rate")).changes == {}
+    assert asked.keys_set == {"producer_ids_rate"}
+
+
+def test_a_limit_in_shadow_mode_that_is_removed_is_gone() -> None:
+    asked = Alteration((("user", "alice"),), (("producer_byte_rate", None),))
+    outcome = alter(LIMITS.entries, [asked], tried("producer_byte_rate"))
+    assert outcome.changes == {ALICE: {"producer_ids_rate": 5}}
+
+
 def test_a_null_name_is_the_default_and_a_user_may_be_called_so() -> None:
     outcome = altered(
         ({"user": None}, {"producer_byte_rate": 1.0}), ({"user": "<default>"}, {"producer_byte_rate": 2.0})

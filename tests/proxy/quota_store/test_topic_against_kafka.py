@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.quota_store import topic as quota_topic
 from sluice.proxy.quota_store.audit import QuotaAudit
-from sluice.proxy.quota_store.client_quotas import Alteration, Outcome, QuotaApiError, alter
+from sluice.proxy.quota_store.client_quotas import NO_SHADOW, Alteration, Outcome, QuotaApiError, alter
 from sluice.proxy.quota_store.topic import QuotaTopic
 from sluice.proxy.quota_store.topic_records import Stored
 from sluice.quotas.entity import QuotaEntity
@@ -60,9 +60,7 @@ async def set_rate(topic: QuotaTopic, user: str, rate: float | None) -> int:
     return result.code
 
 
-def write(
-    kafka: KafkaNode, options: QuotaTopicOptions, user: str, limits: Mapping[str, float] | None
-) -> None:
+def write(kafka: KafkaNode, options: QuotaTopicOptions, user: str, limits: Mapping[str, Any] | None) -> None:
     """As another tool would."""
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     key = json.dumps({"user": user}, separators=(",", ":")).encode()
@@ -84,6 +82,20 @@ async def test_two_that_follow_one_topic_know_the_same(kafka: KafkaNode) -> None
         assert len(one.topic_id) == 16
 
 
+async def test_a_limit_in_shadow_mode_is_in_force_once_it_is_set(kafka: KafkaNode) -> None:
+    """As who sets it by kafka-configs expects, to whom nothing was told of it; what he does not set stays."""
+    options = options_of(kafka)
+    both = {"producer_byte_rate": 5, "consumer_byte_rate": 7}
+    async with following(options) as one, following(options) as two:
+        assert await set_rate(one, "bob", 1.0) == 0  # so that the topic is there
+        shadow = sorted(both)
+        await asyncio.to_thread(write, kafka, options, "alice", {**both, "shadow": shadow})
+        await until(lambda: one.entries.get(ALICE) == Stored(both, frozenset(shadow)))
+        assert await set_rate(one, "alice", 5.0) == 0
+        assert one.entries[ALICE] == Stored(both, frozenset({"consumer_byte_rate"}))
+        await until(lambda: two.entries == one.entries)
+
+
 async def test_many_entities_are_altered_at_once(kafka: KafkaNode) -> None:
     asked = [Alteration((("user", f"u{number}"),), (("producer_byte_rate", 5.0),)) for number in range(250)]
     wrong = Alteration((("user", "wrong"),), (("producer_byte_rate", -5.0),))
@@ -101,8 +113,12 @@ async def test_what_another_writes_while_an_alteration_is_thought_about_is_kept(
     """Many alterations are worked out in a thread; meanwhile one of their entities gets another limit."""
     go_on = threading.Event()
 
-    def slowly(entries: Mapping[QuotaEntity, Mapping[str, float]], asked: Sequence[Alteration]) -> Outcome:
-        outcome = alter(entries, asked)
+    def slowly(
+        entries: Mapping[QuotaEntity, Mapping[str, float]],
+        asked: Sequence[Alteration],
+        shadow: Mapping[QuotaEntity, frozenset[str]] = NO_SHADOW,
+    ) -> Outcome:
+        outcome = alter(entries, asked, shadow)
         if len(asked) > 100:
             assert go_on.wait(20)
         return outcome

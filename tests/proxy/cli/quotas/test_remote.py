@@ -11,6 +11,7 @@ from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
 from sluice.proxy.cli.quotas.listing import Listing, described, differences
 from sluice.proxy.cli.quotas.remote import (
     ENTITIES_AT_ONCE,
+    Found,
     RemotePlace,
     names_of,
     refusal,
@@ -24,12 +25,17 @@ class Kept(RemotePlace):
 
     name = "kept"
 
-    def __init__(self, limits: Mapping[Whom, Mapping[str, float]]) -> None:
+    def __init__(
+        self,
+        limits: Mapping[Whom, Mapping[str, float]],
+        shadow: Mapping[Whom, frozenset[str]] | None = None,
+    ) -> None:
         self.limits = {whom: dict(keys) for whom, keys in limits.items()}
+        self.shadow = dict(shadow or {})
         self.sent: list[int] = []
 
-    def _limits(self) -> dict[Whom, dict[str, float]]:
-        return self.limits
+    def _limits(self) -> Found:
+        return self.limits, self.shadow
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
         self.sent.append(len(changes))
@@ -53,6 +59,25 @@ def test_only_what_is_not_so_already_is_sent() -> None:
     assert place.sent == []
     assert place.alter({user("a"): {"producer_byte_rate": 1, "consumer_byte_rate": None}})
     assert (place.limits, place.sent) == ({user("a"): {"producer_byte_rate": 1.0}}, [1])
+
+
+def test_a_limit_that_is_only_tried_is_set_though_its_number_is_the_same() -> None:
+    place = Kept({user("a"): {"producer_byte_rate": 1.0}}, {user("a"): frozenset({"producer_byte_rate"})})
+    assert place.listing().limits_of(user("a")) == {"producer_byte_rate": (1.0, True)}
+    assert place.alter({user("a"): {"producer_byte_rate": 1}})
+    assert place.sent == [1]
+
+
+def test_what_is_in_shadow_mode_there_already_may_stay_so() -> None:
+    """Only what would have to be put in shadow mode is refused."""
+    place = Kept({user("a"): {"producer_byte_rate": 1.0}}, {user("a"): frozenset({"producer_byte_rate"})})
+    now = place.listing()
+    wanted = Listing({**now.limits, user("b"): {"producer_byte_rate": 2.0}}, now.shadow)
+    place.become(wanted, list(differences(now, wanted)))
+    assert place.limits[user("b")] == {"producer_byte_rate": 2.0}
+    more = Listing({user("a"): {"producer_byte_rate": 3.0}}, now.shadow)
+    with pytest.raises(ConfigError, match="producer_byte_rate is in shadow mode"):
+        place.become(more, list(differences(now, more)))
 
 
 def test_many_entities_are_sent_in_pieces() -> None:
