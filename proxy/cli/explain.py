@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sluice.quotas.entity import QuotaEntity
+from sluice.proxy.cli.at_broker import BrokerQuotas, named
 from sluice.quotas.kinds import CLIENT_KINDS, KindSpec
 from sluice.quotas.limits.limits import LevelExplanation, QuotaLimits
 from sluice.quotas.limits.scheduled import told
@@ -15,15 +15,21 @@ _PIPE_WIDTH = 180
 
 
 def print_json(
-    limits: QuotaLimits, user: str, client_id: str, address: str = "", *, now_unix_s: float
+    limits: QuotaLimits,
+    user: str,
+    client_id: str,
+    address: str = "",
+    *,
+    now_unix_s: float,
+    broker: BrokerQuotas | None = None,
 ) -> None:
     """One object: the client, its tenant, whether it is exempt, and for each quota what the levels say.
 
-    `limits`: those of the instant `now_unix_s`.
+    `limits`: those of the instant `now_unix_s`. `broker`: its own quotas, told beside them.
     """
     rule = limits.exempt.find(user, client_id, address)
     tenant = limits.tenant_of(user)
-    answer = {
+    answer: dict[str, Any] = {
         "user": user,
         "client_id": client_id,
         "address": address,
@@ -31,15 +37,25 @@ def print_json(
         "exempt_by": rule.parts if rule is not None else None,
         "quotas": [_explained(spec, limits, user, client_id, now_unix_s) for spec in CLIENT_KINDS],
     }
+    if broker is not None:
+        for spec, quota in zip(CLIENT_KINDS, answer["quotas"], strict=True):
+            ours = _enforced(limits, spec, user, client_id, address)
+            quota["broker"] = broker.as_json(spec, client_id, ours)
     print(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
 def print_tables(
-    limits: QuotaLimits, user: str, client_id: str, address: str = "", *, now_unix_s: float
+    limits: QuotaLimits,
+    user: str,
+    client_id: str,
+    address: str = "",
+    *,
+    now_unix_s: float,
+    broker: BrokerQuotas | None = None,
 ) -> None:
     """Whether the client is exempt, then one table a quota, the level that applies marked.
 
-    `limits`: those of the instant `now_unix_s`.
+    `limits`: those of the instant `now_unix_s`. `broker`: its own quotas, told behind each table.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -61,14 +77,7 @@ def print_tables(
         console.print(escape(f"Member of tenant {tenant.name!r}."))
         console.print()
     for spec in CLIENT_KINDS:
-        match = limits.resolve(spec.kind, user, client_id)
-        verdict = (
-            "unlimited"
-            if match is None
-            else f"{match.limit:,.15g} {spec.limit_unit}, shared by {match.bucket}"
-        )
-        if match is not None and match.shadow:
-            verdict += "; in shadow mode: measured and logged, delays nobody"
+        verdict = _verdict(spec, limits, user, client_id)
         console.print(f"[bold]{spec.config_key}[/bold]: {escape(verdict)}")
         table = Table(box=None, pad_edge=False)
         for title in ("", "level", "limit"):
@@ -85,7 +94,28 @@ def print_tables(
                 style="bold" if level.chosen else None,
             )
         console.print(table)
+        if broker is not None:
+            ours = _enforced(limits, spec, user, client_id, address)
+            is_limited = broker.match(spec, client_id) is not None
+            style = "bold yellow" if is_limited else None
+            console.print(escape(broker.told(spec, client_id, ours)), style=style, soft_wrap=True)
         console.print()
+
+
+def _verdict(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -> str:
+    match = limits.resolve(spec.kind, user, client_id)
+    if match is None:
+        return "unlimited"
+    shadow = "; in shadow mode: measured and logged, delays nobody" if match.shadow else ""
+    return f"{match.limit:,.15g} {spec.limit_unit}, shared by {match.bucket}{shadow}"
+
+
+def _enforced(limits: QuotaLimits, spec: KindSpec, user: str, client_id: str, address: str) -> float | None:
+    """The limit by which the proxy delays this client; None: by none, nor by one in shadow mode."""
+    match = limits.resolve(spec.kind, user, client_id)
+    if match is None or match.shadow or limits.exempt.find(user, client_id, address) is not None:
+        return None
+    return match.limit
 
 
 def _scheduled(limits: QuotaLimits, level: LevelExplanation, spec: KindSpec, now_unix_s: float) -> str:
@@ -104,12 +134,12 @@ def _explained(
         "limit": match.limit if match is not None else None,
         "shadow": match is not None and match.shadow,
         "rule": match.level.value if match is not None else None,
-        "shared_by": _named(match.bucket) if match is not None else None,
+        "shared_by": named(match.bucket) if match is not None else None,
         "levels": [
             {
                 "rule": level.level.value,
                 "kafkas": level.level.is_kafkas,
-                "looked_up": _named(level.entity),
+                "looked_up": named(level.entity),
                 "limit": level.limit,
                 "shadow": level.shadow,
                 "applies": level.chosen,
@@ -119,8 +149,3 @@ def _explained(
             for level in limits.explain(spec.kind, user, client_id)
         ],
     }
-
-
-def _named(entity: QuotaEntity) -> dict[str, str]:
-    """The entity's parts by their keys in the quota file."""
-    return {key: str(part) for key, part in entity.parts.items()}

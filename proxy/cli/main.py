@@ -28,6 +28,7 @@ from sluice.proxy.cli.options import (
     quota_file_of,
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
+from sluice.proxy.cli.quotas.options import BrokerUserOption, CommandConfigOption, ExplainedBrokerOption
 from sluice.quotas.files.config_error import ConfigError
 
 if TYPE_CHECKING:
@@ -180,15 +181,29 @@ def explain(
         str, typer.Option(metavar="TIME", help="For schedules: `2026-12-05T01:30+01:00`; now if not given.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+    bootstrap_server: ExplainedBrokerOption = "",
+    command_config: CommandConfigOption = None,
+    broker_user: BrokerUserOption = "",
 ) -> None:
-    """Which limits apply to a client, and why: all levels of each quota that are looked at, in order."""
+    """Which limits apply to a client, and why: all levels of each quota that are looked at, in order.
+
+    With `--bootstrap-server` also which limits the broker itself has for it: both apply, the lower rules.
+    """
+    from sluice.proxy.cli.at_broker import BrokerQuotas
     from sluice.proxy.cli.explain import print_json, print_tables
     from sluice.quotas.limits.scheduled import limits_at
 
     now_unix_s = _instant(at)
     limits = limits_at(_limits(quotas, config), now_unix_s).limits
     name = user.removeprefix("User:")
-    (print_json if as_json else print_tables)(limits, name, client_id, address, now_unix_s=now_unix_s)
+    broker = None
+    if bootstrap_server:
+        place = cli_quotas.server_of(bootstrap_server, command_config)
+        broker = BrokerQuotas.asked(place, broker_user.removeprefix("User:") or name, client_id)
+    elif command_config is not None or broker_user:
+        raise typer.BadParameter("--command-config and --broker-user go with --bootstrap-server")
+    show = print_json if as_json else print_tables
+    show(limits, name, client_id, address, now_unix_s=now_unix_s, broker=broker)
 
 
 cli_quotas.register(app, quotas_app)

@@ -127,7 +127,7 @@ def place_of(
     if admin_socket is not None:
         return SocketPlace(admin_socket)
     if bootstrap_server:
-        return _server_of(bootstrap_server, command_config)
+        return server_of(bootstrap_server, command_config)
     if command_config is not None:
         raise typer.BadParameter("--command-config goes with --bootstrap-server")
     if quotas is None and config is not None:
@@ -140,7 +140,8 @@ def place_of(
     return QuotaFilePlace(quota_file_of(quotas, config, otherwise))
 
 
-def _server_of(bootstrap_server: str, command_config: Path | None) -> Place:
+def server_of(bootstrap_server: str, command_config: Path | None) -> Place:
+    """A broker, or a proxy that answers in its place. Raises ConfigError."""
     from sluice.proxy.cli.quotas.client_properties import ClientSettings, load_client_properties
     from sluice.proxy.cli.quotas.server import QuotaServer
 

@@ -1,7 +1,7 @@
 """Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
 
-A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits, an admin socket tells of
-shadow mode, too. Calendars, tenants and exempt rules are the quota file's own. Pure.
+A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; an admin socket tells
+of shadow mode, too. Calendars, tenants and exempt rules are the quota file's own. Pure.
 """
 
 from __future__ import annotations

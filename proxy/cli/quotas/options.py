@@ -38,6 +38,20 @@ BootstrapOption = Annotated[
         help="A proxy that keeps quotas in a topic, or Kafka itself.",
     ),
 ]
+ExplainedBrokerOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,…",
+        help="A broker, asked for limits of its own; not a proxy, which would tell the proxy's.",
+    ),
+]
+BrokerUserOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Whom the broker takes the client for, where the proxy logs in by itself."
+    ),
+]
 CommandConfigOption = Annotated[
     Path | None,
     typer.Option(

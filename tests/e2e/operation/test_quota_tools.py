@@ -5,8 +5,10 @@ No proxy stands between: both speak Kafka's API.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,3 +183,60 @@ def test_shadow_mode_is_not_put_in_force_at_a_server(kafka: KafkaNode, tmp_path:
     assert done.returncode == 2
     assert "user-principal 'a-shadow': producer_byte_rate is in shadow mode; only a quota file" in done.stderr
     assert "a-shadow" not in configs(kafka, "--describe", "--entity-type", "users")
+
+
+def test_explain_warns_of_limits_that_the_broker_itself_has(
+    kafka: KafkaNode, unique: Unique, tmp_path: Path
+) -> None:
+    """Set by Kafka's own tool; the lower of both rules, of each kind."""
+    user, app = unique("user"), unique("app")
+    kafka_configs(
+        kafka,
+        *("--alter", "--add-config", "producer_byte_rate=500000,controller_mutation_rate=7", "--user", user),
+    )
+    kafka_configs(kafka, "--alter", "--add-config", "consumer_byte_rate=900", "--user", user, "--client", app)
+    file = tmp_path / "quotas.yaml"
+    file.write_text(
+        f"quotas:\n  - {{user: {user}, producer_byte_rate: 600000, consumer_byte_rate: 800}}\n"
+        f"  - {{client-id: {app}, controller_mutation_rate: 5, shadow: true}}\n"
+    )
+    explain = ("quotas", "explain", "--user", user, "--client-id", app, "-q", file)
+    server = ("--bootstrap-server", kafka.bootstrap)
+    wait_for = time.monotonic() + 20.0
+    while "consumer_byte_rate=900" not in configs(kafka, "--describe", "--user", user, "--client", app):
+        assert time.monotonic() < wait_for
+    done = sluice(*explain, *server)
+    assert done.returncode == 0, done.stderr
+    begin = f"A limit at the broker {kafka.bootstrap} applies, too: "
+    told = [line for line in done.stdout.splitlines() if "t the broker " in line]
+    assert told == [
+        f"{begin}500,000 bytes per second, shared by user '{user}' (user). "
+        "Both apply; the lower rules: the broker's, 500,000 bytes per second.",
+        f"{begin}900 bytes per second, shared by user '{user}', client-id '{app}' (user_client). "
+        "Both apply; the lower rules: the proxy's, 800 bytes per second.",
+        f"At the broker {kafka.bootstrap}: unlimited.",
+        f"{begin}7 partitions created or deleted per second, shared by user '{user}' (user). "
+        "The proxy delays nobody here: the broker's rules.",
+        f"At the broker {kafka.bootstrap}: unlimited.",
+    ]
+    quotas = json.loads(sluice(*explain, *server, "--json").stdout)["quotas"]
+    rules = {quota["key"]: (quota["broker"]["limit"], quota["broker"]["rules"]) for quota in quotas}
+    assert rules == {
+        "producer_byte_rate": (500_000.0, "broker"),
+        "consumer_byte_rate": (900.0, "proxy"),
+        "request_percentage": (None, None),
+        "controller_mutation_rate": (7.0, "broker"),
+        "producer_ids_rate": (None, None),
+    }
+    other = sluice(*explain, *server, "--broker-user", unique("proxy"))
+    assert "applies, too" not in other.stdout
+    assert "t the broker " not in sluice(*explain).stdout
+
+
+def test_explain_names_a_broker_that_does_not_answer(tmp_path: Path) -> None:
+    file = tmp_path / "quotas.yaml"
+    file.write_text("quotas: []\n")
+    explain = ("quotas", "explain", "--user", "alice", "-q", file)
+    done = sluice(*explain, "--bootstrap-server", "127.0.0.1:1")
+    assert (done.returncode, "cannot connect to 127.0.0.1:1" in done.stderr) == (1, True)
+    assert sluice(*explain, "--broker-user", "bob").returncode == 2
