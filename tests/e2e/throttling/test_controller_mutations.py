@@ -116,7 +116,7 @@ def set_broker_quota(kafka: KafkaNode, client_id: str, rate: float | None) -> No
 
 
 def story(place: Place) -> tuple[list[Step], list[float]]:
-    """1 partition a second: 11 at first. What is taken and refused, and in which second nothing will be owed."""
+    """1 partition a second: 11 at first. What is taken and refused, and in which second all is paid."""
     told: list[Step] = []
     paid_s: list[float] = []
     begun_s = time.monotonic()
