@@ -81,8 +81,6 @@ class ThrottleEvent(NamedTuple):
     client_id: str
     api_key: int
     charged_bytes: int
-    over_quota_bytes: int
-    """the part that passes ahead of its rate because the answer budget is over (wire-semantics 1.6)"""
     address: str = ""
     """the client's; of producer ids only, where it says who brings them"""
     reason: str = ""

@@ -35,7 +35,8 @@ class MetricDefinition:
 _ROWS: Final = (
     MetricDefinition(
         "sluice_quota_bytes_total", "counter", _ENTITY, "bytes",
-        "Bytes that the quota measured, also of clients without a limit.",
+        "Bytes of Produce requests that were forwarded and of answers to fetches, also of clients without a "
+        "limit; not what is held, or was given up while it was.",
     ),
     MetricDefinition(
         "sluice_request_time_seconds_total", "counter", _CLIENT, "seconds",
@@ -91,7 +92,8 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_over_quota_bytes_total", "counter", _ENTITY, "bytes",
-        "Bytes that passed ahead of their rate because a delay is bounded by the answer budget.",
+        "Bytes that went on and that their limit had not paid for at the end of their request's delay, which "
+        "is bounded; each once: as long as a debt lasts, what was forwarded less burst and rate by time.",
     ),
     MetricDefinition(
         "sluice_throttled_requests_total", "counter", _ENTITY, "requests",

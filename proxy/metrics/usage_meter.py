@@ -34,6 +34,9 @@ DRAIN_INTERVAL_S: Final = 0.1
 FOLD_INTERVAL_S: Final = 10.0
 SENSORS_PER_STEP: Final = 300
 """about 1 ms of work between which connections are served"""
+DROPPED_SENSOR_MS: Final = 600_000.0
+"""so long after its last charge a sensor that no client reaches any more is still looked at: what was held
+or asked for while it ran comes to an end before"""
 
 # A tally is a list: how many requests had a size in slot k, …, a duration in slot k, …, and the two sums.
 SIZE_SLOTS: Final = 33
@@ -60,11 +63,12 @@ def new_tally() -> list[float]:
 class _Metered:
     """What of a sensor has been counted so far, and where."""
 
-    __slots__ = ("charged", "forgiven", "round", "series")
+    __slots__ = ("forgiven", "over", "round", "series", "used")
 
     def __init__(self) -> None:
-        self.charged = 0.0
+        self.used = 0.0
         self.forgiven = 0.0
+        self.over = 0
         self.round = 0
         self.series: EntitySeries | None = None
 
@@ -205,7 +209,8 @@ class UsageMeter:
             tally[DURATION_AT + (throttle_ms * SLOTS_PER_MS).__trunc__().bit_length()] += 1
         total_ms = sum(throttles_ms)
         tally[DURATION_SUM] += total_ms
-        series = self._series_of(sensor, self._metered_of(sensor))
+        # A sensor that is not metered any more is not to be metered from its beginning.
+        series = self._series_of(sensor, self._metered.get(sensor) or _Metered())
         series.throttled_requests += len(throttles_ms)
         series.throttled_ms += total_ms
         series.used_ms = now_ms
@@ -219,14 +224,12 @@ class UsageMeter:
             is_shadow = event.kind is EventKind.SHADOW
             if event.quota == QuotaKind.REQUEST.value and event.delay_ms > 0.0 and not is_shadow:
                 self._count_delay(event, now_ms)
-            if is_shadow or event.over_quota_bytes:
+            if is_shadow:
                 bucket = bucket_of(event)
                 series = self.entities.of(event.quota, bucket.user, bucket.client_id)
-                series.over_quota_bytes += event.over_quota_bytes
-                if is_shadow:
-                    series.in_shadow = True
-                    series.shadow_requests += 1
-                    series.shadow_ms += event.delay_ms
+                series.in_shadow = True
+                series.shadow_requests += 1
+                series.shadow_ms += event.delay_ms
                 series.used_ms = now_ms
 
     def _count_delay(self, event: ThrottleEvent, now_ms: float) -> None:
@@ -311,24 +314,34 @@ class UsageMeter:
             if index % SENSORS_PER_STEP == 0:
                 yield
         self.limits, self.utilisation, self.mutation_tokens, self.warned = limits, utilisation, tokens, warned
-        # What a sensor charged since the last fold counts even if a reload has dropped it meanwhile.
-        for sensor in [sensor for sensor, metered in self._metered.items() if metered.round != self._round]:
-            self._take_usage(sensor, self._metered.pop(sensor), now_ms)
+        # What a sensor charged since the last fold counts even if a reload has dropped it meanwhile; and then
+        # what was held when it did, and answers to fetches that were on their way.
+        dropped = [one for one in self._metered.items() if one[1].round != self._round]
+        for index, (sensor, metered) in enumerate(dropped, start=1):
+            if sensor.used > metered.used or sensor.over > metered.over or sensor.forgiven > metered.forgiven:
+                self._take_usage(sensor, metered, now_ms)
             self.warnings.forget(sensor, now_ms)
-        dropped = self.entities.drop_idle(now_ms)
-        if dropped:
+            if now_ms - sensor.last_ms >= DROPPED_SENSOR_MS:
+                del self._metered[sensor]
+            if index % SENSORS_PER_STEP == 0:
+                yield
+        idle = self.entities.drop_idle(now_ms)
+        if idle:
             for metered in self._metered.values():
-                if metered.series in dropped:
+                if metered.series in idle:
                     metered.series = None
 
     def _take_usage(self, sensor: Sensor, metered: _Metered, now_ms: float) -> EntitySeries:
-        """Count what the sensor was charged since the last time, and is not given back."""
+        """Count what the sensor was charged since the last time for what went on."""
         series = self._series_of(sensor, metered)
-        charged = sensor.charged - sensor.refunded
-        if charged > metered.charged:  # a counter must not fall: a refund is first made up for
-            series.amount += charged - metered.charged
-            metered.charged = charged
+        used = sensor.used
+        if used > metered.used:  # a counter must not fall: a refund (of mutations) is first made up for
+            series.amount += used - metered.used
+            metered.used = used
             series.used_ms = now_ms
+        if sensor.over > metered.over:
+            series.over_quota_bytes += sensor.over - metered.over
+            metered.over = sensor.over
         if sensor.forgiven > metered.forgiven:
             self.forgiven[series.quota] += sensor.forgiven - metered.forgiven
             metered.forgiven = sensor.forgiven

@@ -237,7 +237,6 @@ class RequestTime:
                 client_id=flow.client_id,
                 api_key=api_key,
                 charged_bytes=0,
-                over_quota_bytes=0,
                 limit=sensor.limit,
                 charged=cost_ms,
                 bucket=sensor.entity,

@@ -174,15 +174,33 @@ class Throttling:
             self._note_shadow(sensor, PRODUCE, paid_ms, request_bytes, now_ms)
             return now_ms, now_ms
         last_ms = now_ms + max(0.0, self.delay_limit_ms(PRODUCE) - spent_ms)
-        over_bytes = _over_quota_bytes(sensor, request_bytes, paid_ms, last_ms)
-        paid_ms = min(paid_ms, last_ms)
         turn_ms = min(sensor.turn_ms, last_ms)
         if turn_ms > now_ms:
+            sensor.hold(request_bytes)
+            queue = sensor.queue
+            if queue is not None:
+                self._ticket = queue.enter(request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake)
+                turn_ms = max(queue.ask(self._ticket, now_ms), now_ms + EARLY_MS)
             self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
-            self._event(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, over_bytes, now_ms)
-        else:
-            self._mute_for_produce(sensor, paid_ms, request_bytes, over_bytes, now_ms)
+            self._event(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
+            return turn_ms, min(paid_ms, last_ms)
+        paid_ms = min(paid_ms, last_ms)
+        sensor.count_over(request_bytes, paid_ms)
+        self._mute_for_produce(sensor, paid_ms, request_bytes, now_ms)
         return turn_ms, paid_ms
+
+    def is_turn(self, now_ms: float) -> bool:
+        """May the held request go? If not, `pace.wake_ms` says when to ask again."""
+        ticket, held = self._ticket, self.held
+        if ticket is None or held is None or held.sensor.queue is None:
+            return now_ms >= self._pace.wake_ms - EARLY_MS
+        self._pace.wake_ms = held.sensor.queue.ask(ticket, now_ms + EARLY_MS)
+        return self._pace.wake_ms <= now_ms + EARLY_MS
+
+    def _leave_queue(self, held: Held, now_ms: float) -> None:
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None and held.sensor.queue is not None:
+            held.sensor.queue.leave(ticket, now_ms)
 
     def take_held(self, now_ms: float, client_left: bool) -> Held | None:
         """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
@@ -195,9 +213,11 @@ class Throttling:
             self.drop_held(now_ms)
             return None
         self.held = None
+        self._leave_queue(held, now_ms)
         self._pace.release(held.paid_ms)
+        held.sensor.go(held.request_bytes, max(held.paid_ms, now_ms))
         if held.paid_ms > now_ms:
-            self._mute_for_produce(held.sensor, held.paid_ms, held.request_bytes, 0, now_ms)
+            self._mute_for_produce(held.sensor, held.paid_ms, held.request_bytes, now_ms)
         return held
 
     def drop_held(self, now_ms: float) -> None:
@@ -205,8 +225,9 @@ class Throttling:
         held = self.held
         if held is not None:
             self.held = None
-            held.sensor.refund(held.request_bytes, now_ms)
-            self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, 0, now_ms)
+            self._leave_queue(held, now_ms)
+            held.sensor.drop(held.request_bytes, now_ms)
+            self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
 
     def outlives_its_client(self, acks: int, request_bytes: int) -> bool:
         """May a request go on whose client is gone? With acks ≠ 0 it would double the client's retry.
@@ -226,11 +247,9 @@ class Throttling:
         self._left_behind_bytes = 0
         self.wake = self.ids = None  # or the shell would stand in a circle, and not be freed at once
 
-    def _mute_for_produce(
-        self, sensor: Sensor, paid_ms: float, request_bytes: int, over_bytes: int, now_ms: float
-    ) -> None:
+    def _mute_for_produce(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> None:
         self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
-        self._event(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, over_bytes, now_ms)
+        self._event(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, now_ms)
 
     # Fetch ------------------------------------------------------------------------------------------------
 
@@ -253,10 +272,10 @@ class Throttling:
             self._note_shadow(sensor, api_key, paid_ms, response_bytes, now_ms)
             return 0.0
         last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
-        over_bytes = _over_quota_bytes(sensor, response_bytes, paid_ms, last_ms)
         paid_ms = min(paid_ms, last_ms)
+        sensor.count_over(response_bytes, paid_ms)
         self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
-        self._event(EventKind.MUTE, sensor, api_key, paid_ms - now_ms, response_bytes, over_bytes, now_ms)
+        self._event(EventKind.MUTE, sensor, api_key, paid_ms - now_ms, response_bytes, now_ms)
         return paid_ms - now_ms
 
     def written_fetch_throttle_ms(self, throttle_ms: float) -> int:
@@ -269,7 +288,7 @@ class Throttling:
         self, kind: EventKind, sensor: Sensor, api_key: int, delay_ms: float, charged: int, now_ms: float
     ) -> None:
         """For the log: partitions were refused, delayed or given back (mutations/delays.py)."""
-        self._event(kind, sensor, api_key, delay_ms, 0, 0, now_ms, charged)
+        self._event(kind, sensor, api_key, delay_ms, 0, now_ms, charged)
 
     # Both -------------------------------------------------------------------------------------------------
 
@@ -286,7 +305,7 @@ class Throttling:
         """
         sensor.waive(now_ms)
         delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
-        self._event(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, 0, now_ms)
+        self._event(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, now_ms)
 
     def delay_limit_ms(self, api_key: int) -> float:
         """The longest that a request of this API may wait, or its connection be muted, in ms."""
@@ -325,7 +344,6 @@ class Throttling:
                 client_id=self._identity.client_id,
                 api_key=PRODUCE,
                 charged_bytes=request_bytes,
-                over_quota_bytes=0,
                 address=self._address,
                 reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",
                 limit=ids.limit,
@@ -341,7 +359,6 @@ class Throttling:
         api_key: int,
         delay_ms: float,
         charged_bytes: int,
-        over_bytes: int,
         now_ms: float,
         charged: float = 0.0,
     ) -> None:
@@ -356,7 +373,6 @@ class Throttling:
                 client_id=self._identity.client_id,
                 api_key=api_key,
                 charged_bytes=charged_bytes,
-                over_quota_bytes=over_bytes,
                 limit=sensor.limit,
                 charged=charged,
                 bucket=sensor.entity,
@@ -364,11 +380,3 @@ class Throttling:
                 flow=self._in_flight[0][3] if sensor.kind is QuotaKind.FETCH else self._identity.flow,
             )
         )
-
-
-def _over_quota_bytes(sensor: Sensor, charged_bytes: int, paid_ms: float, last_ms: float) -> int:
-    """The part of a charge that passes ahead of its rate, because its delay is bounded (wire-semantics
-    1.6)."""
-    if paid_ms <= last_ms:
-        return 0
-    return min(charged_bytes, ceil((paid_ms - last_ms) * sensor.rate_per_s / 1000.0))

@@ -24,7 +24,7 @@ from sluice.quotas.sensors.sensor import MAX_INT32, Sensor
 class KafkaSensor(Sensor):
     """The same inputs give the same delays as in the broker. `forgiven` stays 0: there is no debt to cut."""
 
-    __slots__ = ("_rate",)
+    __slots__ = ("_paid_ms", "_rate", "_zero_ms")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class KafkaSensor(Sensor):
         """
         super().__init__(kind, level, entity, rate_per_s, now_ms, owner)
         self._rate = Rate(window_num, round(window_size_s * 1000.0))
+        self._paid_ms = self._zero_ms = now_ms
 
     def charge(self, amount: float, now_ms: float) -> float:
         """Record `amount` ≥ 0 units; return when the connection may go on: now_ms + X.
@@ -59,7 +60,15 @@ class KafkaSensor(Sensor):
         rate_per_s = rate.measure(at_ms)
         if rate_per_s <= self.rate_per_s:
             return now_ms
-        return now_ms + throttle_ms(rate_per_s, self.rate_per_s, rate.elapsed_ms(at_ms))
+        elapsed_ms = rate.elapsed_ms(at_ms)
+        paid_ms = now_ms + throttle_ms(rate_per_s, self.rate_per_s, elapsed_ms)
+        if rate.total(at_ms) - amount <= self.rate_per_s * (elapsed_ms / 1000.0):  # a debt begins
+            self.over_before = self.over
+            self._zero_ms = paid_ms
+        else:
+            self._zero_ms += amount * 1000.0 / self.rate_per_s
+        self._paid_ms = paid_ms
+        return paid_ms
 
     def refund(self, amount: float, now_ms: float) -> None:
         """Take `amount` out of the current window, as the broker does for what it did not deliver.
@@ -85,6 +94,13 @@ class KafkaSensor(Sensor):
         """Go on with another limit: the windows stay, and the next charge is measured against the new one."""
         self.rate_per_s = rate_per_s
         self.level = level
+
+    def _unpaid(self, until_ms: float) -> float:
+        """As if no window forgot what was used in it, for it went on all the same; but nothing of a request
+        whose delay is as long as the windows wanted."""
+        if until_ms >= self._paid_ms:
+            return 0.0
+        return (self._zero_ms - until_ms) * self.rate_per_s / 1000.0 - self.held
 
     def count_fetcher(self, window_index: int) -> None:
         """Of no meaning here: what one Fetch may ask for is not shared out."""

@@ -8,6 +8,7 @@ no frames, no connections.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import ceil
 from typing import Final
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
@@ -16,6 +17,8 @@ from sluice.quotas.kinds import KINDS, QuotaKind
 MAX_INT32: Final = 2**31 - 1
 """what a Fetch's max_bytes can be"""
 _UTILISATION_WINDOW_MS: Final = 10_000.0
+_ROUNDING_BYTES: Final = 1e-3
+"""by which sums of times may be wrong: no part of a byte that counts"""
 
 
 class Sensor(ABC):
@@ -28,9 +31,12 @@ class Sensor(ABC):
         "entity",
         "exempt",
         "forgiven",
+        "held",
         "kind",
         "last_ms",
         "level",
+        "over",
+        "over_before",
         "owner",
         "rate_per_s",
         "refunded",
@@ -66,12 +72,23 @@ class Sensor(ABC):
         """units given back since the start; never falls"""
         self.forgiven = 0.0
         """units of debt beyond the cap since the start; never falls"""
+        self.held = 0
+        """units charged for requests that wait here: they may still go on, or never"""
+        self.over = 0
+        """bytes that went on, and that were not paid at the end of their request's delay; never falls"""
+        self.over_before = 0
+        """those of them that were counted before the debt of now began"""
         self._mark = self._mark_before = (now_ms, 0.0)
 
     @property
     def limit(self) -> float:
         """As it is configured, in its kind's unit."""
         return self.rate_per_s * KINDS[self.kind].limit_span_s
+
+    @property
+    def used(self) -> float:
+        """Units charged since the start for what went on: neither given back nor held now."""
+        return self.charged - self.refunded - self.held
 
     @abstractmethod
     def charge(self, amount: float, now_ms: float) -> float:
@@ -83,6 +100,49 @@ class Sensor(ABC):
     @abstractmethod
     def refund(self, amount: float, now_ms: float) -> None:
         """Give back units of a charge whose request was never forwarded. Deadlines already told stay."""
+
+    def hold(self, amount: int) -> None:
+        """So many units of the last charge wait; `go` or `drop` follows."""
+        self.held += amount
+
+    def go(self, amount: int, until_ms: float) -> None:
+        """What was held goes on now; its delay lasts until `until_ms`."""
+        self.held -= amount
+        self.count_over(amount, until_ms)
+
+    def drop(self, amount: int, now_ms: float) -> None:
+        """What was held will never go on."""
+        self.held -= amount
+        self.refund(amount, now_ms)
+
+    def count_over(self, amount: int, until_ms: float) -> None:
+        """A request of `amount` bytes goes on whose delay, hold and mute together, ends at `until_ms`: add to
+        `over` what is not paid then.
+
+        Each byte once: what is counted is no longer waited for, so that all that the quota pays while the
+        debt lasts is for the others. So at the time when the last byte was counted, if delays end in the
+        order of the requests,
+
+            counted = forwarded − (tokens at the beginning + rate · time)
+
+        since the debt began, debts cut or given back included: the most that the debt ever was at the end of
+        a delay. It is never more than went on. In whole bytes: one that is paid in part counts. Nothing is
+        counted in shadow mode.
+
+        Worked example, 1,000 B/s, 1,000 tokens: 30,000 B at 0 ms, whose delay ends at 10,000 ms: forwarded
+        30,000 − (1,000 + 10,000) = 19,000 over. 12,000 B more wait from 10,000 to 20,000 ms, and go: in all
+        42,000 − (1,000 + 20,000) = 21,000, of which 2,000 are new; the other 10,000 have been paid since.
+        """
+        if self.shadow:
+            return
+        over = ceil(self._unpaid(until_ms) - (self.over - self.over_before) - _ROUNDING_BYTES)
+        if over > 0:
+            self.over += min(over, amount)
+
+    def _unpaid(self, until_ms: float) -> float:
+        """Units that went on since the debt began, less what is paid by `until_ms`; below 0: credit. A debt
+        that was cut counts whole, and what is held does not."""
+        return 0.0
 
     @abstractmethod
     def waive(self, now_ms: float) -> None:

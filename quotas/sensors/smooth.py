@@ -46,6 +46,7 @@ class SmoothSensor(Sensor):
         "_fetchers",
         "_fetchers_before",
         "_forgiven_at_ms",
+        "_forgiven_before",
         "_max_debt_ms",
         "_ms_per_unit",
         "_promised_ms",
@@ -77,6 +78,8 @@ class SmoothSensor(Sensor):
         self.zero_ms = self.turn_ms = now_ms - self._burst_ms
         self._refund_gap = 0.0
         self._forgiven_at_ms = now_ms
+        # Of `forgiven`, what was before the debt of now; and what was forgiven and then given back.
+        self._forgiven_before = 0.0
         self._promised_ms = self.zero_ms
         self._fetch_window = 0
         self._fetchers = 0
@@ -94,8 +97,12 @@ class SmoothSensor(Sensor):
         if turn_ms < full_ms:  # noqa: PLR1730  max() is a call and costs as much as all the rest
             turn_ms = full_ms
         paid_ms = turn_ms + amount * self._ms_per_unit
-        if paid_ms > now_ms and paid_ms > now_ms + self._max_debt_ms:
-            paid_ms = self._forgive(paid_ms, now_ms)
+        if paid_ms > now_ms:
+            if turn_ms <= now_ms:  # a debt begins
+                self.over_before = self.over
+                self._forgiven_before = self.forgiven
+            if paid_ms > now_ms + self._max_debt_ms:
+                paid_ms = self._forgive(paid_ms, now_ms)
         self.turn_ms = turn_ms
         self.zero_ms = paid_ms
         self.charged += amount
@@ -116,14 +123,18 @@ class SmoothSensor(Sensor):
                 self._refund_gap = 0.0
             closed = min(amount, self._refund_gap)
             self._refund_gap -= closed
+            self._forgiven_before += closed
             amount -= closed
         self.zero_ms = max(self.zero_ms - amount * self._ms_per_unit, now_ms - self._burst_ms)
+        if self.zero_ms <= now_ms:
+            self._end_debt()
 
     def waive(self, now_ms: float) -> None:
         """End a debt: the bucket is empty now."""
         if self.zero_ms > now_ms:
             self.zero_ms = now_ms
             self._refund_gap = 0.0
+            self._end_debt()
 
     def tokens(self, now_ms: float) -> float:
         """Units that may pass at once; negative: units owed. At most the burst."""
@@ -193,6 +204,15 @@ class SmoothSensor(Sensor):
         promised_ms = max(promised_ms, now_ms - self._fetch_full_ms)
         promised_ms += max_bytes * self._ms_per_unit
         self._promised_ms = promised_ms if promised_ms < now_ms else now_ms
+
+    def _end_debt(self) -> None:
+        """What went on before is paid, or forgiven: bytes over quota are counted from here on."""
+        self.over_before = self.over
+        self._forgiven_before = self.forgiven
+
+    def _unpaid(self, until_ms: float) -> float:
+        owed = (self.zero_ms - until_ms) / self._ms_per_unit
+        return owed + (self.forgiven - self._forgiven_before) - self.held
 
     def _forgive(self, paid_ms: float, now_ms: float) -> float:
         """Cut a debt to the cap; return its end."""

@@ -68,7 +68,5 @@ class Bench:
         return {(one.user, one.client_id): one for one in self.meter.entities if one.quota == quota}
 
 
-def event(user: str, *, over_quota_bytes: int = 0) -> ThrottleEvent:
-    return ThrottleEvent(
-        EventKind.MUTE, NOW_MS, 100.0, "produce", "user", user, "app", PRODUCE, 1000, over_quota_bytes
-    )
+def event(user: str) -> ThrottleEvent:
+    return ThrottleEvent(EventKind.MUTE, NOW_MS, 100.0, "produce", "user", user, "app", PRODUCE, 1000)

@@ -133,7 +133,7 @@ class Comings(RuleBasedStateMachine):
         of = data.draw(st.sampled_from(self.flows))
         recorder = recorder_of([])
         recorder.throttles.append(
-            ThrottleEvent(EventKind.HOLD, self.now_ms, 1.0, "produce", "user", "", "", 0, 0, 0, flow=of)
+            ThrottleEvent(EventKind.HOLD, self.now_ms, 1.0, "produce", "user", "", "", 0, 0, flow=of)
         )
         self.collected.take(recorder, self.now_ms, self.now_ms + OFFSET_MS)
         self.holds[self._key_of(of)] += 1

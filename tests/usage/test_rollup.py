@@ -171,7 +171,7 @@ def test_connections_are_those_that_finished_a_request_in_the_window() -> None:
 
 
 def event(kind: EventKind, of: AccessFlow, quota: str = "produce") -> ThrottleEvent:
-    return ThrottleEvent(kind, NOW_MS + 10, 100.0, quota, "user", "alice", "app", 0, 1000, 0, flow=of)
+    return ThrottleEvent(kind, NOW_MS + 10, 100.0, quota, "user", "alice", "app", 0, 1000, flow=of)
 
 
 def test_holds_mutes_refusals_and_shadows_are_counted_and_drops_are_not() -> None:

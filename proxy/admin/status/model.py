@@ -185,7 +185,7 @@ class ConnectionInfo(Model):
 class PrincipalDetail(Principal):
     """One bucket, with its reasons."""
 
-    charged: float = Field(description="Units since the bucket began, less what was given back.")
+    charged: float = Field(description="Units since the bucket began, less what is held or was given back.")
     forgiven: float = Field(description="Units of debt beyond pacing.max_debt_s.")
     why: list[str] = Field(description="The level that applies and the arithmetic, in sentences.")
     shown: list[ConnectionInfo] = Field(

@@ -233,7 +233,7 @@ def _row_of_sensor(sensor: Sensor, tokens: float, delay_ms: float, utilisation: 
         delay_ms=delay_ms,
         utilisation=utilisation,
         used=utilisation * limit,
-        charged=sensor.charged - sensor.refunded,
+        charged=sensor.used,
         forgiven=sensor.forgiven,
     )
 
@@ -271,7 +271,7 @@ def _row_of_address(
         delay_ms=delay_ms,
         utilisation=utilisation,
         used=utilisation * limit,
-        charged=sensor.charged - sensor.refunded,
+        charged=sensor.used,
     )
 
 

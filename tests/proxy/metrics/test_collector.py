@@ -99,6 +99,7 @@ class Proxy:
             sensor = self.quotas.sensor(QuotaKind.PRODUCE, user, "app", now_ms)
             assert sensor is not None
             sensor.charge(amount, now_ms)
+            sensor.count_over(25, now_ms)
             self.recorder.requests.append(
                 Finished(Flow("app"), 300, 60, 3.0, 40.0, 5.0, now_ms, 0, 9, user, sensor)
             )
@@ -109,10 +110,10 @@ class Proxy:
         self.recorder.requests.append(Finished(Flow("app"), 90, 5000, 0.1, 0.0, 0.0, now_ms, 1, 12, "bob"))
         self.recorder.requests.append(Finished(Flow("app"), 90, 50, 1.0, 0.0, 0.0, now_ms, 999, 0, "bob"))
         self.recorder.throttles.append(
-            ThrottleEvent(EventKind.MUTE, now_ms, 40.0, "produce", "user", "alice", "app", 0, 300, 25)
+            ThrottleEvent(EventKind.MUTE, now_ms, 40.0, "produce", "user", "alice", "app", 0, 300)
         )
         self.recorder.throttles.append(
-            ThrottleEvent(EventKind.SHADOW, now_ms, 1500.0, "produce", "user", "carol", "app", 0, 300, 0)
+            ThrottleEvent(EventKind.SHADOW, now_ms, 1500.0, "produce", "user", "carol", "app", 0, 300)
         )
         self.recorder.connections.append(
             ConnectionRecord(DisconnectCause.BROKER_CLOSED, "", "p", "alice", "app", 0.0, 1.0, 1, 2, 3)
@@ -124,7 +125,7 @@ class Proxy:
         principal.held_ms = 1500.0
         self.recorder.throttles.append(
             ThrottleEvent(
-                EventKind.REFUSAL, now_ms, 0.0, "producer_ids", "user", "alice", "app", 0, 300, 0,
+                EventKind.REFUSAL, now_ms, 0.0, "producer_ids", "user", "alice", "app", 0, 300,
                 address="10.0.0.9", reason="sequence_gate",
             )
         )  # fmt: skip

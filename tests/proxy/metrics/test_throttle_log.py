@@ -109,7 +109,7 @@ def test_a_line_budget_counts_what_it_suppresses() -> None:
 
 def event(begun_ms: float, user: str = "alice", delay_ms: float = 100.0, rule: str = "user") -> ThrottleEvent:
     return ThrottleEvent(
-        EventKind.HOLD, begun_ms, delay_ms, "produce", rule, user, "app", 0, 1000, 0, limit=500.0
+        EventKind.HOLD, begun_ms, delay_ms, "produce", rule, user, "app", 0, 1000, limit=500.0
     )
 
 
@@ -249,7 +249,7 @@ def of_ids(
     begun_ms: float, client_id: str, address: str, *, reason: str = "", user: str = "alice"
 ) -> ThrottleEvent:
     kind, delay_ms = (EventKind.REFUSAL, 0.0) if reason else (EventKind.HOLD, 1_000.0)
-    place = ("producer_ids", "default_user", user, client_id, 0, 1000, 0)
+    place = ("producer_ids", "default_user", user, client_id, 0, 1000)
     return ThrottleEvent(kind, begun_ms, delay_ms, *place, address=address, reason=reason)
 
 

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from sluice.protocol._tables import API_NAMES
 from sluice.proxy.metrics.entity_series import SERIES_IDLE_MS, SERIES_PER_ENTITY
-from sluice.proxy.metrics.usage_meter import DURATION_AT, DURATION_SUM, SENSORS_PER_STEP, SIZE_SLOTS, SIZE_SUM
+from sluice.proxy.metrics.usage_meter import (
+    DROPPED_SENSOR_MS,
+    DURATION_AT,
+    DURATION_SUM,
+    SENSORS_PER_STEP,
+    SIZE_SLOTS,
+    SIZE_SUM,
+)
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
@@ -109,9 +116,45 @@ def test_what_was_charged_before_a_reload_dropped_the_sensor_still_counts() -> N
     # alice is no name of the configuration any more, so her last bytes are another's.
     assert bench.series()["other", ""].amount == 700
     assert bench.meter.limits == {}
-    sensor.charge(1, NOW_MS)
+
+
+def test_what_was_on_its_way_when_a_reload_dropped_its_sensor_counts_once_and_its_past_never_again() -> None:
+    """A held Produce that goes, or an answer to a Fetch; and a throttled request's record that comes late."""
+    bench = Bench(limits_of(alice=1000))
+    sensor = bench.sensor("alice")
+    sensor.charge(700, NOW_MS)
+    sensor.charge(300, NOW_MS)
+    sensor.hold(300)
     bench.fold()
-    assert bench.series()["other", ""].amount == 700
+    bench.quotas.reload(limits_of(bob=1), NOW_MS)
+    bench.fold()
+    sensor.go(300, NOW_MS)
+    bench.fold(NOW_MS + 10_000)
+    counted = [sum(one.amount for one in bench.series().values())]
+    bench.fold(NOW_MS + DROPPED_SENSOR_MS)
+    bench.request(sensor=sensor, throttle_ms=5.0)
+    bench.drain(NOW_MS + DROPPED_SENSOR_MS)
+    bench.fold(NOW_MS + DROPPED_SENSOR_MS + 1)
+    counted.append(sum(one.amount for one in bench.series().values()))
+    assert counted == [1_000, 1_000]
+    assert bench.series()["other", ""].throttled_requests == 1
+
+
+def test_what_is_held_is_not_counted_before_it_goes() -> None:
+    bench = Bench(limits_of(alice=1000))
+    sensor = bench.sensor("alice")
+    for size in (700, 400, 50):
+        sensor.charge(size, NOW_MS)
+    sensor.hold(400)
+    sensor.hold(50)
+    bench.fold()
+    assert bench.series()["alice", ""].amount == 700
+    sensor.drop(400, NOW_MS)
+    bench.fold()
+    assert bench.series()["alice", ""].amount == 700
+    sensor.go(50, NOW_MS)
+    bench.fold()
+    assert bench.series()["alice", ""].amount == 750
 
 
 @pytest.mark.parametrize(
@@ -215,9 +258,12 @@ def test_forgiven_debt_is_counted() -> None:
 
 
 def test_bytes_over_quota_are_counted_for_the_bucket_of_the_rule() -> None:
-    bench = Bench(limits_of(alice=1000))
-    bench.recorder.throttles.extend([event("alice", over_quota_bytes=30), event("bob", over_quota_bytes=4)])
-    bench.drain()
+    bench = Bench(limits_of(alice=1000, default=1000))
+    for user, over_bytes in (("alice", 10), ("alice", 20), ("bob", 4)):
+        sensor = bench.sensor(user)
+        sensor.charge(5_000, NOW_MS)
+        sensor.count_over(over_bytes, NOW_MS)
+        bench.fold()
     assert {at: one.over_quota_bytes for at, one in bench.series().items()} == {
         ("alice", ""): 30,
         ("other", ""): 4,

@@ -144,7 +144,7 @@ def test_a_connection_that_only_fetches_is_muted_for_three_seconds_at_most_and_t
         << Reading()
     ).done()
     assert shell.sensor(QuotaKind.FETCH).tokens(shell.now_ms) == -6_000
-    assert [event.over_quota_bytes for event in shell.events] == [6_000]
+    assert shell.sensor(QuotaKind.FETCH).over == 6_000
     assert shell.records[0].throttle_ms == 3_000
 
 

@@ -64,7 +64,8 @@ def test_metrics_name_the_group() -> None:
     meter = UsageMeter(alice.shared.recorder, alice.shared.quotas)
     alice.client_sends(produce_of(3_000))
     bob.client_sends(produce_of(500))
-    asyncio.run(meter.fold(alice.now_ms))
+    bob.advance(10_000)
+    asyncio.run(meter.fold(bob.now_ms))
     used = {(one.quota, one.user, one.client_id): one.amount for one in meter.entities}
     assert used == {("produce", "tenant:team", ""): 3_500}
     assert meter.limits == {("produce", "tenant:team", "", "tenant"): 1_000}

@@ -142,7 +142,7 @@ def test_producers_keep_to_the_quota_in_every_span_of_time(count: int, acks: int
     passed = simulate([Producer(shared, 16_000, acks=acks) for _ in range(count)], 30)
     assert most_ahead(passed, 1_000_000) <= 1_000_000 + 16_000
     assert sum(size for _, size in passed) >= 0.99 * 30 * 1_000_000
-    assert sum(event.over_quota_bytes for event in shared.recorder.throttles) == 0
+    assert sum(sensor.over for sensor in shared.quotas.sensors()) == 0
 
 
 def test_a_client_that_reconnects_for_every_request_keeps_to_the_quota() -> None:
@@ -160,7 +160,7 @@ def test_the_bound_is_bytes_outstanding_by_answer_budget_where_that_is_more_than
     passed = simulate([Producer(shared, MIB) for _ in range(50)], 60)
     bound = 50 * MIB / 10
     assert most_ahead(passed, bound) <= 1_000_000 + 50 * MIB
-    over_bytes = sum(event.over_quota_bytes for event in shared.recorder.throttles)
+    over_bytes = sum(sensor.over for sensor in shared.quotas.sensors())
     assert over_bytes >= sum(size for _, size in passed) - 61 * 1_000_000
 
 
@@ -169,7 +169,7 @@ def test_connections_that_carried_a_group_request_pass_the_bound_of_two_seconds(
     shared = shared_of(limits_of(produce_rate=1_000_000))
     passed = simulate([Producer(shared, MIB, is_group=True) for _ in range(50)], 20)
     assert most_ahead(passed, 50 * MIB / 2) <= 1_000_000 + 50 * MIB
-    over_bytes = sum(event.over_quota_bytes for event in shared.recorder.throttles)
+    over_bytes = sum(sensor.over for sensor in shared.quotas.sensors())
     assert over_bytes >= sum(size for _, size in passed) - 21 * 1_000_000
 
 

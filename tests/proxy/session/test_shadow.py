@@ -66,8 +66,8 @@ def test_a_produce_above_the_limit_passes_untouched_and_its_would_be_delay_is_wr
         << ToClient(produce_answer(throttle_ms=7))
     ).done()
     (event,) = shell.events
-    assert event[:10] == (EventKind.SHADOW, START_MS, 500.0, "produce", "default_user", "ANONYMOUS", "app",
-                          PRODUCE, size, 0)  # fmt: skip
+    assert event[:9] == (EventKind.SHADOW, START_MS, 500.0, "produce", "default_user", "ANONYMOUS", "app",
+                          PRODUCE, size)  # fmt: skip
     (record,) = shell.records
     assert (record.held_ms, record.throttle_ms) == (0.0, 0.0)
 

@@ -215,7 +215,7 @@ def test_producer_ids_are_told_by_principal_who_waits_most_first() -> None:
 
 def event(begun_ms: float, user: str = "alice", **changes: Any) -> ThrottleEvent:
     made = ThrottleEvent(
-        EventKind.MUTE, begun_ms, 500.0, "produce", "user", user, "app", 0, 1_500, 0, limit=1_000.0
+        EventKind.MUTE, begun_ms, 500.0, "produce", "user", user, "app", 0, 1_500, limit=1_000.0
     )
     return made._replace(**changes)
 
