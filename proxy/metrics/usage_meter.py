@@ -189,7 +189,8 @@ class UsageMeter:
                 tally[DURATION_AT + (upstream_ms * SLOTS_PER_MS).__trunc__().bit_length()] += 1
                 tally[DURATION_SUM] += upstream_ms
             if sensor is None or sensor.exempt:
-                if api_key in _UNLIMITED:
+                # No time at the broker and an answer: the proxy's own, to what was never forwarded.
+                if api_key in _UNLIMITED and (upstream_ms > 0.0 or not response_bytes):
                     used = request_bytes if api_key == PRODUCE else response_bytes
                     unlimited[api_key, user, flow.client_id] += used
                     if sensor is not None:

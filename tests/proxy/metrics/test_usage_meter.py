@@ -270,6 +270,17 @@ def test_bytes_over_quota_are_counted_for_the_bucket_of_the_rule() -> None:
     }
 
 
+def test_what_the_proxy_answers_itself_is_no_unlimited_traffic() -> None:
+    """A Produce that is refused for its producer ids, say: nothing went to the broker, and so no time there.
+    One with acks = 0 has none either, and no answer."""
+    bench = Bench(limits_of(alice=1000))
+    bench.request(PRODUCE, upstream_ms=0.0)
+    bench.request(PRODUCE, upstream_ms=0.0, response_bytes=0)
+    bench.request(FETCH, upstream_ms=0.0)
+    bench.drain()
+    assert [one.amount for one in bench.meter.entities] == [100]
+
+
 def test_many_sensors_are_folded_in_many_small_steps() -> None:
     bench = Bench(limits_of(default=1000))
     for index in range(3 * SENSORS_PER_STEP):
