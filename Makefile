@@ -123,7 +123,7 @@ check-deploy: setup kafka $(DEPLOY_READY)  ## what needs Debian's packages, Go o
 docs: setup $(DEPLOY_READY)  ## the documentation as a site, into .cache/site; every link inside it checked
 	@PYTHONPATH=. $(PY) deploy/checks/docs_site.py
 
-lock: setup  ## pin anew what pyproject.toml and kafka_lock.py ask for (newest of all: ARGS=--upgrade)
+lock: setup  ## pin anew what pyproject.toml and testkit/kafka/lock.py ask for (newest of all: ARGS=--upgrade)
 	@[ -x .cache/lock/bin/uv ] || { $(PYTHON) -m venv .cache/lock; .cache/lock/bin/pip install -q uv==$(UV_VERSION); }
 	@pin() { \
 	  echo "requirements/$$1.txt"; \

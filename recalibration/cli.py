@@ -163,8 +163,9 @@ def spark_jars(
             write_lock()
         else:
             _tell(f"{fetch_jars(folder)} jars in {folder}")
-    except (JarError, ImportError) as error:
-        _fail(f"jars for Spark: {error}", EXIT_FAILED)
+    except (JarError, ImportError, OSError) as error:
+        print(f"sluice spark-jars: {error}", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED) from None
 
 
 def main() -> NoReturn:

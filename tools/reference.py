@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ def _configuration() -> str:
 def _table(path: str, prefix: str, fields: dict[str, FieldInfo], doc: str | None = None) -> Iterator[str]:
     yield f"### {path or 'Top level'}\n"
     if doc:
-        yield f"{doc.strip()}\n"
+        yield f"{cleandoc(doc)}\n"
     variable_column = "| variable " if prefix else ""
     yield f"| option {variable_column}| default | allowed | meaning |"
     yield f"|---{'|---' if prefix else ''}|---|---|---|"

@@ -68,8 +68,15 @@ ALLOWED: Final = frozenset(
 )
 """what pure modules may import beside each other: none of it waits, or asks the system for anything but
 random bytes and the database of time zones (`io`: types of given streams; `sys`: the byte order)"""
-IMPURE_CALLS: Final = frozenset({"open", "input", "print", "now", "today", "utcnow"})
-IMPURE_NAMES: Final = frozenset({"stdin", "stdout", "stderr"})
+IMPURE_NAMES: Final = frozenset(
+    {"open", "input", "print", "eval", "exec", "compile", "__import__", "globals"}
+)
+"""built in; not even named, for an alias would be called"""
+IMPURE_ATTRIBUTES: Final = frozenset(
+    {"now", "today", "utcnow", "FileIO", "open_code", "modules", "stdin", "stdout", "stderr", "__stdout__"}
+    | {"__stderr__", "__stdin__", "os", "_os", "sys", "time", "socket", "argv", "exit", "settrace"}
+)
+"""of modules that pure code may import: datetime's clock, io's files, and what these have imported themselves"""
 
 GOALS: Final = {
     "largest_folder_files": 25,
@@ -122,7 +129,7 @@ class Structure:
 def measure(sources: Mapping[str, str]) -> Structure:
     """The structure of these files: path from the root → text."""
     found = Structure()
-    trees = {path: ast.parse(text, path) for path, text in sources.items()}
+    trees = {path: ast.parse(text.lstrip("\ufeff"), path) for path, text in sources.items()}
     for path, text in sources.items():
         found.folders[path.rpartition("/")[0] or "."] += 1
         if path not in GENERATED:
@@ -148,21 +155,30 @@ def _impurities(tree: ast.Module) -> Iterator[tuple[int, str]]:
         for name in _imported(node):
             if name.startswith("sluice."):
                 path = name.removeprefix("sluice.").replace(".", "/") + "/"
-                if not any(path.startswith(f"{pure}/") for pure in PURE):
+                is_pure = any(path.startswith(f"{pure}/") for pure in PURE)
+                if not is_pure or f"{path[:-1]}.py" in EXCEPTIONS:
                     yield node.lineno, f"imports {name}"  # type: ignore[attr-defined]
             elif name.partition(".")[0] not in ALLOWED:
                 yield node.lineno, f"imports {name}"  # type: ignore[attr-defined]
-        if isinstance(node, ast.Call) and _called(node) in IMPURE_CALLS:
-            yield node.lineno, f"calls {_called(node)}()"
-        if isinstance(node, ast.Attribute) and node.attr in IMPURE_NAMES:
+        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("sluice"):
+            for alias in node.names:
+                if alias.name in IMPURE_ATTRIBUTES | IMPURE_NAMES:
+                    yield node.lineno, f"imports {alias.name}"
+        if isinstance(node, ast.Name) and node.id in IMPURE_NAMES and isinstance(node.ctx, ast.Load):
+            yield node.lineno, f"names {node.id}"
+        if isinstance(node, ast.Attribute) and node.attr in IMPURE_ATTRIBUTES and _is_module(node.value):
             yield node.lineno, f"uses {node.attr}"
+        if isinstance(node, ast.Call) and _is_getattr_of_module(node):
+            yield node.lineno, "asks a module for a name"
 
 
-def _called(node: ast.Call) -> str:
-    function = node.func
-    if isinstance(function, ast.Name):
-        return function.id
-    return function.attr if isinstance(function, ast.Attribute) else ""
+def _is_module(node: ast.expr) -> bool:
+    """By its name: one of ALLOWED, or a class of datetime's."""
+    return isinstance(node, ast.Name) and node.id in ALLOWED | {"date"}
+
+
+def _is_getattr_of_module(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == "getattr" and _is_module(node.args[0])
 
 
 def _imported(node: ast.AST) -> list[str]:
@@ -182,7 +198,11 @@ def _imports(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
             names = _imported(node)
             if isinstance(node, ast.ImportFrom):
                 names += [f"{node.module}.{alias.name}" for alias in node.names]
-            found.update(by_name[name] for name in names if name in by_name)
+            for name in names:
+                # The packages around a module are imported with it.
+                parts = name.split(".")
+                around = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+                found.update(by_name[one] for one in around if one in by_name)
         found.discard(path)
     return graph
 

@@ -43,23 +43,9 @@ class Relay(ABC):
     """Bytes from the client to the broker and back, as fast as the session lets them."""
 
     __slots__ = (
-        "_broker",
-        "_broker_kept",
-        "_buf",
-        "_client",
-        "_client_kept",
-        "_closed",
-        "_drops",
-        "_edits",
-        "_eof",
-        "_moves",
-        "_pace",
-        "_share",
-        "_timer",
-        "_view",
-        "_worker",
-        "session",
-    )
+        "_broker", "_broker_kept", "_buf", "_client", "_client_kept", "_closed", "_drops", "_edits", "_eof",
+        "_moves", "_pace", "_share", "_timer", "_view", "_worker", "session",
+    )  # fmt: skip
 
     _share: BufferShare[Any]
     """of the principal: how much may be read at once"""
@@ -76,7 +62,8 @@ class Relay(ABC):
         self._pace = session.pace
         self._edits = session.edits
         self._drops = session.drops
-        session.wake_by(self._wake_now)
+        # Soon, not at once: who calls may be in the middle of its own bytes, in the buffer that all share.
+        session.wake_by(lambda: worker.loop.call_soon(self._wake_now))
         self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
         self._broker_kept: bytes | None = None
         self._eof = False  # nothing more comes from the client

@@ -219,12 +219,13 @@ class Session:
             self._requests.client_left = client_left
             self.pace.wake(now_ms)
             return
-        if now_ms < self.pace.wake_ms - EARLY_MS:
+        if not self._throttling.is_turn(now_ms):
             return
         left_since = client_left and not self._requests.client_left
         self._requests.client_left = client_left
-        if self._throttling.take_held(now_ms, left_since) is not None:
-            self._requests.release(held, now_ms)
+        taken = self._throttling.take_held(now_ms, left_since)
+        if taken is not None:
+            self._requests.release(taken, now_ms)
         else:
             self._requests.drop_held(now_ms)
             self._requests.leave_behind(held.acks, held.request_bytes)
@@ -277,8 +278,8 @@ class Session:
         """
         held = self._throttling.held
         if held is not None and held.acks == 0 and self.pace.state is State.HOLDING:
-            self._throttling.take_held(now_ms, client_left=False)
-            self._requests.release(held, now_ms)
+            taken = self._throttling.take_held(now_ms, client_left=False)
+            self._requests.release(taken or held, now_ms)
         else:
             self._drop_held(now_ms)
         self.pace.end(cause, "", at_boundary=self._requests.at_boundary)

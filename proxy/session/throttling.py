@@ -8,6 +8,7 @@ Pure.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -18,9 +19,10 @@ from sluice.proxy.session.in_flight import CLUSTER_ACTION, FOLLOWER, Held, InFli
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.shared import Wake
-from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.request_time import RequestTime, count_cluster_action, is_refused
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.hold_queue import HoldTicket
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind, ThrottleEvent
 
@@ -34,7 +36,7 @@ class Throttling:
 
     __slots__ = (
         "_address", "_delays", "_fetch_window", "_identity", "_in_flight", "_left_behind_bytes", "_pace",
-        "_policy", "_shared", "fetch_sensor", "generation", "held", "ids", "is_group", "known",
+        "_policy", "_shared", "_ticket", "fetch_sensor", "generation", "held", "ids", "is_group", "known",
         "mutation_sensor", "produce_sensor", "request_time", "wake",
     )  # fmt: skip
 
@@ -67,6 +69,7 @@ class Throttling:
         """the connection has carried a group request"""
         self.held: Held | None = None
         """the Produce that waits for its turn, in state HOLDING"""
+        self._ticket: HoldTicket | None = None  # its place among those of the bucket
         self.ids: ProduceIds | None = None
         """judges the producer ids of Produce requests; None: the user has no limit for them"""
         self.known = _NO_TEMPLATES
@@ -177,7 +180,7 @@ class Throttling:
         turn_ms = min(sensor.turn_ms, last_ms)
         if turn_ms > now_ms:
             sensor.hold(request_bytes)
-            queue = sensor.queue
+            queue = sensor.hold_queue()
             if queue is not None:
                 self._ticket = queue.enter(request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake)
                 turn_ms = max(queue.ask(self._ticket, now_ms), now_ms + EARLY_MS)
@@ -192,15 +195,16 @@ class Throttling:
     def is_turn(self, now_ms: float) -> bool:
         """May the held request go? If not, `pace.wake_ms` says when to ask again."""
         ticket, held = self._ticket, self.held
-        if ticket is None or held is None or held.sensor.queue is None:
-            return now_ms >= self._pace.wake_ms - EARLY_MS
-        self._pace.wake_ms = held.sensor.queue.ask(ticket, now_ms + EARLY_MS)
-        return self._pace.wake_ms <= now_ms + EARLY_MS
+        queue = None if held is None else held.sensor.hold_queue()
+        if ticket is not None and queue is not None:
+            self._pace.wake_ms = queue.ask(ticket, now_ms + EARLY_MS)
+        return now_ms >= self._pace.wake_ms - EARLY_MS
 
     def _leave_queue(self, held: Held, now_ms: float) -> None:
         ticket, self._ticket = self._ticket, None
-        if ticket is not None and held.sensor.queue is not None:
-            held.sensor.queue.leave(ticket, now_ms)
+        queue = held.sensor.hold_queue()
+        if ticket is not None and queue is not None:
+            queue.leave(ticket, now_ms)
 
     def take_held(self, now_ms: float, client_left: bool) -> Held | None:
         """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
@@ -213,6 +217,10 @@ class Throttling:
             self.drop_held(now_ms)
             return None
         self.held = None
+        if self._ticket is not None and self._ticket.turn_ms > now_ms + EARLY_MS:
+            # It goes ahead of the quota, and for that nothing behind it is kept waiting: the client's next
+            # request waits in the queue, for the budget at most, and not behind a mute besides.
+            held = replace(held, paid_ms=now_ms)
         self._leave_queue(held, now_ms)
         self._pace.release(held.paid_ms)
         held.sensor.go(held.request_bytes, max(held.paid_ms, now_ms))

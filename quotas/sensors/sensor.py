@@ -13,6 +13,7 @@ from typing import Final
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.sensors.hold_queue import HoldQueue
 
 MAX_INT32: Final = 2**31 - 1
 """what a Fetch's max_bytes can be"""
@@ -100,6 +101,10 @@ class Sensor(ABC):
     @abstractmethod
     def refund(self, amount: float, now_ms: float) -> None:
         """Give back units of a charge whose request was never forwarded. Deadlines already told stay."""
+
+    def hold_queue(self) -> HoldQueue | None:
+        """Decides when what is held goes; None: each at its turn or deadline."""
+        return None
 
     def hold(self, amount: int) -> None:
         """So many units of the last charge wait; `go` or `drop` follows."""

@@ -26,6 +26,7 @@ from typing import Final
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.hold_queue import HoldQueue
 from sluice.quotas.sensors.sensor import MAX_INT32, Sensor
 
 DEFAULT_BURST_S: Final = 1.0
@@ -50,6 +51,7 @@ class SmoothSensor(Sensor):
         "_max_debt_ms",
         "_ms_per_unit",
         "_promised_ms",
+        "_queue",
         "_refund_gap",
         "zero_ms",
     )
@@ -84,6 +86,13 @@ class SmoothSensor(Sensor):
         self._fetch_window = 0
         self._fetchers = 0
         self._fetchers_before = 0
+        self._queue: HoldQueue | None = None
+
+    def hold_queue(self) -> HoldQueue:
+        """Made when first something is held: most buckets never are in debt."""
+        if self._queue is None:
+            self._queue = HoldQueue()
+        return self._queue
 
     def charge(self, amount: float, now_ms: float) -> float:
         """Take `amount` ≥ 0 units; return paid_ms, when they will be paid (≤ now_ms: no debt).

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tools.structure import PRODUCT
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "quotas", "usage", "proxy", "recalibration")
 OTHERS = {"testkit", "tools", "bench", "tests", "deploy"}
 
 
@@ -18,7 +19,7 @@ def _on_the_map() -> set[str]:
 def _folders() -> set[str]:
     return {
         str(module.parent.relative_to(ROOT))
-        for package in PACKAGES
+        for package in PRODUCT
         for module in (ROOT / package).rglob("*.py")
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from email import message_from_bytes
@@ -14,9 +15,30 @@ from pathlib import Path
 import pytest
 
 from testkit.repository.tracked_files import tracked_files
+from tools.structure import PRODUCT
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "proxy", "quotas", "recalibration")
+PACKAGES = PRODUCT
+
+
+def test_every_list_of_packages_is_the_same() -> None:
+    """A folder of Python at the top is installed, or is one of those that are for developers."""
+    with_python = {path.split("/")[0] for path in tracked_files(ROOT) if path.endswith(".py") and "/" in path}
+    assert with_python - set(PRODUCT) == {"bench", "deploy", "testkit", "tests", "tools"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    targets = project["hatch"]["build"]["targets"]
+    assert set(targets["wheel"]["only-include"]) == set(PRODUCT)
+    assert targets["wheel"]["sources"] == {name: f"sluice/{name}" for name in PRODUCT}
+    assert set(PRODUCT) | (with_python - set(PRODUCT)) <= set(targets["sdist"]["only-include"])
+    assert {f".editable/sluice/{name}" for name in PRODUCT} <= set(project["mypy"]["files"])
+    assert {f"sluice.{name}" for name in PRODUCT} <= set(project["importlinter"]["root_packages"])
+    assert set(PRODUCT) <= set(project["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
+    hook = (ROOT / "hatch_build.py").read_text(encoding="utf-8")
+    assert all(f'"{name}"' in hook for name in PRODUCT)
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert all(f"COPY {name} {name}\n" in dockerfile for name in PRODUCT)
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in PRODUCT} <= set(ignored)
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def night(spark: SparkSession, logs: Path, out: Path, day: date) -> Plan:
     return make_plan(spark, store, day, LIMITS, JOB, files)
 
 
-@pytest.mark.slow  # a single night is in proxy/cli/test_main.py
+@pytest.mark.slow  # a single night is in test_cli.py
 def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from sluice.quotas.producer_ids.principal import ProducerIdSettings
 from sluice.quotas.producer_ids.quota import ProducerIdQuota
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
 
-Wake: TypeAlias = Callable[[], None]
+Wake: TypeAlias = Callable[[], object]
 """of a connection, by its shell: its turn may have come"""
 
 

@@ -37,10 +37,17 @@ class Client:
 
     def __init__(self, shared: SharedState) -> None:
         self.shared = shared
+        self.is_woken = False
         self.shell = self.connect()
 
     def connect(self) -> Shell:
-        return Shell(Session(self.shared, SessionPolicy(), "10.0.0.1"))
+        session = Session(self.shared, SessionPolicy(), "10.0.0.1")
+        session.wake_by(self.wake)
+        return Shell(session)
+
+    def wake(self) -> None:
+        """As the shell does it: soon, not at once."""
+        self.is_woken = True
 
     def step(self, now_ms: float, passed: Passed) -> float:
         raise NotImplementedError
@@ -113,8 +120,12 @@ def simulate(clients: list[Client], seconds: float) -> Passed:
     due_ms = [START_MS + i * 0.01 for i in range(len(clients))]
     while (now_ms := min(due_ms)) < START_MS + seconds * 1_000:
         i = due_ms.index(now_ms)
+        clients[i].is_woken = False
         due_ms[i] = clients[i].step(now_ms, passed)
         assert now_ms < due_ms[i] < inf
+        for woken, client in enumerate(clients):
+            if client.is_woken:
+                due_ms[woken] = min(due_ms[woken], now_ms + 0.001)
     return passed
 
 
@@ -162,6 +173,19 @@ def test_the_bound_is_bytes_outstanding_by_answer_budget_where_that_is_more_than
     assert most_ahead(passed, bound) <= 1_000_000 + 50 * MIB
     over_bytes = sum(sensor.over for sensor in shared.quotas.sensors())
     assert over_bytes >= sum(size for _, size in passed) - 61 * 1_000_000
+
+
+@pytest.mark.parametrize("count", [20, 50])
+def test_the_bound_holds_in_every_second_and_leaves_nothing_for_one_at_the_deadline(count: int) -> None:
+    """Overload is stretched over the answer budget (wire-semantics 1.6)."""
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    passed = simulate([Producer(shared, MIB) for _ in range(count)], 60)
+    bound = count * MIB / 10
+    seconds = [0] * 61
+    for at_ms, size in passed:
+        seconds[int((at_ms - passed[0][0]) // 1_000)] += size
+    assert max(seconds[3:59]) <= bound * 1.05 + MIB
+    assert min(seconds[3:59]) >= bound * 0.95 - MIB
 
 
 def test_connections_that_carried_a_group_request_pass_the_bound_of_two_seconds() -> None:

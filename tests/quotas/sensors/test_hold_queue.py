@@ -1,0 +1,193 @@
+"""Held requests go in order, none behind its deadline, evenly where the quota cannot pay all in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+
+BUDGET_MS = 8_000.0
+RATE = 1_000.0
+"""bytes per ms: 1 MB/s"""
+
+
+@dataclass
+class World:
+    """Requests charged against a bucket of RATE, without burst; connections ask when they were told to."""
+
+    queue: HoldQueue = field(default_factory=HoldQueue)
+    now_ms: float = 0.0
+    zero_ms: float = 0.0
+    went: list[tuple[float, int]] = field(default_factory=list)
+    """(when, number) of each request"""
+    deadlines: dict[int, float] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    turns: dict[int, float] = field(default_factory=dict)
+    lateness_ms: float = 0.0
+    """by how much connections act late"""
+    _timers: list[tuple[float, int]] = field(default_factory=list)
+    _tickets: dict[int, HoldTicket] = field(default_factory=dict)
+
+    def arrives(self, request_bytes: int, budget_ms: float = BUDGET_MS) -> int:
+        number = len(self.sizes)
+        turn_ms = max(self.zero_ms, self.now_ms)
+        self.zero_ms = turn_ms + request_bytes / RATE
+        self.sizes[number], self.turns[number] = request_bytes, turn_ms
+        self.deadlines[number] = self.now_ms + budget_ms
+        if turn_ms <= self.now_ms:
+            self.went.append((self.now_ms, number))
+            return number
+        wake = lambda: heappush(self._timers, (self.now_ms, number))  # noqa: E731
+        ticket = self.queue.enter(request_bytes, turn_ms, self.deadlines[number], self.now_ms, wake)
+        self._tickets[number] = ticket
+        heappush(self._timers, (self.queue.ask(ticket, self.now_ms), number))
+        return number
+
+    def leaves(self, number: int) -> None:
+        ticket = self._tickets.pop(number, None)
+        if ticket is not None:
+            self.queue.leave(ticket, self.now_ms)
+            self.zero_ms -= self.sizes[number] / RATE
+
+    def until(self, now_ms: float) -> None:
+        while self._timers and self._timers[0][0] <= now_ms:
+            at_ms, number = heappop(self._timers)
+            self.now_ms = max(self.now_ms, at_ms)
+            ticket = self._tickets.get(number)
+            if ticket is None:
+                continue
+            next_ms = self.queue.ask(ticket, self.now_ms)
+            if next_ms <= self.now_ms:
+                del self._tickets[number]
+                self.went.append((self.now_ms, number))
+            else:
+                heappush(self._timers, (next_ms + self.lateness_ms, number))
+        self.now_ms = max(self.now_ms, now_ms)
+
+
+def times(world: World) -> list[float]:
+    return [at_ms for at_ms, _ in world.went]
+
+
+def test_the_worked_example() -> None:
+    world = World()
+    for _ in range(17):
+        world.arrives(1_000_000)
+    world.until(20_000)
+    assert times(world) == pytest.approx([0, *(500.0 * number for number in range(1, 17))])
+
+
+def test_where_the_quota_pays_all_in_time_turns_decide() -> None:
+    world = World()
+    for _ in range(8):
+        world.arrives(1_000_000)
+    world.until(20_000)
+    assert times(world) == pytest.approx([1_000.0 * number for number in range(8)])
+
+
+def test_fifty_at_once_go_at_the_stated_bound_in_every_second() -> None:
+    world = World()
+    for _ in range(50):
+        world.arrives(1_048_576)
+    world.until(20_000)
+    bound = 49 * 1_048_576 / 8
+    seconds = [0] * 10
+    for at_ms, number in world.went[1:]:
+        seconds[int(at_ms // 1_000)] += world.sizes[number]
+    assert max(seconds) <= bound + 1_048_576
+    assert min(seconds[:8]) >= bound - 1_048_576
+
+
+def test_who_comes_later_and_is_late_too_brings_the_others_forward() -> None:
+    world = World()
+    for _ in range(9):
+        world.arrives(1_000_000)
+    world.until(100)
+    for _ in range(24):
+        world.arrives(1_000_000)
+    world.until(30_000)
+    assert [number for _, number in world.went] == list(range(33))
+    gaps = [later - earlier for earlier, later in zip(times(world)[1:], times(world)[2:], strict=False)]
+    assert max(gaps) == pytest.approx(8_000 / 32, abs=1)
+
+
+def test_a_connection_that_acts_late_delays_nobody_else() -> None:
+    """By the plan, whatever the first one does: its event loop is busy, say, or it logs in again."""
+    queue = HoldQueue()
+    first = queue.enter(1_000_000, 1_000, 8_000, 0)
+    second = queue.enter(1_000_000, 2_000, 8_000, 0)
+    assert queue.ask(second, 2_000) == 2_000
+    assert queue.ask(first, 2_000) == 2_000
+
+
+def test_who_leaves_makes_room_and_nobody_goes_too_early() -> None:
+    world = World()
+    numbers = [world.arrives(1_000_000) for _ in range(17)]
+    for number in numbers[5:]:
+        world.leaves(number)
+    world.until(20_000)
+    assert [number for _, number in world.went] == [0, 1, 2, 3, 4]
+    assert min(later - earlier for earlier, later in zip(times(world), times(world)[1:], strict=False)) >= 499
+
+
+BUDGETS = st.sampled_from([8_000.0, 2_000.0, 7_500.0])
+ARRIVALS = st.lists(
+    st.tuples(st.floats(0, 3_000), st.integers(100, 4_000_000), BUDGETS, st.booleans()),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(ARRIVALS)
+def test_nobody_goes_behind_a_deadline_nor_ahead_of_who_came_before(
+    arrivals: list[tuple[float, int, float, bool]],
+) -> None:
+    world = World()
+    for pause_ms, request_bytes, budget_ms, leaves in arrivals:
+        world.until(world.now_ms + pause_ms)
+        number = world.arrives(request_bytes, budget_ms)
+        if leaves and number % 3 == 0:
+            world.leaves(number - 1)
+    world.until(world.now_ms + 100_000)
+    for at_ms, number in world.went:
+        assert at_ms <= world.deadlines[number] + 1e-3
+    assert len(world.queue) == 0
+
+
+@given(st.lists(st.tuples(st.floats(0, 3_000), st.integers(100, 4_000_000)), min_size=1, max_size=60))
+def test_the_pace_is_never_above_the_stated_bound(arrivals: list[tuple[float, int]]) -> None:
+    """Bytes that go in any span ≤ bound × span + one request; bound: the most held at once ÷ budget, or the
+    rate."""
+    world = World()
+    most = 0
+    for pause_ms, request_bytes in arrivals:
+        world.until(world.now_ms + pause_ms)
+        world.arrives(request_bytes)
+        gone = {number for _, number in world.went}
+        most = max(most, sum(size for number, size in world.sizes.items() if number not in gone))
+    world.until(world.now_ms + 100_000)
+    bound = max(RATE, most / BUDGET_MS)
+    held = [(at_ms, world.sizes[number]) for at_ms, number in world.went]
+    largest = max(world.sizes.values())
+    for first in range(len(held)):
+        total = 0
+        for at_ms, size in held[first:]:
+            total += size
+            assert total <= bound * (at_ms - held[first][0]) + 2 * largest + 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 3_000), st.integers(100, 1_000_000)), min_size=1, max_size=60))
+def test_nobody_goes_before_its_turn_unless_somebody_is_late(arrivals: list[tuple[float, int]]) -> None:
+    world = World()
+    for pause_ms, request_bytes in arrivals:
+        world.until(world.now_ms + pause_ms)
+        world.arrives(request_bytes)
+    world.until(world.now_ms + 100_000)
+    if all(world.turns[number] <= world.deadlines[number] for number in world.sizes):
+        for at_ms, number in world.went:
+            assert at_ms == pytest.approx(world.turns[number], abs=1.1)
