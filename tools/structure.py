@@ -74,9 +74,9 @@ IMPURE_NAMES: Final = frozenset(
 """built in; not even named, for an alias would be called"""
 IMPURE_ATTRIBUTES: Final = frozenset(
     {"now", "today", "utcnow", "FileIO", "open_code", "modules", "stdin", "stdout", "stderr", "__stdout__"}
-    | {"__stderr__", "__stdin__", "os", "_os", "sys", "time", "socket", "argv", "exit", "settrace"}
+    | {"__stderr__", "__stdin__", "os", "_os", "sys", "socket", "argv", "exit", "settrace"}
 )
-"""of modules that pure code may import: datetime's clock, io's files, and what these have imported themselves"""
+"""of modules that pure code may import: datetime's clock, io's files, and what they import themselves"""
 
 GOALS: Final = {
     "largest_folder_files": 25,
@@ -160,7 +160,7 @@ def _impurities(tree: ast.Module) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"imports {name}"  # type: ignore[attr-defined]
             elif name.partition(".")[0] not in ALLOWED:
                 yield node.lineno, f"imports {name}"  # type: ignore[attr-defined]
-        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("sluice"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ALLOWED:
             for alias in node.names:
                 if alias.name in IMPURE_ATTRIBUTES | IMPURE_NAMES:
                     yield node.lineno, f"imports {alias.name}"
@@ -205,6 +205,11 @@ def _imports(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
                 found.update(by_name[one] for one in around if one in by_name)
         found.discard(path)
     return graph
+
+
+def imported_modules(text: str) -> list[str]:
+    """All that a source text imports, wherever in it, as it is written."""
+    return [name for node in ast.walk(ast.parse(text.lstrip("\ufeff"))) for name in _imported(node)]
 
 
 def _name(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testkit.repository.tracked_files import tracked_files
-from tools.structure import EXCEPTIONS, GOALS, PURE, ROOT, measure
+from tools.structure import EXCEPTIONS, GOALS, PRODUCT, PURE, ROOT, imported_modules, measure
 
 
 def test_the_structure_of_this_source_is_within_its_goals() -> None:
@@ -46,6 +46,17 @@ def test_a_cycle_is_one_however_it_is_imported(back: str) -> None:
     assert found.cycles == [["quotas/a.py", "quotas/b.py"]]
 
 
+def test_a_cycle_through_the_face_of_a_package_is_one() -> None:
+    found = measure(
+        {
+            "proxy/other.py": "from sluice.proxy.zz.b import B",
+            "proxy/zz/__init__.py": "from sluice.proxy.other import O",
+            "proxy/zz/b.py": "",
+        }
+    )
+    assert found.cycles == [["proxy/other.py", "proxy/zz/__init__.py"]]
+
+
 def test_a_longer_cycle_is_one_and_what_leads_to_it_is_none() -> None:
     found = measure(
         {
@@ -74,6 +85,20 @@ def test_a_longer_cycle_is_one_and_what_leads_to_it_is_none() -> None:
         "x = open('file')",
         "from datetime import datetime\nx = datetime.now()",
         "import sys\nx = sys.stdin",
+        "from sys import stdout",
+        "import sys\nx = sys.modules['time']",
+        "from datetime import datetime\nclock = datetime.now",
+        "from datetime import datetime\nx = getattr(datetime, 'now')()",
+        "read = open",
+        "tell = print",
+        "x = __import__('time')",
+        "from io import FileIO",
+        "import io\nx = io.FileIO",
+        "import contextlib\nx = contextlib.os",
+        "from contextlib import os",
+        "import random\nx = random._os",
+        "exec('import time')",
+        "from sluice.quotas.files.load import load_quotas",
     ],
 )
 def test_what_reaches_the_world_is_impure_in_each_pure_package(folder: str, text: str) -> None:
@@ -89,6 +114,21 @@ def test_outside_of_the_pure_packages_the_world_may_be_reached() -> None:
     assert (
         measure({"proxy/runtime/a.py": "import time, socket", "proxy/session.py": "import os"}).impure == []
     )
+
+
+def test_the_product_and_the_testkit_import_no_test_and_nothing_for_developers() -> None:
+    sources = {path: (ROOT / path).read_text() for path in tracked_files(ROOT) if path.endswith(".py")}
+    forbidden = {
+        **dict.fromkeys(PRODUCT, ("tests", "deploy", "bench", "testkit", "tools")),
+        "testkit": ("tests", "deploy", "bench", "tools"),
+    }
+    found = [
+        f"{path}: {name}"
+        for path, text in sources.items()
+        for name in imported_modules(text)
+        if name.split(".")[0] in forbidden.get(path.split("/")[0], ())
+    ]
+    assert found == []
 
 
 def test_every_exception_is_a_file_and_has_a_reason() -> None:
