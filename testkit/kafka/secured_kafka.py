@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from testkit.clients.client_security import ClientTls, Login, Security
@@ -64,6 +65,15 @@ def allow(kafka: Kafka, principal: str, topic: str) -> None:
     ]
     for done in admin.create_acls(bindings).values():
         done.result(WITHIN_S)
+    # The controller has them; the broker that is asked takes them up a moment later.
+    anything: Any = None
+    kinds = (ResourceType.ANY, anything, ResourcePatternType.ANY)
+    every = AclBindingFilter(*kinds, principal, anything, AclOperation.ANY, AclPermissionType.ANY)
+    deadline_s = time.monotonic() + WITHIN_S
+    while not set(bindings) <= set(admin.describe_acls(every).result(WITHIN_S)):
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the broker does not know the rights of {principal}")
+        time.sleep(0.05)
 
 
 def _file_name(subject: str) -> str:
