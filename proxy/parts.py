@@ -43,12 +43,9 @@ def quota_manager_of(config: Config, limits: QuotaLimits) -> QuotaManager:
 
 def connection_limits_of(options: LimitsOptions) -> ConnectionLimits:
     """Make the counts of connections, with the bounds that hold at the start."""
-    return ConnectionLimits(
-        max_connections=options.max_connections,
-        max_connections_per_address=options.max_connections_per_ip,
-        max_connections_per_user=options.max_connections_per_user,
-        max_unauthenticated=options.max_unauthenticated_connections,
-    )
+    limits = ConnectionLimits()
+    follow_connection_limits(limits, options)
+    return limits
 
 
 def follow_connection_limits(limits: ConnectionLimits, options: LimitsOptions) -> None:

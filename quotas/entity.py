@@ -43,7 +43,8 @@ UNKNOWN_USER: Final = "<unknown>"
 """Stands for everybody whose name only the broker can read: GSSAPI, opaque or ambiguous bearer tokens, …"""
 UNNAMED_USERS: Final = frozenset({DELEGATION_TOKEN_USER, UNKNOWN_USER})
 """Each is many users in one bucket. Ordinary names in the quota file; but never unlimited where any user has
-a limit, or who has one would log in so that nobody can tell who it is (wire-semantics 4.6)."""
+a limit, or who has one would log in so that nobody can tell who it is (wire-semantics 4.6). Whatever names a
+principal (SASL, a certificate) must refuse them: a real user so called would sit in a bucket of others."""
 
 
 @dataclass(frozen=True, slots=True)

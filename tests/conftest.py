@@ -52,6 +52,13 @@ def restored_logging() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.fixture
+def log_lines() -> Iterator[list[structlog.typing.EventDict]]:
+    """What is logged from now on, and written nowhere."""
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
 @pytest.fixture(scope="session")
 def kafka_dist() -> KafkaDist:
     """Kafka's jars and a Java, for tests that run Java but need no broker."""

@@ -138,7 +138,7 @@ def measure(sources: Mapping[str, str]) -> Structure:
     graph = _imports(trees)
     found.cycles = sorted(sorted(names) for names in _circles(graph))
     for path, tree in trees.items():
-        if path not in EXCEPTIONS and any(path.startswith(f"{pure}/") for pure in PURE):
+        if path not in EXCEPTIONS and _is_below_pure(path):
             found.impure += [f"{path}:{line} {what}" for line, what in _impurities(tree)]
     return found
 
@@ -154,9 +154,8 @@ def _impurities(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         for name in _imported(node):
             if name.startswith("sluice."):
-                path = name.removeprefix("sluice.").replace(".", "/") + "/"
-                is_pure = any(path.startswith(f"{pure}/") for pure in PURE)
-                if not is_pure or f"{path[:-1]}.py" in EXCEPTIONS:
+                path = name.removeprefix("sluice.").replace(".", "/")
+                if not _is_below_pure(path) or f"{path}.py" in EXCEPTIONS:
                     yield node.lineno, f"imports {name}"  # type: ignore[attr-defined]
             elif name.partition(".")[0] not in ALLOWED:
                 yield node.lineno, f"imports {name}"  # type: ignore[attr-defined]
@@ -170,6 +169,11 @@ def _impurities(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"uses {node.attr}"
         if isinstance(node, ast.Call) and _is_getattr_of_module(node):
             yield node.lineno, "asks a module for a name"
+
+
+def _is_below_pure(path: str) -> bool:
+    """A module or package in one of PURE, or one of these."""
+    return any(f"{path}/".startswith(f"{pure}/") for pure in PURE)
 
 
 def _is_module(node: ast.expr) -> bool:

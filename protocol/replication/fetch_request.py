@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import SIZE_BYTES
+from sluice.protocol.headers import FETCH, SIZE_BYTES, request_body
 from sluice.protocol.primitives import (
     INT32,
     UUID_BYTES,
@@ -38,6 +38,10 @@ FIRST_WITH_TOPIC_IDS: Final = 13
 LAST_KNOWN: Final = 18
 _FIRST_WITHOUT_REPLICA_ID: Final = 15
 _REPLICA_STATE_TAG: Final = 1
+_STATE_BYTES: Final = 15
+"""of replicaState at a frame's end: tag, size, replica id, epoch, no tags"""
+_STATE_BEGIN: Final = b"\x01\x0d"
+"""tag 1, 13 bytes"""
 _FIXED: Final = Struct(">iiibii")
 """maxWaitMs, minBytes, maxBytes, isolationLevel, sessionId, sessionEpoch"""
 _ENTRY: Final = Struct(">iiqiqi")
@@ -194,3 +198,27 @@ def _write_topics(out: bytearray, elements: Iterable[tuple[bytes, bytes]]) -> No
         for part in parts:
             out += part
         out.append(0)
+
+
+def is_follower(
+    buf: bytearray, pos: int, client_id_end: int, end: int, frame_end: int, version: int
+) -> bool | None:
+    """Does the Fetch at `pos` name a replica? None: what tells has not arrived (`end` < `frame_end`).
+
+    Source: FetchRequest.json: replicaId up to v14, ReplicaState (tag 1, at the end) from v15 on.
+    """
+    limit = min(end, frame_end)
+    if version < _FIRST_WITHOUT_REPLICA_ID:
+        body = request_body(buf, client_id_end, limit, FETCH, version)
+        if body + 4 > limit:
+            return None
+        replica_id, _ = int32(buf, body, limit)
+        return replica_id > NO_REPLICA
+    if frame_end > end:
+        return None
+    begin = frame_end - _STATE_BYTES
+    if begin <= client_id_end or not buf.startswith(_STATE_BEGIN, begin):
+        return False
+    frame = bytes(buf[pos:frame_end])
+    body = request_body(buf, client_id_end, limit, FETCH, version) - pos
+    return read_replica_fetch(frame, body, version).replica_id > NO_REPLICA

@@ -1,11 +1,10 @@
 """The admin port: /metrics, /top, /status, /livez, /readyz, /startupz. Nothing can be changed through it.
 
     /metrics/kafka   404 unless metrics.kafka_page is set
-    /top, /replication  who is throttled, which followers catch up, as JSON (admin/top/snapshot.py,
-    replication/rows.py);
-                ?rows=20, of /top also &why=true
-    /status     the status page, and its API under /api/v1; all these for who may see them
-    (admin/status/access.py) /livez      200 as long as the event loop turns
+    /top, /replication  who is throttled, which followers catch up, as JSON (top/snapshot.py,
+                replication/rows.py); ?rows=20, of /top also &why=true
+    /status     the status page, and its API under /api/v1; all these for who may see them (status/access.py)
+    /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
     /readyz     503, with the reasons, before that, while draining, and while an upstream cannot be reached
 

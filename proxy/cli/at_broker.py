@@ -61,32 +61,32 @@ class BrokerQuotas:
         )
         if ours is None:
             return f"{applies} The proxy delays nobody here: the broker's rules."
-        if ours == match.limit:
+        whose = _ruling(ours, match.limit)
+        if whose == "both":
             return f"{applies} Both apply, and they are the same."
-        whose = "proxy" if ours < match.limit else "broker"
         return f"{applies} Both apply; the lower rules: the {whose}'s, {min(ours, match.limit):,.15g} {unit}."
 
     def as_json(self, spec: KindSpec, client_id: str, ours: float | None) -> dict[str, Any]:
         """The same for programs. `rules`: whose limit is the lower, proxy, broker or both; null: no limit."""
         match = self.match(spec, client_id)
         theirs = None if match is None else match.limit
-        rules = None
-        if theirs is not None or ours is not None:
-            rules = (
-                "both"
-                if theirs == ours
-                else "broker"
-                if ours is None or (theirs is not None and theirs < ours)
-                else "proxy"
-            )
         return {
             "name": self.name,
             "user": self.user,
             "limit": theirs,
             "rule": None if match is None else match.level.value,
             "shared_by": None if match is None else named(match.bucket),
-            "rules": rules,
+            "rules": _ruling(ours, theirs),
         }
+
+
+def _ruling(ours: float | None, theirs: float | None) -> str | None:
+    """Whose limit is the lower: proxy, broker or both; None: neither has one."""
+    if ours == theirs:
+        return None if ours is None else "both"
+    if ours is None or theirs is None:
+        return "broker" if ours is None else "proxy"
+    return "proxy" if ours < theirs else "broker"
 
 
 def named(entity: QuotaEntity) -> dict[str, str]:

@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import Field
 
 from sluice.proxy.config.options import Options, Text
+from sluice.quotas.entity import ANONYMOUS
 
-ANONYMOUS: Final = "ANONYMOUS"
 INTER_BROKER_REMEDY: Final = (
     "a follower that fetches through this proxy would be charged as a client: give the brokers a listener of "
     "their own past it (inter.broker.listener.name) and write `inter_broker: {}`, or declare their listener "

@@ -66,3 +66,12 @@ class Options(BaseModel):
     """A section of the configuration: unknown keys are refused, nothing changes after it is built."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
+
+
+def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """A JSON Schema without pydantic's titles, which repeat the keys; a property may be so called, too."""
+    return {
+        key: without_titles(value) if isinstance(value, dict) else value
+        for key, value in schema.items()
+        if not (key == "title" and isinstance(value, str))
+    }

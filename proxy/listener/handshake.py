@@ -18,7 +18,7 @@ from sluice.protocol.proxy_protocol import Endpoint, parse_v2
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.stream import Stream, receive_exactly
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.sasl_observer import RESERVED_USERS
+from sluice.quotas.entity import UNNAMED_USERS
 
 if TYPE_CHECKING:
     from sluice.proxy.listener.tls.context import ServerTls
@@ -146,7 +146,7 @@ class Entrance:
             user = self._mapping.principal(distinguished_name(certificate))
         except ValueError as error:
             raise NotLetIn(DisconnectCause.TLS_FAILED, str(error)) from None
-        if user in RESERVED_USERS:
+        if user in UNNAMED_USERS:
             raise NotLetIn(DisconnectCause.TLS_FAILED, "its certificate claims a reserved name")
         return user
 

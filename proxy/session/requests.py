@@ -24,6 +24,7 @@ from sluice.protocol.headers import (
     check_size,
     request_body,
 )
+from sluice.protocol.replication.fetch_request import is_follower
 from sluice.proxy.session.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import NotAuthenticated
@@ -37,7 +38,6 @@ from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
-from sluice.proxy.session.replication.inter_broker import is_follower
 from sluice.proxy.session.replication.requests import ReplicaRequests
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import NO_TOPICS, TOPICS_AT, Flows, is_incremental

@@ -30,10 +30,6 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.token_owners import TokenOwners
 from sluice.quotas.entity import DELEGATION_TOKEN_USER, UNKNOWN_USER, UNNAMED_USERS
 
-RESERVED_USERS: Final = UNNAMED_USERS
-"""Shared buckets. A real user so called would sit in them, so nobody may claim these names: whatever names a
-principal (mTLS too) must refuse them."""
-
 _MECHANISM_NAME: Final = re.compile(r"[A-Z0-9_-]+")
 
 
@@ -229,7 +225,7 @@ class SaslWatch:
                     assert_never(self._mechanism)
         except MalformedFrame:
             return None
-        if name in RESERVED_USERS:
+        if name in UNNAMED_USERS:
             raise AuthenticationFailed("a reserved name is claimed")
         return name
 
@@ -240,7 +236,7 @@ class SaslWatch:
         change his principal (KIP-368). For the same reason one whose owner was not known may be named later.
         """
         owner = None if self._tokens is None else self._tokens.owner_of(token_id)
-        if owner is not None and owner not in RESERVED_USERS:
+        if owner is not None and owner not in UNNAMED_USERS:
             return owner
         return self.user or DELEGATION_TOKEN_USER
 

@@ -1,10 +1,9 @@
 """One client connection: bytes in, and how many of them may go on; what is decided stands in attributes.
 
 Pure: knows no socket, loop or clock; time is an argument. Its two sides (requests.py, responses.py) share
-what they
-know: who the client is, what is in flight, what is owed (throttling.py), and when the next request may be
-begun (read_gate.py, with the drawing of the states). What it decides is written down sentence by sentence in
-docs/wire.md.
+what they know: who the client is, what is in flight, what is owed (throttling.py), and when the next request
+may be begun (read_gate.py, with the drawing of the states). What it decides is written down sentence by
+sentence in docs/wire.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from testkit.clients.client_security import ClientTls, Login, Security
+from testkit.clients.client_security import ClientTls, Login, Security, confluent_security
 from testkit.clients.kafka_records import Kafka
 from testkit.kafka.config import BrokerTls
 from testkit.peers.certificates import CertificateAuthority, IdentityFiles
@@ -78,3 +78,10 @@ def allow(kafka: Kafka, principal: str, topic: str) -> None:
 
 def _file_name(subject: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", subject)
+
+
+def topic_error(bootstrap: str, security: Security, topic: str) -> str | None:
+    """What the broker says to somebody who asks for the topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **confluent_security(security)})
+    error = admin.list_topics(topic, timeout=20.0).topics[topic].error
+    return None if error is None else str(error.name())

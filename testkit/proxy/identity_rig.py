@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka.admin import AdminClient
 
-from testkit.clients.client_security import Security, confluent_security
+from testkit.clients.client_security import Security
 from testkit.clients.kafka_clients import Options, confluent_producer
 from testkit.clients.kafka_records import assert_exactly, create_topic, stored
 from testkit.clients.traffic import Flow
@@ -126,13 +125,6 @@ def identity_rig(kafka_dist: KafkaDist, folder: Path) -> Iterator[Rig]:
         rig = Rig(kafka, certificates, secret, mounted)
         with SluiceProcess([rig.door(name) for name in names if name != AGAIN]) as rig.sluice:
             yield rig
-
-
-def topic_error(bootstrap: str, security: Security, topic: str) -> str | None:
-    """What the broker says to somebody who asks for the topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **confluent_security(security)})
-    error = admin.list_topics(topic, timeout=20.0).topics[topic].error
-    return None if error is None else str(error.name())
 
 
 @contextmanager

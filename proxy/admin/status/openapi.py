@@ -29,6 +29,7 @@ from sluice.proxy.admin.status.model import (
     ReplicationInfo,
     Summary,
 )
+from sluice.proxy.config.options import without_titles
 
 API: Final = "/api/v1"
 DOCUMENT: Final = f"{API}/openapi.json"
@@ -128,7 +129,7 @@ def document() -> dict[str, Any]:
         },
         "paths": {endpoint.path: {"get": _operation(endpoint)} for endpoint in ENDPOINTS},
         "components": {
-            "schemas": dict(sorted(_without_titles(found["$defs"]).items())),
+            "schemas": dict(sorted(without_titles(found["$defs"]).items())),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "basic": {
@@ -205,12 +206,3 @@ def _inlined(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str, An
 
 def _content(media_type: str, model: type[BaseModel]) -> dict[str, Any]:
     return {media_type: {"schema": {"$ref": _REFERENCE.format(model=model.__name__)}}}
-
-
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """pydantic's titles only repeat the keys; a property may have the name too."""
-    return {
-        key: _without_titles(value) if isinstance(value, dict) else value
-        for key, value in schema.items()
-        if not (key == "title" and isinstance(value, str))
-    }

@@ -78,13 +78,13 @@ class MutationDelays:
         self._pace.release(held.until_ms)
         if held.until_ms > now_ms:
             outcome = held.outcome
-            charged = sum(outcome.charged.values())
+            charged = outcome.charged_partitions
             self._mute(EventKind.MUTE, outcome.sensor, outcome.api_key, charged, held.until_ms, now_ms)
 
     def drop(self, held: HeldMutation, now_ms: float) -> None:
         """The held request will never go: its partitions are given back."""
         outcome = held.outcome
-        charged = sum(outcome.charged.values())
+        charged = outcome.charged_partitions
         outcome.sensor.refund(charged, now_ms)
         self._throttling.note_mutation(EventKind.DROP, outcome.sensor, outcome.api_key, 0.0, charged, now_ms)
 

@@ -35,3 +35,8 @@ class Outcome:
     """when what the entity owed before this request is paid; ≤ when it came: nothing was owed"""
     paid_ms: float = 0.0
     """what the answer's throttle_time_ms lasts until"""
+
+    @property
+    def charged_partitions(self) -> int:
+        """Of all its topics."""
+        return sum(self.charged.values())

@@ -234,7 +234,7 @@ class MutationRequests:
         outcome = Outcome(request.api_key, request.version, sensor, turn_ms=now_ms, paid_ms=now_ms)
         outcome.validate_only = request.validate_only
         refused = self._charge(request, outcome, now_ms)
-        charged = sum(outcome.charged.values())
+        charged = outcome.charged_partitions
         until_ms = now_ms
         if charged and outcome.turn_ms > now_ms and not request.is_strict and not sensor.shadow:
             until_ms = self._delays.hold(
@@ -299,7 +299,7 @@ class MutationRequests:
     ) -> None:
         """`until_ms`: the end of the mute that it brought about."""
         outcome.flow = self._identity.flow
-        self.note(outcome, sum(outcome.charged.values()), now_ms)
+        self.note(outcome, outcome.charged_partitions, now_ms)
         self._remember(correlation_id, request, now_ms, until_ms, outcome.sensor, held_ms)
         self.outcomes.append(outcome)
 

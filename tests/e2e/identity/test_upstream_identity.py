@@ -19,7 +19,7 @@ from testkit.clients.kafka_records import assert_exactly, create_topic, numbered
 from testkit.frames.frames import METADATA, request
 from testkit.kafka.dist import KafkaDist
 from testkit.kafka.node import USERS, KafkaNode
-from testkit.kafka.secured_kafka import allow
+from testkit.kafka.secured_kafka import allow, topic_error
 from testkit.peers.certificates import CertificateAuthority
 from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.proxy.identity_rig import (
@@ -31,7 +31,6 @@ from testkit.proxy.identity_rig import (
     Rig,
     flowing,
     identity_rig,
-    topic_error,
 )
 from testkit.proxy.sluice_process import SLUICE, Door, SluiceProcess
 from testkit.proxy.tls_doors import MountedSecret, await_disconnects, secret_of, tls_connection, tls_of

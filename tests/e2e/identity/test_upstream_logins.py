@@ -18,7 +18,7 @@ from testkit.clients.kafka_records import create_topic
 from testkit.frames.frames import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, decoded, request
 from testkit.kafka.dist import KafkaDist
 from testkit.kafka.node import USERS
-from testkit.kafka.secured_kafka import allow
+from testkit.kafka.secured_kafka import allow, topic_error
 from testkit.peers.certificates import CertificateAuthority, IdentityFiles
 from testkit.proxy.identity_rig import (
     AGAIN,
@@ -28,7 +28,6 @@ from testkit.proxy.identity_rig import (
     flowing,
     identity_rig,
     logins,
-    topic_error,
 )
 from testkit.proxy.sluice_process import SluiceProcess
 from testkit.proxy.tls_doors import await_disconnects, secret_of, tls_connection

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,11 +24,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
 from testkit.proxy.meter_bench import FETCH, METADATA, NOW_MS, PRODUCE, SHARE_FETCH, Bench, event, limits_of
 
-
-@pytest.fixture(autouse=True)
-def log_lines() -> Iterator[list[structlog.typing.EventDict]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
+pytestmark = pytest.mark.usefixtures("log_lines")
 
 
 def test_requests_are_counted_by_api_and_size() -> None:

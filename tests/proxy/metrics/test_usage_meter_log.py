@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import structlog
 
@@ -12,11 +10,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import ConnectionRecord
 from testkit.proxy.meter_bench import NOW_MS, Bench, event, limits_of
 
-
-@pytest.fixture(autouse=True)
-def log_lines() -> Iterator[list[structlog.typing.EventDict]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
+pytestmark = pytest.mark.usefixtures("log_lines")
 
 
 def connection(cause: DisconnectCause, detail: str = "") -> ConnectionRecord:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -23,14 +22,10 @@ from testkit.peers.fault_broker import FaultBroker, answers
 from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.sluice_process import Door, SluiceProcess
 
+pytestmark = pytest.mark.usefixtures("log_lines")
+
 SCOPE = "broker-1:9092"
 RATE = 100.0
-
-
-@pytest.fixture(autouse=True)
-def log_lines() -> Iterator[list[structlog.typing.EventDict]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
 
 
 def quota_with(*ids: int) -> ProducerIdQuota:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from sluice.proxy.runtime.watched_file import ReloadOutcome, hash_of
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.proxy.quota_texts import BAD, GOOD, OTHER
+
+pytestmark = pytest.mark.usefixtures("log_lines")
 
 
 class Proxy:
@@ -48,12 +49,6 @@ def path(tmp_path: Path) -> Path:
     file.write_text(GOOD)
     settle(file, 1)
     return file
-
-
-@pytest.fixture(autouse=True)
-def log_lines() -> Iterator[list[structlog.typing.EventDict]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
 
 
 def settle(file: Path, when: int) -> None:

@@ -20,7 +20,7 @@ from testkit.kafka.java_tools import run_tool
 from testkit.kafka.lock import OLDEST, RELEASES
 from testkit.kafka.node import KafkaNode
 from testkit.kafka.sasl_clients import write_properties
-from testkit.kafka.secured_kafka import Certificates, allow
+from testkit.kafka.secured_kafka import Certificates, allow, topic_error
 
 pytestmark = pytest.mark.kafka
 ALICE = "CN=alice,OU=Payments"
@@ -75,13 +75,6 @@ def test_every_client_gets_in_and_is_who_the_acls_say(
     assert_exactly(RECORDS, stored(secured, topic))
     found = client.consume(bootstrap, topic, f"group-{topic}", len(RECORDS), Options(security=security))
     assert_exactly(RECORDS, found)
-
-
-def topic_error(bootstrap: str, security: Security, topic: str) -> str | None:
-    """What the broker says to somebody who asks for the topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **confluent_security(security)})
-    error = admin.list_topics(topic, timeout=20.0).topics[topic].error
-    return None if error is None else str(error.name())
 
 
 @pytest.mark.parametrize("has_certificate", [False, True])

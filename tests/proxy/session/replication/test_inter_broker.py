@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.replication.fetch_request import is_follower
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.read_gate import State
-from sluice.proxy.session.replication.inter_broker import InterBroker, is_follower
+from sluice.proxy.session.replication.inter_broker import InterBroker
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind

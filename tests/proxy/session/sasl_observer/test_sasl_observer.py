@@ -10,12 +10,11 @@ import pytest
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.sasl_observer import (
-    RESERVED_USERS,
     AuthenticationFailed,
     PrincipalChanged,
     SaslWatch,
 )
-from sluice.quotas.entity import DELEGATION_TOKEN_USER, UNKNOWN_USER
+from sluice.quotas.entity import DELEGATION_TOKEN_USER, UNKNOWN_USER, UNNAMED_USERS
 from testkit.proxy.sasl_events import (
     ACCEPTED,
     CHALLENGE,
@@ -278,7 +277,7 @@ def test_a_broker_that_accepts_what_names_nobody_we_can_read_is_not_believed(
     assert watch.user is None
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED_USERS))
+@pytest.mark.parametrize("name", sorted(UNNAMED_USERS))
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_a_real_user_called_like_a_shared_bucket_may_not_come_in(mechanism: str, name: str) -> None:
     with pytest.raises(AuthenticationFailed, match="reserved"):
