@@ -22,7 +22,7 @@ from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.request_time import RequestTime, count_cluster_action, is_refused
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensors.hold_queue import HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldTicket, Place
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind, ThrottleEvent
 
@@ -36,8 +36,8 @@ class Throttling:
 
     __slots__ = (
         "_address", "_delays", "_fetch_window", "_identity", "_in_flight", "_left_behind_bytes", "_pace",
-        "_policy", "_shared", "_ticket", "fetch_sensor", "generation", "held", "ids", "is_group", "known",
-        "mutation_sensor", "produce_sensor", "request_time", "wake",
+        "_place", "_policy", "_shared", "_ticket", "fetch_sensor", "generation", "held", "ids", "is_group",
+        "known", "mutation_sensor", "produce_sensor", "request_time", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -69,7 +69,8 @@ class Throttling:
         """the connection has carried a group request"""
         self.held: Held | None = None
         """the Produce that waits for its turn, in state HOLDING"""
-        self._ticket: HoldTicket | None = None  # its place among those of the bucket
+        self._ticket: HoldTicket | None = None  # of the request that is held
+        self._place = Place()  # among the connections of the bucket that Produce is charged to
         self.ids: ProduceIds | None = None
         """judges the producer ids of Produce requests; None: the user has no limit for them"""
         self.known = _NO_TEMPLATES
@@ -83,7 +84,9 @@ class Throttling:
         """Find the sensors of the identity: at first, and when the client id or the quotas have changed."""
         quotas = self._shared.quotas
         user, client_id, address = self._identity.user, self._identity.client_id, self._address
-        self.produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms, address)
+        produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms, address)
+        if produce_sensor is not self.produce_sensor:
+            self.produce_sensor, self._place = produce_sensor, Place()
         fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
         if fetch_sensor is not self.fetch_sensor:  # one connection counts once, whatever it calls itself
             self.fetch_sensor = fetch_sensor
@@ -182,7 +185,9 @@ class Throttling:
             sensor.hold(request_bytes)
             queue = sensor.hold_queue()
             if queue is not None:
-                self._ticket = queue.enter(request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake)
+                self._ticket = queue.enter(
+                    request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake, self._place
+                )
                 turn_ms = max(queue.ask(self._ticket, now_ms), now_ms + EARLY_MS)
             self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
             self._event(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
@@ -200,12 +205,6 @@ class Throttling:
             self._pace.wake_ms = queue.ask(ticket, now_ms + EARLY_MS)
         return now_ms >= self._pace.wake_ms - EARLY_MS
 
-    def _leave_queue(self, held: Held, now_ms: float) -> None:
-        ticket, self._ticket = self._ticket, None
-        queue = held.sensor.hold_queue()
-        if ticket is not None and queue is not None:
-            queue.leave(ticket, now_ms)
-
     def take_held(self, now_ms: float, client_left: bool) -> Held | None:
         """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
 
@@ -217,11 +216,14 @@ class Throttling:
             self.drop_held(now_ms)
             return None
         self.held = None
-        if self._ticket is not None and self._ticket.turn_ms > now_ms + EARLY_MS:
-            # It goes ahead of the quota, and for that nothing behind it is kept waiting: the client's next
+        ticket, self._ticket = self._ticket, None
+        queue = held.sensor.hold_queue()
+        if ticket is not None and queue is not None:
+            queue.go_now(ticket, now_ms)
+            # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
             # request waits in the queue, for the budget at most, and not behind a mute besides.
-            held = replace(held, paid_ms=now_ms)
-        self._leave_queue(held, now_ms)
+            is_ahead = ticket.turn_ms > now_ms + EARLY_MS
+            held = replace(held, paid_ms=now_ms if is_ahead else min(ticket.paid_ms, ticket.deadline_ms))
         self._pace.release(held.paid_ms)
         held.sensor.go(held.request_bytes, max(held.paid_ms, now_ms))
         if held.paid_ms > now_ms:
@@ -233,7 +235,10 @@ class Throttling:
         held = self.held
         if held is not None:
             self.held = None
-            self._leave_queue(held, now_ms)
+            ticket, self._ticket = self._ticket, None
+            queue = held.sensor.hold_queue()
+            if ticket is not None and queue is not None:
+                queue.leave(ticket, now_ms)
             held.sensor.drop(held.request_bytes, now_ms)
             self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
 

@@ -1,95 +1,172 @@
-"""Held requests of one bucket, in the order in which they came: when each of them goes. Pure.
+"""Held requests of one bucket: in which order they go, and when. Pure.
 
-A held request has a *turn*, when the quota has paid all that was charged before it, and a *deadline*, when
-its answer budget ends. Where turns come before deadlines, turns decide. A request whose turn comes behind its
-deadline is *late*: it goes ahead of the quota, and all before it must, too. They go evenly, not in one lump
-at the deadline. At its arrival so many bytes are due by its deadline:
+**Order: by bytes.** Each request gets a tag when it is held: the queue's virtual time, or where the last
+request of its connection ended if that is later, and its own bytes. The lowest tag goes first. The virtual
+time is how many bytes each connection has been given that always waited: what goes, divided by how many wait.
+So connections get the same number of bytes each, whatever the size of their requests, and a small request
+goes before large ones that came a little earlier: 100 bytes beside nine connections of 50 kB wait for one of
+these, not for nine. (Weighted fair queueing, Demers et al. 1989, with the virtual time kept between the tags
+of the request that went last, as in WF²Q+.)
 
-    pace = bytes held, its own included ÷ (deadline − now)
+**Time: by the quota.** The first goes when all that went before it is paid.
+
+**Deadlines.** A held request has a deadline, when its answer budget ends, and goes then at the latest. Two
+things keep the rate even where deadlines are near:
+
+*Slack.* As long as all could go in the order of their deadlines, each in time, requests of lower tags may
+overtake; a request is overtaken only by as many bytes as its slack allows:
+
+    slack = deadline − (when all before it in the order of deadlines will be paid)
+
+*Pace.* Where the quota cannot pay all in time, they go ahead of it, evenly, not in one lump at the deadline,
+in the order of their deadlines. A request without slack is *late*, and at its arrival so many bytes are due:
+
+    pace = bytes held with no later deadline, its own included ÷ (deadline − now)
 
 The pace of the queue is the highest of the late requests that are not behind yet. A request goes when its own
-bytes have passed at that pace since the one before it went; at its turn or deadline if that is earlier.
+bytes have passed at that pace since the one before it went. A pace that is kept from the arrival of a request
+on suffices for it: S bytes at pace p ≥ S ÷ (d − t) are done at t + S ÷ p ≤ d. So only arrivals raise the
+pace, and an operation costs the same however many wait. A twentieth more is for requests with lower tags than
+the next one: even then a small request does not wait behind large ones.
 
 Worked example, 1 MB/s, budget 8 s, an empty bucket, 17 requests of 1 MB at once. The first goes at once; 16
 are held, with turns at 1, 2 … 16 s and deadlines at 8 s. Pace 16 MB ÷ 8 s: they go at 0.5, 1.0 … 8.0 s. (By
 turn or deadline alone 9 of them would go at 8 s.)
 
-A pace that is kept from the arrival of a request on suffices for it: S bytes at pace p ≥ S ÷ (d − t) are done
-at t + S ÷ p ≤ d. So only arrivals raise the pace, and an operation costs the same however many wait. Requests
-go by this plan whether their connections act at once or late. Source: wire-semantics 1.6.
+Requests go by this plan whether their connections act at once or late. Source: wire-semantics 1.6.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from operator import attrgetter
 from typing import Final
 
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
+_ROUNDING_MS: Final = 1e-6
+_SMALL_SHARE: Final = 0.05
+"""of the pace of late requests, for those with lower tags"""
+_COMPACT_AT: Final = 64
+
+
+class Place:
+    """One connection's in the turns of one bucket."""
+
+    __slots__ = ("tag",)
+
+    def __init__(self) -> None:
+        self.tag = 0.0
+        """of its last request that went"""
 
 
 class HoldTicket:
     """One held request."""
 
-    __slots__ = ("deadline_ms", "is_in", "pace", "request_bytes", "told_ms", "total_bytes", "turn_ms", "wake")
+    __slots__ = (
+        "begin_tag", "deadline_ms", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
+        "request_bytes", "tag", "told_ms", "turn_ms", "wake",
+    )  # fmt: skip
 
     def __init__(
-        self, request_bytes: int, turn_ms: float, deadline_ms: float, wake: Callable[[], object] | None
+        self,
+        request_bytes: float,
+        begin_tag: float,
+        number: int,
+        deadline_ms: float,
+        wake: Callable[[], object] | None,
+        place: Place | None,
     ) -> None:
         self.request_bytes = request_bytes
-        self.turn_ms = turn_ms
+        self.begin_tag = begin_tag
+        """the virtual time from which on it waits"""
+        self.tag = begin_tag + request_bytes
+        self.number = number
         self.deadline_ms = deadline_ms
         self.wake = wake
+        self.place = place
+        self.turn_ms = inf
+        """when all that went before it is paid; known when it goes"""
+        self.paid_ms = inf
+        """when it is paid itself; known when it goes"""
         self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
-        self.total_bytes = 0  # of all that came so far, its own included
-        self.told_ms = deadline_ms  # when its connection looks again
+        self.guess_ms = deadline_ms  # when it goes, if none overtakes another
+        self.told_ms = inf  # when its connection looks again
         self.is_in = True
 
-    @property
-    def is_late(self) -> bool:
-        """It goes ahead of its turn."""
-        return self.turn_ms > self.deadline_ms
+    def __lt__(self, other: HoldTicket) -> bool:
+        return (self.tag, self.number) < (other.tag, other.number)
+
+
+_BY_DEADLINE: Final = attrgetter("deadline_ms")
 
 
 class HoldQueue:
-    """The held requests of one bucket."""
+    """The held requests of one bucket of bytes."""
 
-    __slots__ = ("_gone_bytes", "_late", "_served_ms", "_tickets", "_total_bytes")
+    __slots__ = (
+        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_late", "_max_debt_ms",
+        "_ms_per_byte", "_number", "_paid_ms", "_seen_ms", "_served_ms", "_slack_ms", "_small_bytes",
+        "_virtual_time", "held_bytes",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
-        self._tickets: deque[HoldTicket] = deque()
+    def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
+        self._ms_per_byte = ms_per_byte
+        self._max_debt_ms = max_debt_ms
+        self._by_tag: list[HoldTicket] = []  # a heap; who is out stays until it is first
+        self._by_deadline: list[HoldTicket] = []  # sorted; the same
         self._late: deque[HoldTicket] = deque()  # by falling pace: the first is the highest of those held
-        self._served_ms = 0.0
-        self._total_bytes = 0
-        self._gone_bytes = 0  # of these, bytes that went or left
+        self._count = 0
+        self._number = 0
+        self.held_bytes = 0.0
+        self._deadline_bytes = 0.0  # of these, bytes that have a deadline
+        self._virtual_time = 0.0
+        self._paid_ms = 0.0  # when all that went is paid
+        self._seen_ms = 0.0
+        self._served_ms = 0.0  # when the last one went
+        self._small_bytes = 0.0  # that may go beside the late ones
+        # Of those held, the least slack, or less; and whose it was when it was measured.
+        self._slack_ms = inf
+        self._critical: HoldTicket | None = None
 
     def __len__(self) -> int:
-        return sum(ticket.is_in for ticket in self._tickets)
+        return self._count
+
+    @property
+    def virtual_time(self) -> float:
+        """In bytes: what a connection has been given that always waited."""
+        return self._virtual_time
 
     def enter(
         self,
-        request_bytes: int,
+        request_bytes: float,
         turn_ms: float,
         deadline_ms: float,
         now_ms: float,
         wake: Callable[[], object] | None = None,
+        place: Place | None = None,
     ) -> HoldTicket:
-        """A request is held. `wake` is called when it is to ask again earlier than it was told (`ask`)."""
+        """A request is held. `turn_ms`: when all that was charged before it is paid. `wake` is called when it
+        is to ask again earlier than it was told (`ask`). `place`: its connection's."""
         self._advance(now_ms)
-        if not self._tickets:
-            self._served_ms = now_ms
-        ticket = HoldTicket(request_bytes, turn_ms, deadline_ms, wake)
-        self._tickets.append(ticket)
-        self._total_bytes += request_bytes
-        ticket.total_bytes = self._total_bytes
-        if ticket.is_late:
-            left_ms = max(deadline_ms - now_ms, _GAIN_MS)
-            ticket.pace = (self._total_bytes - self._gone_bytes) / left_ms
-            while self._late and self._late[-1].pace <= ticket.pace:
-                self._late.pop()
-            self._late.append(ticket)
-            self._tell_head()
+        self._meet(turn_ms, now_ms)
+        begin_tag = self._virtual_time if place is None else max(self._virtual_time, place.tag)
+        self._number += 1
+        ticket = HoldTicket(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
+        heappush(self._by_tag, ticket)
+        self._count += 1
+        self.held_bytes += request_bytes
+        if deadline_ms < inf:
+            self._set_deadline(ticket, now_ms)
+        ticket.guess_ms = min(turn_ms, deadline_ms)
+        if self._late:
+            last_ms = self._served_ms + self._deadline_bytes / self._late[0].pace
+            ticket.guess_ms = min(ticket.guess_ms, last_ms)
+        self._tell_next()
         return ticket
 
     def ask(self, ticket: HoldTicket, now_ms: float) -> float:
@@ -97,62 +174,206 @@ class HoldQueue:
         self._advance(now_ms)
         if not ticket.is_in:
             return now_ms
-        # Nobody waits longer than for turn or deadline, whoever is ahead: other budgets, or a limit that has
-        # changed since, may have given that one a later time.
-        last_ms = min(ticket.turn_ms, ticket.deadline_ms)
-        if last_ms <= now_ms:
-            self._take_out(ticket)
-            self._tell_head()
+        if ticket.deadline_ms <= now_ms:  # nobody waits longer, whoever is ahead
+            self._go(ticket, now_ms)
+            self._tell_next()
             return now_ms
-        ticket.told_ms = min(last_ms, max(self._time_of(ticket), self._time_of(self._tickets[0])))
+        following, at_ms = self._next()
+        if following is not ticket:  # who is told too late is woken
+            guess_ms = ticket.guess_ms
+            at_ms = guess_ms if guess_ms > now_ms + _GAIN_MS else ticket.deadline_ms
+        ticket.told_ms = max(at_ms, now_ms)
         return ticket.told_ms
 
+    def go_now(self, ticket: HoldTicket, now_ms: float) -> None:
+        """The request goes, whether its time has come or not."""
+        self._advance(now_ms)
+        if ticket.is_in:
+            self._go(ticket, now_ms)
+            self._tell_next()
+
     def leave(self, ticket: HoldTicket, now_ms: float) -> None:
-        """The request will not go, or goes out of turn."""
+        """The request will not go, even if its time has come."""
         self._advance(now_ms)
         if ticket.is_in:
             self._take_out(ticket)
-            self._tell_head()
+        else:
+            self._give_back(ticket, now_ms)
+        self._tell_next()
+
+    def update(self, ms_per_byte: float, now_ms: float) -> None:
+        """The bucket has another limit: what is owed stays the same in bytes."""
+        self._advance(now_ms)
+        if self._paid_ms > now_ms:
+            self._paid_ms = now_ms + (self._paid_ms - now_ms) * ms_per_byte / self._ms_per_byte
+        self._ms_per_byte = ms_per_byte
+        self._late.clear()
+        self._measure(now_ms)
+        self._tell_next()
+
+    def changed(self, now_ms: float) -> None:
+        """What the queue waits for may have come."""
+        self._advance(now_ms)
+        self._tell_next()
+
+    # What the quota says --------------------------------------------------------------------------------
+
+    def _meet(self, turn_ms: float, now_ms: float) -> None:
+        """A request comes whose turn would be at `turn_ms` if none overtook another."""
+        if not self._count:
+            self._paid_ms = turn_ms
+            self._served_ms = now_ms
+            self._small_bytes = 0.0
+        else:  # something may have been charged that was never held
+            self._paid_ms = max(self._paid_ms, turn_ms - self.held_bytes * self._ms_per_byte)
+
+    def _free_ms(self) -> float:
+        """When the next may go."""
+        return self._paid_ms
+
+    def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
+        """It goes: what comes next has to wait until it is paid."""
+        ticket.turn_ms = self._paid_ms
+        paid_ms = max(self._paid_ms, at_ms) + ticket.request_bytes * self._ms_per_byte
+        self._paid_ms = ticket.paid_ms = min(paid_ms, at_ms + self._max_debt_ms)
+
+    def _give_back(self, ticket: HoldTicket, now_ms: float) -> None:
+        """It was to go, and did not."""
+        self._paid_ms -= ticket.request_bytes * self._ms_per_byte
+
+    # The plan ---------------------------------------------------------------------------------------------
+
+    def _next(self) -> tuple[HoldTicket | None, float]:
+        """Who goes next, and when."""
+        by_tag, by_deadline, late = self._by_tag, self._by_deadline, self._late
+        while by_tag and not by_tag[0].is_in:
+            heappop(by_tag)
+        if not by_tag:
+            return None, inf
+        while by_deadline and not by_deadline[0].is_in:
+            del by_deadline[0]
+        while late and not late[0].is_in:
+            late.popleft()
+        first, free_ms = by_tag[0], self._free_ms()
+        if not by_deadline:
+            return first, free_ms
+        urgent = by_deadline[0]
+        if late:
+            if (
+                first is not urgent
+                and first.request_bytes <= self._small_bytes
+                and first.tag <= urgent.begin_tag
+            ):
+                return first, self._seen_ms
+            at_ms = self._served_ms + urgent.request_bytes / late[0].pace
+            return urgent, min(free_ms, urgent.deadline_ms, at_ms)
+        if first is not urgent and not self._may_overtake(first):
+            if late:  # found now: a limit has become lower
+                return self._next()
+            first = urgent
+        if urgent.deadline_ms < free_ms:
+            return urgent, urgent.deadline_ms
+        return first, free_ms
+
+    def _may_overtake(self, ticket: HoldTicket) -> bool:
+        cost_ms = ticket.request_bytes * self._ms_per_byte
+        if self._slack_ms < cost_ms and (self._critical is None or not self._critical.is_in):
+            self._measure(self._seen_ms)
+        return self._slack_ms >= cost_ms
+
+    def _measure(self, now_ms: float) -> None:
+        """The slack of those held, exactly; who has none is late."""
+        self._slack_ms, self._critical = inf, None
+        before = 0.0
+        free_ms = max(self._paid_ms, now_ms)
+        for ticket in self._by_deadline:
+            if ticket.is_in:
+                slack_ms = ticket.deadline_ms - free_ms - before * self._ms_per_byte
+                before += ticket.request_bytes
+                if slack_ms < self._slack_ms:
+                    self._slack_ms, self._critical = slack_ms, ticket
+                if slack_ms < -_ROUNDING_MS:
+                    self._is_late(ticket, before, now_ms)
+
+    def _is_late(self, ticket: HoldTicket, due_bytes: float, now_ms: float) -> None:
+        ticket.pace = due_bytes / max(ticket.deadline_ms - now_ms, _GAIN_MS)
+        late = self._late
+        while late and late[-1].pace <= ticket.pace:
+            late.pop()
+        late.append(ticket)
+
+    def _set_deadline(self, ticket: HoldTicket, now_ms: float) -> None:
+        self._deadline_bytes += ticket.request_bytes
+        by_deadline = self._by_deadline
+        if len(by_deadline) > _COMPACT_AT + 2 * self._count:
+            by_deadline[:] = [held for held in by_deadline if held.is_in]
+        if by_deadline and ticket.deadline_ms < by_deadline[-1].deadline_ms:
+            insort(by_deadline, ticket, key=_BY_DEADLINE)
+            self._late.clear()
+            self._measure(now_ms)
+            return
+        by_deadline.append(ticket)
+        before = self._deadline_bytes - ticket.request_bytes
+        slack_ms = ticket.deadline_ms - max(self._paid_ms, now_ms) - before * self._ms_per_byte
+        if slack_ms < self._slack_ms:
+            self._slack_ms, self._critical = slack_ms, ticket
+        if slack_ms < -_ROUNDING_MS:
+            self._is_late(ticket, self._deadline_bytes, now_ms)
 
     def _advance(self, now_ms: float) -> None:
         """All whose time has come are out; their connections are woken, for each may have been told a later
         one."""
         gone = []
-        while self._tickets:
-            head = self._tickets[0]
-            at_ms = self._time_of(head)
-            if at_ms > now_ms:
+        self._seen_ms = max(self._seen_ms, now_ms)
+        while self._count:
+            ticket, at_ms = self._next()
+            if ticket is None or at_ms > now_ms:
                 break
-            self._served_ms = at_ms
-            self._take_out(head)
-            gone.append(head)
+            self._go(ticket, max(at_ms, self._served_ms))
+            gone.append(ticket)
+        for ticket in gone:
+            if ticket.told_ms > now_ms and ticket.wake is not None:
+                ticket.wake()
         if gone:
-            for ticket in gone:
-                if ticket.told_ms > now_ms and ticket.wake is not None:
-                    ticket.wake()
-            self._tell_head()
+            self._tell_next()
 
-    def _time_of(self, ticket: HoldTicket) -> float:
-        """Exact for the head. Of others an estimate, which is too early where one behind them has left."""
-        at_ms = min(ticket.turn_ms, ticket.deadline_ms)
+    def _go(self, ticket: HoldTicket, at_ms: float) -> None:
         if self._late:
-            is_head = ticket is self._tickets[0]
-            before = ticket.request_bytes if is_head else ticket.total_bytes - self._gone_bytes
-            at_ms = min(at_ms, self._served_ms + before / self._late[0].pace)
-        return at_ms
+            if ticket is self._by_deadline[0]:
+                self._small_bytes += ticket.request_bytes * _SMALL_SHARE
+                self._served_ms = at_ms
+            else:
+                self._small_bytes = max(0.0, self._small_bytes - ticket.request_bytes)
+        else:
+            self._served_ms = at_ms
+            if self._by_deadline and ticket is not self._by_deadline[0]:
+                self._slack_ms -= ticket.request_bytes * self._ms_per_byte
+        # Each of those who wait would have been given as much.
+        virtual_time = self._virtual_time + ticket.request_bytes / self._count
+        if self._by_tag[0] is ticket:
+            virtual_time = min(virtual_time, ticket.tag)
+        self._virtual_time = max(virtual_time, ticket.begin_tag)
+        if ticket.place is not None:
+            ticket.place.tag = ticket.tag
+        self._pay(ticket, at_ms)
+        self._take_out(ticket)
 
     def _take_out(self, ticket: HoldTicket) -> None:
         ticket.is_in = False
-        self._gone_bytes += ticket.request_bytes
-        while self._tickets and not self._tickets[0].is_in:
-            first = self._tickets.popleft()
-            if self._late and self._late[0] is first:
-                self._late.popleft()
+        self._count -= 1
+        self.held_bytes -= ticket.request_bytes
+        if ticket.deadline_ms < inf:
+            self._deadline_bytes -= ticket.request_bytes
+        if not self._count:
+            self.held_bytes = self._deadline_bytes = 0.0
+            self._by_tag.clear()
+            self._by_deadline.clear()
+            self._late.clear()
+            self._slack_ms, self._critical = inf, None
 
-    def _tell_head(self) -> None:
-        """The first in the queue is to ask again if its time is earlier than what it was told."""
-        if self._tickets:
-            head = self._tickets[0]
-            if head.wake is not None and self._time_of(head) < head.told_ms - _GAIN_MS:
-                head.told_ms = self._time_of(head)
-                head.wake()
+    def _tell_next(self) -> None:
+        """Who goes next is to ask again if its time is earlier than what it was told."""
+        ticket, at_ms = self._next()
+        if ticket is not None and ticket.wake is not None and at_ms < ticket.told_ms - _GAIN_MS:
+            ticket.told_ms = at_ms
+            ticket.wake()

@@ -141,8 +141,8 @@ class Average:
 
     def measure(self, now_ms: int) -> float:
         """The mean; NaN if the windows are empty."""
-        count = self._counts.total(now_ms)
-        return self._sums.total(now_ms) / count if count else nan
+        total, count = self._sums.total(now_ms), self._counts.total(now_ms)  # both drop what is old
+        return total / count if count else nan
 
 
 class TokenBucket:

@@ -91,7 +91,7 @@ class SmoothSensor(Sensor):
     def hold_queue(self) -> HoldQueue:
         """Made when first something is held: most buckets never are in debt."""
         if self._queue is None:
-            self._queue = HoldQueue()
+            self._queue = HoldQueue(self._ms_per_unit, self._max_debt_ms)
         return self._queue
 
     def charge(self, amount: float, now_ms: float) -> float:
@@ -159,6 +159,8 @@ class SmoothSensor(Sensor):
         self.rate_per_s = rate_per_s
         self._ms_per_unit = 1000.0 / rate_per_s
         self.level = level
+        if self._queue is not None:
+            self._queue.update(self._ms_per_unit, now_ms)
         if debt_ms > 0.0:
             zero_ms = now_ms + debt_ms * slower
             if zero_ms > now_ms + self._max_debt_ms:

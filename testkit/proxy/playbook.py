@@ -78,6 +78,11 @@ class Shell:
         self.unread = bytearray()  # what the client sent and the kernel keeps
         self.kept = b""  # what was read and may not go yet
         self._broker_kept = b""
+        self._is_woken = False
+        session.wake_by(self._wake_early)
+
+    def _wake_early(self) -> None:
+        self._is_woken = True
 
     def client_sends(self, data: bytes) -> None:
         self.unread += data
@@ -106,8 +111,10 @@ class Shell:
     def advance(self, ms: float) -> None:
         """Let time pass; wake the session when it asks for it."""
         until_ms = self.now_ms + ms
-        while self.is_delayed and self.session.pace.wake_ms <= until_ms:
-            self.now_ms = max(self.now_ms, self.session.pace.wake_ms)
+        while self.is_delayed and (self._is_woken or self.session.pace.wake_ms <= until_ms):
+            if not self._is_woken:
+                self.now_ms = max(self.now_ms, self.session.pace.wake_ms)
+            self._is_woken = False
             self.wake()
         self.now_ms = until_ms
 

@@ -112,17 +112,18 @@ def test_who_comes_while_its_entity_is_in_debt_waits_for_its_turn_then_goes_and_
     ).done()
 
 
-def test_turns_come_in_order_of_arrival_and_no_later_charge_moves_a_deadline() -> None:
-    """The first owes 500 B. Then 300 (turn 500, paid 800), 100 (800, 900), and 5,000 (900, 5,900)."""
+def test_turns_come_by_bytes_and_no_later_charge_moves_a_deadline() -> None:
+    """The first owes 500 B. Then 100 B overtake 300: 100 (turn 500, paid 600), 300 (600, 900), 5,000 (900,
+    5,900)."""
     first, *others = neighbours(4)
     first.client_sends(produce_of(1_500))
     for shell, size in zip(others, (300, 100, 5_000), strict=True):
         shell.client_sends(produce_of(size))
-    assert [shell.session.pace.wake_ms - START_MS for shell in others] == [500, 800, 900]
-    for shell in others:
-        shell.advance(900)
+    for at_ms, went in ((500, [0, 100, 0]), (600, [300, 100, 0]), (900, [300, 100, 5_000])):
+        for shell in others:
+            shell.advance(at_ms - shell.now_ms + START_MS)
+        assert [len(shell.to_broker) for shell in others] == went
     assert [shell.session.pace.wake_ms - START_MS for shell in (first, others[2])] == [500, 5_900]
-    assert [len(shell.to_broker) for shell in others] == [300, 100, 5_000]
 
 
 def test_nothing_is_read_before_the_deadline_and_then_it_goes_on_with_what_waited() -> None:
@@ -293,17 +294,18 @@ def test_deadlines_that_were_told_stay_when_quotas_are_reloaded() -> None:
     ).done()
 
 
-def test_a_held_request_keeps_its_turn_when_quotas_are_reloaded() -> None:
+def test_a_held_request_waits_by_the_limit_of_now_when_quotas_are_reloaded() -> None:
+    """It waits for 500 B to be paid: at 1,000 B/s after 500 ms, at 10,000 B/s after 50."""
     shell = (
         Playbook(in_debt(500))
         >> Client(produce_of(200))
         << Held(for_ms=500)
-        >> Reload(limits_of(produce_rate=100))
-        >> Wait(500)
+        >> Reload(limits_of(produce_rate=10_000))
+        >> Wait(50)
         << ToBroker(produce_of(200))
-        << Muted(for_ms=200)
+        << Muted(for_ms=20)
     ).done()
-    assert shell.sensor().rate_per_s == 100
+    assert shell.sensor().rate_per_s == 10_000
 
 
 # 1.8 Two quotas -------------------------------------------------------------------------------------------

@@ -154,6 +154,15 @@ def test_an_average_is_equal_to_javas(java: JavaQuotas, data: st.DataObject, win
             assert ours.measure(now_ms) == (pytest.approx(nan, nan_ok=True) if isnan(expected) else expected)
 
 
+def test_an_average_that_was_looked_at_while_it_was_empty_forgets_sums_and_counts_alike() -> None:
+    average = Average(1, 7)
+    average.record(0.0, 1, 0)
+    assert isnan(average.measure(7))
+    average.record(1.0, 1, 8)
+    average.record(0.0, 1, 14)
+    assert average.measure(15) == 0.0
+
+
 def test_the_example_of_an_average() -> None:
     average = Average(2, 30_000)
     average.record(100.0 + 300.0, 2, 0)
