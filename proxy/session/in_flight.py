@@ -56,6 +56,10 @@ class AnswerWork(IntEnum):
     """a follower's Fetch where replication is not throttled: charged to nobody"""
     TOKENS = 18
     """delegation tokens made or described: whose they are"""
+    NO_RECORDS = 19
+    """a Fetch for nothing, in the place of one that found no turn"""
+    NEW_SESSION = 20
+    """the same, and its session is ended: the client is told so"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -76,6 +80,8 @@ NAMES: Final = AnswerWork.NAMES
 REPLICA: Final = AnswerWork.REPLICA
 FOLLOWER: Final = AnswerWork.FOLLOWER
 TOKENS: Final = AnswerWork.TOKENS
+NO_RECORDS: Final = AnswerWork.NO_RECORDS
+NEW_SESSION: Final = AnswerWork.NEW_SESSION
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]
@@ -83,8 +89,8 @@ InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sens
 work.
 
 `flow`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is
-paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for. A
-tuple, because one is made for every request: 60 ns."""
+paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for.
+(Fetch): the bytes that are reserved for its answer. A tuple, because one is made for every request: 60 ns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ from typing import Final
 
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
-from sluice.protocol.fetch import FIRST_FLEXIBLE, MAX_BYTES_AT, lower_max_bytes, max_bytes_offset
+from sluice.protocol.fetch import (
+    FIRST_FLEXIBLE,
+    MAX_BYTES_AT,
+    closing_fetch,
+    max_bytes_offset,
+    read_session,
+)
 from sluice.protocol.headers import (
     API_VERSIONS,
     FETCH,
@@ -28,8 +34,9 @@ from sluice.protocol.replication.fetch_request import is_follower
 from sluice.proxy.session.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import NotAuthenticated
+from sluice.proxy.session.fetch_turns import Turn
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, InFlight
+from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, NEW_SESSION, NO_RECORDS, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.other_requests import OtherRequests
@@ -41,8 +48,10 @@ from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.replication.requests import ReplicaRequests
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import NO_TOPICS, TOPICS_AT, Flows, is_incremental
+from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Flow
 
+_GO: Final = Turn.GO
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
 _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
@@ -351,13 +360,43 @@ class RequestSide(ProduceSide):
             elif not self._find_fetched(buf, pos, end, frame_end, offset, api_key, version):
                 return False
         sensor = self._throttling.fetch_sensor
+        reserved = held_ms = 0.0
         if sensor is not None and not sensor.shadow:
-            max_bytes = lower_max_bytes(buf, offset, self._throttling.fetch_share(sensor, now_ms))
-            sensor.promise(max_bytes, now_ms)
+            fetches = self._throttling.fetches
+            turn = fetches.turn(sensor, buf, offset, api_key, now_ms)
+            if turn is not _GO:
+                return self._fetch_waits(
+                    turn, sensor, buf, pos, limit, frame_end, api_key, version, correlation_id, client_id_end,
+                    offset, now_ms,
+                )  # fmt: skip
+            reserved, held_ms = fetches.reserved_bytes, fetches.held_ms
         self._in_flight.append((
             correlation_id, api_key, version, identity.flow, frame_end - pos,
-            now_ms, 0.0, 0.0, sensor, CHARGE,
+            now_ms, held_ms, reserved, sensor, CHARGE,
         ))  # fmt: skip
+        return True
+
+    def _fetch_waits(
+        self, turn: Turn, sensor: Sensor, buf: bytearray, pos: int, limit: int, frame_end: int, api_key: int,
+        version: int, correlation_id: int, client_id_end: int, offset: int, now_ms: float,
+    ) -> bool:  # fmt: skip
+        """A Fetch does not go on: not yet; or it is replaced by one for nothing, which ends its session."""
+        throttling = self._throttling
+        if turn is Turn.WAIT:
+            throttling.note_fetch_hold(sensor, api_key, now_ms)
+            return False
+        session_id, epoch = read_session(buf, offset, limit, version)
+        work = NEW_SESSION if epoch > 0 else NO_RECORDS
+        throttling.note_fetch_refusal(sensor, now_ms)
+        self._mark("refused")
+        self._in_flight.append((
+            correlation_id, FETCH, version, self._identity.flow, frame_end - pos,
+            now_ms, throttling.fetches.held_ms, 0.0, None, work,
+        ))  # fmt: skip
+        closing = closing_fetch(buf, pos, client_id_end, version, session_id)
+        self.edits.append((pos, limit, closing))
+        self.bytes_read -= limit - pos - len(closing)
+        self._dropping = frame_end > limit
         return True
 
 

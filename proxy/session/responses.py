@@ -15,9 +15,12 @@ from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses.addresses import Edit
 from sluice.protocol.api_versions import cap_versions
 from sluice.protocol.errors import MalformedFrame, ProtocolError
+from sluice.protocol.fetch import forget_session
+from sluice.protocol.fetch_batches import batch_sizes
 from sluice.protocol.groups import session_timeout_accepted
 from sluice.protocol.headers import (
     API_VERSIONS,
+    FETCH,
     METADATA,
     PRODUCE,
     RESPONSE_HEAD,
@@ -41,6 +44,8 @@ from sluice.proxy.session.in_flight import (
     LOCAL,
     MUTATION,
     NAMES,
+    NEW_SESSION,
+    NO_RECORDS,
     NONE,
     QUORUM,
     RAW_TOKEN,
@@ -307,13 +312,20 @@ class AnswerSide:
     ) -> float:  # fmt: skip
         """Charge a Fetch's answer by its size, and write what is owed into it. Returns the throttle in ms."""
         throttling = self._throttling
-        _, api_key, version, *_ = entry
+        _, api_key, version, _, _, _, _, reserved, _, _ = entry
         size = frame_end - pos
         at_boundary = self._requests.at_boundary
-        throttle_ms = throttling.charge_fetch(sensor, api_key, size, now_ms, at_boundary=at_boundary)
+        throttle_ms = throttling.charge_fetch(
+            sensor, api_key, size, now_ms, reserved=reserved, at_boundary=at_boundary
+        )
+        limit = min(end, frame_end)
+        fetches = throttling.fetches
+        if reserved and api_key == FETCH and (throttle_ms > 0.0 or size > reserved or fetches.wants_sizes):
+            body = response_body(buf, pos, limit, FETCH, version)
+            fetches.brought(batch_sizes(buf, body, limit, version), now_ms)
         if throttle_ms > 0.0:
             written_ms = throttling.written_fetch_throttle_ms(throttle_ms)
-            _write_fetch_throttle(buf, pos, min(end, frame_end), api_key, version, written_ms)
+            _write_fetch_throttle(buf, pos, limit, api_key, version, written_ms)
         return throttle_ms
 
     def _work_on_answer(
@@ -327,6 +339,9 @@ class AnswerSide:
             return 0.0
         if work is MUTATION:
             return paid_ms - forwarded_ms
+        if work is NEW_SESSION or work is NO_RECORDS:
+            self._without_records(buf, pos, min(end, frame_end), version, work, now_ms)
+            return 0.0
         if work is THROTTLE:
             left_ms = paid_ms - now_ms
             if left_ms > 0.0 and frame_end <= end:
@@ -352,6 +367,17 @@ class AnswerSide:
             raise MalformedFrame(f"{frame_end - pos} bytes to authenticate with")
         self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version))
         return 0.0
+
+    def _without_records(
+        self, buf: bytearray, pos: int, limit: int, version: int, work: AnswerWork, now_ms: float
+    ) -> None:
+        """The answer to a Fetch for nothing. With throttle_time_ms > 0, or Java takes no empty full answer;
+        the wait itself was the hold."""
+        throttling = self._throttling
+        wait_ms = max(throttling.fetches.wait_ms(now_ms), 1.0)
+        _write_fetch_throttle(buf, pos, limit, FETCH, version, throttling.written_fetch_throttle_ms(wait_ms))
+        if work is NEW_SESSION:
+            forget_session(buf, response_body(buf, pos, limit, FETCH, version), limit)
 
     def _raw_answer(self, buf: bytearray, pos: int, end: int) -> int:
         size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)

@@ -210,7 +210,7 @@ class Session:
             return
         held = self._throttling.held
         if self.pace.state is State.HOLDING and held is None:
-            if self._wake_mutation(now_ms, client_left):
+            if self._wake_fetch(now_ms, client_left) or self._wake_mutation(now_ms, client_left):
                 return
             self._requests.wake_for_ids(now_ms, client_left)
             return
@@ -228,6 +228,19 @@ class Session:
         else:
             self._requests.drop_held(now_ms)
             self._requests.leave_behind(held.acks, held.request_bytes)
+
+    def _wake_fetch(self, now_ms: float, client_left: bool) -> bool:
+        """True: what is held is a Fetch. It is given again if its time has come."""
+        fetches = self._throttling.fetches
+        if not fetches.is_held:
+            return False
+        self._requests.client_left = client_left
+        if client_left:
+            fetches.drop(now_ms)
+            self.pace.end(DisconnectCause.LEFT_WHILE_HELD, "a Fetch not forwarded", at_boundary=True)
+        elif fetches.is_turn(now_ms):
+            self.pace.release(0.0)
+        return True
 
     def _wake_mutation(self, now_ms: float, client_left: bool) -> bool:
         """True: what is held creates or deletes topics. It goes if its time has come."""
@@ -247,12 +260,13 @@ class Session:
     def _drop_held(self, now_ms: float) -> None:
         """A held request, if there is one, will never go."""
         self._requests.drop_held(now_ms)
+        self._throttling.fetches.drop(now_ms)
         if self._requests.mutations is not None:
             self._requests.mutations.drop_held(now_ms)
 
     def wake_by(self, wake: Wake) -> None:
         """`wake` is called when a held request's turn has come, maybe before `pace.wake_ms`."""
-        self._throttling.wake = wake
+        self._throttling.wake = self._throttling.fetches.wake = wake
 
     def client_closed(self, cause: DisconnectCause) -> None:
         """No more bytes come from the client, and all that came have been given to `client_data`."""

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol.headers import FETCH, PRODUCE
+from sluice.proxy.session.fetch_turns import FetchTurns
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CLUSTER_ACTION, FOLLOWER, Held, InFlight
@@ -26,7 +27,6 @@ from sluice.quotas.sensors.hold_queue import HoldTicket, Place
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind, ThrottleEvent
 
-_WINDOW_MS: Final = 1000
 _NEVER: Final = -1  # no generation has this number
 _NO_TEMPLATES: Final = KnownProduce()
 
@@ -35,9 +35,9 @@ class Throttling:
     """One connection's."""
 
     __slots__ = (
-        "_address", "_delays", "_fetch_window", "_identity", "_in_flight", "_left_behind_bytes", "_pace",
-        "_place", "_policy", "_shared", "_ticket", "fetch_sensor", "generation", "held", "ids", "is_group",
-        "known", "mutation_sensor", "produce_sensor", "request_time", "wake",
+        "_address", "_delays", "_identity", "_in_flight", "_left_behind_bytes", "_pace", "_place", "_policy",
+        "_shared", "_ticket", "fetch_sensor", "fetches", "generation", "held", "ids", "is_group", "known",
+        "mutation_sensor", "produce_sensor", "request_time", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -77,7 +77,8 @@ class Throttling:
         """those of `ids`"""
         self.wake: Wake | None = None
         """the shell's: a held request's turn has come earlier than it was told"""
-        self._fetch_window = -1
+        self.fetches = FetchTurns(pace, self.delay_limit_ms)
+        """lets Fetches go, or wait"""
         self._left_behind_bytes = 0
 
     def look_up(self, now_ms: float) -> None:
@@ -87,10 +88,8 @@ class Throttling:
         produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms, address)
         if produce_sensor is not self.produce_sensor:
             self.produce_sensor, self._place = produce_sensor, Place()
-        fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
-        if fetch_sensor is not self.fetch_sensor:  # one connection counts once, whatever it calls itself
-            self.fetch_sensor = fetch_sensor
-            self._fetch_window = -1
+        self.fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
+        self.fetches.use(self.fetch_sensor, now_ms)
         self.mutation_sensor = quotas.sensor(QuotaKind.CONTROLLER_MUTATION, user, client_id, now_ms, address)
         self.generation = quotas.generation
         self._look_up_request_time(user, client_id, now_ms)
@@ -258,7 +257,10 @@ class Throttling:
         self.drop_held(now_ms)
         self._shared.left_behind.give_back(self._identity.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
-        self.wake = self.ids = None  # or the shell would stand in a circle, and not be freed at once
+        self.fetches.closed(now_ms)
+        self.wake = self.fetches.wake = self.ids = (
+            None  # or the shell would stand in a circle, and not be freed at once
+        )
 
     def _mute_for_produce(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> None:
         self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
@@ -266,30 +268,42 @@ class Throttling:
 
     # Fetch ------------------------------------------------------------------------------------------------
 
-    def fetch_share(self, sensor: Sensor, now_ms: float) -> int:
-        """The max_bytes that this connection's Fetch may ask for now."""
-        window = int(now_ms // _WINDOW_MS)
-        if window != self._fetch_window:
-            self._fetch_window = window
-            sensor.count_fetcher(window)
-        return sensor.fetch_max_bytes(now_ms)
-
     def charge_fetch(
-        self, sensor: Sensor, api_key: int, response_bytes: int, now_ms: float, *, at_boundary: bool
+        self,
+        sensor: Sensor,
+        api_key: int,
+        response_bytes: int,
+        now_ms: float,
+        *,
+        reserved: float,
+        at_boundary: bool,
     ) -> float:
-        """Charge an answer of Fetch or ShareFetch by its size; mute what is owed. Returns the mute in ms."""
-        paid_ms = sensor.charge(response_bytes, now_ms)
-        if paid_ms <= now_ms:
-            return 0.0
-        if sensor.shadow:
-            self._note_shadow(sensor, api_key, paid_ms, response_bytes, now_ms)
-            return 0.0
-        last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
-        paid_ms = min(paid_ms, last_ms)
-        sensor.count_over(response_bytes, paid_ms)
-        self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
-        self._event(EventKind.MUTE, sensor, api_key, paid_ms - now_ms, response_bytes, now_ms)
-        return paid_ms - now_ms
+        """Charge an answer of Fetch or ShareFetch by its size, of which `reserved` bytes were expected; mute
+        what is owed. Returns the mute in ms."""
+        charge = sensor.charge_whole if reserved and api_key == FETCH else sensor.charge
+        paid_ms = charge(response_bytes, now_ms)
+        mute_ms = 0.0
+        if paid_ms > now_ms:
+            if sensor.shadow:
+                self._note_shadow(sensor, api_key, paid_ms, response_bytes, now_ms)
+            else:
+                last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
+                paid_ms = min(paid_ms, last_ms)
+                mute_ms = paid_ms - now_ms
+                sensor.count_over(response_bytes, paid_ms)
+                self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
+                self._event(EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms)
+        if reserved:
+            self.fetches.settle(sensor, reserved, response_bytes, mute_ms, now_ms)
+        return mute_ms
+
+    def note_fetch_hold(self, sensor: Sensor, api_key: int, now_ms: float) -> None:
+        """For the log: a Fetch waits for its turn."""
+        self._event(EventKind.HOLD, sensor, api_key, self._pace.wake_ms - now_ms, 0, now_ms)
+
+    def note_fetch_refusal(self, sensor: Sensor, now_ms: float) -> None:
+        """For the log: a Fetch found no turn in time, and gets no records."""
+        self._event(EventKind.REFUSAL, sensor, FETCH, 0.0, 0, now_ms)
 
     def written_fetch_throttle_ms(self, throttle_ms: float) -> int:
         """What a Fetch answer tells of its mute: some clients sleep on it, and would miss heartbeats."""
@@ -390,6 +404,8 @@ class Throttling:
                 charged=charged,
                 bucket=sensor.entity,
                 # A Fetch is charged when its answer comes: the connection may have sent others since.
-                flow=self._in_flight[0][3] if sensor.kind is QuotaKind.FETCH else self._identity.flow,
+                flow=self._in_flight[0][3]
+                if sensor.kind is QuotaKind.FETCH and charged_bytes
+                else self._identity.flow,
             )
         )

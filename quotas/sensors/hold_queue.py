@@ -154,7 +154,7 @@ class HoldQueue:
         is to ask again earlier than it was told (`ask`). `place`: its connection's."""
         self._advance(now_ms)
         self._meet(turn_ms, now_ms)
-        begin_tag = self._virtual_time if place is None else max(self._virtual_time, place.tag)
+        begin_tag = self._begin_tag(place, now_ms)
         self._number += 1
         ticket = HoldTicket(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
         heappush(self._by_tag, ticket)
@@ -215,6 +215,9 @@ class HoldQueue:
         """What the queue waits for may have come."""
         self._advance(now_ms)
         self._tell_next()
+
+    def _begin_tag(self, place: Place | None, now_ms: float) -> float:
+        return self._virtual_time if place is None else max(self._virtual_time, place.tag)
 
     # What the quota says --------------------------------------------------------------------------------
 

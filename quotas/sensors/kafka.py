@@ -15,10 +15,15 @@ maxValueInQuotaWindow. The time is cut to whole ms, as the broker's clock is.
 
 from __future__ import annotations
 
+from typing import Final
+
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, Rate, throttle_ms
-from sluice.quotas.sensors.sensor import MAX_INT32, Sensor
+from sluice.quotas.sensors.sensor import Sensor
+
+_LOOK_AGAIN_MS: Final = 100.0
+"""for a window that ends, while what is reserved fills what is left"""
 
 
 class KafkaSensor(Sensor):
@@ -94,6 +99,8 @@ class KafkaSensor(Sensor):
         """Go on with another limit: the windows stay, and the next charge is measured against the new one."""
         self.rate_per_s = rate_per_s
         self.level = level
+        if self._fetch_queue is not None:
+            self._fetch_queue.update(1000.0 / rate_per_s, now_ms)
 
     def _unpaid(self, until_ms: float) -> float:
         """As if no window forgot what was used in it, for it went on all the same; but nothing of a request
@@ -102,20 +109,25 @@ class KafkaSensor(Sensor):
             return 0.0
         return (self._zero_ms - until_ms) * self.rate_per_s / 1000.0 - self.held
 
-    def count_fetcher(self, window_index: int) -> None:
-        """Of no meaning here: what one Fetch may ask for is not shared out."""
+    def free_ms(self, reserved: float, now_ms: float) -> float:
+        """Now, if the windows have room for more than `reserved`; else X after now, or once less is reserved.
 
-    def fetch_max_bytes(self, now_ms: float) -> int:
-        """T · (window_num − 1) · window_size, 1 … 2³¹−1: what may come at once when all windows are idle.
-
-        Whatever passed already, and for each connection anew.
+        In the broker a fetch above the limit is answered without records; here it waits.
         """
+        if self.tokens(now_ms) > reserved:
+            return now_ms
+        at_ms = int(now_ms)
+        rate_per_s = self._rate.measure(at_ms)
+        if rate_per_s <= self.rate_per_s:
+            return now_ms + _LOOK_AGAIN_MS if reserved else now_ms
+        return now_ms + max(throttle_ms(rate_per_s, self.rate_per_s, self._rate.elapsed_ms(at_ms)), 1)
+
+    def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
+        """T · (window_num − 1) · window_size: what may come at once when all windows are idle, for each
+        connection anew. Source: ClientQuotaManager.maxValueInQuotaWindow."""
         rate = self._rate
         allowed = self.rate_per_s * (rate.window_num - 1) * (rate.window_ms / 1000.0)
-        return min(max(int(allowed), 1), MAX_INT32)
-
-    def promise(self, max_bytes: int, now_ms: float) -> None:
-        """Of no meaning here, as `count_fetcher`."""
+        return allowed, allowed
 
     def __repr__(self) -> str:
         return (

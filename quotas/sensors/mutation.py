@@ -77,16 +77,6 @@ class MutationSensor(Sensor):
         self.rate_per_s = rate_per_s
         self.level = level
 
-    def count_fetcher(self, window_index: int) -> None:
-        """Of no meaning here: nothing is fetched."""
-
-    def fetch_max_bytes(self, now_ms: float) -> int:
-        """Of no meaning here: nothing is fetched."""
-        return 1
-
-    def promise(self, max_bytes: int, now_ms: float) -> None:
-        """Of no meaning here: nothing is fetched."""
-
     def __repr__(self) -> str:
         return (
             f"<MutationSensor {self.level.value} {self.entity}: {self.rate_per_s:g}/s, "

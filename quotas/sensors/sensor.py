@@ -8,15 +8,14 @@ no frames, no connections.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.sensors.fetch_queue import FetchQueue
 from sluice.quotas.sensors.hold_queue import HoldQueue
 
-MAX_INT32: Final = 2**31 - 1
-"""what a Fetch's max_bytes can be"""
 _UTILISATION_WINDOW_MS: Final = 10_000.0
 _ROUNDING_BYTES: Final = 1e-3
 """by which sums of times may be wrong: no part of a byte that counts"""
@@ -26,6 +25,7 @@ class Sensor(ABC):
     """The door is `charge`; everything else is beside it."""
 
     __slots__ = (
+        "_fetch_queue",
         "_mark",
         "_mark_before",
         "charged",
@@ -80,6 +80,7 @@ class Sensor(ABC):
         self.over_before = 0
         """those of them that were counted before the debt of now began"""
         self._mark = self._mark_before = (now_ms, 0.0)
+        self._fetch_queue: FetchQueue | None = None
 
     @property
     def limit(self) -> float:
@@ -166,17 +167,26 @@ class Sensor(ABC):
     def update(self, rate_per_s: float, level: QuotaLevel, now_ms: float) -> None:
         """Go on with another limit. Deadlines already told stay."""
 
-    @abstractmethod
-    def count_fetcher(self, window_index: int) -> None:
-        """A connection fetched in second int(now_ms // 1000); each tells it once a second."""
+    # Fetches ----------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def fetch_max_bytes(self, now_ms: float) -> int:
-        """What one Fetch may ask for, 1 … 2³¹−1."""
+    def fetch_queue(self) -> FetchQueue:
+        """Decides which Fetch goes when, and how much it may bring."""
+        if self._fetch_queue is None:
+            self._fetch_queue = FetchQueue(self, 1000.0 / self.rate_per_s)
+        return self._fetch_queue
 
-    @abstractmethod
-    def promise(self, max_bytes: int, now_ms: float) -> None:
-        """A Fetch went on that may bring `max_bytes`; its answer will be charged."""
+    def charge_whole(self, amount: float, now_ms: float) -> float:
+        """As `charge`; but nothing is forgiven, however large the debt (wire-semantics 1.3)."""
+        return self.charge(amount, now_ms)
+
+    def free_ms(self, reserved: float, now_ms: float) -> float:
+        """When it has more than `reserved` units; inf: not by time alone."""
+        return now_ms if self.tokens(now_ms) > reserved else inf
+
+    def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
+        """In bytes: what one Fetch may ask for now, and the most that may be granted beyond it to one whose
+        batches are small."""
+        return inf, inf
 
     def utilisation(self, now_ms: float) -> float:
         """Mean charged rate ÷ limit; above 1 while more is asked for than the limit. For gauges.

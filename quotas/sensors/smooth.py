@@ -22,17 +22,16 @@ Knows no clock, no frames, no connections. Source: wire-semantics 1.1, 1.6, 2.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.hold_queue import HoldQueue
-from sluice.quotas.sensors.sensor import MAX_INT32, Sensor
+from sluice.quotas.sensors.sensor import Sensor
 
 DEFAULT_BURST_S: Final = 1.0
 DEFAULT_MAX_DEBT_MS: Final = 60_000.0
-FETCH_WINDOW_MS: Final = 1000.0
-"""connections that fetched within the last window share what the bucket holds"""
 FETCH_MIN_SHARE_MS: Final = 100.0
 """all of them together always get this much of the rate, or a bucket in debt would never be fetched from"""
 
@@ -43,14 +42,10 @@ class SmoothSensor(Sensor):
     __slots__ = (
         "_burst_ms",
         "_fetch_full_ms",
-        "_fetch_window",
-        "_fetchers",
-        "_fetchers_before",
         "_forgiven_at_ms",
         "_forgiven_before",
         "_max_debt_ms",
         "_ms_per_unit",
-        "_promised_ms",
         "_queue",
         "_refund_gap",
         "zero_ms",
@@ -82,10 +77,6 @@ class SmoothSensor(Sensor):
         self._forgiven_at_ms = now_ms
         # Of `forgiven`, what was before the debt of now; and what was forgiven and then given back.
         self._forgiven_before = 0.0
-        self._promised_ms = self.zero_ms
-        self._fetch_window = 0
-        self._fetchers = 0
-        self._fetchers_before = 0
         self._queue: HoldQueue | None = None
 
     def hold_queue(self) -> HoldQueue:
@@ -161,60 +152,39 @@ class SmoothSensor(Sensor):
         self.level = level
         if self._queue is not None:
             self._queue.update(self._ms_per_unit, now_ms)
+        if self._fetch_queue is not None:
+            self._fetch_queue.update(self._ms_per_unit, now_ms)
         if debt_ms > 0.0:
             zero_ms = now_ms + debt_ms * slower
             if zero_ms > now_ms + self._max_debt_ms:
                 zero_ms = self._forgive(zero_ms, now_ms)
             self.zero_ms = zero_ms
 
-    def count_fetcher(self, window_index: int) -> None:
-        """A connection fetched in window int(now_ms // FETCH_WINDOW_MS); each tells it once a window."""
-        if window_index != self._fetch_window:
-            self._fetchers_before = self._fetchers if window_index == self._fetch_window + 1 else 0
-            self._fetch_window = window_index
-            self._fetchers = 0
-        self._fetchers += 1
+    def charge_whole(self, amount: float, now_ms: float) -> float:
+        """As `charge`, without the cap on debt: a batch that came is paid for, however large it is."""
+        turn_ms = max(self.zero_ms, now_ms - self._burst_ms)
+        paid_ms = turn_ms + amount * self._ms_per_unit
+        if paid_ms > now_ms >= turn_ms:  # a debt begins
+            self.over_before = self.over
+            self._forgiven_before = self.forgiven
+        self.turn_ms, self.zero_ms = turn_ms, paid_ms
+        self.charged += amount
+        self.last_ms = now_ms
+        return paid_ms
 
-    def fetch_max_bytes(self, now_ms: float) -> int:
-        """What one Fetch may ask for, 1 … 2³¹−1: max(tokens, 0.1 s of the rate) ÷ connections that fetch.
+    def free_ms(self, reserved: float, now_ms: float) -> float:
+        """When it has more than `reserved` units; inf: never, for they are more than a burst."""
+        if reserved <= 0.0:
+            return self.zero_ms
+        reserved_ms = reserved * self._ms_per_unit
+        return self.zero_ms + reserved_ms if reserved_ms < self._burst_ms else inf
 
-        Tokens that were promised to a Fetch whose answer is not here yet are gone (see `promise`).
-        The connections are those of this window or of the last, whichever are more: at the start of a window
-        few have come yet. Source: wire-semantics 2.
-        """
-        window_index = int(now_ms // FETCH_WINDOW_MS)
-        fetchers = self._fetchers
-        if window_index == self._fetch_window:
-            fetchers = max(fetchers, self._fetchers_before)
-        elif window_index != self._fetch_window + 1:
-            fetchers = 1
-        spent_ms = self.zero_ms
-        spent_ms = max(spent_ms, self._promised_ms)
-        budget_ms = now_ms - spent_ms
-        if budget_ms < FETCH_MIN_SHARE_MS:
-            budget_ms = FETCH_MIN_SHARE_MS
-        elif budget_ms > self._fetch_full_ms:
-            budget_ms = self._fetch_full_ms
-        share = budget_ms / self._ms_per_unit
-        if fetchers > 1:
-            share /= fetchers
-        if share < 1.0:
-            return 1
-        return int(share) if share < MAX_INT32 else MAX_INT32
-
-    def promise(self, max_bytes: int, now_ms: float) -> None:
-        """A Fetch went on that may bring `max_bytes`; until it is charged, others are not given the same
-        tokens.
-
-        Without it, fifty connections that fetch at once each ask for their share of one and the same burst,
-        1 + 1/2 + 1/3 … = 4.5 bursts (seen: three thin seconds after such a start). A promise that is not
-        kept is forgotten at the rate of the quota, as if it had been paid; it never makes a debt.
-        """
-        promised_ms = self._promised_ms
-        promised_ms = max(promised_ms, self.zero_ms)
-        promised_ms = max(promised_ms, now_ms - self._fetch_full_ms)
-        promised_ms += max_bytes * self._ms_per_unit
-        self._promised_ms = promised_ms if promised_ms < now_ms else now_ms
+    def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
+        """What is left of the tokens, 0.1 s of the rate at least, ÷ connections that fetch; and 0.1 s of the
+        rate. Source: wire-semantics 2."""
+        budget_ms = now_ms - self.zero_ms - reserved * self._ms_per_unit
+        budget_ms = min(max(budget_ms, FETCH_MIN_SHARE_MS), self._fetch_full_ms)
+        return budget_ms / self._ms_per_unit / connections, FETCH_MIN_SHARE_MS / self._ms_per_unit
 
     def _end_debt(self) -> None:
         """What went on before is paid, or forgiven: bytes over quota are counted from here on."""

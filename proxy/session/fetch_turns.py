@@ -1,0 +1,215 @@
+"""The Fetches of one connection: go, wait for their turn, or end unanswered by records. Pure.
+
+    comes ── free ──────────────────────────────► goes: max_bytes and max_wait lowered, its grant reserved
+      │                                             ▲
+      ├─ its last poll was cut short ──► sleeps ──┐ │
+      └─ the entity is in debt, or others wait ──► waits ── its bound is over ──► a Fetch for nothing goes
+                                                                                  in its place
+
+What goes in the place of a Fetch that found no turn ends its session: the broker answers at once, and the
+client is told that its session is not known, so that its next Fetch is a full one. Nothing that it asked for
+is lost. ShareFetch, which carries acknowledgements, is never replaced: at its bound it goes. Source:
+wire-semantics 1.3 to 1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from math import inf
+from typing import Final
+
+from sluice.protocol.fetch import read_waits, write_max_bytes, write_max_wait
+from sluice.protocol.headers import FETCH
+from sluice.proxy.session.producer_ids.shared import Wake
+from sluice.proxy.session.read_gate import EARLY_MS, Pace
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.fetch_queue import FetchPlace, FetchQueue
+from sluice.quotas.sensors.hold_queue import HoldTicket
+from sluice.quotas.sensors.sensor import Sensor
+
+_SHARED_POLL_MS: Final = 100
+"""max_wait of a poll that leaves nothing to the entity's other connections"""
+_POLL_EVERY_MS: Final = 500.0
+"""a poll that is cut short for others comes again after its own max_wait, but in this time"""
+_SHARE_FETCH_MS: Final = 2_000.0
+_OVERDUE_MS: Final = 5_000.0
+"""an answer that comes so much later than max_wait is not waited for by others"""
+
+
+class Turn(IntEnum):
+    """What becomes of a Fetch."""
+
+    GO = 0
+    WAIT = 1
+    REPLACE = 2
+
+
+_GO: Final = Turn.GO
+
+
+class FetchTurns:
+    """One connection's, for the bucket that it fetches from."""
+
+    __slots__ = (
+        "_begun_ms", "_limit_ms", "_pace", "_place", "_poll_ms", "_queue", "_sensor", "_ticket", "_until_ms",
+        "held_ms", "is_held", "reserved_bytes", "wake",
+    )  # fmt: skip
+
+    def __init__(self, pace: Pace, limit_ms: Callable[[int], float]) -> None:
+        """`limit_ms`: the longest that a request of an API may wait."""
+        self._pace = pace
+        self._limit_ms = limit_ms
+        self._sensor: Sensor | None = None
+        self._queue: FetchQueue | None = None
+        self._place = FetchPlace()
+        self._ticket: HoldTicket | None = None
+        self._begun_ms = self._until_ms = 0.0
+        self._poll_ms = -inf
+        self.is_held = False
+        """a Fetch waits, in state HOLDING"""
+        self.held_ms = 0.0
+        """of the Fetch that goes, or is replaced, now"""
+        self.reserved_bytes = 0.0
+        """for the Fetch that goes now"""
+        self.wake: Wake | None = None
+
+    def use(self, sensor: Sensor | None, now_ms: float) -> None:
+        """Fetches are charged to `sensor` from now on."""
+        if sensor is self._sensor:
+            return
+        self.closed(now_ms)
+        self._sensor, self._place, self._poll_ms = sensor, FetchPlace(), -inf
+
+    def _join(self, sensor: Sensor) -> FetchQueue:
+        """The first Fetch of the connection from this bucket."""
+        self._queue = queue = sensor.fetch_queue()
+        queue.connections += 1
+        return queue
+
+    def turn(self, sensor: Sensor, buf: bytearray, offset: int, api_key: int, now_ms: float) -> Turn:
+        """A Fetch is at hand, whose max_bytes stands at `offset`. GO: it is patched, and `reserved_bytes` are
+        reserved. WAIT: the pace is HOLDING."""
+        queue = self._queue or self._join(sensor)
+        if self.is_held:
+            return self._held_again(queue, buf, offset, api_key, now_ms)
+        is_free = queue.is_free(now_ms)
+        if is_free:
+            self.held_ms = 0.0
+            self._go(queue, buf, offset, now_ms)
+            return _GO
+        limit_ms = self._limit_ms(api_key)
+        if api_key != FETCH:
+            limit_ms = min(limit_ms, _SHARE_FETCH_MS)
+        self._begun_ms, self._until_ms = now_ms, now_ms + limit_ms
+        if self._poll_ms > now_ms:
+            self._hold(min(self._poll_ms, self._until_ms))
+        else:
+            self._enter(queue, buf, offset, api_key, now_ms)
+        return Turn.WAIT
+
+    def _held_again(
+        self, queue: FetchQueue, buf: bytearray, offset: int, api_key: int, now_ms: float
+    ) -> Turn:
+        """The shell gives a Fetch again that was held."""
+        ticket = self._ticket
+        if ticket is None and now_ms < self._until_ms - EARLY_MS and not queue.is_free(now_ms):
+            self._enter(queue, buf, offset, api_key, now_ms)
+            return Turn.WAIT
+        self.is_held = False
+        self.held_ms = now_ms - self._begun_ms
+        self._ticket = None
+        if ticket is not None and ticket.is_in:  # its bound is over
+            queue.leave(ticket, now_ms)
+            if api_key == FETCH:
+                queue.keep_place(self._place, self._limit_ms(FETCH), now_ms, ticket.begin_tag)
+                return Turn.REPLACE
+        elif ticket is not None:
+            queue.take_back(self._place, ticket.request_bytes)  # its grant is reckoned now
+        self._go(queue, buf, offset, now_ms)
+        return _GO
+
+    def _hold(self, until_ms: float) -> None:
+        self.is_held = True
+        self._pace.hold(until_ms, self._begun_ms, QuotaKind.FETCH)
+
+    def _enter(self, queue: FetchQueue, buf: bytearray, offset: int, api_key: int, now_ms: float) -> None:
+        """Wait with the others."""
+        _, asked_bytes = read_waits(buf, offset)
+        _, need = queue.grant(asked_bytes, now_ms)
+        deadline_ms = inf if api_key == FETCH else self._until_ms
+        self._ticket = ticket = queue.enter(need, now_ms, deadline_ms, now_ms, self.wake, self._place)
+        at_ms = min(queue.ask(ticket, now_ms), self._until_ms)
+        self._hold(max(at_ms, now_ms + EARLY_MS))
+
+    def _go(self, queue: FetchQueue, buf: bytearray, offset: int, now_ms: float) -> None:
+        max_wait_ms, asked_bytes = read_waits(buf, offset)
+        max_bytes, need = queue.grant(asked_bytes, now_ms)
+        if max_bytes < asked_bytes:
+            write_max_bytes(buf, offset, max_bytes)
+        wait_ms = max(max_wait_ms - int(self.held_ms), 0)
+        self._poll_ms = -inf
+        queue.reserve(self._place, need, now_ms + max(max_wait_ms, 0) + _OVERDUE_MS)
+        if queue.connections > 1:
+            if len(queue):
+                wait_ms = 0
+                self._poll_ms = now_ms + min(max_wait_ms, _POLL_EVERY_MS)
+            elif wait_ms > _SHARED_POLL_MS and not queue.is_free(now_ms):
+                wait_ms = _SHARED_POLL_MS
+        if wait_ms < max_wait_ms:
+            write_max_wait(buf, offset, wait_ms)
+        self.reserved_bytes = need
+
+    def is_turn(self, now_ms: float) -> bool:
+        """May the held Fetch be given again? If not, `pace.wake_ms` says when to ask."""
+        ticket, queue = self._ticket, self._queue
+        if ticket is not None and queue is not None:
+            if now_ms < self._until_ms - EARLY_MS:
+                at_ms = queue.ask(ticket, now_ms + EARLY_MS)
+                self._pace.wake_ms = min(at_ms, self._until_ms)
+            elif ticket.is_in and ticket.deadline_ms < inf:
+                queue.go_now(ticket, now_ms)
+        return now_ms >= self._pace.wake_ms - EARLY_MS
+
+    def brought(self, sizes: list[int] | None, now_ms: float) -> None:
+        """What an answer brought; one with records is followed by the next Fetch without a pause."""
+        if sizes and self._queue is not None:
+            self._queue.batches.saw(sizes, now_ms)
+        if sizes != []:
+            self._poll_ms = -inf
+
+    @property
+    def wants_sizes(self) -> bool:
+        """The answer of a poll that was cut short: did it bring anything?"""
+        return self._poll_ms > -inf
+
+    def settle(self, sensor: Sensor, reserved: float, charged: float, told_ms: float, now_ms: float) -> None:
+        """The answer to a Fetch came, and was charged to `sensor`."""
+        queue = self._queue
+        if queue is not None and sensor is self._sensor:
+            queue.settle(self._place, reserved, charged, now_ms)
+            if told_ms > 0.0:
+                queue.keep_place(self._place, told_ms, now_ms)
+
+    def wait_ms(self, now_ms: float) -> float:
+        """How long a Fetch that came now would wait, by what the bucket knows."""
+        sensor, queue = self._sensor, self._queue
+        if sensor is None or queue is None:
+            return 0.0
+        return max(sensor.free_ms(0.0, now_ms) - now_ms, 0.0) + queue.held_bytes * 1000.0 / sensor.rate_per_s
+
+    def drop(self, now_ms: float) -> None:
+        """A held Fetch, if there is one, will never go."""
+        ticket, self._ticket = self._ticket, None
+        self.is_held = False
+        if ticket is not None and self._queue is not None:
+            self._queue.leave(ticket, now_ms)
+
+    def closed(self, now_ms: float) -> None:
+        """The connection is closed, or fetches from another bucket: what it had reserved is given back."""
+        self.drop(now_ms)
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.connections -= 1
+            queue.take_back(self._place, self._place.reserved_bytes)
+            queue.changed(now_ms)

@@ -1,0 +1,149 @@
+"""The fetches of one bucket: whose turn it is, how much each may bring, what those under way may still bring.
+
+What a Fetch costs is known from its answer. Until then what it may bring is *reserved*, so that fifty
+consumers who come at once do not all pass before anything is charged. A Fetch goes when the bucket has more
+than what is reserved:
+
+    tokens(now) − reserved > 0
+
+Its own reservation may make that negative: one grant, or one batch if that is larger, is the most by which a
+bucket is overdrawn. The answer settles it: its bytes are charged, whole, and the rest of the reservation is
+given back; so does an empty answer, a connection that ends, or an answer that is overdue (its broker hangs:
+that shall not stop who fetches from others).
+
+Worked example, 10,000 B/s, batches of 16 KiB, fifty consumers: the first is granted one batch; 10,000 −
+16,384 < 0, so the others wait. Its answer of 16,500 B leaves a debt of 6,500 B: 650 ms later the next goes.
+
+Turns go by bytes, as those of held requests (hold_queue.py). Knows no clock, no frames. Source:
+wire-semantics 1.3.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import inf
+from typing import Final, Protocol
+
+from sluice.quotas.sensors.batch_sizes import BatchSizes
+from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket, Place
+
+MAX_INT32: Final = 2**31 - 1
+"""what a Fetch's max_bytes can be"""
+_GRACE_MS: Final = 1_000.0
+"""so much later than it was told a client may come and still have its place"""
+
+
+class FetchBucket(Protocol):
+    """What is fetched is charged to it."""
+
+    @abstractmethod
+    def free_ms(self, reserved: float, now_ms: float) -> float:
+        """When it has more than `reserved` units; inf: not by time alone."""
+
+    @abstractmethod
+    def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
+        """In bytes: what one Fetch may ask for now, and the most that may be granted beyond it to one whose
+        batches are small."""
+
+
+class FetchPlace(Place):
+    """One connection's among those that fetch from one bucket."""
+
+    __slots__ = ("kept_tag", "kept_until_ms", "reserved_bytes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept_tag = 0.0
+        self.kept_until_ms = -inf
+        """until then it has its place, though it does not wait here: it was told to come again"""
+        self.reserved_bytes = 0.0
+
+
+class FetchQueue(HoldQueue):
+    """Of one bucket."""
+
+    __slots__ = ("_bucket", "_parked", "_reserved", "batches", "connections")
+
+    def __init__(self, bucket: FetchBucket, ms_per_byte: float) -> None:
+        super().__init__(ms_per_byte)
+        self._bucket = bucket
+        self._reserved = 0.0
+        self._parked: dict[FetchPlace, float] = {}  # who has reserved, and when its answer is overdue
+        self.connections = 0
+        """that have fetched and are open"""
+        self.batches = BatchSizes()
+
+    @property
+    def reserved_bytes(self) -> float:
+        """What fetches under way may bring."""
+        return self._reserved
+
+    def is_free(self, now_ms: float) -> bool:
+        """A Fetch that comes now goes at once."""
+        self._seen_ms = max(self._seen_ms, now_ms)
+        return not self._count and self._free_ms() <= now_ms
+
+    def grant(self, asked_bytes: int, now_ms: float) -> tuple[int, float]:
+        """For a Fetch that goes now: its max_bytes, 1 … `asked_bytes`, and what is to be reserved for it."""
+        share, most = self._bucket.fetch_share(self._reserved, max(self.connections, 1), now_ms)
+        max_bytes = max(1, min(asked_bytes, int(min(self.batches.whole(share, most), MAX_INT32))))
+        return max_bytes, max(max_bytes, self.batches.largest_bytes)
+
+    def reserve(self, place: FetchPlace, need: float, overdue_ms: float) -> None:
+        """A Fetch goes whose answer is to come before `overdue_ms`."""
+        self._reserved += need
+        place.reserved_bytes += need
+        self._parked.pop(place, None)
+        self._parked[place] = overdue_ms
+
+    def settle(self, place: FetchPlace, reserved: float, charged: float, now_ms: float) -> None:
+        """The answer of a Fetch has come, and its bytes were charged."""
+        self.take_back(place, reserved)
+        if self._count:  # its turn was by what was reserved
+            place.tag += charged - reserved
+        self.changed(now_ms)
+
+    def keep_place(self, place: FetchPlace, told_ms: float, now_ms: float, tag: float | None = None) -> None:
+        """A client was told to come again in `told_ms`: it loses nothing to those who wait here."""
+        place.kept_tag = max(place.tag, self._virtual_time) if tag is None else tag
+        place.kept_until_ms = now_ms + told_ms + _GRACE_MS
+
+    def take_back(self, place: FetchPlace, reserved: float) -> None:
+        """So much is not to come any more. `changed` follows."""
+        reserved = min(reserved, place.reserved_bytes)
+        place.reserved_bytes -= reserved
+        self._reserved -= reserved
+        if place.reserved_bytes <= 0.0:
+            self._parked.pop(place, None)
+            if not self._parked:
+                self._reserved = 0.0
+
+    # The plan, as HoldQueue has it ------------------------------------------------------------------------
+
+    def _begin_tag(self, place: Place | None, now_ms: float) -> float:
+        if isinstance(place, FetchPlace) and now_ms <= place.kept_until_ms:
+            return place.kept_tag
+        return super()._begin_tag(place, now_ms)
+
+    def _meet(self, turn_ms: float, now_ms: float) -> None:
+        self._served_ms = max(self._served_ms, now_ms) if not self._count else self._served_ms
+
+    def _free_ms(self) -> float:
+        now_ms, parked = self._seen_ms, self._parked
+        while parked:
+            place, overdue_ms = next(iter(parked.items()))
+            if overdue_ms > now_ms:
+                free_ms = self._bucket.free_ms(self._reserved, now_ms)
+                return min(free_ms, max(overdue_ms, now_ms))
+            self.take_back(place, place.reserved_bytes)
+        return self._bucket.free_ms(0.0, now_ms)
+
+    def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
+        ticket.turn_ms = ticket.paid_ms = at_ms
+        assert isinstance(ticket.place, FetchPlace)
+        ticket.place.kept_until_ms = -inf
+        self.reserve(ticket.place, ticket.request_bytes, self._seen_ms + _GRACE_MS)
+
+    def _give_back(self, ticket: HoldTicket, now_ms: float) -> None:
+        assert isinstance(ticket.place, FetchPlace)
+        self.take_back(ticket.place, ticket.request_bytes)
