@@ -170,7 +170,8 @@ class Fetcher:
         for partition in read.partitions:
             if partition.error:
                 raise BenchError(
-                    f"partition {partition.index} was refused with error {partition.error} {partition} {self._offsets}"
+                    f"partition {partition.index} at {self._offsets[partition.index]}: "
+                    f"error {partition.error}, high watermark {partition.high_watermark}"
                 )
             size, next_offset = whole_batches(partition.records)
             if size:
