@@ -39,6 +39,7 @@ RATES: Final[Mapping[str, int]] = {
 BURST_S: Final = 1.0  # pacing.burst_s
 LAST_ANSWER_WITHIN_S: Final = 2 * ANSWER_BUDGET_S  # a held Fetch, once its consumer is to stop
 SESSIONS: Final = "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions"
+KEPT: Final = {"retention.ms": "-1"}  # the records' timestamps are old; a broker would delete them
 _FILL_DEPTH: Final = 20
 _OPEN_FILES: Final = 4096
 
@@ -66,7 +67,7 @@ class CaseRig:
     async def topic(self, name: str, partitions: int) -> str:
         """A topic of that name, created at the broker the first time."""
         if name not in self._topics:
-            await asyncio.to_thread(create_topic, self.node, name, partitions)
+            await asyncio.to_thread(create_topic, self.node, name, partitions, config=KEPT)
             self._topics[name] = partitions
         return name
 
