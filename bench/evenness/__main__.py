@@ -18,7 +18,7 @@ import uvloop
 from bench.evenness.case_runs import CASES, CaseRun, run_cases
 from bench.evenness.cases import SETTLE_S, BoundResult, Evenness
 from bench.evenness.report import report
-from bench.evenness.rig import NATIVE, EvenRig, Side, open_rig
+from bench.evenness.rig import EvenRig, Side, open_rig
 from bench.evenness.setups import (
     java_consume,
     java_produce,
@@ -27,6 +27,7 @@ from bench.evenness.setups import (
     light_produce,
     reconnecting,
 )
+from bench.lib.light_rig import NATIVE
 from bench.lib.results import results_folder
 from testkit.kafka.lock import KafkaDistError
 from testkit.kafka.node import KafkaNodeError

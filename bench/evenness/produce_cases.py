@@ -14,10 +14,11 @@ from bench.evenness.case_figures import (
 )
 from bench.evenness.case_rig import CaseRig, client_id
 from bench.evenness.cases import SETTLE_S, Event, bound_bytes_per_s
-from bench.evenness.rig import ANSWER_BUDGET_S, NATIVE
-from bench.evenness.wire_clients import ClientLog, ask_to_produce, connection, produce, run_for
+from bench.evenness.rig import ANSWER_BUDGET_S
 from bench.lib.fetcher import Fetcher
+from bench.lib.light_rig import NATIVE
 from bench.lib.stats import coefficient_of_variation, median, per_second
+from bench.lib.wire_clients import ClientLog, ask_to_produce, connection, produce, run_for
 from testkit.frames import load_frames as frames
 
 LARGE_CONNECTIONS: Final = 9

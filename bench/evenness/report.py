@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bench.evenness.case_runs import CaseRun, case_summary
 from bench.evenness.cases import QUOTA_BYTES_PER_S, SETTLE_S, BoundResult, Evenness
-from bench.evenness.rig import NATIVE
+from bench.lib.light_rig import NATIVE
 from bench.lib.plots import figure, save
 from bench.lib.results import machine, print_last_line, wide_console, write_json
 from testkit.proxy.proxies import SLUICE

@@ -119,7 +119,7 @@ class Fetcher:
         self.session = (NO_SESSION, FULL_EPOCH if session else FINAL_EPOCH)
         self.open_session = NO_SESSION  # that the broker keeps for us, as far as we were told
         self.asked_for_session = False  # by a request that has no answer yet
-        self._client_id = client_id
+        self.client_id = client_id
         self._topic = topic
         self._offsets = dict.fromkeys(partitions, 0)
         self._changed = set(partitions)
@@ -150,7 +150,7 @@ class Fetcher:
         named = self._offsets if full else {x: self._offsets[x] for x in self._changed}
         asked_s = time.monotonic()
         self.asked_for_session = self._with_session and full
-        frame = fetch_frame(self._client_id, self._topic, named, self._ask, self.session)
+        frame = fetch_frame(self.client_id, self._topic, named, self._ask, self.session)
         answer = await connection.ask(frame)
         self.asked_for_session = False
         read = read_fetch_answer(answer)
@@ -205,6 +205,6 @@ class Fetcher:
         """Ends the session that the broker keeps, at the broker itself, as a consumer that closes does."""
         if self.open_session != NO_SESSION:
             async with connected(broker_port, FetchLog()) as connection:
-                ends = fetch_frame(self._client_id, self._topic, {}, self._ask, (self.open_session, -1))
+                ends = fetch_frame(self.client_id, self._topic, {}, self._ask, (self.open_session, -1))
                 await connection.ask(ends)
             self.open_session = NO_SESSION

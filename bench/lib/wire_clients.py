@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from testkit.frames import load_frames as frames
 from testkit.processes.ports import LOOPBACK
@@ -101,7 +101,7 @@ async def produce_reconnecting(port: int, frame: bytes, log: ClientLog) -> None:
             await ask_to_produce(streams, frame, 1, log)
 
 
-async def run_for(clients: Sequence[Coroutine[None, None, None]], seconds: float) -> None:
+async def run_for(clients: Sequence[Coroutine[Any, Any, Any]], seconds: float) -> None:
     """Runs all clients at once for that long, then cancels them. Raises what the first failing one raised."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
