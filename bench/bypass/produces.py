@@ -14,7 +14,7 @@ from bench.bypass.rig import (
     GROUP_DELAY_S,
     LEFT_BEHIND_BYTES,
     MIDDLE_BYTES_PER_S,
-    UNNAMED_USER,
+    USERS,
     BypassRig,
     client_id,
 )
@@ -109,8 +109,8 @@ async def with_tokens(rig: BypassRig, side: str, seconds: float) -> Outcome:
 
     The first is the user's own, the other's owner is not known; so there are two buckets.
     """
-    own = await new_token(rig.sasl_port(side), UNNAMED_USER)
-    past = await new_token(rig.sasl_port(NATIVE), UNNAMED_USER)
+    own = await new_token(rig.sasl_port(side), USERS[0])
+    past = await new_token(rig.sasl_port(NATIVE), USERS[0])
     logins = [with_token(own), with_token(past), with_token(own), with_token(past)]
     return await _nameless(rig, side, seconds, "tokens", logins, buckets=2)
 
@@ -118,7 +118,7 @@ async def with_tokens(rig: BypassRig, side: str, seconds: float) -> Outcome:
 async def without_a_name(rig: BypassRig, side: str, seconds: float) -> Outcome:
     """Bearer tokens that name two subjects: which of them the broker takes is not for a proxy to say."""
     times = f'"iat":{int(time.time())},"exp":{int(time.time()) + 7200}'
-    payload = f'{{"sub":"bob",{times},"sub":"carol"}}'
+    payload = f'{{"sub":"{USERS[1]}",{times},"sub":"{USERS[2]}"}}'
     logins: list[Login] = [with_bearer(payload) for _ in range(4)]
     return await _nameless(rig, side, seconds, "unknown", logins, buckets=1)
 

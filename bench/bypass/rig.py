@@ -25,7 +25,7 @@ ANSWER_BUDGET_S: Final = 8.0
 BURST_S: Final = 1.0
 GROUP_DELAY_S: Final = 2.0
 LEFT_BEHIND_BYTES: Final = 16 * 2**20  # wire-semantics 1.2: acks=0 bytes of clients that left, a user
-UNNAMED_USER: Final = "alice"  # whose limit is the lowest of any user: that of users without a name, too
+USERS: Final = ("alice", "bob", "carol")  # on MIDDLE_BYTES_PER_S each, as are then users without a name
 ALTER_CLIENT_QUOTAS: Final = 49
 _OPEN_FILES: Final = 4096
 
@@ -78,13 +78,13 @@ async def open_bypass_rig(attacks: Mapping[str, str]) -> AsyncIterator[BypassRig
             ("client-id", client_id(NATIVE, limits, attack), LIMITS[limits])
             for attack, limits in attacks.items()
         ]
-        native.append(("user", UNNAMED_USER, LIMITS["middle"]))
+        native += [("user", user, LIMITS["middle"]) for user in USERS]
         await _limit_natively(node.listeners["PLAINTEXT"].port, native)
         quotas: list[Mapping[str, object]] = [
             {"client-id": client_id(SLUICE, limits, attack), **LIMITS[limits]}
             for attack, limits in attacks.items()
         ]
-        quotas.append({"user": UNNAMED_USER, **LIMITS["middle"]})
+        quotas += [{"user": user, **LIMITS["middle"]} for user in USERS]
         pacing = {"answer_budget_s": ANSWER_BUDGET_S, "burst_s": BURST_S}
         sluice = SluiceProcess(doors, quotas, pacing=pacing)
         stack.enter_context(sluice)

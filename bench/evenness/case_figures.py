@@ -55,15 +55,15 @@ def peak_vs_bound(highest: int, request_bytes: int, bound_bytes_per_s: float) ->
 
 
 def useful_share(answers: Iterable[Fetched], from_s: float) -> float:
-    """Bytes of whole batches ÷ bytes of the answers that brought records. Raises ValueError on nothing."""
-    useful = charged = 0
+    """Bytes of whole batches ÷ bytes of the answers from a time on. Raises ValueError on nothing."""
+    useful = came = 0
     for answer in answers:
-        if answer.at_s >= from_s and answer.wire_bytes > 0:
+        if answer.at_s >= from_s:
             useful += answer.useful_bytes
-            charged += answer.wire_bytes
-    if not charged:
+            came += answer.wire_bytes
+    if not came:
         raise ValueError("nothing was fetched")
-    return useful / charged
+    return useful / came
 
 
 def longest_wait_s(times_s: Sequence[float], begin_s: float, end_s: float) -> float:
