@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from bench.evenness.case_runs import CaseRun, case_summary
 from bench.evenness.cases import QUOTA_BYTES_PER_S, SETTLE_S, BoundResult, Evenness
-from bench.evenness.rig import NATIVE
+from bench.lib.light_rig import NATIVE
 from bench.lib.plots import figure, save
 from bench.lib.results import machine, print_last_line, wide_console, write_json
 from testkit.proxy.proxies import SLUICE
@@ -27,13 +28,23 @@ COLOURS: Final = {NATIVE: "C1", SLUICE: "C0"}
 Results = Mapping[str, Mapping[str, Evenness]]
 
 
-def report(results: Results, bounds: Mapping[str, BoundResult], seconds: float, folder: Path) -> None:
+def report(
+    results: Results,
+    bounds: Mapping[str, BoundResult],
+    cases: CaseRun | None,
+    seconds: float,
+    folder: Path,
+) -> None:
     """Prints the tables, writes evenness.json and evenness.png, and prints the summary as the last line."""
     console = wide_console()
-    console.print(_table(results))
+    if results:
+        console.print(_table(results))
     if bounds:
         console.print(_bounds_table(bounds))
     summary = summary_of(results, bounds)
+    if cases is not None:
+        console.print(_cases_table(cases))
+        summary |= case_summary(cases)
     write_json(
         folder / "evenness.json",
         {
@@ -47,10 +58,12 @@ def report(results: Results, bounds: Mapping[str, BoundResult], seconds: float, 
                 for name, sides in results.items()
             },
             "bounds": {name: asdict(bound) for name, bound in bounds.items()},
+            "cases": None if cases is None else asdict(cases),
         },
     )
-    _plot(results, folder / "evenness.png")
-    console.print(f"written: {folder / 'evenness.json'}, evenness.png")
+    console.print(f"written: {folder / 'evenness.json'}")
+    if results:
+        _plot(results, folder / "evenness.png")
     print_last_line(summary)
 
 
@@ -119,6 +132,19 @@ def _bounds_table(bounds: Mapping[str, BoundResult]) -> Table:
             f"{bound.bound_bytes_per_s / 1e6:.3f} MB/s",
             f"{bound.ratio:.3f}",
         )
+    return table
+
+
+def _cases_table(cases: CaseRun) -> Table:
+    table = Table(title="Cases: one after the other, light clients")
+    for column in ("case", "what", "side"):
+        table.add_column(column)
+    table.add_column("figure", justify="right")
+    for name, sides in cases.results.items():
+        for side, result in sides.items():
+            table.add_row(name, result.shown, side, f"{result.figure:.3f}")
+    for what, count in cases.sessions.items():
+        table.add_row("fetch sessions", what.replace("_", " "), "", str(count))
     return table
 
 

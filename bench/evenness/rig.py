@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.evenness.cases import QUOTA_BYTES_PER_S, Event
+from bench.lib.light_rig import NATIVE
 from bench.lib.quotas_admin import set_native_quotas
 from bench.lib.relay import Direction, Relay
 from testkit.kafka.java_tools import run_tool
@@ -23,13 +24,10 @@ from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.proxy.proxies import SLUICE, sluice
 
-NATIVE: Final = "native"
 PRODUCE_TOPIC: Final = "bench-produce"
 FETCH_TOPIC: Final = "bench-fetch"
 RECORD_BYTES: Final = 1000
-ANSWER_BUDGET_S: Final = (
-    10.0  # pacing.answer_budget_s, given to Sluice so that the stated bound is known here
-)
+ANSWER_BUDGET_S: Final = 8.0  # pacing.answer_budget_s, given to Sluice so that the stated bound is known here
 NATIVE_BURST_S: Final = (
     11  # quota.window.num × quota.window.size.seconds: the broker lets as much pass at once
 )

@@ -28,9 +28,9 @@ from bench.evenness.rig import (
     Side,
     show_progress,
 )
-from bench.evenness.wire_clients import ClientLog, fetch, produce, produce_reconnecting, run_for
 from bench.lib.relay import Direction
 from bench.lib.stats import per_second
+from bench.lib.wire_clients import ClientLog, fetch, produce, produce_reconnecting, run_for
 from testkit.frames import load_frames as frames
 from testkit.kafka.java_tools import start_tool
 from testkit.processes.guarded_process import GuardedProcess, log_tail

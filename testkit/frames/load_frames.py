@@ -248,8 +248,8 @@ def produce_answer(frame: memoryview) -> tuple[int, int]:
     length, pos = read_uvarint(frame, pos)
     if record_errors > 1 or error:
         return error, 0  # the failed record list is not walked: the caller stops at any error
-    pos = _skip_tags(frame, pos + max(length - 1, 0))
-    pos = _skip_tags(frame, pos)
+    pos = skip_tags(frame, pos + max(length - 1, 0))
+    pos = skip_tags(frame, pos)
     return error, struct.unpack_from(">i", frame, pos)[0]
 
 
@@ -274,7 +274,7 @@ def fetch_answer(frame: memoryview) -> FetchAnswer:
     error, high_watermark = struct.unpack_from(">hq", frame, pos + 4)
     aborted, pos = read_uvarint(frame, pos + 4 + 2 + 24)
     for _ in range(aborted - 1):
-        pos = _skip_tags(frame, pos + 16)
+        pos = skip_tags(frame, pos + 16)
     length, pos = read_uvarint(frame, pos + 4)
     return FetchAnswer(error, throttle_ms, high_watermark, frame[pos : pos + max(length - 1, 0)])
 
@@ -290,7 +290,8 @@ def last_offsets(records: memoryview) -> Iterator[int]:
         pos += 12 + length
 
 
-def _skip_tags(data: memoryview, pos: int) -> int:
+def skip_tags(data: memoryview, pos: int) -> int:
+    """Offset behind the tagged fields that begin here."""
     count, pos = read_uvarint(data, pos)
     for _ in range(count):
         _, pos = read_uvarint(data, pos)

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from testkit.frames import load_frames as frames
 from testkit.processes.ports import LOOPBACK
@@ -19,6 +19,8 @@ from testkit.processes.process import BenchError
 
 FETCH_MAX_BYTES: Final = 1 << 20  # the Java consumer's max.partition.fetch.bytes
 STREAM_LIMIT_BYTES: Final = 1 << 20  # read-ahead of each connection; an answer may be larger
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class ClientLog:
 
 async def produce(port: int, frame: bytes, depth: int, log: ClientLog) -> None:
     """Keeps `depth` Produce requests in flight until cancelled. Raises BenchError on any error answer."""
-    async with _connection(port) as (reader, writer):
+    async with connection(port) as (reader, writer):
         sent_s: deque[float] = deque()
         correlation_id = answered = 0
         while True:
@@ -57,7 +59,7 @@ async def fetch(port: int, client_id: str, topic: str, log: ClientLog) -> None:
     An answer's latency runs from the request that follows the last records to the records: time without news.
     Raises BenchError on any error answer.
     """
-    async with _connection(port) as (reader, writer):
+    async with connection(port) as (reader, writer):
         offset = correlation_id = 0
         asked_s = time.monotonic()
         while True:
@@ -77,19 +79,29 @@ async def fetch(port: int, client_id: str, topic: str, log: ClientLog) -> None:
                 offset = 0
 
 
+async def ask_to_produce(streams: Streams, frame: bytes, correlation_id: int, log: ClientLog) -> int:
+    """One Produce request and its answer; returns the answer's throttle_time_ms.
+
+    Raises BenchError on any error answer.
+    """
+    reader, writer = streams
+    sent_s = time.monotonic()
+    writer.write(_numbered(frame, correlation_id))
+    error, throttle_ms = frames.produce_answer(await _read_answer(reader, correlation_id))
+    if error:
+        raise BenchError(f"the broker refused records with error {error}")
+    log.went_through(sent_s, len(frame))
+    return throttle_ms
+
+
 async def produce_reconnecting(port: int, frame: bytes, log: ClientLog) -> None:
     """Opens a connection for every Produce request and closes it with the answer, until cancelled."""
     while True:
-        sent_s = time.monotonic()
-        async with _connection(port) as (reader, writer):
-            writer.write(_numbered(frame, 1))
-            error, _ = frames.produce_answer(await _read_answer(reader, 1))
-            if error:
-                raise BenchError(f"the broker refused records with error {error}")
-        log.went_through(sent_s, len(frame))
+        async with connection(port) as streams:
+            await ask_to_produce(streams, frame, 1, log)
 
 
-async def run_for(clients: Sequence[Coroutine[None, None, None]], seconds: float) -> None:
+async def run_for(clients: Sequence[Coroutine[Any, Any, Any]], seconds: float) -> None:
     """Runs all clients at once for that long, then cancels them. Raises what the first failing one raised."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -97,7 +109,8 @@ async def run_for(clients: Sequence[Coroutine[None, None, None]], seconds: float
 
 
 @contextlib.asynccontextmanager
-async def _connection(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connection(port: int) -> AsyncIterator[Streams]:
+    """A connection to a loopback port; aborted when the block ends."""
     reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=STREAM_LIMIT_BYTES)
     try:
         yield reader, writer

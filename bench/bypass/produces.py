@@ -1,0 +1,179 @@
+"""Attacks that produce: what comes and goes, what answers nobody, and whose name is not known."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from bench.bypass.outcome import Outcome, at_rate, of_outstanding
+from bench.bypass.rig import (
+    ANSWER_BUDGET_S,
+    BURST_S,
+    BYTES_PER_S,
+    GROUP_DELAY_S,
+    LEFT_BEHIND_BYTES,
+    MIDDLE_BYTES_PER_S,
+    USERS,
+    BypassRig,
+    client_id,
+)
+from bench.bypass.wires import (
+    Login,
+    attack_for,
+    dialled,
+    group_frame,
+    new_token,
+    with_bearer,
+    with_token,
+)
+from bench.lib.light_rig import NATIVE
+from bench.lib.wire_clients import ClientLog, produce_reconnecting
+from testkit.frames import load_frames as frames
+from testkit.processes.process import BenchError
+
+TOPIC: Final = "bypass-produce"
+CLIENTS: Final = 20
+REQUEST_BYTES: Final = 100_000
+NAMELESS_REQUEST_BYTES: Final = 16_384
+NAMELESS_DEPTH: Final = 5
+GIVES_UP_AFTER_S: Final = 0.3
+
+
+async def reconnecting(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """20 producers on 1 MB/s, a connection for each request of 100 kB."""
+    name = client_id(side, "flat", "produce_reconnecting")
+    frame = _frame(name, acks=-1)
+    clients = [produce_reconnecting(rig.port(side), frame, ClientLog()) for _ in range(CLIENTS)]
+    bound = of_outstanding(BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
+    return await _measured(rig, clients, len(frame), seconds, BYTES_PER_S, bound)
+
+
+async def leaving(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """20 producers on 1 MB/s with acks=0, each gone as soon as its request of 100 kB is sent.
+
+    Sluice forwards what they leave behind, up to 16 MiB a user, and each request within the answer budget.
+    """
+    name = client_id(side, "flat", "produce_leaving")
+    frame = _frame(name, acks=0)
+
+    async def leave() -> None:
+        while True:
+            async with dialled(rig.port(side)) as wire:
+                await wire.send(frame)
+
+    bound = of_outstanding(BYTES_PER_S, LEFT_BEHIND_BYTES, ANSWER_BUDGET_S, seconds, BURST_S)
+    return await _measured(
+        rig, [leave() for _ in range(CLIENTS)], len(frame), seconds, BYTES_PER_S, bound + len(frame)
+    )
+
+
+async def abandoning(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """20 producers on 1 MB/s that wait 0.3 s for an answer to 100 kB, then leave and come again."""
+    name = client_id(side, "flat", "produce_abandoning")
+    frame = _frame(name, acks=-1)
+
+    async def give_up() -> None:
+        while True:
+            async with dialled(rig.port(side)) as wire:
+                await wire.send(frame)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(GIVES_UP_AFTER_S):
+                        await wire.frame()
+
+    bound = of_outstanding(BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
+    return await _measured(rig, [give_up() for _ in range(CLIENTS)], len(frame), seconds, BYTES_PER_S, bound)
+
+
+async def of_a_group(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """20 producers on 100 kB/s, 100 kB a request, whose connections have carried a group request."""
+    name = client_id(side, "middle", "produce_group")
+    frame = _frame(name, acks=-1)
+
+    async def produce() -> None:
+        async with dialled(rig.port(side)) as wire:
+            await wire.send(group_frame(name))
+            await wire.frame()
+            while True:
+                await wire.send(frame)
+                _taken(await wire.frame())
+
+    bound = of_outstanding(MIDDLE_BYTES_PER_S, CLIENTS * len(frame), GROUP_DELAY_S, seconds, BURST_S)
+    return await _measured(
+        rig, [produce() for _ in range(CLIENTS)], len(frame), seconds, MIDDLE_BYTES_PER_S, bound
+    )
+
+
+async def with_tokens(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """A user on 100 kB/s, with delegation tokens: one made through this door, one made past Sluice.
+
+    The first is the user's own, the other's owner is not known; so there are two buckets.
+    """
+    own = await new_token(rig.sasl_port(side), USERS[0])
+    past = await new_token(rig.sasl_port(NATIVE), USERS[0])
+    logins = [with_token(own), with_token(past), with_token(own), with_token(past)]
+    return await _nameless(rig, side, seconds, "tokens", logins, buckets=2)
+
+
+async def without_a_name(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """Bearer tokens that name two subjects: which of them the broker takes is not for a proxy to say."""
+    times = f'"iat":{int(time.time())},"exp":{int(time.time()) + 7200}'
+    payload = f'{{"sub":"{USERS[1]}",{times},"sub":"{USERS[2]}"}}'
+    logins: list[Login] = [with_bearer(payload) for _ in range(4)]
+    return await _nameless(rig, side, seconds, "unknown", logins, buckets=1)
+
+
+async def _nameless(
+    rig: BypassRig, side: str, seconds: float, attack: str, logins: Sequence[Login], *, buckets: int
+) -> Outcome:
+    """Producers flat out, each of which logs in so; users without a name have the lowest limit of any."""
+    frame = _frame(f"nameless-{attack}-{side}", acks=-1, request_bytes=NAMELESS_REQUEST_BYTES)
+
+    async def produce(login: Login) -> None:
+        async with dialled(rig.sasl_port(side), login) as wire:
+            await wire.send(frame * NAMELESS_DEPTH)
+            while True:
+                _taken(await wire.frame())
+                await wire.send(frame)
+
+    rate = buckets * MIDDLE_BYTES_PER_S
+    bound = of_outstanding(rate, len(logins) * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
+    return await _measured(
+        rig, [produce(x) for x in logins], len(frame), seconds, rate, bound, limit=MIDDLE_BYTES_PER_S
+    )
+
+
+async def _measured(
+    rig: BypassRig,
+    clients: Sequence[Coroutine[Any, Any, Any]],
+    frame_bytes: int,
+    seconds: float,
+    rate: float,
+    bound: float,
+    *,
+    limit: float | None = None,
+) -> Outcome:
+    """What the log has grown by in the time: every request is one record."""
+    before = rig.end_offset(TOPIC)
+    await attack_for(clients, seconds)
+    grown = rig.end_offset(TOPIC) - before
+    # What is still on its way would be the next attack's: let it come.
+    await asyncio.sleep(2 * ANSWER_BUDGET_S)
+    return Outcome(
+        limit=f"{limit or rate:,.0f} B/s",
+        allowed=at_rate(limit or rate, seconds, BURST_S),
+        bound=bound,
+        passed=grown * frame_bytes,
+        detail={"requests": grown, "afterwards": rig.end_offset(TOPIC) - before - grown},
+    )
+
+
+def _frame(name: str, *, acks: int, request_bytes: int = REQUEST_BYTES) -> bytes:
+    value = bytes(request_bytes - len(frames.produce_request(name, TOPIC, frames.record_batch(b""))) - 8)
+    return bytes(frames.produce_request(name, TOPIC, frames.record_batch(value), acks=acks))
+
+
+def _taken(answer: bytes) -> None:
+    error, _ = frames.produce_answer(memoryview(answer))
+    if error:
+        raise BenchError(f"the broker refused records with error {error}")

@@ -1,0 +1,107 @@
+"""The broker, its own quotas for the native side, and Sluice with the same limits for the other."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.bypass.wires import ask, dialled
+from bench.lib.light_rig import NATIVE, LightRig
+from testkit.kafka.node import KafkaNode
+from testkit.processes.ports import LOOPBACK, free_port
+from testkit.processes.process import BenchError, raise_fd_limit
+from testkit.proxy.proxies import SLUICE
+from testkit.proxy.sluice_process import Door, SluiceProcess
+
+BYTES_PER_S: Final = 1_000_000
+SMALL_BYTES_PER_S: Final = 10_000
+MIDDLE_BYTES_PER_S: Final = 100_000
+MUTATIONS_PER_S: Final = 2.0
+MUTATIONS_BURST: Final = 22.0  # 11 windows' worth, as at the broker
+REQUEST_PERCENTAGE: Final = 1.0
+ANSWER_BUDGET_S: Final = 8.0
+BURST_S: Final = 1.0
+GROUP_DELAY_S: Final = 2.0
+LEFT_BEHIND_BYTES: Final = 16 * 2**20  # wire-semantics 1.2: acks=0 bytes of clients that left, a user
+USERS: Final = ("alice", "bob", "carol")  # on MIDDLE_BYTES_PER_S each, as are then users without a name
+ALTER_CLIENT_QUOTAS: Final = 49
+_OPEN_FILES: Final = 4096
+
+# What attacks' client ids begin with → their limits.
+LIMITS: Final[Mapping[str, Mapping[str, float]]] = {
+    "flat": {"producer_byte_rate": BYTES_PER_S, "consumer_byte_rate": BYTES_PER_S},
+    "middle": {"producer_byte_rate": MIDDLE_BYTES_PER_S, "consumer_byte_rate": MIDDLE_BYTES_PER_S},
+    "small": {"producer_byte_rate": SMALL_BYTES_PER_S, "consumer_byte_rate": SMALL_BYTES_PER_S},
+    "mutations": {"controller_mutation_rate": MUTATIONS_PER_S},
+    "requests": {"request_percentage": REQUEST_PERCENTAGE},
+}
+
+
+@dataclass(slots=True)
+class BypassRig(LightRig):
+    """With a listener for those who log in."""
+
+    def sasl_port(self, side: str) -> int:
+        """Where this side's clients log in."""
+        if side == NATIVE:
+            return self.node.address("SASL")[1]
+        return self.sluice.doors["SLUICE_SASL"].port
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """Where the broker's log ends now: what was written, answered or not."""
+        consumer = Consumer({"bootstrap.servers": self.node.bootstrap, "group.id": "reads-without-a-group"})
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1])
+        finally:
+            consumer.close()
+
+
+def client_id(side: str, limits: str, attack: str) -> str:
+    """An attack's client id; `limits`: a key of LIMITS."""
+    return f"{limits}-{attack}-{side}"
+
+
+@contextlib.asynccontextmanager
+async def open_bypass_rig(attacks: Mapping[str, str]) -> AsyncIterator[BypassRig]:
+    """`attacks`: name → key of LIMITS. All that runs is gone when the block ends."""
+    raise_fd_limit(_OPEN_FILES)
+    print("starting Kafka", flush=True)
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(KafkaNode(native=["SASL"], heap="1g", quick_jit=False))
+        doors = [
+            Door("SLUICE", free_port(), (LOOPBACK, node.listeners["PLAINTEXT"].port)),
+            Door("SLUICE_SASL", free_port(), node.address("SASL"), "SASL_PLAINTEXT"),
+        ]
+        native = [
+            ("client-id", client_id(NATIVE, limits, attack), LIMITS[limits])
+            for attack, limits in attacks.items()
+        ]
+        native += [("user", user, LIMITS["middle"]) for user in USERS]
+        await _limit_natively(node.listeners["PLAINTEXT"].port, native)
+        quotas: list[Mapping[str, object]] = [
+            {"client-id": client_id(SLUICE, limits, attack), **LIMITS[limits]}
+            for attack, limits in attacks.items()
+        ]
+        quotas += [{"user": user, **LIMITS["middle"]} for user in USERS]
+        pacing = {"answer_budget_s": ANSWER_BUDGET_S, "burst_s": BURST_S}
+        sluice = SluiceProcess(doors, quotas, pacing=pacing)
+        stack.enter_context(sluice)
+        yield BypassRig(node, sluice)
+
+
+async def _limit_natively(port: int, limits: Sequence[tuple[str, str, Mapping[str, float]]]) -> None:
+    """The broker's own quotas; each: entity type, its name, its limits."""
+    entries = [
+        {
+            "entity": [{"entityType": kind, "entityName": name}],
+            "ops": [{"key": key, "value": value, "remove": False} for key, value in of_it.items()],
+        }
+        for kind, name, of_it in limits
+    ]
+    async with dialled(port) as wire:
+        answer = await ask(wire, ALTER_CLIENT_QUOTAS, 1, {"entries": entries, "validateOnly": False})
+    for entry in answer["entries"]:
+        if entry["errorCode"]:
+            raise BenchError(f"the broker refused a quota: {entry['errorMessage']}")
