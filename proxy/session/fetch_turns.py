@@ -90,7 +90,9 @@ class FetchTurns:
     def turn(self, sensor: Sensor, buf: bytearray, offset: int, api_key: int, now_ms: float) -> Turn:
         """A Fetch is at hand, whose max_bytes stands at `offset`. GO: it is patched, and `reserved_bytes` are
         reserved. WAIT: the pace is HOLDING."""
-        queue = self._queue or self._join(sensor)
+        queue = self._queue
+        if queue is None:
+            queue = self._join(sensor)
         if self.is_held:
             return self._held_again(queue, buf, offset, api_key, now_ms)
         is_free = queue.is_free(now_ms)

@@ -298,8 +298,9 @@ class Throttling:
         return mute_ms
 
     def note_fetch_hold(self, sensor: Sensor, api_key: int, now_ms: float) -> None:
-        """For the log: a Fetch waits for its turn."""
-        self._event(EventKind.HOLD, sensor, api_key, self._pace.wake_ms - now_ms, 0, now_ms)
+        """For the log: a Fetch waits for its turn. To wait for what another may bring is no throttling."""
+        if sensor.tokens(now_ms) <= 0.0:
+            self._event(EventKind.HOLD, sensor, api_key, self._pace.wake_ms - now_ms, 0, now_ms)
 
     def note_fetch_refusal(self, sensor: Sensor, now_ms: float) -> None:
         """For the log: a Fetch found no turn in time, and gets no records."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol.codec.wire import Struct
+from sluice.protocol.fetch_batches import batch_sizes
 from sluice.protocol.groups import GROUP_APIS
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.delays import DelayLimits
@@ -15,13 +16,17 @@ from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.usage.records import EventKind
 from testkit.frames.frames import (
     FETCH,
     HEARTBEAT,
     JOIN_GROUP,
     METADATA,
     SHARE_FETCH,
+    TOPIC_ID,
     answer,
+    decoded,
     fetch,
     fetch_answer_of,
     max_bytes_of,
@@ -90,7 +95,7 @@ def test_a_fetch_answer_is_delivered_with_its_records_then_its_connection_is_mut
         << Muted(for_ms=1_500)
         >> Client(fetch(version=version, correlation_id=2))
         >> Wait(1_500)
-        << ToBroker(fetch(version=version, correlation_id=2, max_bytes=100))
+        << ToBroker(fetch(version=version, correlation_id=2, max_bytes=records_of(2_500, version)))  # a batch
         << Reading()
     ).done()
 
@@ -121,14 +126,173 @@ def test_a_fetch_answer_within_the_quota_is_not_touched() -> None:
     ).done()
 
 
-def test_a_fetch_is_never_held() -> None:
-    """The bucket owes 60 s; a Fetch on another connection goes at once, for 0.1 s of the rate ÷ 2."""
-    shared = shared_of(limits_of(fetch_rate=1_000))
-    mute_of(fetching(shared))
+def records_of(frame_bytes: int, version: int = 12) -> int:
+    """Bytes of the records in an answer of `frame_bytes`."""
+    frame = fetch_answer_of(frame_bytes, version=version)
+    sizes = batch_sizes(bytearray(frame), 9 if version >= 12 else 8, len(frame), version)
+    assert sizes is not None
+    return sizes[0]
+
+
+def in_debt(debt_ms: float = 60_000, rate: int = 1_000) -> SharedState:
+    """A bucket that owes this much, by a Fetch of another connection."""
+    shared = shared_of(limits_of(fetch_rate=rate))
     other = fetching(shared)
     other.client_sends(fetch())
-    assert other.state is State.READING
-    assert max_bytes_of(FETCH, 12, other.to_broker) == 50
+    other.broker_sends(fetch_answer_of(rate + int(debt_ms * rate / 1_000)))
+    return shared
+
+
+def test_a_fetch_waits_until_its_bucket_is_out_of_debt_whatever_connection_it_comes_on() -> None:
+    """2 s are owed. Then it asks for one batch, as large as they are known to be, and waits no longer."""
+    shell = (Playbook(fetching(in_debt(2_000))) >> Client(fetch()) << Held(for_ms=2_000)).shell
+    shell.advance(2_000)
+    assert shell.state is State.READING
+    went = decoded("request", FETCH, 12, shell.to_broker).body
+    assert (went["maxWaitMs"], went["maxBytes"]) == (0, records_of(3_000))
+
+
+@pytest.mark.parametrize(("version", "session_id", "epoch"), [
+    *((version, 0, 0) for version in range(7, 19)),
+    (4, 0, 0), (5, 0, 0), (6, 0, 0), (12, 7, 3), (17, 7, 3), (7, 7, 3), (12, 7, -1),
+])  # fmt: skip
+def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
+    version: int, session_id: int, epoch: int
+) -> None:
+    """3 s, and the broker still answers, but without records. A session is gone with it: error 70."""
+    body: Struct = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 50_000_000}
+    name: Struct = {"topicId": TOPIC_ID} if version >= 13 else {"topic": "t"}
+    body |= {"topics": [{**name, "partitions": [{"partition": 0}]}]}
+    if version >= 7:
+        body |= {"sessionId": session_id, "sessionEpoch": epoch}
+    shell = fetching(in_debt())
+    shell.client_sends(request(FETCH, version, body, correlation_id=4))
+    assert (shell.state, shell.session.pace.wake_ms - shell.now_ms) == (State.HOLDING, 3_000)
+    shell.advance(3_000)
+    went = decoded("request", FETCH, version, shell.to_broker)
+    assert bytes(shell.to_broker[8:12]) == (4).to_bytes(4, "big")
+    assert went.body["topics"] == []
+    assert went.body["maxWaitMs"] == 0
+    if version >= 7:
+        assert (went.body["sessionId"], went.body["sessionEpoch"]) == (session_id, -1)
+    shell.broker_sends(answer(FETCH, version, correlation_id=4))
+    told = decoded("response", FETCH, version, shell.to_client).body
+    assert told["throttleTimeMs"] == 2_000
+    assert told["responses"] == []
+    if version >= 7:
+        assert told["errorCode"] == (70 if epoch > 0 else 0)
+    assert shell.state is State.READING
+    assert [event.kind for event in list(shell.events)[1:]] == [EventKind.HOLD, EventKind.REFUSAL]
+    assert shell.records[-1].held_ms == 3_000
+
+
+def test_a_replaced_fetch_may_arrive_in_parts_and_what_follows_it_goes_on() -> None:
+    body: Struct = {"maxBytes": 9, "topics": [{"topic": "t" * 200, "partitions": [{"partition": 0}]}]}
+    large = request(FETCH, 12, body, correlation_id=4)
+    shell = fetching(in_debt())
+    shell.client_sends(large[:100])
+    shell.advance(3_000)
+    replaced = len(shell.to_broker)
+    shell.client_sends(large[100:150])
+    assert len(shell.to_broker) == replaced
+    shell.client_sends(large[150:] + request(METADATA, 12, correlation_id=5))
+    assert shell.to_broker[replaced:] == request(METADATA, 12, correlation_id=5)
+    assert shell.session.bytes_from_client == len(shell.to_broker)
+
+
+def test_a_held_fetch_whose_client_has_left_goes_nowhere() -> None:
+    shared = in_debt(2_000)
+    shell = fetching(shared)
+    shell.client_sends(fetch())
+    shell.client_left = True
+    shell.advance(2_000)
+    assert not shell.to_broker
+    assert shell.cause is DisconnectCause.LEFT_WHILE_HELD
+    assert next(iter(shared.quotas.sensors())).fetch_queue().reserved_bytes == 0
+
+
+def test_what_a_connection_had_reserved_is_given_back_when_it_ends() -> None:
+    shared = shared_of(limits_of(fetch_rate=1_000))
+    first, second = fetching(shared), fetching(shared)
+    first.client_sends(fetch())
+    second.client_sends(fetch())
+    assert second.state is State.HOLDING
+    first.session.closed(first.now_ms)
+    second.advance(1)
+    assert second.to_broker
+
+
+def test_an_answer_without_records_gives_back_what_was_reserved() -> None:
+    shared = shared_of(limits_of(fetch_rate=1_000))
+    first, second = fetching(shared), fetching(shared)
+    first.client_sends(fetch())
+    second.client_sends(fetch())
+    assert not second.to_broker
+    first.broker_sends(answer(FETCH, 12))
+    second.advance(1)
+    assert second.to_broker
+    assert not [event for event in second.events if event.kind is EventKind.HOLD], "nobody is in debt"
+
+
+def test_an_answer_that_is_overdue_keeps_nobody_waiting() -> None:
+    """Its broker hangs: 500 ms and 5 s."""
+    shared = shared_of(limits_of(fetch_rate=1_000))
+    policy = SessionPolicy(delays=DelayLimits(fetch_default_ms=8_000))
+    first, second = (Shell(Session(shared, policy, "10.0.0.1")) for _ in range(2))
+    first.client_sends(fetch())
+    second.client_sends(fetch())
+    second.advance(5_499)
+    assert second.state is State.HOLDING
+    second.advance(1)
+    assert second.to_broker
+
+
+def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> None:
+    """Two idle consumers of a small quota: the second goes with max_wait 0, since the first waits again."""
+    shared = shared_of(limits_of(fetch_rate=1_000))
+    first, second = fetching(shared), fetching(shared)
+    first.client_sends(fetch())
+    second.client_sends(fetch())
+    first.broker_sends(answer(FETCH, 12))
+    first.client_sends(fetch(correlation_id=2))
+    second.advance(1)
+    assert decoded("request", FETCH, 12, second.to_broker).body["maxWaitMs"] == 0
+    second.broker_sends(answer(FETCH, 12))
+    second.client_sends(fetch(correlation_id=2))
+    assert (second.state, second.session.pace.wake_ms) == (State.HOLDING, START_MS + 1 + 499)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: int) -> None:
+    """It carries acknowledgements: never replaced."""
+    shell = fetching(in_debt())
+    body: Struct = {"groupId": "g", "memberId": "m", "maxBytes": 50_000_000}
+    shell.client_sends(request(SHARE_FETCH, version, body))
+    assert shell.session.pace.wake_ms - shell.now_ms == 2_000
+    shell.advance(2_000)
+    assert max_bytes_of(SHARE_FETCH, version, shell.to_broker) == records_of(61_000)
+
+
+def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
+    shell = fetching(in_debt())
+    shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1))
+    shell.client_sends(fetch(correlation_id=2))
+    assert shell.session.pace.wake_ms - shell.now_ms == 2_000
+
+
+def test_a_drain_ends_a_held_fetch_unforwarded() -> None:
+    (Playbook(fetching(in_debt())) >> Client(fetch()) << Held(for_ms=3_000) >> Drain()
+     << Ending(DisconnectCause.DRAINED)).done()  # fmt: skip
+
+
+def test_a_limit_that_goes_while_a_fetch_is_held_lets_it_go_as_it_came() -> None:
+    shared = in_debt()
+    shell = fetching(shared)
+    shell.client_sends(fetch())
+    shared.quotas.reload(QuotaLimits([]), shell.now_ms)
+    shell.advance(3_000)
+    assert shell.to_broker == fetch()
 
 
 def test_a_connection_that_only_fetches_is_muted_for_three_seconds_at_most_and_told_of_two() -> None:
@@ -149,21 +313,23 @@ def test_a_connection_that_only_fetches_is_muted_for_three_seconds_at_most_and_t
 
 
 def test_answers_that_come_during_a_mute_are_delivered_and_do_not_prolong_it_beyond_its_limit() -> None:
-    """3 s from the first answer on; the second, 2 s later, may add one."""
-    (
-        Playbook(session_of(fetch_rate=1_000))
-        >> Client(fetch(correlation_id=1) + fetch(correlation_id=2))
-        << ToBroker(fetch(correlation_id=1, max_bytes=1_000) + fetch(correlation_id=2, max_bytes=100))
-        >> Broker(fetch_answer_of(3_000, correlation_id=1))
-        << ToClient(fetch_answer_of(3_000, correlation_id=1, throttle_ms=2_000))
-        << Muted(for_ms=2_000)
-        >> Wait(1_900)
-        >> Broker(fetch_answer_of(5_000, correlation_id=2))
-        << ToClient(fetch_answer_of(5_000, correlation_id=2, throttle_ms=1_100))
-        << Muted(for_ms=1_100)
-        >> Wait(1_100)
-        << Reading()
-    ).done()
+    """3 s from the first answer on; the second, 2 s later, may add one. (Two at once: batches are known to be
+    small.)"""
+    shell = Shell(session_of(fetch_rate=1_000))
+    shell.client_sends(fetch(correlation_id=1, max_bytes=100))
+    shell.sensor(QuotaKind.FETCH).fetch_queue().batches.saw([100], shell.now_ms)
+    shell.broker_sends(answer(FETCH, 12))
+    shell.client_sends(fetch(correlation_id=1, max_bytes=100) + fetch(correlation_id=2, max_bytes=100))
+    shell.broker_sends(fetch_answer_of(2_952, correlation_id=1))
+    assert (shell.state, shell.session.pace.wake_ms - START_MS) == (
+        State.MUTED,
+        1_952 + len(answer(FETCH, 12)),
+    )
+    shell.advance(1_900)
+    shell.broker_sends(fetch_answer_of(5_000, correlation_id=2))
+    assert shell.session.pace.wake_ms - START_MS == 3_000
+    shell.advance(1_100)
+    assert shell.state is State.READING
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -245,10 +411,12 @@ def test_on_a_group_connection_a_fetch_answer_during_a_hold_counts_from_its_begi
 def test_on_a_group_connection_answers_that_come_while_a_frame_is_half_read_share_the_two_seconds() -> None:
     """The gate is closed from 0 on, though a Produce is still read. Answers at 0, 1 and 1.9 s: until 2 s."""
     shell = Shell(session_of(fetch_rate=1_000))
-    fetches = b"".join(fetch(correlation_id=i) for i in (2, 3, 4))
+    shell.client_sends(request(HEARTBEAT, 4, correlation_id=1) + fetch(correlation_id=1))
+    shell.sensor(QuotaKind.FETCH).fetch_queue().batches.saw([10], shell.now_ms)
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1) + answer(FETCH, 12))
+    fetches = b"".join(fetch(correlation_id=i, max_bytes=10) for i in (2, 3, 4))
     slow = produce_of(500, correlation_id=5)
-    shell.client_sends(request(HEARTBEAT, 4, correlation_id=1) + fetches + slow[:200])
-    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1))
+    shell.client_sends(fetches + slow[:200])
     for correlation_id, wait_ms in ((2, 1_000), (3, 900), (4, 0)):
         shell.broker_sends(fetch_answer_of(30_000, correlation_id=correlation_id))
         assert shell.state is State.READING
@@ -265,8 +433,9 @@ def test_a_mute_is_half_the_smallest_session_timeout_of_the_same_user_client_and
         coordinator.client_sends(join_group(timeout_ms))
         coordinator.broker_sends(joined())
     assert mute_of(fetching(shared)) == 4_000
-    assert mute_of(fetching(shared), client_id="other") == 3_000
-    assert mute_of(fetching(shared, address="10.0.0.2")) == 3_000
+    for shell, client_id in ((fetching(shared), "other"), (fetching(shared, address="10.0.0.2"), "app")):
+        shell.client_sends(fetch(client_id=client_id))
+        assert shell.session.pace.wake_ms - shell.now_ms == 3_000
 
 
 def test_a_long_session_timeout_lets_a_mute_be_as_long_as_the_answer_budget() -> None:

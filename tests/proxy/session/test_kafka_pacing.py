@@ -10,7 +10,15 @@ from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import EventKind, Recorder
-from testkit.frames.frames import FETCH, fetch, fetch_answer_of, produce_answer, produce_of
+from testkit.frames.frames import (
+    FETCH,
+    answer,
+    fetch,
+    fetch_answer_of,
+    max_bytes_of,
+    produce_answer,
+    produce_of,
+)
 from testkit.proxy.playbook import (
     Broker,
     Client,
@@ -72,9 +80,11 @@ def test_kafkas_delay_is_bounded_by_the_answer_budget_as_any_other() -> None:
 
 
 def test_a_fetch_may_ask_for_ten_windows_of_the_quota_however_many_fetch() -> None:
+    """One after the other, for the first is promised all of it."""
     for shell in neighbours(3, fetch_rate=1_000):
         shell.client_sends(fetch(max_bytes=50_000_000))
-        assert bytes(shell.to_broker) == fetch(max_bytes=10_000)
+        assert max_bytes_of(FETCH, 12, shell.to_broker) == 10_000
+        shell.broker_sends(answer(FETCH, 12))
 
 
 def test_a_fetch_answer_above_the_limit_is_delivered_and_mutes() -> None:

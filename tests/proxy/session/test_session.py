@@ -170,10 +170,11 @@ def test_a_large_fetch_answer_goes_on_while_it_arrives_with_its_throttle_written
 
 def test_a_large_answer_counts_once_however_it_arrives() -> None:
     shell = Shell(session_of(fetch_rate=MIB))
-    shell.client_sends(fetch(correlation_id=1) + fetch(correlation_id=2))
-    both = fetch_answer_of(900 * KIB, correlation_id=1) + fetch_answer_of(100 * KIB, correlation_id=2)
-    for start in range(0, len(both), 10_000):
-        shell.broker_sends(both[start : start + 10_000])
+    for correlation_id, size in ((1, 900 * KIB), (2, 100 * KIB)):
+        shell.client_sends(fetch(correlation_id=correlation_id))
+        large = fetch_answer_of(size, correlation_id=correlation_id)
+        for start in range(0, len(large), 10_000):
+            shell.broker_sends(large[start : start + 10_000])
     sensor = shell.sensor(QuotaKind.FETCH)
     assert sensor.charged == 1_000 * KIB
     assert [record.response_bytes for record in shell.records] == [900 * KIB, 100 * KIB]
@@ -215,34 +216,44 @@ def test_max_bytes_of_a_share_fetch_is_lowered(version: int) -> None:
 
 
 def test_connections_that_fetch_share_what_the_bucket_holds() -> None:
-    """Two connections in the same window of 1 s, and the first one's 1,000 B are promised: 100 B ÷ 2."""
+    """Batches of 100 B are known. Alone 1,000 B, less than ten of them: nine whole ones and the rest is left.
+    With two connections, of 1,000 B: 500."""
     shared = shared_of(limits_of(fetch_rate=1_000))
     first, second = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
     first.client_sends(fetch())
+    next(iter(shared.quotas.sensors())).fetch_queue().batches.saw([100], first.now_ms)
+    first.broker_sends(answer(FETCH, 12))
+    for shell in (first, second):
+        shell.to_broker.clear()
     second.client_sends(fetch())
-    asked = [max_bytes_of(FETCH, 12, shell.to_broker) for shell in (first, second)]
-    assert asked == [1_000, 50]
+    first.client_sends(fetch(correlation_id=2))
+    asked = [max_bytes_of(FETCH, 12, shell.to_broker) for shell in (second, first)]
+    assert asked == [400, 200]
 
 
 def test_changing_its_client_id_does_not_make_two_fetchers_of_one_connection() -> None:
-    """All client ids of the user share one bucket here. Alternating ids would halve its neighbours' share
-    with each request: ten requests, one connection, 0.1 s of 1,000 B/s ÷ 1."""
+    """All client ids of the user share one bucket here."""
     shell = Shell(session_of(fetch_rate=1_000))
     for i in range(10):
-        shell.to_broker.clear()
-        shell.client_sends(fetch(client_id=f"app-{i % 2}"))
-    assert max_bytes_of(FETCH, 12, shell.to_broker) == 100
+        shell.client_sends(fetch(client_id=f"app-{i % 2}", correlation_id=i))
+        shell.broker_sends(answer(FETCH, 12, correlation_id=i))
+    assert shell.sensor(QuotaKind.FETCH).fetch_queue().connections == 1
 
 
-def test_a_connection_counts_in_each_bucket_that_it_fetches_from() -> None:
-    """Each client id has its own. b's 1,000 B are promised to another; 0.1 s ÷ 2 are left for this one."""
+def test_a_connection_counts_in_each_bucket_that_it_fetches_from_while_it_does() -> None:
+    """Each client id has its own."""
     shared = shared_of(QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 1_000})]))
     other, shell = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
     other.client_sends(fetch(client_id="b"))
-    shell.client_sends(fetch(client_id="a"))
-    shell.to_broker.clear()
-    shell.client_sends(fetch(client_id="b"))
-    assert max_bytes_of(FETCH, 12, shell.to_broker) == 50
+    other.broker_sends(answer(FETCH, 12))
+    for correlation_id, client_id in ((1, "a"), (2, "b")):
+        shell.client_sends(fetch(client_id=client_id, correlation_id=correlation_id))
+        shell.broker_sends(answer(FETCH, 12, correlation_id=correlation_id))
+    queues = {sensor.entity.client_id: sensor.fetch_queue() for sensor in shared.quotas.sensors()}
+    assert {client_id: queue.connections for client_id, queue in queues.items()} == {"a": 0, "b": 2}
+    for closing in (other, shell):
+        closing.session.closed(closing.now_ms)
+    assert [queue.connections for queue in queues.values()] == [0, 0]
 
 
 # Who asks -----------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from sluice.protocol.names import api_name
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
+from sluice.usage.records import EventKind
 from testkit.frames.frames import (
     API_VERSIONS,
     FETCH,
@@ -167,12 +168,18 @@ def test_a_stream_of_requests_and_answers_is_the_same_however_it_is_cut(seed: in
     steps = list(turns(random, 25, apis))
     wait_ms = 30_000 if tight else 0
     expected = exchanged(steps, whole, tight=tight, wait_ms=wait_ms)
-    assert len(expected.to_broker) == sum(len(data) for side, data in steps if side == "client")
+    if not any(EventKind.REFUSAL in event for event in expected.events):  # another Fetch goes in its place
+        assert len(expected.to_broker) == sum(len(data) for side, data in steps if side == "client")
     assert len(expected.to_client) == sum(len(data) for side, data in steps if side == "broker")
     assert expected.bytes_counted == (len(expected.records), len(expected.to_broker), len(expected.to_client))
     for cuts in (every_byte, *(anywhere(random) for _ in range(6))):
         for stale in (random.choice(STALE), random.randbytes(50)):
-            assert exchanged(steps, cuts, tight=tight, stale=stale, wait_ms=wait_ms) == expected
+            seen = exchanged(steps, cuts, tight=tight, stale=stale, wait_ms=wait_ms)
+            if tight:  # how long a Fetch waits depends on what was seen of a cut answer's batches
+                assert (seen.to_broker, seen.to_client) == (expected.to_broker, expected.to_client)
+                assert [record[:3] for record in seen.records] == [record[:3] for record in expected.records]
+            else:
+                assert seen == expected
 
 
 def test_a_stream_that_waits_is_the_same_however_what_waits_arrives() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sluice.protocol.codec.wire import Struct
+from sluice.protocol.fetch import closing_fetch
 from sluice.protocol.groups import GROUP_APIS
 from sluice.protocol.names import api_name
 from sluice.proxy.session.in_flight import NONE
@@ -41,6 +42,7 @@ RATE = 1_000
 BUDGET_MS = 10_000
 GROUP_MS = FETCH_TOLD_MS = 2_000
 MAX_BYTES = 0x02020202
+MAX_WAIT_MS = 500
 STALE = (b"\x00", b"\x01", b"\xff", produce_of(150), fetch_answer_of(150))
 
 
@@ -109,11 +111,13 @@ class Sent:
     kind: Kind
     correlation_id: int
     end: int
-    """offset of its end in the stream"""
+    """offset of its end in what the broker is to get"""
+    replaced_begin: int | None = None
+    """of its begin, if another went in its place"""
 
     @property
     def begin(self) -> int:
-        return self.end - len(self.kind.request)
+        return self.end - len(self.kind.request) if self.replaced_begin is None else self.replaced_begin
 
 
 class Dialogue(RuleBasedStateMachine):
@@ -141,6 +145,8 @@ class Dialogue(RuleBasedStateMachine):
         self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
         self.neighbours_bytes = 0
         self.stream = bytearray()  # all that the client has written
+        self.expected = bytearray()  # what the broker is to get of it
+        self.replaced = 0  # bytes by which Fetches for nothing are longer than those in whose place they go
         self.transmitted = 0
         self.requests: list[Sent] = []
         self.received = 0  # whole requests that the broker has
@@ -165,7 +171,8 @@ class Dialogue(RuleBasedStateMachine):
         frame = bytearray(kind.request)
         struct.pack_into(">i", frame, 8, correlation_id)
         self.stream += frame
-        self.requests.append(Sent(kind, correlation_id, len(self.stream)))
+        self.expected += frame
+        self.requests.append(Sent(kind, correlation_id, len(self.expected)))
         self.client_transmits(transmits)
 
     @rule(size=st.sampled_from((1, 3, 13, 100, 10**6)))
@@ -259,17 +266,42 @@ class Dialogue(RuleBasedStateMachine):
 
     @invariant()
     def the_broker_gets_the_clients_stream(self) -> None:
-        """Byte for byte from its beginning, but for max_bytes, which may be lowered."""
+        """Byte for byte from its beginning, but for max_wait_ms and max_bytes, which may be lowered; and but
+        for a Fetch that found no turn, in whose place another goes."""
         got = self.shell.to_broker
-        assert len(got) <= self.transmitted
-        start, self.checked_to_broker = self.checked_to_broker, len(got)
-        for sent in self.begun:
-            if sent.end > start and sent.kind.max_bytes_at is not None:
+        start = self.checked_to_broker
+        for index, sent in enumerate(self.requests):
+            if start <= sent.begin < len(got) and sent.kind.max_bytes_at is not None:
+                if self.is_replaced(index, bytes(got)):
+                    continue
                 at = sent.begin + sent.kind.max_bytes_at
                 assert len(got) >= at + 4, "max_bytes is cut in two"
                 assert 1 <= int.from_bytes(got[at : at + 4], "big") <= MAX_BYTES
-                self.stream[at : at + 4] = got[at : at + 4]
-        assert got[start:] == self.stream[start : len(got)]
+                assert 0 <= int.from_bytes(got[at - 8 : at - 4], "big") <= MAX_WAIT_MS
+                self.expected[at - 8 : at - 4] = got[at - 8 : at - 4]
+                self.expected[at : at + 4] = got[at : at + 4]
+        self.checked_to_broker = len(got)
+        assert len(got) <= self.transmitted + max(self.replaced, 0)
+        assert got[start:] == self.expected[start : len(got)]
+
+    def is_replaced(self, index: int, got: bytes) -> bool:
+        """A Fetch for nothing went in the place of a request. What is expected behind it moves."""
+        sent = self.requests[index]
+        if sent.kind.api_key != FETCH:
+            return False
+        frame = bytearray(self.expected[sent.begin : sent.end])
+        client_id_end = 14 + len("app")
+        closing = closing_fetch(frame, 0, client_id_end, sent.kind.version, session_id=0)
+        if got[sent.begin : sent.begin + len(closing)] != closing:
+            return False
+        self.expected[sent.begin : sent.end] = closing
+        grown = len(closing) - len(frame)
+        self.replaced += max(grown, 0)
+        begin = sent.begin
+        for later in self.requests[index:]:
+            later.end += grown
+        sent.replaced_begin = begin
+        return True
 
     @invariant()
     def the_client_gets_the_brokers_answers(self) -> None:

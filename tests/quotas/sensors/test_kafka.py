@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.fetch_queue import FetchPlace
 from sluice.quotas.sensors.kafka import KafkaSensor
 from sluice.quotas.sensors.kafka_rate import TokenBucket, java_round
 
@@ -109,12 +112,27 @@ def test_a_fetch_may_ask_for_the_quota_of_all_windows_but_one(
 ) -> None:
     """However much was used, however many connections fetch, whatever was promised."""
     sensor = sensor_of(rate_per_s, window_num=window_num, window_size_s=window_size_s)
-    for _ in range(2):
-        assert sensor.fetch_max_bytes(0) == max_bytes
-        sensor.count_fetcher(0)
-        sensor.count_fetcher(0)
-        sensor.promise(max_bytes, 0)
+    queue = sensor.fetch_queue()
+    for connections in range(2):
+        queue.connections = connections
+        assert queue.grant(INT32_MAX, 0)[0] == max_bytes
+        queue.reserve(FetchPlace(), max_bytes, inf)
         sensor.charge(50 * rate_per_s, 0)
+
+
+def test_a_fetch_above_the_limit_waits_until_the_rate_is_the_limit_again() -> None:
+    """In the broker it is answered without records: a new connection is no way round it there either."""
+    sensor = sensor_of(1_000)
+    assert sensor.free_ms(0.0, 0) == 0
+    assert sensor.charge(15_000, 0) == 5_000
+    assert sensor.free_ms(0.0, 0) == 5_000
+    assert sensor.free_ms(0.0, 11_000) == 11_000
+
+
+def test_what_is_reserved_counts_as_used_for_the_next_fetch() -> None:
+    sensor = sensor_of(1_000)
+    assert sensor.free_ms(9_999.0, 0) == 0
+    assert sensor.free_ms(10_000.0, 0) > 0
 
 
 def test_utilisation_is_the_mean_rate_over_the_limit() -> None:

@@ -240,7 +240,7 @@ class Pair:
 
     def check_fetch_max_bytes(self, now_ms: int) -> None:
         java_int = min(int(self._java.fetch_max_bytes(self._session)), 2**31 - 1)
-        assert self.ours.fetch_max_bytes(now_ms) == max(1, java_int)
+        assert self.ours.fetch_queue().grant(2**31 - 1, now_ms)[0] == max(1, java_int)
 
 
 @SETTINGS

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensors.smooth import FETCH_WINDOW_MS, SmoothSensor
+from sluice.quotas.sensors.smooth import SmoothSensor
 
 ALICE = QuotaEntity("alice", None)
 INT32_MAX = 2**31 - 1
@@ -229,67 +229,6 @@ def test_each_charge_errs_by_at_most_half_an_ulp_of_the_time(now_ms: float, byte
     assert sensor.tokens(now_ms) == pytest.approx(0, abs=1_000 * bytes_off)
 
 
-def test_a_fetch_may_ask_for_what_the_bucket_holds() -> None:
-    """1,000,000 B/s, full: 1,000,000; after 400,000 B: 600,000."""
-    sensor = sensor_of(1_000_000, 0)
-    assert sensor.fetch_max_bytes(0) == 1_000_000
-    sensor.charge(400_000, 0)
-    assert sensor.fetch_max_bytes(0) == 600_000
-
-
-def test_a_fetch_in_debt_may_ask_for_a_tenth_of_a_second() -> None:
-    sensor = sensor_of(1_000_000, 0)
-    sensor.charge(5_000_000, 0)
-    assert sensor.fetch_max_bytes(0) == 100_000
-
-
-def test_a_burst_below_a_tenth_of_a_second_does_not_lessen_a_fetch() -> None:
-    assert sensor_of(1_000_000, 0, burst_s=0.01).fetch_max_bytes(0) == 100_000
-
-
-def test_a_fetch_after_a_long_idle_time_may_ask_for_the_burst_only() -> None:
-    assert sensor_of(1_000_000, 0, burst_s=3).fetch_max_bytes(3_600_000) == 3_000_000
-
-
-@pytest.mark.parametrize(
-    ("rate_per_s", "max_bytes"),
-    [(1, 1), (9, 1), (10, 1), (29, 2), (2**40, INT32_MAX), (2**63 - 1, INT32_MAX)],
-)
-def test_a_fetch_asks_for_at_least_one_byte_and_at_most_an_int32(rate_per_s: int, max_bytes: int) -> None:
-    """In debt 0.1 s of the rate: 0.1, 0.9, 1, 2.9 B and 110 GB."""
-    sensor = sensor_of(rate_per_s, 0)
-    sensor.charge(2 * rate_per_s, 0)
-    assert sensor.fetch_max_bytes(0) == max_bytes
-    assert type(sensor.fetch_max_bytes(0)) is int
-
-
-def test_connections_that_fetch_share_what_the_bucket_holds() -> None:
-    """Full, 1,000,000 B. Windows of 1 s: four connections in window 5, one so far in 6, none in 7.
-
-    The larger of this window's count and the last's divides: 4, 4, 1; with a gap, 1.
-    """
-    sensor = sensor_of(1_000_000, 0)
-    for _ in range(4):
-        sensor.count_fetcher(5)
-    assert sensor.fetch_max_bytes(5_000) == 250_000
-    assert sensor.fetch_max_bytes(6_999) == 250_000
-    assert sensor.fetch_max_bytes(7_000) == 1_000_000
-    sensor.count_fetcher(6)
-    assert sensor.fetch_max_bytes(6_500) == 250_000
-    assert sensor.fetch_max_bytes(7_500) == 1_000_000
-    sensor.count_fetcher(8)
-    sensor.count_fetcher(8)
-    assert sensor.fetch_max_bytes(8_000) == 500_000
-
-
-def test_more_connections_in_this_window_than_in_the_last_divide_at_once() -> None:
-    sensor = sensor_of(1_000_000, 0)
-    sensor.count_fetcher(5)
-    for _ in range(5):
-        sensor.count_fetcher(6)
-    assert sensor.fetch_max_bytes(6 * FETCH_WINDOW_MS) == 200_000
-
-
 def test_a_waived_debt_is_over_and_no_credit_is_made() -> None:
     """500 B owed, waived: 0 tokens. 300 B in credit: still 300."""
     sensor = sensor_of(1_000, 0)
@@ -344,34 +283,3 @@ def test_a_sensor_shows_whose_it_is_and_where_it_stands() -> None:
         "<SmoothSensor produce user user 'alice': 1000/s, zero at 500.000 ms, "
         "charged 1500, refunded 0, forgiven 0>"
     )
-
-
-def test_tokens_promised_to_one_fetch_are_not_promised_to_the_next() -> None:
-    """1 MB/s, burst 1 s: one asks for 1,000,000; the second of two finds none, so 100,000 ÷ 2 = 50,000."""
-    sensor = sensor_of(1_000_000, 0)
-    sensor.count_fetcher(0)
-    sensor.promise(sensor.fetch_max_bytes(0), 0)
-    sensor.count_fetcher(0)
-    assert sensor.fetch_max_bytes(0) == 50_000
-
-
-def test_fifty_first_fetches_at_once_get_one_burst_and_the_smallest_shares() -> None:
-    """1,000,000 + 100,000 · (1/2 + … + 1/50) = 1,349,920; without promises 4,499,205."""
-    sensor = sensor_of(1_000_000, 0)
-    asked = 0
-    for _ in range(50):
-        sensor.count_fetcher(0)
-        share = sensor.fetch_max_bytes(0)
-        sensor.promise(share, 0)
-        asked += share
-    assert 1_340_000 < asked < 1_350_000
-
-
-def test_a_promise_that_is_not_kept_is_forgotten_at_the_rate_and_makes_no_debt() -> None:
-    """The burst is promised at 0 ms, brings nothing: at 400 ms there are 400,000 again, no charge waits."""
-    sensor = sensor_of(1_000_000, 0)
-    sensor.promise(1_000_000, 0)
-    sensor.promise(1_000_000, 0)
-    assert sensor.fetch_max_bytes(400) == 400_000
-    assert sensor.tokens(0) == 1_000_000
-    assert sensor.charge(1_000_000, 0) == 0
