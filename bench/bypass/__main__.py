@@ -19,7 +19,7 @@ import uvloop
 from bench.bypass import fetches, produces, requests
 from bench.bypass.outcome import FETCH, OTHER, PRODUCE, Attack, Outcome, Transactions
 from bench.bypass.report import report
-from bench.bypass.rig import BypassRig, open_bypass_rig
+from bench.bypass.rig import DISCARDED, BypassRig, open_bypass_rig
 from bench.bypass.transactions import transactions
 from bench.lib.light_rig import NATIVE
 from bench.lib.results import results_folder
@@ -127,7 +127,7 @@ async def measure_all(
     if ways:
         limits = {name: way.limits for name, way in ways.items() if way.limits is not None}
         async with open_bypass_rig(limits) as rig:
-            await rig.topic(produces.TOPIC, 1)
+            await rig.topic(produces.TOPIC, 1, DISCARDED)
             for name, way in ways.items():
                 attacks.append(await _attack(rig, name, way, arguments))
     found: dict[str, Transactions] = {}
@@ -145,7 +145,8 @@ async def _attack(rig: BypassRig, name: str, way: Way, arguments: argparse.Names
         try:
             outcomes[side] = await way.run(rig, side, arguments.seconds)
         except (EOFError, ConnectionError) as error:
-            raise BenchError(f"{name}, {side}: a connection ended: {error!r}") from error
+            said = f"the broker's log ends:\n{rig.node.log_tail(20)}"
+            raise BenchError(f"{name}, {side}: a connection ended: {error!r}; {said}") from error
         one = outcomes[side]
         print(
             f"  {name}, {side}: {one.vs_limit:.2f} of the limit, {one.vs_bound:.2f} of the bound", flush=True

@@ -26,6 +26,13 @@ BURST_S: Final = 1.0
 GROUP_DELAY_S: Final = 2.0
 LEFT_BEHIND_BYTES: Final = 16 * 2**20  # wire-semantics 1.2: acks=0 bytes of clients that left, a user
 USERS: Final = ("alice", "bob", "carol")  # on MIDDLE_BYTES_PER_S each, as are then users without a name
+# Attacks pour gigabytes that nobody reads.
+BROKER_CONFIG: Final = {"log.retention.check.interval.ms": "5000", "log.initial.task.delay.ms": "5000"}
+DISCARDED: Final = {
+    "retention.bytes": str(256 * 2**20),
+    "segment.bytes": str(64 * 2**20),
+    "file.delete.delay.ms": "1000",
+}
 ALTER_CLIENT_QUOTAS: Final = 49
 _OPEN_FILES: Final = 4096
 
@@ -69,7 +76,9 @@ async def open_bypass_rig(attacks: Mapping[str, str]) -> AsyncIterator[BypassRig
     raise_fd_limit(_OPEN_FILES)
     print("starting Kafka", flush=True)
     with contextlib.ExitStack() as stack:
-        node = stack.enter_context(KafkaNode(native=["SASL"], heap="1g", quick_jit=False))
+        node = stack.enter_context(
+            KafkaNode(native=["SASL"], config=BROKER_CONFIG, heap="1g", quick_jit=False)
+        )
         doors = [
             Door("SLUICE", free_port(), (LOOPBACK, node.listeners["PLAINTEXT"].port)),
             Door("SLUICE_SASL", free_port(), node.address("SASL"), "SASL_PLAINTEXT"),
