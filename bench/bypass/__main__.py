@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import uvloop
+from confluent_kafka import KafkaException
 
 from bench.bypass import fetches, produces, requests
 from bench.bypass.outcome import FETCH, OTHER, PRODUCE, Attack, Outcome, Transactions
@@ -140,13 +141,20 @@ async def measure_all(
 
 async def _attack(rig: BypassRig, name: str, way: Way, arguments: argparse.Namespace) -> Attack:
     outcomes: dict[str, Outcome] = {}
+    native_died = False
     for side in arguments.sides:
         print(f"  {name}, {side}", flush=True)
         try:
             outcomes[side] = await way.run(rig, side, arguments.seconds)
-        except (EOFError, ConnectionError) as error:
-            said = f"the broker's log ends:\n{rig.node.log_tail(20)}"
-            raise BenchError(f"{name}, {side}: a connection ended: {error!r}; {said}") from error
+        except (EOFError, OSError, KafkaException, BenchError) as error:
+            said = rig.node.log_tail(20)
+            died = await rig.revive()
+            if not died or side != NATIVE:
+                end = "the broker died" if died else "the broker lives"
+                raise BenchError(f"{name}, {side}: {error!r}; {end}, its log:\n{said}") from error
+            print(f"  {name}, {side}: the broker died", flush=True)
+            native_died = True
+            continue
         one = outcomes[side]
         print(
             f"  {name}, {side}: {one.vs_limit:.2f} of the limit, {one.vs_bound:.2f} of the bound", flush=True
@@ -159,6 +167,7 @@ async def _attack(rig: BypassRig, name: str, way: Way, arguments: argparse.Names
         outcomes.get(SLUICE),
         outcomes.get(NATIVE),
         way.counts_for_fetch,
+        native_died,
     )
 
 

@@ -1,8 +1,10 @@
 """The broker, its own quotas for the native side, and Sluice with the same limits for the other."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
@@ -56,13 +58,29 @@ class BypassRig(LightRig):
             return self.node.address("SASL")[1]
         return self.sluice.doors["SLUICE_SASL"].port
 
+    async def revive(self) -> bool:
+        """Starts the broker anew, with its data, if it has ended: True."""
+        if not has_ended(self.node.pid):
+            return False
+        self.node.stop(graceful=False)
+        await asyncio.to_thread(self.node.start)
+        return True
+
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Where the broker's log ends now: what was written, answered or not."""
-        consumer = Consumer({"bootstrap.servers": self.node.bootstrap, "group.id": "reads-without-a-group"})
+        options = {"bootstrap.servers": self.node.bootstrap, "group.id": "reads-without-a-group"}
+        consumer = Consumer({**options, "log_level": 0})
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1])
         finally:
             consumer.close()
+
+
+def has_ended(pid: int) -> bool:
+    """Whether the process is gone, or waits only to be buried."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
+    return True
 
 
 def client_id(side: str, limits: str, attack: str) -> str:
