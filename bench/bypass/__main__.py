@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final
 
 import uvloop
+from confluent_kafka import KafkaException
 
 from bench.bypass import fetches, produces, requests
 from bench.bypass.outcome import FETCH, OTHER, PRODUCE, Attack, Outcome, Transactions
 from bench.bypass.report import report
-from bench.bypass.rig import BypassRig, open_bypass_rig
+from bench.bypass.rig import DISCARDED, BypassRig, open_bypass_rig
 from bench.bypass.transactions import transactions
 from bench.lib.light_rig import NATIVE
 from bench.lib.results import results_folder
@@ -127,7 +128,7 @@ async def measure_all(
     if ways:
         limits = {name: way.limits for name, way in ways.items() if way.limits is not None}
         async with open_bypass_rig(limits) as rig:
-            await rig.topic(produces.TOPIC, 1)
+            await rig.topic(produces.TOPIC, 1, DISCARDED)
             for name, way in ways.items():
                 attacks.append(await _attack(rig, name, way, arguments))
     found: dict[str, Transactions] = {}
@@ -140,12 +141,20 @@ async def measure_all(
 
 async def _attack(rig: BypassRig, name: str, way: Way, arguments: argparse.Namespace) -> Attack:
     outcomes: dict[str, Outcome] = {}
+    native_died = False
     for side in arguments.sides:
         print(f"  {name}, {side}", flush=True)
         try:
             outcomes[side] = await way.run(rig, side, arguments.seconds)
-        except (EOFError, ConnectionError) as error:
-            raise BenchError(f"{name}, {side}: a connection ended: {error!r}") from error
+        except (EOFError, OSError, KafkaException, BenchError) as error:
+            said = rig.node.log_tail(20)
+            died = await rig.revive()
+            if not died or side != NATIVE:
+                end = "the broker died" if died else "the broker lives"
+                raise BenchError(f"{name}, {side}: {error!r}; {end}, its log:\n{said}") from error
+            print(f"  {name}, {side}: the broker died", flush=True)
+            native_died = True
+            continue
         one = outcomes[side]
         print(
             f"  {name}, {side}: {one.vs_limit:.2f} of the limit, {one.vs_bound:.2f} of the bound", flush=True
@@ -158,6 +167,7 @@ async def _attack(rig: BypassRig, name: str, way: Way, arguments: argparse.Names
         outcomes.get(SLUICE),
         outcomes.get(NATIVE),
         way.counts_for_fetch,
+        native_died,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from bench.bypass.outcome import Outcome, at_rate, of_outstanding
@@ -30,6 +30,7 @@ from bench.bypass.wires import (
 from bench.lib.light_rig import NATIVE
 from bench.lib.wire_clients import ClientLog, produce_reconnecting
 from testkit.frames import load_frames as frames
+from testkit.frames.wire import Wire
 from testkit.processes.process import BenchError
 
 TOPIC: Final = "bypass-produce"
@@ -38,6 +39,7 @@ REQUEST_BYTES: Final = 100_000
 NAMELESS_REQUEST_BYTES: Final = 16_384
 NAMELESS_DEPTH: Final = 5
 GIVES_UP_AFTER_S: Final = 0.3
+COMES_AGAIN_S: Final = 0.1
 
 
 async def reconnecting(rig: BypassRig, side: str, seconds: float) -> Outcome:
@@ -57,14 +59,12 @@ async def leaving(rig: BypassRig, side: str, seconds: float) -> Outcome:
     name = client_id(side, "flat", "produce_leaving")
     frame = _frame(name, acks=0)
 
-    async def leave() -> None:
-        while True:
-            async with dialled(rig.port(side)) as wire:
-                await wire.send(frame)
+    async def leave(wire: Wire) -> None:
+        await wire.send(frame)
 
     bound = of_outstanding(BYTES_PER_S, LEFT_BEHIND_BYTES, ANSWER_BUDGET_S, seconds, BURST_S)
     return await _measured(
-        rig, [leave() for _ in range(CLIENTS)], len(frame), seconds, BYTES_PER_S, bound + len(frame)
+        rig, _coming(rig, side, leave), len(frame), seconds, BYTES_PER_S, bound + len(frame)
     )
 
 
@@ -73,16 +73,14 @@ async def abandoning(rig: BypassRig, side: str, seconds: float) -> Outcome:
     name = client_id(side, "flat", "produce_abandoning")
     frame = _frame(name, acks=-1)
 
-    async def give_up() -> None:
-        while True:
-            async with dialled(rig.port(side)) as wire:
-                await wire.send(frame)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(GIVES_UP_AFTER_S):
-                        await wire.frame()
+    async def give_up(wire: Wire) -> None:
+        await wire.send(frame)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GIVES_UP_AFTER_S):
+                await wire.frame()
 
     bound = of_outstanding(BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
-    return await _measured(rig, [give_up() for _ in range(CLIENTS)], len(frame), seconds, BYTES_PER_S, bound)
+    return await _measured(rig, _coming(rig, side, give_up), len(frame), seconds, BYTES_PER_S, bound)
 
 
 async def of_a_group(rig: BypassRig, side: str, seconds: float) -> Outcome:
@@ -141,6 +139,22 @@ async def _nameless(
     return await _measured(
         rig, [produce(x) for x in logins], len(frame), seconds, rate, bound, limit=MIDDLE_BYTES_PER_S
     )
+
+
+def _coming(
+    rig: BypassRig, side: str, act: Callable[[Wire], Awaitable[None]]
+) -> list[Coroutine[Any, Any, None]]:
+    """Clients that do this on a connection, and then on another, whatever became of the last."""
+
+    async def come() -> None:
+        while True:
+            try:
+                async with dialled(rig.port(side)) as wire:
+                    await act(wire)
+            except (EOFError, OSError):
+                await asyncio.sleep(COMES_AGAIN_S)
+
+    return [come() for _ in range(CLIENTS)]
 
 
 async def _measured(

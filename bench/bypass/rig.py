@@ -1,8 +1,10 @@
 """The broker, its own quotas for the native side, and Sluice with the same limits for the other."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
@@ -26,6 +28,13 @@ BURST_S: Final = 1.0
 GROUP_DELAY_S: Final = 2.0
 LEFT_BEHIND_BYTES: Final = 16 * 2**20  # wire-semantics 1.2: acks=0 bytes of clients that left, a user
 USERS: Final = ("alice", "bob", "carol")  # on MIDDLE_BYTES_PER_S each, as are then users without a name
+# Attacks pour gigabytes that nobody reads.
+BROKER_CONFIG: Final = {"log.retention.check.interval.ms": "5000", "log.initial.task.delay.ms": "5000"}
+DISCARDED: Final = {
+    "retention.bytes": str(256 * 2**20),
+    "segment.bytes": str(64 * 2**20),
+    "file.delete.delay.ms": "1000",
+}
 ALTER_CLIENT_QUOTAS: Final = 49
 _OPEN_FILES: Final = 4096
 
@@ -49,13 +58,29 @@ class BypassRig(LightRig):
             return self.node.address("SASL")[1]
         return self.sluice.doors["SLUICE_SASL"].port
 
+    async def revive(self) -> bool:
+        """Starts the broker anew, with its data, if it has ended: True."""
+        if not has_ended(self.node.pid):
+            return False
+        self.node.stop(graceful=False)
+        await asyncio.to_thread(self.node.start)
+        return True
+
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Where the broker's log ends now: what was written, answered or not."""
-        consumer = Consumer({"bootstrap.servers": self.node.bootstrap, "group.id": "reads-without-a-group"})
+        options = {"bootstrap.servers": self.node.bootstrap, "group.id": "reads-without-a-group"}
+        consumer = Consumer({**options, "log_level": 0})
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1])
         finally:
             consumer.close()
+
+
+def has_ended(pid: int) -> bool:
+    """Whether the process is gone, or waits only to be buried."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
+    return True
 
 
 def client_id(side: str, limits: str, attack: str) -> str:
@@ -69,7 +94,9 @@ async def open_bypass_rig(attacks: Mapping[str, str]) -> AsyncIterator[BypassRig
     raise_fd_limit(_OPEN_FILES)
     print("starting Kafka", flush=True)
     with contextlib.ExitStack() as stack:
-        node = stack.enter_context(KafkaNode(native=["SASL"], heap="1g", quick_jit=False))
+        node = stack.enter_context(
+            KafkaNode(native=["SASL"], config=BROKER_CONFIG, heap="1g", quick_jit=False)
+        )
         doors = [
             Door("SLUICE", free_port(), (LOOPBACK, node.listeners["PLAINTEXT"].port)),
             Door("SLUICE_SASL", free_port(), node.address("SASL"), "SASL_PLAINTEXT"),

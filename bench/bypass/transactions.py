@@ -10,10 +10,10 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 from bench.bypass.outcome import Transactions, ids_bound
+from bench.bypass.rig import has_ended
 from bench.bypass.wires import ask, attack_for, dialled
 from bench.lib.light_rig import NATIVE
 from testkit.clients.kafka_records import create_topic
@@ -165,7 +165,7 @@ def _errors(added: dict[str, Any]) -> set[int]:
 async def _died(node: KafkaNode, counts: _Counts) -> str:
     """Returns how the broker died, once it has: its process ended, or it answers nobody any more."""
     while True:
-        if _has_ended(node.pid):
+        if has_ended(node.pid):
             return "its process ended"
         with contextlib.suppress(EOFError, ConnectionError, TimeoutError, OSError):
             async with asyncio.timeout(PROBE_EVERY_S * 5), dialled(node.address("PLAINTEXT")[1]) as wire:
@@ -176,10 +176,3 @@ async def _died(node: KafkaNode, counts: _Counts) -> str:
         if "OutOfMemoryError" in node.log_tail(200):
             return "it ran out of memory"
         await asyncio.sleep(PROBE_EVERY_S)
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether the process is gone, or waits only to be buried."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
-    return True

@@ -3,7 +3,7 @@
 import asyncio
 import struct
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,9 @@ from testkit.proxy.sluice_process import SluiceProcess
 
 NATIVE: Final = "native"  # the broker's own quota; clients go past Sluice
 LAST_ANSWER_WITHIN_S: Final = 16.0  # of a held Fetch, once its consumer is to stop
-KEPT: Final = {"retention.ms": "-1"}  # the records' timestamps are old; a broker would delete them
+KEPT: Final[Mapping[str, str]] = {
+    "retention.ms": "-1"
+}  # the records' timestamps are old; a broker would delete them
 _FILL_DEPTH: Final = 20
 
 
@@ -40,10 +42,10 @@ class LightRig:
         """Where this side's clients connect."""
         return self.broker_port if side == NATIVE else self.sluice.doors["SLUICE"].port
 
-    async def topic(self, name: str, partitions: int) -> str:
+    async def topic(self, name: str, partitions: int, config: Mapping[str, str] = KEPT) -> str:
         """A topic of that name, created at the broker the first time."""
         if name not in self._topics:
-            await asyncio.to_thread(create_topic, self.node, name, partitions, config=KEPT)
+            await asyncio.to_thread(create_topic, self.node, name, partitions, config=config)
             self._topics.add(name)
         return name
 
