@@ -122,7 +122,7 @@ class PacingOptions(Options):
         description="Seconds' worth of quota that an entity can owe at most; what goes beyond is forgiven.",
     )
     answer_budget_s: Annotated[float, Field(gt=0, le=15), NO_BOOL] = Field(
-        default=10.0,
+        default=8.0,
         description="Longest that a request waits in the proxy by the proxy's own doing; what is left is "
         "carried as debt.",
     )

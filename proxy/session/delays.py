@@ -24,7 +24,7 @@ _MAX_MEMBERS_PER_USER: Final = 5_000
 class DelayLimits:
     """The settings; all in ms."""
 
-    answer_budget_ms: float = 10_000.0
+    answer_budget_ms: float = 8_000.0
     group_max_ms: float = 2_000.0
     fetch_default_ms: float = 3_000.0
     share_fetch_max_ms: float = 10_000.0
