@@ -56,6 +56,8 @@ class AnswerWork(IntEnum):
     """a follower's Fetch where replication is not throttled: charged to nobody"""
     TOKENS = 18
     """delegation tokens made or described: whose they are"""
+    SUCCESSOR = 19
+    """EndTxn under a limit on producer ids: the id that goes on in the place of an exhausted one"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -76,6 +78,7 @@ NAMES: Final = AnswerWork.NAMES
 REPLICA: Final = AnswerWork.REPLICA
 FOLLOWER: Final = AnswerWork.FOLLOWER
 TOKENS: Final = AnswerWork.TOKENS
+SUCCESSOR: Final = AnswerWork.SUCCESSOR
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]
@@ -83,8 +86,8 @@ InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sens
 work.
 
 `flow`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is
-paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for. A
-tuple, because one is made for every request: 60 ns."""
+paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for.
+(EndTxn): the producer id. A tuple, because one is made for every request: 60 ns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,18 @@ class PrincipalIds:
             pairs.admit(key, now_ms)
             self._ceiling.total += len(pairs) - before
 
+    def see_added_pairs(self, keys: Iterable[int], now_ms: float) -> None:
+        """As `see_pair`, of partitions that a known id adds to a transaction: no more of them than the share.
+
+        The id passes all the same. But a partition is named in four bytes there, whether it exists or not, so
+        one request could fill our memory, and keep neighbours' ids out.
+        """
+        pairs, room = self.pairs, self._ceiling.max_of_one - len(self.pairs)
+        for key in keys:
+            if not pairs.seen(key, now_ms) and room > 0:
+                self.see_pair(key, now_ms)
+                room -= 1
+
     def waiting_since_ms(self, producer_ids: Iterable[int], now_ms: float) -> float:
         """Since when the youngest of some ids, which now ask, has waited. Ages survive refusals, up to a
         share."""

@@ -1,12 +1,16 @@
-"""A connection's Produce requests at the door of the producer-id quota: heads read, judged, the verdict kept.
+"""A connection's requests at the door of the producer-id quota: ids read, judged, the verdict kept.
 
-Between session/produce.py, which knows frames, and gate.py, which knows ids. A request that was
-held is given again when it is woken; then the verdict of its wake counts. Pure.
+Between session/produce.py and transactions.py, which know frames, and gate.py, which knows ids. A request
+that was held is given again when it is woken; then the verdict of its wake counts. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from sluice.protocol.headers import PRODUCE
 from sluice.protocol.produce import ProduceUsage
+from sluice.protocol.transactions.requests import ADD_OFFSETS_TO_TXN, Addition
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
@@ -21,6 +25,7 @@ class ProduceIds:
         "_was_held",
         "_woken",
         "acks",
+        "api_key",
         "gate",
         "known",
         "limit",
@@ -42,6 +47,8 @@ class ProduceIds:
         """new ids an hour"""
         self.rule = ""
         """the level of it"""
+        self.api_key = PRODUCE
+        """of the request at hand"""
         self.acks = 0
         """of the request that is held"""
         self.request_bytes = 0
@@ -78,12 +85,39 @@ class ProduceIds:
         if not usage.heads_read:
             return None
         self.acks = acks
+        self.api_key = PRODUCE
         verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
         self._was_held = verdict is Verdict.HOLD
         if verdict is Verdict.PASS and len(usage.batches) == 1:
             (batch,) = usage.batches
             gates, until_ms = self.gate.passes_until(batch[4])
             self.known.passed(buf, pos, version, acks, batch, gates, until_ms)
+        return verdict
+
+    def judge_transaction(
+        self,
+        additions: Sequence[Addition],
+        api_key: int,
+        request_bytes: int,
+        now_ms: float,
+        deadline_ms: float,
+    ) -> Verdict:
+        """What a request adds to transactions. One that adds nothing always passes."""
+        verdict = self._woken
+        if verdict is not None:
+            self._woken = None
+            return verdict
+        added = [
+            addition
+            for addition in additions
+            if not addition.verify_only
+            and (api_key == ADD_OFFSETS_TO_TXN or any(partitions for _, partitions in addition.topics))
+        ]
+        if not added:
+            return Verdict.PASS
+        self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
+        verdict = self.gate.judge_transaction(added, now_ms, deadline_ms, self.wake)
+        self._was_held = verdict is Verdict.HOLD
         return verdict
 
     def take_held_ms(self, now_ms: float) -> float:

@@ -1,4 +1,4 @@
-"""What becomes of a Produce that carries producer ids: it passes, waits, is refused, or ends its connection.
+"""What becomes of a request that brings producer ids: it passes, waits, is refused, or ends its connection.
 
 One connection's machine; all it knows of others stands in the door and in its principal's gates. Pure.
 
@@ -23,12 +23,13 @@ Source: wire-semantics 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from enum import Enum, IntEnum
 from math import inf
 from typing import Final
 
 from sluice.protocol.produce import BatchHead
+from sluice.protocol.transactions.requests import Addition
 from sluice.proxy.session.producer_ids.gate_table import Batches, Gate, GateKey, GateTable, GateTables
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.producer_ids.principal import PrincipalIds
@@ -37,6 +38,8 @@ from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota, Tic
 _NO_GATES: Final[Sized] = ()
 _MAX_FRESH: Final = 64
 """partitions that a connection is known to write to, at 200 bytes each"""
+_OFFSETS_PARTITION: Final = -1
+"""no topic has it, so that no group is taken for one"""
 RETRY_THROTTLE_MS: Final = 1_000
 """What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
 
@@ -169,6 +172,41 @@ class ProducerGate:
             return Verdict.PASS
         return self._judge(first, acks, now_ms, deadline_ms, owner) if first else Verdict.PASS
 
+    def judge_transaction(
+        self, additions: Sequence[Addition], now_ms: float, deadline_ms: float, owner: object = None
+    ) -> Verdict:
+        """Judge what a request adds to transactions (wire-semantics 3.8).
+
+        No gate is looked at and none is made: nothing is produced to a partition before it was added. An id
+        with an epoch above 0 has been given to a producer before, so one that is unseen is resumed, as in a
+        Produce whose base sequence is above 0.
+        """
+        principal = self._principal(now_ms)
+        self._gates = self._tables.table(principal.user, now_ms).gates
+        self._batches = {}
+        self._acks = -1
+        seen = principal.store.seen
+        unseen = {
+            addition.producer_id: addition.epoch > 0
+            for addition in additions
+            if addition.producer_id >= 0 and not seen(addition.producer_id, now_ms)
+        }
+        pairs = _added_pairs(additions, self._quota.pair_keys.key)
+        if not unseen:
+            principal.see_added_pairs(pairs, now_ms)
+            return Verdict.PASS
+        new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
+        resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
+        self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner)
+        return self._ask_or_hold(ticket, now_ms, deadline_ms)
+
+    def succeed(self, producer_id: int, successor: int, now_ms: float) -> None:
+        """The broker has put `successor` in the place of a producer id: it is known if that one is, and costs
+        nothing. The old id's entries go as they would have."""
+        store = self._principal(now_ms).store
+        if store.seen(producer_id, now_ms):
+            store.admit(successor, now_ms)
+
     def wake(self, now_ms: float) -> Verdict:
         """`wake_ms` has come, or the door has granted the ticket. The client is known to be there still."""
         assert self.is_holding
@@ -242,9 +280,13 @@ class ProducerGate:
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
         if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
             new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
-            self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner)
-            if self._door.ask(ticket, now_ms):
-                return Verdict.ADMIT
+            self._ticket = Ticket(principal, new, resumed, pairs, owner)
+        return self._ask_or_hold(self._ticket, now_ms, deadline_ms)
+
+    def _ask_or_hold(self, ticket: Ticket | None, now_ms: float, deadline_ms: float) -> Verdict:
+        """None: there is nothing to ask for, and the request waits for its refusal."""
+        if ticket is not None and self._door.ask(ticket, now_ms):
+            return Verdict.ADMIT
         self.held_since_ms = now_ms
         self.wake_ms = self.deadline_ms = deadline_ms
         return Verdict.HOLD
@@ -278,3 +320,16 @@ class ProducerGate:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.withdraw(ticket, now_ms)
+
+
+def _added_pairs(additions: Sequence[Addition], key: Callable[[int, bytes, int], int]) -> tuple[int, ...]:
+    """A group's offsets go to one partition of a topic that clients cannot produce to: the pair is told by
+    its name."""
+    pairs: set[int] = set()
+    for addition in additions:
+        if addition.group is not None:
+            pairs.add(key(addition.producer_id, addition.group, _OFFSETS_PARTITION))
+            continue
+        for name, partitions in addition.topics:
+            pairs.update(key(addition.producer_id, name, partition) for partition in partitions)
+    return tuple(pairs)
