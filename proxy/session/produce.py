@@ -343,7 +343,7 @@ class ProduceSide(ABC):
         elif ids.woken(now_ms):
             self._pace.release(0.0)  # the shell gives it again
         else:
-            self._pace.wake_ms = ids.gate.wake_ms
+            self._pace.wake_ms = ids.wake_ms
 
     def drop_held(self, now_ms: float) -> None:
         """A held request, if there is one, will never go."""

@@ -330,7 +330,7 @@ class Throttling:
 
     def hold_for_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
         """A request waits for the turn of its producer ids, until its answer budget is over."""
-        until_ms = ids.gate.wake_ms
+        until_ms = ids.wake_ms
         self._pace.hold(until_ms, now_ms, QuotaKind.PRODUCER_IDS)
         self._id_event(EventKind.HOLD, ids, until_ms - now_ms, request_bytes, now_ms)
 

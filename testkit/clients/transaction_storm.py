@@ -1,4 +1,4 @@
-"""Transactions without a record: each with a producer id of its own, as many partitions as there are, aborted.
+"""Transactions without a record: each has a producer id of its own and all partitions, and is aborted.
 
 The broker keeps an entry in its heap for each (producer id, partition) of them (wire-semantics 3.8).
 """
@@ -30,6 +30,14 @@ async def ask(wire: Wire, api_key: int, version: int, body: Struct) -> Any:
     """The body of the answer."""
     await wire.send(request(api_key, version, body))
     return decoded("response", api_key, version, await wire.frame()).body
+
+
+async def _ask_until_ready(wire: Wire, api_key: int, version: int, body: Struct) -> Any:
+    answer = await ask(wire, api_key, version, body)
+    while answer["errorCode"] in _AGAIN:
+        await asyncio.sleep(_BACKOFF_S)
+        answer = await ask(wire, api_key, version, body)
+    return answer
 
 
 class TransactionStorm:
@@ -66,8 +74,7 @@ class TransactionStorm:
     async def _transaction(self, wire: Wire) -> None:
         name = f"{self._name}-{next(self._numbers)}"
         begin: Struct = {"transactionalId": name, "transactionTimeoutMs": 60_000}
-        while (answer := await ask(wire, _INIT_PRODUCER_ID, 2, begin))["errorCode"] in _AGAIN:
-            await asyncio.sleep(_BACKOFF_S)
+        answer = await _ask_until_ready(wire, _INIT_PRODUCER_ID, 2, begin)
         assert answer["errorCode"] == 0, answer
         producer: Struct = {
             "transactionalId": name, "producerId": answer["producerId"],
@@ -79,8 +86,7 @@ class TransactionStorm:
             return
         self.added += 1
         end: Struct = {**producer, "committed": False}
-        while (answer := await ask(wire, _END_TXN, 3, end))["errorCode"] in _AGAIN:
-            await asyncio.sleep(_BACKOFF_S)
+        await _ask_until_ready(wire, _END_TXN, 3, end)
 
     async def _add(self, wire: Wire, producer: Struct) -> int:
         if not self._partitions:
@@ -94,7 +100,7 @@ class TransactionStorm:
             "v3AndBelowTopics": [{"name": self._topic, "partitions": partitions}],
         }
         answer = await ask(wire, _ADD_PARTITIONS, 3, body)
-        errors = {
+        errors: set[int] = {
             result["partitionErrorCode"]
             for topic in answer["resultsByTopicV3AndBelow"]
             for result in topic["resultsByPartition"]
@@ -109,7 +115,5 @@ async def producer_entries(port: int, topic: str, partitions: int) -> int:
         body: Struct = {"topics": [{"name": topic, "partitionIndexes": indices}]}
         answer = await ask(wire, _DESCRIBE_PRODUCERS, 0, body)
     return sum(
-        len(partition["activeProducers"])
-        for topic in answer["topics"]
-        for partition in topic["partitions"]
+        len(partition["activeProducers"]) for topic in answer["topics"] for partition in topic["partitions"]
     )

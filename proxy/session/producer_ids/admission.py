@@ -7,6 +7,7 @@ that was held is given again when it is woken; then the verdict of its wake coun
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from sluice.protocol.headers import PRODUCE
 from sluice.protocol.produce import ProduceUsage
@@ -14,6 +15,7 @@ from sluice.protocol.transactions.requests import ADD_OFFSETS_TO_TXN, Addition
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
+from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.usage.records import Amount, Flow
 
 
@@ -21,6 +23,9 @@ class ProduceIds:
     """Of one connection whose user has, or had, a limit."""
 
     __slots__ = (
+        "_name_since_ms",
+        "_name_turn_ms",
+        "_name_until_ms",
         "_usage",
         "_was_held",
         "_woken",
@@ -42,6 +47,10 @@ class ProduceIds:
         """what the last requests were like; one that fits passes, and need not be judged"""
         self._woken: Verdict | None = None
         self._was_held = False
+        # Of a new transactional id that is held: since when, when its token comes, and until when at most.
+        self._name_since_ms = 0.0
+        self._name_turn_ms = -inf
+        self._name_until_ms = inf
         self.wake = wake
         self.limit = 0.0
         """new ids an hour"""
@@ -120,8 +129,33 @@ class ProduceIds:
         self._was_held = verdict is Verdict.HOLD
         return verdict
 
+    @property
+    def wake_ms(self) -> float:
+        """When a HOLD is over."""
+        return min(self.gate.wake_ms, self._name_until_ms)
+
+    def judge_transactional_id(
+        self, name: bytes, api_key: int, request_bytes: int, now_ms: float, deadline_ms: float
+    ) -> Verdict:
+        """An InitProducerId with a transactional id: ADMIT or HOLD, never refused."""
+        turn_ms = self._name_turn_ms
+        if self._woken is None:
+            turn_ms = self.gate.ask_for_name(name, now_ms)
+            if turn_ms > now_ms:
+                self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
+                self._name_turn_ms, self._name_since_ms = turn_ms, now_ms
+                self._name_until_ms = min(turn_ms, deadline_ms)
+                return Verdict.HOLD
+        self._woken = None
+        self._name_turn_ms = -inf
+        self.gate.bring_name(name, turn_ms, now_ms)
+        return Verdict.ADMIT
+
     def take_held_ms(self, now_ms: float) -> float:
         """How long the request at hand was held; asked once, when it goes or is refused."""
+        if self._name_since_ms:
+            held_ms, self._name_since_ms = now_ms - self._name_since_ms, 0.0
+            return held_ms
         if not self._was_held:
             return 0.0
         self._was_held = False
@@ -129,6 +163,12 @@ class ProduceIds:
 
     def woken(self, now_ms: float) -> bool:
         """Its time, or its turn, has come. False: it waits on."""
+        if self._name_until_ms < inf:
+            if now_ms < self._name_until_ms - EARLY_MS:
+                return False
+            self._name_until_ms = inf
+            self._woken = Verdict.ADMIT
+            return True
         verdict = self.gate.wake(now_ms)
         if verdict is Verdict.HOLD:
             return False
@@ -155,4 +195,7 @@ class ProduceIds:
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""
         self._woken = None
+        if self._name_turn_ms > -inf:
+            self.gate.withdraw_name(now_ms)
+            self._name_since_ms, self._name_turn_ms, self._name_until_ms = 0.0, -inf, inf
         self.gate.dropped(now_ms)

@@ -200,6 +200,20 @@ class ProducerGate:
         self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner)
         return self._ask_or_hold(ticket, now_ms, deadline_ms)
 
+    def ask_for_name(self, name: bytes, now_ms: float) -> float:
+        """When a transactional id may go to the broker; its token is taken."""
+        ids = self._principal(now_ms).transactional_ids
+        return ids.ask(self._quota.pair_keys.name_key(name), now_ms)
+
+    def bring_name(self, name: bytes, turn_ms: float, now_ms: float) -> None:
+        """Its InitProducerId goes."""
+        ids = self._principal(now_ms).transactional_ids
+        ids.brought(self._quota.pair_keys.name_key(name), turn_ms, now_ms)
+
+    def withdraw_name(self, now_ms: float) -> None:
+        """It does not go."""
+        self._principal(now_ms).transactional_ids.withdraw(now_ms)
+
     def succeed(self, producer_id: int, successor: int, now_ms: float) -> None:
         """The broker has put `successor` in the place of a producer id: it is known if that one is, and costs
         nothing. The old id's entries go as they would have."""

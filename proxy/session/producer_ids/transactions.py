@@ -23,11 +23,13 @@ from sluice.protocol.transactions.refusals import refuse_additions
 from sluice.protocol.transactions.requests import (
     END_TXN,
     FIRST_WITH_SUCCESSOR,
+    INIT_PRODUCER_ID,
     STATE_MAKERS,
     Addition,
     read_additions,
     read_ended_producer,
     read_successor,
+    read_transactional_id,
 )
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.identity import Identity
@@ -111,6 +113,12 @@ class TransactionRequests:
             if verdict is Verdict.ADMIT:
                 self._mark("producer_id")
                 self._bring_ids(now_ms)
+        elif api_key == INIT_PRODUCER_ID:
+            if self._is_named_too_soon(
+                read_transactional_id(buf, body, frame_end, version), request_bytes, now_ms, ids
+            ):
+                return False
+            held_ms = ids.take_held_ms(now_ms)
         elif api_key == END_TXN and version >= FIRST_WITH_SUCCESSOR:
             work, noted = SUCCESSOR, read_ended_producer(buf, body, frame_end, version)
         self._goes(correlation_id, api_key, version, request_bytes, now_ms, held_ms, noted, work)
@@ -134,11 +142,27 @@ class TransactionRequests:
             now_ms, held_ms, noted, None, work,
         ))  # fmt: skip
 
+    def _is_named_too_soon(
+        self, name: bytes | None, request_bytes: int, now_ms: float, ids: ProduceIds
+    ) -> bool:
+        """An InitProducerId with a transactional id that is new, above the rate of these: it waits."""
+        if name is None:
+            return False
+        deadline_ms = now_ms + self._limit_ms(INIT_PRODUCER_ID)
+        verdict = ids.judge_transactional_id(name, INIT_PRODUCER_ID, request_bytes, now_ms, deadline_ms)
+        if verdict is not Verdict.HOLD:
+            return False
+        self._throttling.hold_for_ids(ids, request_bytes, now_ms)
+        return True
+
+    def _limit_ms(self, api_key: int) -> float:
+        return min(self._throttling.delay_limit_ms(api_key), _MOST_MS)
+
     def _verdict(
         self, additions: list[Addition], api_key: int, request_bytes: int, now_ms: float, ids: ProduceIds
     ) -> Verdict:
-        limit_ms = min(self._throttling.delay_limit_ms(api_key), _MOST_MS)
-        return ids.judge_transaction(additions, api_key, request_bytes, now_ms, now_ms + limit_ms)
+        deadline_ms = now_ms + self._limit_ms(api_key)
+        return ids.judge_transaction(additions, api_key, request_bytes, now_ms, deadline_ms)
 
     def _refuse(
         self, answer: bytes, pos: int, frame_end: int, api_key: int, version: int, correlation_id: int,

@@ -59,9 +59,7 @@ def entries(kafka: KafkaNode, topic: str, partitions: int) -> int:
 def bound(for_s: float) -> float:
     """Ids that may be admitted: those with an epoch of 0 cannot come from the resumed bucket."""
     hours = for_s * 1_000 / MS_PER_HOUR
-    return sum(
-        capacity + refill * hours for capacity, refill in (SHAPE.main(RATE), SHAPE.forced(RATE))
-    )
+    return sum(capacity + refill * hours for capacity, refill in (SHAPE.main(RATE), SHAPE.forced(RATE)))
 
 
 def test_transactions_without_a_record_leave_no_more_entries_than_the_limit_admits(
