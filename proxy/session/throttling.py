@@ -99,7 +99,7 @@ class Throttling:
             if ids is None:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self.wake)
                 self.known = ids.known
-            ids.use(self._identity.user, limit)
+            ids.use(self._identity.user, limit, (self._address, self._identity.client_id))
         elif ids is not None:
             ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
             self.ids = None

@@ -62,10 +62,10 @@ class ProduceIds:
         """of the request that is held"""
         self.request_bytes = 0
 
-    def use(self, user: str, limit: tuple[float, bool, str]) -> None:
-        """The limit in force, as QuotaManager.id_limit tells it."""
+    def use(self, user: str, limit: tuple[float, bool, str], client: tuple[str, str] = ("", "")) -> None:
+        """The limit in force, as QuotaManager.id_limit tells it. `client`: address and client id."""
         self.limit, enforced, self.rule = limit
-        self.gate.use(user, self.limit, enforced=enforced)
+        self.gate.use(user, self.limit, enforced=enforced, client=client)
         self.known.forget()
 
     def judge(

@@ -74,7 +74,7 @@ class ProducerGate:
     """Of one connection."""
 
     __slots__ = (
-        "_acks", "_batches", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates", "_ids_per_hour",
+        "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates", "_ids_per_hour",
         "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason", "wake_ms",
     )  # fmt: skip
 
@@ -86,6 +86,7 @@ class ProducerGate:
         self._user = ""
         self._ids_per_hour = inf
         self._enforced = False
+        self._client = ("", "")
         self._gates: dict[GateKey, Gate] = {}
         self._fresh: set[GateKey] = set()
         self._fresh_until_ms = -inf
@@ -99,8 +100,11 @@ class ProducerGate:
         self.reason = RefusalReason.RATE
         """of the last REFUSE or CLOSE"""
 
-    def use(self, user: str, ids_per_hour: float, *, enforced: bool) -> None:
-        """Whose limit it is, and how high; call it when the user or the quotas have changed.
+    def use(
+        self, user: str, ids_per_hour: float, *, enforced: bool, client: tuple[str, str] = ("", "")
+    ) -> None:
+        """Whose limit it is, and how high; call it when the user, the client id or the quotas have changed.
+        `client`: address and client id, which take turns within the user.
 
         Not `enforced` (shadow mode, exempt): everything passes and is counted. While a principal has no
         limit at all, `judge` is not to be called.
@@ -108,6 +112,7 @@ class ProducerGate:
         self._user = user
         self._ids_per_hour = ids_per_hour
         self._enforced = enforced
+        self._client = client
         self._fresh_until_ms = -inf
 
     def passes_until(self, producer_id: int) -> tuple[Sized, float]:
@@ -197,7 +202,7 @@ class ProducerGate:
             return Verdict.PASS
         new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
-        self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner)
+        self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
         return self._ask_or_hold(ticket, now_ms, deadline_ms)
 
     def ask_for_name(self, name: bytes, now_ms: float) -> float:
@@ -294,7 +299,7 @@ class ProducerGate:
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
         if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
             new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
-            self._ticket = Ticket(principal, new, resumed, pairs, owner)
+            self._ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
         return self._ask_or_hold(self._ticket, now_ms, deadline_ms)
 
     def _ask_or_hold(self, ticket: Ticket | None, now_ms: float, deadline_ms: float) -> Verdict:
