@@ -1,4 +1,4 @@
-"""Who of one principal is admitted next: addresses take turns, at an address its client ids, in one the oldest.
+"""Who of one principal is admitted next: addresses take turns, at one its client ids, in one the oldest.
 
 One bad client of a team would else take all of the team's ids: with a hundred waiting requests it would have
 a hundred of every hundred and one turns (KIP-936 lists it as a known limit that a whole user is punished).

@@ -74,8 +74,9 @@ class ProducerGate:
     """Of one connection."""
 
     __slots__ = (
-        "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates", "_ids_per_hour",
-        "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason", "wake_ms",
+        "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates",
+        "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason",
+        "wake_ms",
     )  # fmt: skip
 
     def __init__(self, quota: ProducerIdQuota, tables: GateTables, door: AdmissionDoor | None = None) -> None:
