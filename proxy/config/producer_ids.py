@@ -58,6 +58,11 @@ class ProducerIdOptions(Options):
         description="For so long the broker keeps an id after its last write "
         "(Kafka: producer.id.expiration.ms).",
     )
+    transactional_ids_per_hour: Annotated[float, Field(gt=0, le=2**31), NO_BOOL] | None = Field(
+        default=None,
+        description="New transactional ids that a user with producer_ids_rate may bring without waiting. "
+        "Beyond, InitProducerId waits, 8 s at most, and then goes; if left out, they are only counted.",
+    )
     max_waiting_ids: Annotated[int, Field(ge=1, le=10_000_000), NO_BOOL] = Field(
         default=10_000,
         description="Waiting ids of one user whose age is kept; those beyond begin to wait anew when "
@@ -110,6 +115,7 @@ def settings_of(options: ProducerIdOptions) -> ProducerIdSettings:
         broker_heap_bytes=options.broker_heap_bytes,
         heap_share=options.broker_heap_share,
         principal_share=options.user_share,
+        transactional_ids_per_hour=options.transactional_ids_per_hour,
         max_waiting_ids=options.max_waiting_ids,
         max_observed_ids=options.max_observed_ids,
         max_principals=options.max_users,

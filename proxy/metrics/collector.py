@@ -222,6 +222,9 @@ class SluiceCollector(Collector):
         yield _family(f"{name}resumed_total", ((at, one.resumed) for at, one in users))
         yield _family(f"{name}forced_total", ((at, one.forced) for at, one in users))
         yield _family(f"{name}over_total", ((at, one.over) for at, one in users))
+        named = "sluice_transactional_ids_"
+        yield _family(f"{named}new_total", ((at, one.transactional_new) for at, one in users))
+        yield _family(f"{named}over_total", ((at, one.transactional_over) for at, one in users))
         yield _family(
             f"{name}throttle_time_seconds_total", ((at, one.throttled_ms / 1e3) for at, one in users)
         )

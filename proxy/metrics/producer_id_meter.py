@@ -55,6 +55,8 @@ class UserIds:
         "resumed",
         "throttled_ms",
         "throttled_requests",
+        "transactional_new",
+        "transactional_over",
         "used_ms",
         "user",
     )
@@ -62,6 +64,7 @@ class UserIds:
     def __init__(self, user: str) -> None:
         self.user = user
         self.new = self.resumed = self.forced = self.over = 0
+        self.transactional_new = self.transactional_over = 0
         self.throttled_ms = 0.0
         self.throttled_requests = 0
         self.refused = {reason.value: 0 for reason in RefusalReason}
@@ -71,9 +74,13 @@ class UserIds:
 class _Taken:
     """What of a principal's counters has been taken over."""
 
-    __slots__ = ("forced", "held_ms", "holds", "new", "over", "resumed", "round")
+    __slots__ = (
+        "forced", "held_ms", "holds", "new", "over", "resumed", "round", "transactional_new",
+        "transactional_over",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.transactional_new = self.transactional_over = 0
         self.new = self.resumed = self.forced = self.over = self.holds = self.round = 0
         self.held_ms = 0.0
 
@@ -153,3 +160,7 @@ class ProducerIdMeter:
         taken.new, taken.resumed = principal.admitted, principal.resumed_admitted
         taken.forced, taken.over = principal.forced_admitted, principal.over
         taken.held_ms, taken.holds = principal.held_ms, principal.holds
+        named = principal.transactional_ids
+        series.transactional_new += named.new - taken.transactional_new
+        series.transactional_over += named.over - taken.transactional_over
+        taken.transactional_new, taken.transactional_over = named.new, named.over

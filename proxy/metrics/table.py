@@ -148,6 +148,14 @@ _ROWS: Final = (
         "Times that new ids came beyond a limit that is not enforced: shadow mode, exempt.",
     ),
     MetricDefinition(
+        "sluice_transactional_ids_new_total", "counter", _USER, "transactional ids",
+        "New transactional ids that went to the broker, of users with producer_ids_rate.",
+    ),
+    MetricDefinition(
+        "sluice_transactional_ids_over_total", "counter", _USER, "transactional ids",
+        "Those of them that went beyond producer_ids.transactional_ids_per_hour after their wait.",
+    ),
+    MetricDefinition(
         "sluice_producer_ids_throttle_time_seconds_total", "counter", _USER, "seconds",
         "For which requests with new ids were held; those of several connections add up.",
     ),

@@ -60,6 +60,8 @@ class AnswerWork(IntEnum):
     """a Fetch for nothing, in the place of one that found no turn"""
     NEW_SESSION = 20
     """the same, and its session is ended: the client is told so"""
+    SUCCESSOR = 21
+    """EndTxn under a limit on producer ids: the id that goes on in the place of an exhausted one"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -82,6 +84,7 @@ FOLLOWER: Final = AnswerWork.FOLLOWER
 TOKENS: Final = AnswerWork.TOKENS
 NO_RECORDS: Final = AnswerWork.NO_RECORDS
 NEW_SESSION: Final = AnswerWork.NEW_SESSION
+SUCCESSOR: Final = AnswerWork.SUCCESSOR
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]
@@ -90,7 +93,7 @@ work.
 
 `flow`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is
 paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for.
-(Fetch): the bytes that are reserved for its answer. A tuple, because one is made for every request: 60 ns."""
+(Fetch): the bytes that are reserved for its answer. (EndTxn): the producer id. A tuple, because one is made for every request: 60 ns."""
 
 
 @dataclass(frozen=True, slots=True)

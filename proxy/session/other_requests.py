@@ -21,6 +21,7 @@ from sluice.protocol.headers import (
     request_body,
 )
 from sluice.protocol.mutations.requests import MUTATION_APIS
+from sluice.protocol.transactions.requests import TRANSACTION_APIS
 from sluice.proxy.session.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import LoginNotTaken, UnknownApi
 from sluice.proxy.session.gateway.address_rewrite import work_in_gateway
@@ -38,6 +39,7 @@ from sluice.proxy.session.in_flight import (
 )
 from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.producer_ids.transactions import TransactionRequests
 from sluice.proxy.session.quota_requests import QUOTA_APIS, QuotaRequests
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.request_time import CLUSTER_ACTIONS
@@ -61,6 +63,7 @@ class OtherRequests:
         "_throttling",
         "mutations",
         "quota_requests",
+        "transactions",
     )
 
     def __init__(
@@ -84,6 +87,8 @@ class OtherRequests:
         """where the proxy answers what is asked about quotas"""
         self.mutations: MutationRequests | None = None
         """of a principal that has, or had, a limit on controller mutations"""
+        self.transactions: TransactionRequests | None = None
+        """of a principal that has, or had, a limit on producer ids"""
 
     # Flat on purpose: one case for each class of API, in the order in which they shut each other out.
     def judge(
@@ -132,6 +137,10 @@ class OtherRequests:
                 return self.mutations.judge(
                     buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms, sensor
                 )
+        elif self.transactions is not None and api_key in TRANSACTION_APIS:
+            return self.transactions.judge(
+                buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
+            )
         elif api_key in TOKEN_APIS:
             work = TOKENS
         elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:

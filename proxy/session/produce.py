@@ -13,6 +13,7 @@ from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses.addresses import Edit
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
 from sluice.protocol.headers import PRODUCE, REQUEST_HEAD_BYTES, request_body
+from sluice.protocol.names import api_name
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
 from sluice.proxy.session.causes import DisconnectCause
@@ -338,11 +339,11 @@ class ProduceSide(ABC):
         self.client_left = client_left
         if left_since and ids.acks != 0:
             ids.dropped(now_ms)
-            self.leave_behind(ids.acks, ids.request_bytes)
+            self.leave_behind(ids.acks, ids.request_bytes, ids.api_key)
         elif ids.woken(now_ms):
             self._pace.release(0.0)  # the shell gives it again
         else:
-            self._pace.wake_ms = ids.gate.wake_ms
+            self._pace.wake_ms = ids.wake_ms
 
     def drop_held(self, now_ms: float) -> None:
         """A held request, if there is one, will never go."""
@@ -388,7 +389,8 @@ class ProduceSide(ABC):
             PRODUCE, version, identity.user, sensor,
         ))  # fmt: skip
 
-    def leave_behind(self, acks: int, request_bytes: int) -> None:
+    def leave_behind(self, acks: int, request_bytes: int, api_key: int = PRODUCE) -> None:
         """End the connection over a request that does not outlive its client."""
         cause = DisconnectCause.LEFT_WHILE_HELD if acks else DisconnectCause.UNFINISHED_BYTES_OVER_CAP
-        self._pace.end(cause, f"a Produce of {request_bytes} bytes not forwarded", at_boundary=True)
+        detail = f"a {api_name(api_key)} of {request_bytes} bytes not forwarded"
+        self._pace.end(cause, detail, at_boundary=True)

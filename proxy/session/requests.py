@@ -43,6 +43,7 @@ from sluice.proxy.session.other_requests import OtherRequests
 from sluice.proxy.session.own_topic.topic_acl import Judge, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES, ProduceSide
+from sluice.proxy.session.producer_ids.transactions import TransactionRequests
 from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.replication.requests import ReplicaRequests
@@ -115,6 +116,11 @@ class RequestSide(ProduceSide):
     def mutations(self) -> MutationRequests | None:
         """Where topics are created and deleted under a quota."""
         return self._others.mutations
+
+    @property
+    def transactions(self) -> TransactionRequests | None:
+        """Where transactions are judged under a limit on producer ids."""
+        return self._others.transactions
 
     @property
     def at_boundary(self) -> bool:
@@ -280,6 +286,11 @@ class RequestSide(ProduceSide):
                     self._topic_defaults, self._pace, identity, self._throttling,
                     self._in_flight, self._local, self.edits, self._records,
                     self._amounts,
+                )  # fmt: skip
+            if self._throttling.ids is not None and self.transactions is None:
+                self._others.transactions = TransactionRequests(
+                    identity, self._throttling, self._in_flight, self._local, self._records,
+                    self._drop, self._bring_ids, self._policy.inter_broker,
                 )  # fmt: skip
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")

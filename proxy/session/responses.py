@@ -50,6 +50,7 @@ from sluice.proxy.session.in_flight import (
     QUORUM,
     RAW_TOKEN,
     REPLICA,
+    SUCCESSOR,
     THROTTLE,
     TOKENS,
     TOPIC_SIZES,
@@ -358,6 +359,10 @@ class AnswerSide:
             # used.
             if frame_end <= end and version <= _API_VERSIONS_MAX:
                 cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)
+            return 0.0
+        if work is SUCCESSOR:
+            if frame_end <= end and (transactions := self._requests.transactions) is not None:
+                transactions.learn_successor(buf, pos, frame_end, int(paid_ms), now_ms)
             return 0.0
         if work is TOKENS:
             if frame_end <= end:

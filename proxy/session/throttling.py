@@ -101,7 +101,7 @@ class Throttling:
             if ids is None:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self.wake)
                 self.known = ids.known
-            ids.use(self._identity.user, limit)
+            ids.use(self._identity.user, limit, (self._address, self._identity.client_id))
         elif ids is not None:
             ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
             self.ids = None
@@ -349,13 +349,13 @@ class Throttling:
         return min(delays.share_fetch_max_ms, delays.answer_budget_ms)
 
     def hold_for_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
-        """A Produce waits for the turn of its producer ids, until its answer budget is over."""
-        until_ms = ids.gate.wake_ms
+        """A request waits for the turn of its producer ids, until its answer budget is over."""
+        until_ms = ids.wake_ms
         self._pace.hold(until_ms, now_ms, QuotaKind.PRODUCER_IDS)
         self._id_event(EventKind.HOLD, ids, until_ms - now_ms, request_bytes, now_ms)
 
     def refused_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
-        """A Produce is answered in the broker's place, or its connection ended, for its producer ids."""
+        """A request is answered in the broker's place, or its connection ended, for its producer ids."""
         self._id_event(EventKind.REFUSAL, ids, 0.0, request_bytes, now_ms)
 
     def _id_event(
@@ -370,7 +370,7 @@ class Throttling:
                 rule=ids.rule,
                 user=self._identity.user,
                 client_id=self._identity.client_id,
-                api_key=PRODUCE,
+                api_key=ids.api_key,
                 charged_bytes=request_bytes,
                 address=self._address,
                 reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",

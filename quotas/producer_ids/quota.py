@@ -9,27 +9,28 @@ when a client leaves between its turn and its request.
                    │                                    │
                    └───────────── withdraw ─────────────┴──► DONE, tokens back
 
-Order (3.9): the oldest first, by the time that its youngest id first asked (a request must not lend the age
-of one id to a hundred others). Requests with one new id, with one resumed id and with several stand in three
-queues, so that one that needs many tokens, which no client is known to send, stops none that needs one.
+Order (3.9): addresses and client ids take turns (fair_queue.py), and of one client the oldest goes first, by
+the time that its youngest id first asked (a request must not lend the age of one id to a hundred others).
+Requests with one new id, with one resumed id and with several stand in three queues, so that one that needs
+many tokens, which no client is known to send, stops none that needs one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from heapq import heappop, heappush
+from typing import Final, Protocol, TypeAlias
 
+from sluice.quotas.producer_ids.fair_queue import FairQueue
 from sluice.quotas.producer_ids.principal import PairCeiling, PairKeys, PrincipalIds, ProducerIdSettings
 
 OTHERS: Final = "\0others"
 """the principal of those beyond max_principals; no user has this name"""
 _EARLIER_MS: Final = 1.0
 """by so much must a turn come earlier than it was foretold to be worth another wake"""
-_DEAD_MAX: Final = 64
 
 
 class TicketState(Enum):
@@ -54,6 +55,8 @@ class Ticket:
     """keys of all (id, topic, partition) of the request, each once"""
     owner: object = None
     """whom `serve` is about"""
+    client: tuple[str, str] = ("", "")
+    """its address and client id, which take turns"""
     since_ms: float = 0.0
     state: TicketState = TicketState.WAITING
     queued: bool = False
@@ -62,9 +65,18 @@ class Ticket:
     """tokens of the main, resumed and forced bucket"""
 
     @property
+    def waits(self) -> bool:
+        """Its turn has not come, and it has not been withdrawn."""
+        return self.state is TicketState.WAITING
+
+    @property
     def granted(self) -> bool:
         """Its turn has come: commit it or withdraw it."""
         return self.state is TicketState.GRANTED or self.state is TicketState.FORCED
+
+
+_Queues: TypeAlias = tuple[FairQueue[Ticket], FairQueue[Ticket], FairQueue[Ticket]]
+"""of one new id, of one resumed id, of several"""
 
 
 class AdmissionDoor(Protocol):
@@ -83,31 +95,6 @@ class AdmissionDoor(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Queue:
-    """Waiting tickets, oldest first; those withdrawn are dropped when they come up, or when they are many."""
-
-    heap: list[tuple[float, int, Ticket]] = field(default_factory=list)
-    dead: int = 0
-
-    def head(self) -> Ticket | None:
-        while self.heap:
-            ticket = self.heap[0][2]
-            if ticket.state is TicketState.WAITING:
-                return ticket
-            heappop(self.heap)
-            self.dead -= 1
-        return None
-
-    def bury(self) -> None:
-        """One of them waits no more."""
-        self.dead += 1
-        if self.dead > _DEAD_MAX and self.dead * 2 > len(self.heap):
-            self.heap = [entry for entry in self.heap if entry[2].state is TicketState.WAITING]
-            heapify(self.heap)
-            self.dead = 0
-
-
 class ProducerIdQuota:
     """The door of one process, and all its principals."""
 
@@ -116,9 +103,7 @@ class ProducerIdQuota:
         self.ceiling = PairCeiling(settings)
         self.pair_keys = PairKeys(salt)
         self._principals: dict[tuple[str, bool], PrincipalIds] = {}  # by name, and whether it is enforced
-        self._queues: dict[
-            PrincipalIds, tuple[_Queue, _Queue, _Queue]
-        ] = {}  # only of those with waiting tickets
+        self._queues: dict[PrincipalIds, _Queues] = {}  # only of those with waiting tickets
         self._dues: list[tuple[float, int, PrincipalIds]] = []
         self._granted: list[Ticket] = []
         self._number = 0
@@ -172,10 +157,9 @@ class ProducerIdQuota:
             return False
         queues = self._queues.get(principal)
         if queues is None:
-            queues = self._queues[principal] = (_Queue(), _Queue(), _Queue())
+            queues = self._queues[principal] = (FairQueue(), FairQueue(), FairQueue())
         queue = queues[_queue_of(ticket)]
-        self._number += 1
-        heappush(queue.heap, (ticket.since_ms, self._number, ticket))
+        queue.push(ticket)
         ticket.queued = True
         if queue.head() is not ticket:
             return False
@@ -273,7 +257,7 @@ class ProducerIdQuota:
             for head in heads:
                 if self._reserve(head, now_ms):
                     principal.waiting_tickets -= 1
-                    queues[_queue_of(head)].bury()
+                    queues[_queue_of(head)].granted(head)
                     self._granted.append(head)
                     served = True
                     break

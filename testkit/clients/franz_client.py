@@ -58,11 +58,14 @@ def franz_produce(
 ) -> None:
     """Returns when every record was acknowledged; AssertionError with what franz-go says if one was not.
 
-    Of the options it knows the client id alone.
+    Of the options it knows the client id, the transactional id and the records of a transaction.
     """
+    transactions = []
+    if options.transactional_id is not None:
+        transactions = [options.transactional_id, str(options.records_per_transaction or 2**31 - 1)]
     lines = "".join(f"{record.partition} {record.value.hex()}\n" for record in records)
     done = subprocess.run(
-        [program, bootstrap, topic, options.client_id],
+        [program, bootstrap, topic, options.client_id, *transactions],
         input=lines,
         capture_output=True,
         text=True,

@@ -1,15 +1,21 @@
-"""A connection's Produce requests at the door of the producer-id quota: heads read, judged, the verdict kept.
+"""A connection's requests at the door of the producer-id quota: ids read, judged, the verdict kept.
 
-Between session/produce.py, which knows frames, and gate.py, which knows ids. A request that was
-held is given again when it is woken; then the verdict of its wake counts. Pure.
+Between session/produce.py and transactions.py, which know frames, and gate.py, which knows ids. A request
+that was held is given again when it is woken; then the verdict of its wake counts. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import inf
+
+from sluice.protocol.headers import PRODUCE
 from sluice.protocol.produce import ProduceUsage
+from sluice.protocol.transactions.requests import ADD_OFFSETS_TO_TXN, Addition
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
+from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.usage.records import Amount, Flow
 
 
@@ -17,10 +23,14 @@ class ProduceIds:
     """Of one connection whose user has, or had, a limit."""
 
     __slots__ = (
+        "_name_since_ms",
+        "_name_turn_ms",
+        "_name_until_ms",
         "_usage",
         "_was_held",
         "_woken",
         "acks",
+        "api_key",
         "gate",
         "known",
         "limit",
@@ -37,19 +47,25 @@ class ProduceIds:
         """what the last requests were like; one that fits passes, and need not be judged"""
         self._woken: Verdict | None = None
         self._was_held = False
+        # Of a new transactional id that is held: since when, when its token comes, and until when at most.
+        self._name_since_ms = 0.0
+        self._name_turn_ms = -inf
+        self._name_until_ms = inf
         self.wake = wake
         self.limit = 0.0
         """new ids an hour"""
         self.rule = ""
         """the level of it"""
+        self.api_key = PRODUCE
+        """of the request at hand"""
         self.acks = 0
         """of the request that is held"""
         self.request_bytes = 0
 
-    def use(self, user: str, limit: tuple[float, bool, str]) -> None:
-        """The limit in force, as QuotaManager.id_limit tells it."""
+    def use(self, user: str, limit: tuple[float, bool, str], client: tuple[str, str] = ("", "")) -> None:
+        """The limit in force, as QuotaManager.id_limit tells it. `client`: address and client id."""
         self.limit, enforced, self.rule = limit
-        self.gate.use(user, self.limit, enforced=enforced)
+        self.gate.use(user, self.limit, enforced=enforced, client=client)
         self.known.forget()
 
     def judge(
@@ -78,6 +94,7 @@ class ProduceIds:
         if not usage.heads_read:
             return None
         self.acks = acks
+        self.api_key = PRODUCE
         verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
         self._was_held = verdict is Verdict.HOLD
         if verdict is Verdict.PASS and len(usage.batches) == 1:
@@ -86,8 +103,59 @@ class ProduceIds:
             self.known.passed(buf, pos, version, acks, batch, gates, until_ms)
         return verdict
 
+    def judge_transaction(
+        self,
+        additions: Sequence[Addition],
+        api_key: int,
+        request_bytes: int,
+        now_ms: float,
+        deadline_ms: float,
+    ) -> Verdict:
+        """What a request adds to transactions. One that adds nothing always passes."""
+        verdict = self._woken
+        if verdict is not None:
+            self._woken = None
+            return verdict
+        added = [
+            addition
+            for addition in additions
+            if not addition.verify_only
+            and (api_key == ADD_OFFSETS_TO_TXN or any(partitions for _, partitions in addition.topics))
+        ]
+        if not added:
+            return Verdict.PASS
+        self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
+        verdict = self.gate.judge_transaction(added, now_ms, deadline_ms, self.wake)
+        self._was_held = verdict is Verdict.HOLD
+        return verdict
+
+    @property
+    def wake_ms(self) -> float:
+        """When a HOLD is over."""
+        return min(self.gate.wake_ms, self._name_until_ms)
+
+    def judge_transactional_id(
+        self, name: bytes, api_key: int, request_bytes: int, now_ms: float, deadline_ms: float
+    ) -> Verdict:
+        """An InitProducerId with a transactional id: ADMIT or HOLD, never refused."""
+        turn_ms = self._name_turn_ms
+        if self._woken is None:
+            turn_ms = self.gate.ask_for_name(name, now_ms)
+            if turn_ms > now_ms:
+                self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
+                self._name_turn_ms, self._name_since_ms = turn_ms, now_ms
+                self._name_until_ms = min(turn_ms, deadline_ms)
+                return Verdict.HOLD
+        self._woken = None
+        self._name_turn_ms = -inf
+        self.gate.bring_name(name, turn_ms, now_ms)
+        return Verdict.ADMIT
+
     def take_held_ms(self, now_ms: float) -> float:
         """How long the request at hand was held; asked once, when it goes or is refused."""
+        if self._name_since_ms:
+            held_ms, self._name_since_ms = now_ms - self._name_since_ms, 0.0
+            return held_ms
         if not self._was_held:
             return 0.0
         self._was_held = False
@@ -95,6 +163,12 @@ class ProduceIds:
 
     def woken(self, now_ms: float) -> bool:
         """Its time, or its turn, has come. False: it waits on."""
+        if self._name_until_ms < inf:
+            if now_ms < self._name_until_ms - EARLY_MS:
+                return False
+            self._name_until_ms = inf
+            self._woken = Verdict.ADMIT
+            return True
         verdict = self.gate.wake(now_ms)
         if verdict is Verdict.HOLD:
             return False
@@ -121,4 +195,7 @@ class ProduceIds:
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""
         self._woken = None
+        if self._name_turn_ms > -inf:
+            self.gate.withdraw_name(now_ms)
+            self._name_since_ms, self._name_turn_ms, self._name_until_ms = 0.0, -inf, inf
         self.gate.dropped(now_ms)

@@ -1,4 +1,4 @@
-"""What becomes of a Produce that carries producer ids: it passes, waits, is refused, or ends its connection.
+"""What becomes of a request that brings producer ids: it passes, waits, is refused, or ends its connection.
 
 One connection's machine; all it knows of others stands in the door and in its principal's gates. Pure.
 
@@ -23,12 +23,13 @@ Source: wire-semantics 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from enum import Enum, IntEnum
 from math import inf
 from typing import Final
 
 from sluice.protocol.produce import BatchHead
+from sluice.protocol.transactions.requests import Addition
 from sluice.proxy.session.producer_ids.gate_table import Batches, Gate, GateKey, GateTable, GateTables
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.producer_ids.principal import PrincipalIds
@@ -37,6 +38,8 @@ from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota, Tic
 _NO_GATES: Final[Sized] = ()
 _MAX_FRESH: Final = 64
 """partitions that a connection is known to write to, at 200 bytes each"""
+_OFFSETS_PARTITION: Final = -1
+"""no topic has it, so that no group is taken for one"""
 RETRY_THROTTLE_MS: Final = 1_000
 """What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
 
@@ -71,8 +74,9 @@ class ProducerGate:
     """Of one connection."""
 
     __slots__ = (
-        "_acks", "_batches", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates", "_ids_per_hour",
-        "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason", "wake_ms",
+        "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates",
+        "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason",
+        "wake_ms",
     )  # fmt: skip
 
     def __init__(self, quota: ProducerIdQuota, tables: GateTables, door: AdmissionDoor | None = None) -> None:
@@ -83,6 +87,7 @@ class ProducerGate:
         self._user = ""
         self._ids_per_hour = inf
         self._enforced = False
+        self._client = ("", "")
         self._gates: dict[GateKey, Gate] = {}
         self._fresh: set[GateKey] = set()
         self._fresh_until_ms = -inf
@@ -96,8 +101,11 @@ class ProducerGate:
         self.reason = RefusalReason.RATE
         """of the last REFUSE or CLOSE"""
 
-    def use(self, user: str, ids_per_hour: float, *, enforced: bool) -> None:
-        """Whose limit it is, and how high; call it when the user or the quotas have changed.
+    def use(
+        self, user: str, ids_per_hour: float, *, enforced: bool, client: tuple[str, str] = ("", "")
+    ) -> None:
+        """Whose limit it is, and how high; call it when the user, the client id or the quotas have changed.
+        `client`: address and client id, which take turns within the user.
 
         Not `enforced` (shadow mode, exempt): everything passes and is counted. While a principal has no
         limit at all, `judge` is not to be called.
@@ -105,6 +113,7 @@ class ProducerGate:
         self._user = user
         self._ids_per_hour = ids_per_hour
         self._enforced = enforced
+        self._client = client
         self._fresh_until_ms = -inf
 
     def passes_until(self, producer_id: int) -> tuple[Sized, float]:
@@ -168,6 +177,55 @@ class ProducerGate:
         if not self._gates and now_ms < self._fresh_until_ms and first.keys() <= self._fresh:
             return Verdict.PASS
         return self._judge(first, acks, now_ms, deadline_ms, owner) if first else Verdict.PASS
+
+    def judge_transaction(
+        self, additions: Sequence[Addition], now_ms: float, deadline_ms: float, owner: object = None
+    ) -> Verdict:
+        """Judge what a request adds to transactions (wire-semantics 3.8).
+
+        No gate is looked at and none is made: nothing is produced to a partition before it was added. An id
+        with an epoch above 0 has been given to a producer before, so one that is unseen is resumed, as in a
+        Produce whose base sequence is above 0.
+        """
+        principal = self._principal(now_ms)
+        self._gates = self._tables.table(principal.user, now_ms).gates
+        self._batches = {}
+        self._acks = -1
+        seen = principal.store.seen
+        unseen = {
+            addition.producer_id: addition.epoch > 0
+            for addition in additions
+            if addition.producer_id >= 0 and not seen(addition.producer_id, now_ms)
+        }
+        pairs = _added_pairs(additions, self._quota.pair_keys.key)
+        if not unseen:
+            principal.see_added_pairs(pairs, now_ms)
+            return Verdict.PASS
+        new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
+        resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
+        self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
+        return self._ask_or_hold(ticket, now_ms, deadline_ms)
+
+    def ask_for_name(self, name: bytes, now_ms: float) -> float:
+        """When a transactional id may go to the broker; its token is taken."""
+        ids = self._principal(now_ms).transactional_ids
+        return ids.ask(self._quota.pair_keys.name_key(name), now_ms)
+
+    def bring_name(self, name: bytes, turn_ms: float, now_ms: float) -> None:
+        """Its InitProducerId goes."""
+        ids = self._principal(now_ms).transactional_ids
+        ids.brought(self._quota.pair_keys.name_key(name), turn_ms, now_ms)
+
+    def withdraw_name(self, now_ms: float) -> None:
+        """It does not go."""
+        self._principal(now_ms).transactional_ids.withdraw(now_ms)
+
+    def succeed(self, producer_id: int, successor: int, now_ms: float) -> None:
+        """The broker has put `successor` in the place of a producer id: it is known if that one is, and costs
+        nothing. The old id's entries go as they would have."""
+        store = self._principal(now_ms).store
+        if store.seen(producer_id, now_ms):
+            store.admit(successor, now_ms)
 
     def wake(self, now_ms: float) -> Verdict:
         """`wake_ms` has come, or the door has granted the ticket. The client is known to be there still."""
@@ -242,9 +300,13 @@ class ProducerGate:
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
         if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
             new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
-            self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner)
-            if self._door.ask(ticket, now_ms):
-                return Verdict.ADMIT
+            self._ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
+        return self._ask_or_hold(self._ticket, now_ms, deadline_ms)
+
+    def _ask_or_hold(self, ticket: Ticket | None, now_ms: float, deadline_ms: float) -> Verdict:
+        """None: there is nothing to ask for, and the request waits for its refusal."""
+        if ticket is not None and self._door.ask(ticket, now_ms):
+            return Verdict.ADMIT
         self.held_since_ms = now_ms
         self.wake_ms = self.deadline_ms = deadline_ms
         return Verdict.HOLD
@@ -278,3 +340,16 @@ class ProducerGate:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.withdraw(ticket, now_ms)
+
+
+def _added_pairs(additions: Sequence[Addition], key: Callable[[int, bytes, int], int]) -> tuple[int, ...]:
+    """A group's offsets go to one partition of a topic that clients cannot produce to: the pair is told by
+    its name."""
+    pairs: set[int] = set()
+    for addition in additions:
+        if addition.group is not None:
+            pairs.add(key(addition.producer_id, addition.group, _OFFSETS_PARTITION))
+            continue
+        for name, partitions in addition.topics:
+            pairs.update(key(addition.producer_id, name, partition) for partition in partitions)
+    return tuple(pairs)

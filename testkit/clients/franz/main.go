@@ -1,9 +1,9 @@
 // Produces records with franz-go as its users do: idempotent, all else by default.
 //
-//	franz BOOTSTRAP TOPIC CLIENT_ID < records
+//	franz BOOTSTRAP TOPIC CLIENT_ID [TRANSACTIONAL_ID RECORDS_PER_TRANSACTION] < records
 //
 // A line of standard input is a record: its partition, a space, its value in hexadecimal digits. Ends with 0
-// once the broker has acknowledged every record, with 1 and the first error if it has not.
+// once the broker has acknowledged every record, or has committed each transaction, with 1 and the first error if it has not.
 package main
 
 import (
@@ -23,23 +23,33 @@ import (
 const within = 150 * time.Second
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "franz BOOTSTRAP TOPIC CLIENT_ID < records")
+	if len(os.Args) != 4 && len(os.Args) != 6 {
+		fmt.Fprintln(os.Stderr, "franz BOOTSTRAP TOPIC CLIENT_ID [TRANSACTIONAL_ID RECORDS_PER_TRANSACTION] < records")
 		os.Exit(2)
 	}
-	if err := produce(strings.Split(os.Args[1], ","), os.Args[2], os.Args[3]); err != nil {
+	if err := produce(strings.Split(os.Args[1], ","), os.Args[2], os.Args[3], os.Args[4:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func produce(bootstrap []string, topic, clientID string) error {
-	client, err := kgo.NewClient(
+func produce(bootstrap []string, topic, clientID string, transactions []string) error {
+	options := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap...),
 		kgo.ClientID(clientID),
 		kgo.DefaultProduceTopic(topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
+	}
+	perTransaction := 0
+	if len(transactions) > 0 {
+		number, err := strconv.Atoi(transactions[1])
+		if err != nil || number < 1 {
+			return fmt.Errorf("not a number of records: %q", transactions[1])
+		}
+		perTransaction = number
+		options = append(options, kgo.TransactionalID(transactions[0]))
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
 	}
@@ -51,7 +61,19 @@ func produce(bootstrap []string, topic, clientID string) error {
 	var failed error
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
+	sent := 0
 	for lines.Scan() {
+		if perTransaction > 0 && sent%perTransaction == 0 {
+			if sent > 0 {
+				if err := commit(ctx, client); err != nil {
+					return err
+				}
+			}
+			if err := client.BeginTransaction(); err != nil {
+				return err
+			}
+		}
+		sent++
 		record, err := parse(lines.Text())
 		if err != nil {
 			return err
@@ -67,12 +89,23 @@ func produce(bootstrap []string, topic, clientID string) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	if err := client.Flush(ctx); err != nil {
+	if perTransaction > 0 && sent > 0 {
+		if err := commit(ctx, client); err != nil {
+			return err
+		}
+	} else if err := client.Flush(ctx); err != nil {
 		return err
 	}
 	mutex.Lock()
 	defer mutex.Unlock()
 	return failed
+}
+
+func commit(ctx context.Context, client *kgo.Client) error {
+	if err := client.Flush(ctx); err != nil {
+		return err
+	}
+	return client.EndTransaction(ctx, kgo.TryCommit)
 }
 
 func parse(line string) (*kgo.Record, error) {

@@ -1,0 +1,191 @@
+"""Transactions' requests and refusals against the codec, in every version."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from sluice.protocol._tables import VERSIONS
+from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.transactions.refusals import RETRIED_ERRORS, refuse_additions
+from sluice.protocol.transactions.requests import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    STATE_MAKERS,
+    TXN_OFFSET_COMMIT,
+    Addition,
+    read_additions,
+    read_ended_producer,
+    read_successor,
+    read_transactional_id,
+)
+from testkit.frames.frames import answer, decoded, request
+from testkit.frames.produce_usage import body_of
+
+BEFORE = b"\xff" * 7
+EVERY_VERSION = [
+    (api_key, version)
+    for api_key in sorted(STATE_MAKERS)
+    for version in range(VERSIONS[api_key][0], VERSIONS[api_key][1] + 1)
+]
+
+
+def random_topics(random: Random, api_key: int, version: int) -> list[Value]:
+    topics: list[Value] = []
+    for number in range(random.randrange(4)):
+        partitions: list[Any] = [random.randrange(2**31) for _ in range(random.randrange(200))]
+        if api_key == TXN_OFFSET_COMMIT:
+            partitions = [
+                {
+                    "partitionIndex": partition,
+                    "committedOffset": random.randrange(2**62),
+                    **({"committedLeaderEpoch": 7} if version >= 2 else {}),
+                    "committedMetadata": random.choice([None, "", "m" * 300]),
+                }
+                for partition in partitions[:40]
+            ]
+        topics.append({"name": f"töpic-{number}" * random.choice([1, 30]), "partitions": partitions})
+    return topics
+
+
+def random_request(random: Random, api_key: int, version: int) -> tuple[Struct, list[Addition]]:
+    """A body, and what is to be read in it."""
+    producer_id, epoch = random.randrange(2**63), random.randrange(2**15)
+    group = "grüppe" * random.choice([1, 30])
+    if api_key == ADD_OFFSETS_TO_TXN:
+        body: Struct = {
+            "transactionalId": "täx", "producerId": producer_id, "producerEpoch": epoch, "groupId": group,
+        }  # fmt: skip
+        return body, [Addition("täx".encode(), producer_id, epoch, [], group.encode())]
+    if api_key == ADD_PARTITIONS_TO_TXN and version >= 4:
+        transactions: list[Any] = []
+        additions = []
+        for number in range(random.randrange(4)):
+            topics = random_topics(random, api_key, version)
+            verify_only = bool(number % 2)
+            transactions.append({
+                "transactionalId": f"täx{number}", "producerId": producer_id + number, "producerEpoch": epoch,
+                "verifyOnly": verify_only, "topics": topics,
+            })  # fmt: skip
+            name = f"täx{number}".encode()
+            additions.append(
+                Addition(name, producer_id + number, epoch, read_of(topics), None, verify_only=verify_only)
+            )
+        return {"transactions": transactions}, additions
+    topics = random_topics(random, api_key, version)
+    if api_key == ADD_PARTITIONS_TO_TXN:
+        body = {
+            "v3AndBelowTransactionalId": "täx", "v3AndBelowProducerId": producer_id,
+            "v3AndBelowProducerEpoch": epoch, "v3AndBelowTopics": topics,
+        }  # fmt: skip
+        return body, [Addition("täx".encode(), producer_id, epoch, read_of(topics))]
+    body = {
+        "transactionalId": "täx", "groupId": group, "producerId": producer_id, "producerEpoch": epoch,
+        "topics": topics,
+    }  # fmt: skip
+    if version >= 3:
+        body |= {"generationId": 3, "memberId": "member" * 30, "groupInstanceId": random.choice([None, "i"])}
+    return body, [Addition("täx".encode(), producer_id, epoch, read_of(topics), group.encode())]
+
+
+def read_of(topics: list[Any]) -> list[tuple[bytes, tuple[int, ...]]]:
+    return [
+        (
+            topic["name"].encode(),
+            tuple(
+                partition["partitionIndex"] if isinstance(partition, dict) else partition
+                for partition in topic["partitions"]
+            ),
+        )
+        for topic in topics
+    ]
+
+
+def read(frame: bytes, api_key: int, version: int) -> list[Addition]:
+    buf = bytearray(BEFORE + frame + b"\xff" * 50)
+    return read_additions(buf, len(BEFORE) + body_of(frame), len(BEFORE) + len(frame), api_key, version)
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_what_a_request_adds_is_read_as_the_codec_wrote_it(api_key: int, version: int) -> None:
+    random = Random(version)
+    for _ in range(100):
+        body, additions = random_request(random, api_key, version)
+        assert read(request(api_key, version, body), api_key, version) == additions
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_a_request_that_is_cut_off_or_goes_on_behind_its_end_is_malformed(api_key: int, version: int) -> None:
+    random = Random(version)
+    body, _ = random_request(random, api_key, version)
+    frame = request(api_key, version, body)
+    for end in range(body_of(frame), len(frame)):
+        with pytest.raises(MalformedFrame):
+            read(frame[:end], api_key, version)
+    with pytest.raises(MalformedFrame):
+        read(frame + b"\0", api_key, version)
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_every_partition_is_refused_in_the_form_of_its_api(api_key: int, version: int) -> None:
+    random = Random(version)
+    error = RETRIED_ERRORS[api_key]
+    for _ in range(50):
+        body, additions = random_request(random, api_key, version)
+        frame = request(api_key, version, body)
+        refused = refuse_additions(read(frame, api_key, version), api_key, version, 77, 1_234)
+        expected: Struct = {"throttleTimeMs": 1_234}
+        results: list[Any] = [results_of(addition, api_key, error) for addition in additions]
+        if api_key == ADD_OFFSETS_TO_TXN:
+            expected["errorCode"] = error
+        elif api_key == TXN_OFFSET_COMMIT:
+            expected["topics"] = results[0]
+        elif version >= 4:
+            expected["resultsByTransaction"] = [
+                {"transactionalId": addition.transactional_id.decode(), "topicResults": result}
+                for addition, result in zip(additions, results, strict=True)
+            ]
+        else:
+            expected["resultsByTopicV3AndBelow"] = results[0]
+        assert refused == answer(api_key, version, expected, correlation_id=77)
+
+
+def results_of(addition: Addition, api_key: int, error: int) -> list[Any]:
+    partitions, code = (
+        ("partitions", "errorCode") if api_key == TXN_OFFSET_COMMIT
+        else ("resultsByPartition", "partitionErrorCode")
+    )  # fmt: skip
+    return [
+        {"name": name.decode(), partitions: [{"partitionIndex": index, code: error} for index in indices]}
+        for name, indices in addition.topics
+    ]
+
+
+@pytest.mark.parametrize("version", range(VERSIONS[END_TXN][1] + 1))
+def test_the_producer_whose_transaction_ends_is_read(version: int) -> None:
+    body: Struct = {"transactionalId": "täx", "producerId": 2**61 + 1, "producerEpoch": 3, "committed": True}
+    frame = bytearray(request(END_TXN, version, body))
+    assert read_ended_producer(frame, body_of(bytes(frame)), len(frame), version) == 2**61 + 1
+
+
+@pytest.mark.parametrize(("error", "expected"), [(0, 2**61 + 1), (51, -1)])
+def test_the_successor_is_read_in_an_answer_without_error(error: int, expected: int) -> None:
+    body: Struct = {"throttleTimeMs": 9, "errorCode": error, "producerId": 2**61 + 1, "producerEpoch": 0}
+    frame = answer(END_TXN, 5, body)
+    assert decoded("response", END_TXN, 5, frame).body["errorCode"] == error
+    assert read_successor(frame, 9, len(frame)) == expected
+    with pytest.raises(MalformedFrame):
+        read_successor(frame, 9, 20)
+
+
+@pytest.mark.parametrize("version", range(VERSIONS[INIT_PRODUCER_ID][1] + 1))
+@pytest.mark.parametrize("name", [None, "", "täx", "t" * 300])
+def test_the_transactional_id_is_read(version: int, name: str | None) -> None:
+    frame = request(INIT_PRODUCER_ID, version, {"transactionalId": name, "transactionTimeoutMs": 1})
+    raw = None if name is None else name.encode()
+    assert read_transactional_id(frame, body_of(frame), len(frame), version) == raw

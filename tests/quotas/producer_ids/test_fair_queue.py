@@ -1,0 +1,128 @@
+"""Addresses, and client ids at one, take turns; of one client, and of one turn, the oldest goes first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from sluice.quotas.producer_ids.fair_queue import FairQueue
+from sluice.quotas.producer_ids.principal import ProducerIdSettings
+from sluice.quotas.producer_ids.quota import Ticket
+from testkit.quotas.producer_id_door import Door
+
+
+@dataclass(eq=False)
+class Asked:
+    client: tuple[str, str]
+    since_ms: float
+    waits: bool = True
+    number: int = 0
+
+
+def served(queue: FairQueue[Asked]) -> list[Asked]:
+    """All of them, in their order."""
+    order = []
+    while (ticket := queue.head()) is not None:
+        ticket.waits = False
+        queue.granted(ticket)
+        order.append(ticket)
+    return order
+
+
+def queue_of(tickets: list[Asked]) -> FairQueue[Asked]:
+    queue: FairQueue[Asked] = FairQueue()
+    for ticket in tickets:
+        queue.push(ticket)
+    return queue
+
+
+def test_of_one_client_the_oldest_goes_first() -> None:
+    tickets = [Asked(("a", "app"), since_ms) for since_ms in (3.0, 1.0, 2.0)]
+    assert [ticket.since_ms for ticket in served(queue_of(tickets))] == [1.0, 2.0, 3.0]
+
+
+def test_one_with_many_waiting_requests_has_every_second_turn_beside_one_other() -> None:
+    tickets = [Asked(("bad", "app"), float(number)) for number in range(100)]
+    tickets += [Asked(("good", "app"), 1_000.0 + number) for number in range(5)]
+    order = served(queue_of(tickets))
+    assert [ticket.client[0] for ticket in order[:10]] == ["bad", "good"] * 5
+    assert len(order) == 105
+
+
+def test_who_invents_client_ids_has_the_turns_of_its_address_alone() -> None:
+    tickets = [Asked(("bad", f"app-{number}"), float(number)) for number in range(100)]
+    tickets += [Asked(("good", "app"), 1_000.0 + number) for number in range(5)]
+    order = served(queue_of(tickets))
+    assert [ticket.client[0] for ticket in order[:10]] == ["bad", "good"] * 5
+
+
+def test_behind_one_address_client_ids_take_turns() -> None:
+    tickets = [Asked(("sidecar", "bad"), float(number)) for number in range(100)]
+    tickets += [Asked(("sidecar", "good"), 1_000.0 + number) for number in range(5)]
+    order = served(queue_of(tickets))
+    assert [ticket.client[1] for ticket in order[:10]] == ["bad", "good"] * 5
+
+
+def test_who_was_refused_and_comes_again_is_not_overtaken_by_younger_ones() -> None:
+    """Its ticket is a new one each time; its age is not."""
+    queue: FairQueue[Asked] = FairQueue()
+    for now_ms in range(200):
+        patient = Asked(("patient", "app"), 0.0)
+        others = [Asked((f"other-{number}", "app"), now_ms + 1.0) for number in range(5)]
+        for ticket in (*others, patient):
+            queue.push(ticket)
+        assert queue.head() is patient
+        for ticket in (*others, patient):
+            ticket.waits = False
+            queue.bury()
+        assert queue.head() is None
+    assert len(queue) <= 200
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_comes_and_leaves_all_are_served_and_nobody_twice_as_often_as_another(seed: int) -> None:
+    random = Random(seed)
+    queue: FairQueue[Asked] = FairQueue()
+    waiting: set[int] = set()
+    tickets: list[Asked] = []
+    turns: dict[str, int] = dict.fromkeys("abc", 0)
+    for step in range(3_000):
+        # Each address has always something that waits.
+        for name in "abc":
+            if sum(tickets[number].client[0] == name for number in waiting) < 3:
+                waiting.add(len(tickets))
+                tickets.append(
+                    Asked((name, random.choice("xyz")), step + random.random(), number=len(tickets))
+                )
+                queue.push(tickets[-1])
+        if random.random() < 0.3:
+            gone = random.choice(sorted(waiting))
+            waiting.remove(gone)
+            tickets[gone].waits = False
+            queue.bury()
+            continue
+        ticket = queue.head()
+        assert ticket is not None
+        ticket.waits = False
+        queue.granted(ticket)
+        waiting.remove(ticket.number)
+        turns[ticket.client[0]] += 1
+    assert max(turns.values()) - min(turns.values()) <= 0.05 * sum(turns.values())
+    assert len(queue) <= 2 * len(waiting) + 200
+
+
+def test_one_bad_client_of_a_team_does_not_take_all_of_its_ids() -> None:
+    """100 requests of it wait; another client's comes a minute later and has the next token but one."""
+    door = Door(60.0, ProducerIdSettings(forced_after_ms=1e9))
+    door.drain()
+    for number in range(100):
+        ticket = Ticket(door.principal(), (number,), (), (number,), client=("10.0.0.1", "bad"))
+        assert not door.quota.ask(ticket, 0.0)
+    good = Ticket(door.principal(), (1_000,), (), (1_000,), client=("10.0.0.2", "good"))
+    assert not door.quota.ask(good, 30_000.0)
+    for minute in (1, 2):
+        for ticket in door.quota.serve(minute * 60_000.0 + 1.0):
+            door.quota.commit(ticket, minute * 60_000.0 + 1.0)
+    assert not good.waits
