@@ -1,9 +1,9 @@
-"""Every client library under quotas that bite, through Sluice and on the broker's own: what was lost or doubled.
+"""Every client library under quotas that bite, Sluice's and the broker's own: what is lost, what doubled.
 
     python -m bench.clients [--quick] [--only kafka-go librdkafka-plain …] [--sides sluice native] [--lanes 2]
 
-Twelve clients produce, consume in a group and, where they can, in transactions. Each record is numbered and read
-back from the broker. The last line of standard output is one JSON object. What is measured, and why so:
+Twelve clients produce, consume in a group and, where they can, in transactions. Each record is numbered and
+read back from the broker. The last line of standard output is one JSON object. What is measured, and why so:
 docs/benchmarks.md.
 """
 
@@ -57,11 +57,11 @@ def measure(arguments: argparse.Namespace) -> ClientsRun:
             if arguments.keep:
                 shutil.copy(rig.node.log, folder / "kafka.log")
                 shutil.copy(rig.sluice.log, folder / "sluice.log")
-            throttled_s = {
-                client.name: {role: round(rig.throttled_s(client.user(role)), 1) for role in client.roles}
+            bites = {
+                client.name: {role: rig.bite(client.user(role)) for role in client.roles}
                 for client in clients
             }
-    return ClientsRun(results, missing, throttled_s, time.monotonic() - begun_s, quick=arguments.quick)
+    return ClientsRun(results, missing, bites, time.monotonic() - begun_s, quick=arguments.quick)
 
 
 def _can_run(client: Client, programs: Programs, missing: dict[str, str]) -> bool:

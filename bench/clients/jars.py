@@ -1,4 +1,4 @@
-"""Kafka Streams' jar beside those of the broker and the tools: pinned by requirements/kafka-streams-jars.lock.
+"""Kafka Streams' jar beside those of the broker: pinned by requirements/kafka-streams-jars.lock.
 
 python -m bench.clients.jars --lock     rewrite the lock file
 """

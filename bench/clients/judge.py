@@ -87,7 +87,7 @@ def number_of(value: bytes) -> Numbered:
 def judge_producers(
     told: Told, stored: Mapping[int, Sequence[Numbered]], sent: Iterable[Numbered]
 ) -> Figures:
-    """`stored`: by partition. A record that was acknowledged twice, or is there unacknowledged, is no fault."""
+    """`stored`: by partition. A record that is there and was not acknowledged is given up, not doubled."""
     all_sent, acked = set(sent), set(told.acked)
     copies = Counter(number for numbers in stored.values() for number in numbers)
     return Figures(

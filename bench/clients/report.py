@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bench.clients.cases import CLIENTS, NATIVE, SLUICE
 from bench.clients.judge import FAULTS, Figures
+from bench.clients.rig import Bite
 from bench.lib.plots import figure, save
 from bench.lib.results import machine, print_last_line, wide_console, write_json
 
@@ -26,8 +27,8 @@ class ClientsRun:
     results: Results
     missing: Mapping[str, str]
     """client → why it could not run"""
-    throttled_s: Mapping[str, Mapping[str, float]]
-    """client → role → what Sluice made its requests wait, several at a time"""
+    bites: Mapping[str, Mapping[str, Bite]]
+    """client → role → what Sluice made its requests wait"""
     seconds: float
     quick: bool
 
@@ -48,6 +49,8 @@ def report(run: ClientsRun, folder: Path) -> None:
     console.print(_table(run))
     for client, reason in run.missing.items():
         console.print(f"{client} could not run: {reason}", style="bold")
+    for client, role in without_a_bite(run):
+        console.print(f"{client}, {role}: no quota made it wait, so this part shows nothing", style="bold")
     summary = summary_of(run.results)
     write_json(
         folder / "clients.json",
@@ -62,7 +65,10 @@ def report(run: ClientsRun, folder: Path) -> None:
                 for client in CLIENTS
                 if client.name in run.results
             },
-            "sluice_throttled_s": run.throttled_s,
+            "sluice_waits": {
+                client: {role: asdict(bite) for role, bite in roles.items()}
+                for client, roles in run.bites.items()
+            },
             "clients": {
                 client: {
                     side: {role: asdict(figures) for role, figures in roles.items()}
@@ -75,6 +81,16 @@ def report(run: ClientsRun, folder: Path) -> None:
     _plot(run.results, folder / "clients.png")
     console.print(f"written: {folder / 'clients.json'}, clients.png, after {run.seconds / 60:.0f} minutes")
     print_last_line(summary)
+
+
+def without_a_bite(run: ClientsRun) -> list[tuple[str, str]]:
+    """Client and role that went through Sluice and never had to wait for bytes."""
+    return [
+        (client, role)
+        for client, sides in run.results.items()
+        for role in sides.get(SLUICE, {})
+        if not run.bites[client][role].bytes_s
+    ]
 
 
 def summary_of(results: Results) -> dict[str, object]:
@@ -91,18 +107,19 @@ def summary_of(results: Results) -> dict[str, object]:
 def _table(run: ClientsRun) -> Table:
     table = Table(
         title="Every client under quotas that bite, through Sluice and on the broker's own",
-        caption="records: lost, doubled, reordered, given up; throttled: what Sluice made requests wait, added up",
+        caption="waits: for bytes and for producer ids in Sluice, added up over all requests",
     )
     for column in ("client", "role", "side"):
         table.add_column(column)
-    for column in ("records", *(fault.replace("_", " ") for fault in FAULTS), "took", "throttled"):
+    for column in ("records", *(fault.replace("_", " ") for fault in FAULTS), "took", "waits: bytes", "ids"):
         table.add_column(column, justify="right")
     for client, sides in run.results.items():
         shown = client
         for role in next(iter(sides.values())):
             for side, roles in sides.items():
                 figures = roles[role]
-                throttled = f"{run.throttled_s[client][role]:.0f} s" if side == SLUICE else ""
+                bite = run.bites[client][role]
+                waits = (f"{bite.bytes_s:.0f} s", f"{bite.ids_s:.0f} s") if side == SLUICE else ("", "")
                 table.add_row(
                     shown,
                     role,
@@ -110,7 +127,7 @@ def _table(run: ClientsRun) -> Table:
                     f"{figures.records:,}",
                     *(f"{count:,}" if count else "·" for count in figures.faults().values()),
                     f"{figures.seconds:.0f} s",
-                    throttled,
+                    *waits,
                 )
                 shown = ""
         table.add_section()

@@ -32,7 +32,7 @@ from bench.clients.cases import (
     Load,
 )
 from bench.clients.drivers.told import Work
-from bench.clients.groups import rebalances
+from bench.clients.groups import rebalances, time_of_day_ms
 from bench.clients.judge import (
     Figures,
     Numbered,
@@ -56,8 +56,18 @@ DOOR: Final = "SLUICE_SASL"
 PASSWORD: Final = "a-password"
 END_WITHIN_S: Final = 45.0
 """how long a driver may take to end beyond the time of its load"""
+BYTE_RATES: Final = ("produce", "fetch")
 REBALANCE_DELAY_MS: Final = 3_000
 """Kafka's default: both members of a group join before it first deals out its partitions"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bite:
+    """What the quotas made one user's requests wait, added up over all of them."""
+
+    bytes_s: float
+    ids_s: float
+    ids_refused: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +84,17 @@ class Rig:
         """Where the clients of this side connect."""
         return self.sluice.bootstrap(DOOR) if side == SLUICE else self.node.bootstrap_sasl
 
-    def throttled_s(self, user: str) -> float:
-        """What Sluice made a user's requests wait for bytes."""
-        return self.sluice.metric("sluice_throttled_seconds_total", user=user)
+    def bite(self, user: str) -> Bite:
+        """What Sluice's quotas have done to a user so far."""
+        metric = self.sluice.metric
+        return Bite(
+            bytes_s=round(
+                sum(metric("sluice_throttled_seconds_total", user=user, quota=quota) for quota in BYTE_RATES),
+                1,
+            ),
+            ids_s=round(metric("sluice_producer_ids_throttle_time_seconds_total", user=user), 1),
+            ids_refused=int(metric("sluice_producer_ids_refused_total", user=user)),
+        )
 
 
 def source(load: Load) -> str:
@@ -162,17 +180,26 @@ def run_part(rig: Rig, client: Client, role: str, side: str) -> Figures:
     figures = _judge(rig, work, told)
     figures.seconds = round(seconds, 1)
     if reads:
-        log = rig.node.log.read_text(encoding="utf-8", errors="replace")
-        figures.rebalances = rebalances(log.splitlines(), work.group, told.closing_ms)
+        closing = None if told.closing_ms is None else _local_time_of_day_ms(told.closing_ms)
+        with rig.node.log.open(encoding="utf-8", errors="replace") as log:
+            figures.rebalances = rebalances(log, work.group, work.workers, closing)
     return figures
+
+
+def _local_time_of_day_ms(epoch_ms: int) -> int:
+    """As the broker's log has it."""
+    local = time.localtime(epoch_ms / 1000)
+    return time_of_day_ms(time.strftime("%H:%M:%S", local)) + epoch_ms % 1000
 
 
 def _drive(rig: Rig, client: Client, work: Work, name: str) -> Told:
     job, output = rig.folder / f"{name}.json", rig.folder / f"{name}.out"
     job.write_text(json.dumps(asdict(work)), encoding="utf-8")
-    with GuardedProcess([*rig.programs.command(client), str(job)], output=output) as process:
-        with contextlib.suppress(TimeoutError):
-            process.wait(work.within_s + END_WITHIN_S)
+    with (
+        GuardedProcess([*rig.programs.command(client), str(job)], output=output) as process,
+        contextlib.suppress(TimeoutError),
+    ):
+        process.wait(work.within_s + END_WITHIN_S)
     with output.open(encoding="utf-8", errors="replace") as lines:
         told = read_told(lines)
     if not told.ended:
@@ -207,7 +234,7 @@ def _committed(node: KafkaNode, work: Work) -> dict[int, int]:
 
 
 def _fill(node: KafkaNode, load: Load) -> None:
-    """Records of one producer, number 0, in batches of some 16 kB."""
+    """Numbered records. Worker and key are their partition, so that Streams keeps them together."""
     topic = source(load)
     producer = Producer(
         {"bootstrap.servers": node.bootstrap, "batch.size": 16_384, "linger.ms": 100, "log_level": 0}
@@ -216,7 +243,8 @@ def _fill(node: KafkaNode, load: Load) -> None:
         return
     create_topic(node, topic, PARTITIONS)
     for seq in range(load.records):
-        value = f"0:{seq}:".encode().ljust(load.record_bytes, b"x")
-        producer.produce(topic, value, partition=seq % PARTITIONS)
+        partition = seq % PARTITIONS
+        value = f"{partition}:{seq}:".encode().ljust(load.record_bytes, b"x")
+        producer.produce(topic, value, key=str(partition), partition=partition)
     if producer.flush(60.0):
         raise BenchError(f"{topic} could not be filled")

@@ -1,1 +1,1 @@
-"""Programs that drive one client library each: a JSON file tells them their work, lines of output what came of it."""
+"""Programs that drive one client library each: JSON says what to do, lines of output what came of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import confluent_kafka
 
@@ -17,7 +17,9 @@ from bench.clients.drivers.told import (
     tell_error,
 )
 
-WITHOUT_IDEMPOTENCE = "librdkafka-plain"
+WITHOUT_IDEMPOTENCE: Final = "librdkafka-plain"
+BATCH_BYTES: Final = 16_384
+"""batch.size, Java's default: without it librdkafka would send all that waits in one request"""
 
 
 def _config(work: Work, **settings: Any) -> dict[str, Any]:
@@ -51,7 +53,12 @@ def _send(producer: confluent_kafka.Producer, work: Work, worker: int, seq: int,
 def produce(work: Work, worker: int) -> None:
     """All records at once into the client's queue, then waits for the reports."""
     producer = confluent_kafka.Producer(
-        _config(work, enable_idempotence=work.client != WITHOUT_IDEMPOTENCE, acks="all")
+        _config(
+            work,
+            enable_idempotence=work.client != WITHOUT_IDEMPOTENCE,
+            acks="all",
+            batch_size=BATCH_BYTES,
+        )
     )
     for seq in range(work.records):
 

@@ -106,7 +106,7 @@ _checker: list[Consumer] = []
 
 
 def _is_done(work: Work) -> bool:
-    """All that there is to read is committed. Asked past the proxy's quotas: by another client id."""
+    """All that there is to read is committed; asked by a client of its own, which fetches nothing."""
     if not _checker:
         _checker.append(
             Consumer(

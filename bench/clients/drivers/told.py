@@ -153,7 +153,7 @@ def run_transactions(
     commit: Callable[[], None],
     abort: Callable[[], None],
 ) -> None:
-    """All of a worker's transactions, each until it is committed or has failed TRIES_OF_A_TRANSACTION times."""
+    """All of a worker's transactions, each tried TRIES_OF_A_TRANSACTION times at most."""
     for batch in work.transactions():
         for tries_left in reversed(range(TRIES_OF_A_TRANSACTION)):
             try:
