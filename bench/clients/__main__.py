@@ -48,7 +48,13 @@ def measure(arguments: argparse.Namespace) -> ClientsRun:
         if not clients:
             raise BenchError("none of the clients can run here")
         with (
-            open_rig(clients, folder, programs, quick=arguments.quick) as rig,
+            open_rig(
+                clients,
+                folder,
+                programs,
+                quick=arguments.quick,
+                answer_budget_s=arguments.answer_budget,
+            ) as rig,
             ThreadPoolExecutor(arguments.lanes) as lanes,
         ):
             done = [(client, lanes.submit(_run_client, rig, client, arguments.sides)) for client in clients]
@@ -98,6 +104,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=NAMES, metavar="CLIENT", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--lanes", type=int, default=LANES, help=f"clients at a time ({LANES})")
+    parser.add_argument(
+        "--answer-budget", type=float, metavar="S", help="pacing.answer_budget_s instead of the default"
+    )
     parser.add_argument("--keep", type=Path, help="folder for the drivers' output, to look into")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     return parser.parse_args(argv)
@@ -112,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BenchError, KafkaNodeError, KafkaDistError, TimeoutError) as error:
         print(f"bench-clients: {error}", file=sys.stderr)
         return 2
-    full = not (arguments.quick or arguments.only or run.missing) and len(arguments.sides) == len(SIDES)
+    trial = arguments.quick or arguments.only or run.missing or arguments.answer_budget
+    full = not trial and len(arguments.sides) == len(SIDES)
     report(run, results_folder(arguments.out, official=full))
     return 1 if run.missing else 0
 

@@ -6,16 +6,24 @@ Go and Node are the machine's, as for the tests: without one its clients cannot 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from bench.clients.cases import GO, NODE, PYTHON, Client
-from testkit.kafka.dist import cache_folder
+import confluent_kafka
+
+from bench.clients.cases import GO, NODE, PYTHON, STREAM, Client
+from bench.clients.jars import streams_classpath
+from sluice.recalibration.spark.maven_jars import JarError
+from testkit.kafka.dist import cache_folder, ensure_kafka
+from testkit.kafka.lock import CURRENT
 
 HERE: Final = Path(__file__).parent
 BUILD_WITHIN_S: Final = 600
@@ -37,6 +45,8 @@ class Programs:
     def command(self, client: Client) -> list[str]:
         """All but the file with the work. Raises NoProgramError."""
         if client.language == PYTHON:
+            if STREAM in client.roles:
+                _fetch_streams()
             return [sys.executable, "-m", f"bench.clients.drivers.{client.module}"]
         if client.language not in self._found:
             try:
@@ -47,6 +57,36 @@ class Programs:
         if isinstance(found, NoProgramError):
             raise found
         return list(found)
+
+
+def versions() -> dict[str, str]:
+    """Each library's version, as it is pinned or installed; Java's clients are of Kafka's jars."""
+    go = dict(re.findall(r"^\s+(\S+) v([\d.]+)$", (HERE / "go" / "go.mod").read_text(), re.MULTILINE))
+    node = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]
+    return {
+        "java": CURRENT.version,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "aiokafka": metadata.version("aiokafka"),
+        "kafka-python": metadata.version("kafka-python"),
+        "franz-go": go["github.com/twmb/franz-go"],
+        "sarama": go["github.com/IBM/sarama"],
+        "kafka-go": go["github.com/segmentio/kafka-go"],
+        "kafkajs": node["kafkajs"],
+        "platformatic": node["@platformatic/kafka"],
+        "node": node_version(),
+    }
+
+
+def node_version() -> str:
+    """The machine's Node; empty if there is none."""
+    return "" if shutil.which("node") is None else _run(["node", "--version"], HERE, os.environ).strip()
+
+
+def _fetch_streams() -> None:
+    try:
+        streams_classpath(ensure_kafka())
+    except JarError as error:
+        raise NoProgramError(str(error)) from error
 
 
 def _go(folder: Path) -> Sequence[str]:
@@ -65,9 +105,9 @@ def _node(_folder: Path) -> Sequence[str]:
         raise NoProgramError(
             f"there is no Node {NODE_AT_LEAST} or newer with npm here (apt-get install nodejs npm)"
         )
-    said = _run(["node", "--version"], HERE, os.environ)
+    said = node_version()
     if int(said.lstrip("v").split(".")[0]) < NODE_AT_LEAST:
-        raise NoProgramError(f"Node {NODE_AT_LEAST} or newer is needed, and here is {said.strip()}")
+        raise NoProgramError(f"Node {NODE_AT_LEAST} or newer is needed, and here is {said}")
     sources = sorted(path for path in (HERE / "node").iterdir() if path.suffix in (".mjs", ".json"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:8]
     home = cache_folder() / f"bench-clients-node-{digest}"

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bench.clients.cases import CLIENTS, NATIVE, SLUICE
 from bench.clients.judge import FAULTS, Figures
+from bench.clients.programs import versions
 from bench.clients.rig import Bite
 from bench.lib.plots import figure, save
 from bench.lib.results import machine, print_last_line, wide_console, write_json
@@ -59,6 +60,7 @@ def report(run: ClientsRun, folder: Path) -> None:
             "machine": machine(),
             "seconds": round(run.seconds),
             "quick": run.quick,
+            "versions": versions(),
             "could_not_run": dict(run.missing),
             "loads": {
                 client.name: {role: asdict(client.load(role, quick=run.quick)) for role in client.roles}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -108,8 +108,18 @@ def name_of(client: Client, role: str, side: str) -> str:
 
 
 @contextlib.contextmanager
-def open_rig(clients: Sequence[Client], folder: Path, programs: Programs, *, quick: bool) -> Iterator[Rig]:
-    """Broker, topics, quotas, Sluice; all gone when the block ends."""
+def open_rig(
+    clients: Sequence[Client],
+    folder: Path,
+    programs: Programs,
+    *,
+    quick: bool,
+    answer_budget_s: float | None = None,
+) -> Iterator[Rig]:
+    """Broker, topics, quotas, Sluice (with its default answer budget if none is given); gone at the end."""
+    pacing: dict[str, Any] = (
+        {} if answer_budget_s is None else {"pacing": {"answer_budget_s": answer_budget_s}}
+    )
     print("starting Kafka, and Sluice before it", flush=True)
     parts = [(client, role) for client in clients for role in client.roles]
     users = {client.user(role): PASSWORD for client, role in parts}
@@ -137,7 +147,7 @@ def open_rig(clients: Sequence[Client], folder: Path, programs: Programs, *, qui
                     create_topic(node, name_of(client, role, side), PARTITIONS)
             set_native_quotas(node.address("PLAINTEXT")[1], [name_of(client, role, NATIVE)], load.bytes_per_s)
         sluice = stack.enter_context(
-            SluiceProcess(doors_of(node, [DOOR]), limits, producer_ids={"burst_s": BURST_S})
+            SluiceProcess(doors_of(node, [DOOR]), limits, producer_ids={"burst_s": BURST_S}, **pacing)
         )
         yield Rig(node, sluice, programs, folder, quick)
 

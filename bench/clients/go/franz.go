@@ -10,6 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
+// franzBatchBytes is the batch of Java and the others: by default all that waits for a partition, up to 1 MB, is one.
+const franzBatchBytes = 16_384
+
 func franzClient(work *Work, options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(strings.Split(work.Bootstrap, ",")...),
@@ -24,7 +27,7 @@ func franzRecord(work *Work, worker, seq int) *kgo.Record {
 }
 
 func franzProduce(work *Work, worker int) error {
-	client, err := franzClient(work)
+	client, err := franzClient(work, kgo.ProducerBatchMaxBytes(franzBatchBytes))
 	if err != nil {
 		return err
 	}

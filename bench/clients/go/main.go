@@ -7,9 +7,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	commitEvery       = time.Second
-	transactionTries  = 5
-	longestText       = 300
+	commitEvery      = time.Second
+	transactionTries = 5
+	longestText      = 300
 )
 
 // Work is what a driver is asked to do.
@@ -41,9 +41,12 @@ type Work struct {
 	WithinS        float64 `json:"within_s"`
 }
 
+// value is a numbered record, filled with noise: franz-go compresses by default, and the load is one of bytes.
 func (w *Work) value(worker, seq int) []byte {
-	head := fmt.Sprintf("%d:%d:", worker, seq)
-	return append([]byte(head), bytes.Repeat([]byte("x"), w.RecordBytes-len(head))...)
+	value := make([]byte, w.RecordBytes)
+	rand.NewChaCha8([32]byte{byte(worker), byte(seq), byte(seq >> 8)}).Read(value)
+	copy(value, fmt.Sprintf("%d:%d:", worker, seq))
+	return value
 }
 
 func (w *Work) partition(seq int) int32 { return int32(seq % w.Partitions) }

@@ -29,9 +29,10 @@ export function tell (...words) {
   flush()
 }
 
+// The causes first: the frame around them says little.
 export function short (error) {
-  const causes = (error?.errors ?? []).map((each) => each.message).join('; ')
-  return `${error?.name}: ${error?.message}${causes && ` (${causes})`}`.slice(0, 300)
+  const text = (each) => [...(each?.errors ?? []).map(text), `${each?.name}: ${each?.message}`].join(' < ')
+  return text(error).slice(0, 300)
 }
 
 // All of a producer's records, as many at a time as a user would send together, each send awaited.
