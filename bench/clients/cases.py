@@ -13,9 +13,13 @@ from typing import Final
 
 PRODUCE: Final = "produce"
 CONSUME: Final = "consume"
+CONSUME_848: Final = "consume-848"
+"""in a group of KIP-848's protocol"""
 TRANSACT: Final = "transact"
 STREAM: Final = "stream"
-ROLES: Final = (PRODUCE, CONSUME, TRANSACT, STREAM)
+CONSUMING: Final = (CONSUME, CONSUME_848)
+READING: Final = (*CONSUMING, STREAM)
+"""what is there already, in a group"""
 
 NATIVE: Final = "native"
 SLUICE: Final = "sluice"
@@ -25,7 +29,6 @@ PYTHON: Final = "python"
 GO: Final = "go"
 NODE: Final = "node"
 
-PARTITIONS: Final = 4
 BURST_S: Final = 18.0
 """producer_ids.burst_s: six ids at 1,200 an hour, three at 600, one at 200"""
 QUICK_SHARE: Final = 4
@@ -44,6 +47,7 @@ class Load:
     ids_per_hour: int = 1_200
     record_bytes: int = 1_000
     per_transaction: int = 10
+    partitions: int = 4
     within_s: float = 180.0
 
     def shortened(self) -> Load:
@@ -54,12 +58,13 @@ class Load:
 LOADS: Final[Mapping[str, Load]] = {
     PRODUCE: Load(12, 150, 60_000),
     CONSUME: Load(2, 3_000, 100_000),
+    CONSUME_848: Load(2, 3_000, 100_000),
     TRANSACT: Load(6, 60, 10_000, ids_per_hour=600),
     STREAM: Load(2, 1_500, 50_000, ids_per_hour=200),
 }
 KNOWN_BAD: Final = Load(20, 220, 10_000, within_s=240.0)
 """in batches of 16 kB; without idempotence 192 to 272 of 4,400 records were doubled (answer budget 10 s)"""
-KAFKA_GO: Final = Load(12, 600, 600_000, record_bytes=2_500)
+KAFKA_GO: Final = Load(12, 600, 600_000, record_bytes=10_000, partitions=1)
 """of kafka-go, whose writer waits for 10 s: 103 to 125 of 7,200 records doubled (answer budget of 10 s)"""
 
 
@@ -85,12 +90,18 @@ class Client:
 
 
 CLIENTS: Final = (
-    Client("java", PYTHON, "java"),
-    Client("librdkafka", PYTHON, "confluent", produce=KNOWN_BAD),
+    Client("java", PYTHON, "java", roles=(PRODUCE, CONSUME, CONSUME_848, TRANSACT)),
+    Client(
+        "librdkafka",
+        PYTHON,
+        "confluent",
+        roles=(PRODUCE, CONSUME, CONSUME_848, TRANSACT),
+        produce=KNOWN_BAD,
+    ),
     Client("librdkafka-plain", PYTHON, "confluent", roles=(PRODUCE, CONSUME), produce=KNOWN_BAD),
     Client("aiokafka", PYTHON, "aiokafka_clients"),
     Client("kafka-python", PYTHON, "kafka_python"),
-    Client("franz-go", GO, ""),
+    Client("franz-go", GO, "", roles=(PRODUCE, CONSUME, TRANSACT, STREAM)),
     Client("sarama", GO, ""),
     Client("kafka-go", GO, "", roles=(PRODUCE, CONSUME), produce=KAFKA_GO),
     Client("kafkajs", NODE, ""),

@@ -20,10 +20,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.clients.cases import (
     BURST_S,
-    CONSUME,
+    CONSUMING,
     NATIVE,
-    PARTITIONS,
     PRODUCE,
+    READING,
     SIDES,
     SLUICE,
     STREAM,
@@ -140,11 +140,11 @@ def open_rig(
         )
         for client, role in parts:
             load = client.load(role, quick=quick)
-            if role in (CONSUME, STREAM):
+            if role in READING:
                 _fill(node, load)
             for side in SIDES:
-                if role != CONSUME:
-                    create_topic(node, name_of(client, role, side), PARTITIONS)
+                if role not in CONSUMING:
+                    create_topic(node, name_of(client, role, side), load.partitions)
             set_native_quotas(node.address("PLAINTEXT")[1], [name_of(client, role, NATIVE)], load.bytes_per_s)
         sluice = stack.enter_context(
             SluiceProcess(doors_of(node, [DOOR]), limits, producer_ids={"burst_s": BURST_S}, **pacing)
@@ -166,7 +166,7 @@ def run_part(rig: Rig, client: Client, role: str, side: str) -> Figures:
     """One client in one role on one side, and what the broker then has. Raises NoProgramError."""
     load = client.load(role, quick=rig.quick)
     name = name_of(client, role, side)
-    reads = role in (CONSUME, STREAM)
+    reads = role in READING
     work = Work(
         client=client.name,
         role=role,
@@ -175,7 +175,7 @@ def run_part(rig: Rig, client: Client, role: str, side: str) -> Figures:
         password=PASSWORD,
         client_id=name,
         topic=source(load) if reads else name,
-        partitions=PARTITIONS,
+        partitions=load.partitions,
         workers=load.workers,
         records=load.records,
         record_bytes=load.record_bytes,
@@ -205,6 +205,7 @@ def _local_time_of_day_ms(epoch_ms: int) -> int:
 def _drive(rig: Rig, client: Client, work: Work, name: str) -> Told:
     job, output = rig.folder / f"{name}.json", rig.folder / f"{name}.out"
     job.write_text(json.dumps(asdict(work)), encoding="utf-8")
+    output.unlink(missing_ok=True)  # of an earlier run that was kept
     with (
         GuardedProcess([*rig.programs.command(client), str(job)], output=output) as process,
         contextlib.suppress(TimeoutError),
@@ -223,7 +224,7 @@ def _judge(rig: Rig, work: Work, told: Told) -> Figures:
         return judge_producers(told, _numbers(rig.node, work.topic), sent)
     committed = _committed(rig.node, work)
     there = _numbers(rig.node, work.topic)
-    if work.role == CONSUME:
+    if work.role in CONSUMING:
         offsets = {partition: range(len(numbers)) for partition, numbers in there.items()}
         return judge_consumers(told, offsets, committed)
     return judge_streams(told, there, _numbers(rig.node, work.output), committed)
@@ -251,9 +252,9 @@ def _fill(node: KafkaNode, load: Load) -> None:
     )
     if topic in producer.list_topics(timeout=30.0).topics:
         return
-    create_topic(node, topic, PARTITIONS)
+    create_topic(node, topic, load.partitions)
     for seq in range(load.records):
-        partition = seq % PARTITIONS
+        partition = seq % load.partitions
         value = f"{partition}:{seq}:".encode().ljust(load.record_bytes, b"x")
         producer.produce(topic, value, key=str(partition), partition=partition)
     if producer.flush(60.0):

@@ -111,7 +111,13 @@ def transact(work: Work, worker: int) -> None:
 def consume(work: Work, reading: Reading) -> None:
     """One member of the group."""
     consumer = confluent_kafka.Consumer(
-        _config(work, group_id=work.group, auto_offset_reset="earliest", enable_auto_commit=False)
+        _config(
+            work,
+            group_id=work.group,
+            group_protocol=work.group_protocol,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
     )
     consumer.subscribe([work.topic])
     due = Due()
@@ -136,7 +142,7 @@ def _commit(consumer: confluent_kafka.Consumer) -> None:
 def main() -> None:
     """Does what the command line asks for."""
     work = read_work()
-    if work.role == "consume":
+    if work.role.startswith("consume"):
         reading = Reading(work)
         in_threads(work.workers, lambda _number: consume(work, reading))
     else:

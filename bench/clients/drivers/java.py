@@ -72,7 +72,13 @@ def transact(work: Work, worker: int) -> None:
 
 def consume(work: Work, reading: Reading) -> None:
     """One member of the group."""
-    consumer = java_consumer(work.bootstrap, work.group, _options(work), enable_auto_commit=False)
+    consumer = java_consumer(
+        work.bootstrap,
+        work.group,
+        _options(work),
+        enable_auto_commit=False,
+        group_protocol=work.group_protocol,
+    )
     consumer.subscribe(java_class("java.util.List").of(work.topic))
     pause = java_class("java.time.Duration").ofMillis(200)
     due = Due()
@@ -97,7 +103,7 @@ def _commit(consumer: Any) -> None:
 def main() -> None:
     """Does what the command line asks for."""
     work = read_work()
-    if work.role == "consume":
+    if work.role.startswith("consume"):
         reading = Reading(work)
         in_threads(work.workers, lambda _number: consume(work, reading))
     else:

@@ -31,7 +31,7 @@ class Work:
     """What a driver is asked to do. The file of JSON has the same keys."""
 
     client: str
-    role: str  # produce, consume, transact, stream
+    role: str  # produce, consume, consume-848, transact, stream
     bootstrap: str
     user: str
     password: str
@@ -58,6 +58,11 @@ class Work:
         """The records of one worker, by transactions."""
         for first in range(0, self.records, self.per_transaction):
             yield range(first, min(first + self.per_transaction, self.records))
+
+    @property
+    def group_protocol(self) -> str:
+        """KIP-848's is called consumer."""
+        return "consumer" if self.role == "consume-848" else "classic"
 
     def transactional_id(self, worker: int) -> str:
         return f"{self.client_id}-{worker}"

@@ -13,13 +13,17 @@ import (
 // franzBatchBytes is the batch of Java and the others: by default all that waits for a partition, up to 1 MB, is one.
 const franzBatchBytes = 16_384
 
-func franzClient(work *Work, options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{
+func franzOptions(work *Work) []kgo.Opt {
+	return []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(work.Bootstrap, ",")...),
 		kgo.ClientID(work.ClientID),
 		kgo.SASL(plain.Auth{User: work.User, Pass: work.Password}.AsMechanism()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	}, options...)...)
+	}
+}
+
+func franzClient(work *Work, options ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append(franzOptions(work), options...)...)
 }
 
 func franzRecord(work *Work, worker, seq int) *kgo.Record {
@@ -89,7 +93,7 @@ func franzConsume(work *Work, group *reading) error {
 	defer client.Close()
 	next := time.Now().Add(commitEvery)
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), pollWithin)
 		fetches := client.PollFetches(ctx)
 		cancel()
 		fetches.EachError(func(_ string, _ int32, err error) {
@@ -98,12 +102,7 @@ func franzConsume(work *Work, group *reading) error {
 			}
 		})
 		fetches.EachRecord(func(record *kgo.Record) { group.got(int(record.Partition), record.Offset) })
-		over := false
-		select {
-		case <-group.done:
-			over = true
-		default:
-		}
+		over := group.isOver()
 		if over || time.Now().After(next) {
 			next = time.Now().Add(commitEvery)
 			if err := client.CommitUncommittedOffsets(context.Background()); err != nil {
@@ -114,4 +113,58 @@ func franzConsume(work *Work, group *reading) error {
 			return nil
 		}
 	}
+}
+
+// franzStream copies a topic exactly once: what is read, written and committed as read is one transaction.
+func franzStream(work *Work, member int, group *reading) error {
+	session, err := kgo.NewGroupTransactSession(append(franzOptions(work),
+		kgo.TransactionalID(work.transactionalID(member)),
+		kgo.ConsumerGroup(work.Group),
+		kgo.ConsumeTopics(work.Topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+	)...)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), pollWithin)
+		fetches := session.PollFetches(ctx)
+		cancel()
+		if group.isOver() {
+			return nil
+		}
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		if err := franzCopy(work, session, fetches, group); err != nil {
+			return err
+		}
+	}
+}
+
+func franzCopy(work *Work, session *kgo.GroupTransactSession, fetches kgo.Fetches, group *reading) error {
+	if err := session.Begin(); err != nil {
+		return err
+	}
+	aborted := kgo.AbortingFirstErrPromise(session.Client())
+	fetches.EachRecord(func(record *kgo.Record) {
+		session.Produce(context.Background(), &kgo.Record{
+			Topic: work.Output, Partition: record.Partition, Key: record.Key, Value: record.Value,
+		}, aborted.Promise())
+	})
+	wanted := kgo.TransactionEndTry(aborted.Err() == nil)
+	committed, err := session.End(context.Background(), wanted)
+	if err != nil {
+		tell("commit_failed", short(err))
+		return nil
+	}
+	if !committed {
+		tell("commit_failed", "aborted, wanted a commit:", wanted, "first error:", aborted.Err())
+		return nil
+	}
+	fetches.EachRecord(func(record *kgo.Record) { group.got(int(record.Partition), record.Offset) })
+	return nil
 }

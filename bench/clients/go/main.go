@@ -19,6 +19,7 @@ import (
 
 const (
 	commitEvery      = time.Second
+	pollWithin       = 200 * time.Millisecond
 	transactionTries = 5
 	longestText      = 300
 )
@@ -38,6 +39,7 @@ type Work struct {
 	RecordBytes    int     `json:"record_bytes"`
 	PerTransaction int     `json:"per_transaction"`
 	Group          string  `json:"group"`
+	Output         string  `json:"output"`
 	WithinS        float64 `json:"within_s"`
 }
 
@@ -101,6 +103,12 @@ func (r *reading) got(partition int, offset int64) {
 	}
 }
 
+func (r *reading) isOver() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.closing
+}
+
 func (r *reading) end() {
 	if !r.closing {
 		r.closing = true
@@ -147,6 +155,7 @@ type library struct {
 	produce  func(*Work, int) error
 	transact func(*Work, int) error
 	consume  func(*Work, *reading) error
+	stream   func(*Work, int, *reading) error
 }
 
 func main() {
@@ -159,12 +168,12 @@ func main() {
 		panic(err)
 	}
 	chosen := map[string]library{
-		"franz-go": {franzProduce, franzTransact, franzConsume},
-		"sarama":   {saramaProduce, saramaTransact, saramaConsume},
-		"kafka-go": {kafkaGoProduce, nil, kafkaGoConsume},
+		"franz-go": {franzProduce, franzTransact, franzConsume, franzStream},
+		"sarama":   {saramaProduce, saramaTransact, saramaConsume, nil},
+		"kafka-go": {kafkaGoProduce, nil, kafkaGoConsume, nil},
 	}[work.Client]
 	group := newReading(work)
-	if work.Role == "consume" {
+	if work.Role == "consume" || work.Role == "stream" {
 		go group.watchTime()
 	}
 	var all sync.WaitGroup
@@ -178,6 +187,8 @@ func main() {
 				err = chosen.transact(work, worker)
 			case "consume":
 				err = chosen.consume(work, group)
+			case "stream":
+				err = chosen.stream(work, worker, group)
 			}
 			if err != nil {
 				tell("broke", short(err))
