@@ -116,7 +116,7 @@ def consume(work: Work, reading: Reading) -> None:
             group_id=work.group,
             group_protocol=work.group_protocol,
             auto_offset_reset="earliest",
-            enable_auto_commit=False,
+            enable_auto_commit=work.commits_on_revocation,
         )
     )
     consumer.subscribe([work.topic])

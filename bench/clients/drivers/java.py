@@ -76,7 +76,7 @@ def consume(work: Work, reading: Reading) -> None:
         work.bootstrap,
         work.group,
         _options(work),
-        enable_auto_commit=False,
+        enable_auto_commit=work.commits_on_revocation,
         group_protocol=work.group_protocol,
     )
     consumer.subscribe(java_class("java.util.List").of(work.topic))

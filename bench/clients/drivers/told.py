@@ -64,6 +64,15 @@ class Work:
         """KIP-848's is called consumer."""
         return "consumer" if self.role == "consume-848" else "classic"
 
+    @property
+    def commits_on_revocation(self) -> bool:
+        """Whether the client commits by itself as well, above all when it must hand a partition over.
+
+        A KIP-848 group does not wait for its members as the classic one does: the second one's joining takes
+        partitions away from the first, which would be read again from where that one had last committed.
+        """
+        return self.group_protocol == "consumer"
+
     def transactional_id(self, worker: int) -> str:
         return f"{self.client_id}-{worker}"
 
