@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.clients.__main__ import main
 from bench.clients.cases import (
     BURST_S,
     CLIENTS,
@@ -241,6 +242,18 @@ def test_a_part_that_no_quota_made_wait_is_named() -> None:
     bites = {"java": {"produce": Bite(0.0, 3.0, 1), "consume": Bite(2.0, 0.0, 0)}}
     run = ClientsRun({"java": sides}, {}, bites, 1.0, quick=True)
     assert without_a_bite(run) == [("java", "produce")]
+
+
+def test_a_machine_without_go_and_node_is_told_which_clients_cannot_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    names = [client.name for client in CLIENTS if client.language in (GO, NODE)]
+    assert main(["--only", *names, "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    for name in names:
+        assert f"{name} cannot run: there is no " in said
+    assert "none of the clients can run here" in said
 
 
 def test_nothing_of_npms_or_gos_is_kept_in_the_tree() -> None:
