@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo recalibrate-demo test test-slow test-quick lint types contracts structure check-generated build-check check-deploy docs generate reference lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -50,6 +50,9 @@ bench-evenness: setup kafka  ## how even the rate is, native quota against Sluic
 
 bench-bypass: setup kafka  ## every known way round a limit as an attack, at Sluice and at the broker; last line JSON
 	@$(PY) -m bench.bypass $(ARGS)
+
+bench-clients: setup kafka  ## twelve client libraries under quotas that bite: lost, doubled, given up; last line JSON
+	@$(PY) -m bench.clients $(ARGS)
 
 bench-producer-ids: setup  ## what a producer id costs to look up and to remember, by store; last line JSON
 	@$(PY) -m bench.producer_id_store $(ARGS)

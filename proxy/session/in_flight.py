@@ -91,9 +91,10 @@ InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sens
 """correlation_id, api_key, api_version, flow, request_bytes, forwarded_ms, held_ms, paid_ms, sensor,
 work.
 
-`flow`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is
-paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for.
-(Fetch): the bytes that are reserved for its answer. (EndTxn): the producer id. A tuple, because one is made for every request: 60 ns."""
+`flow`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is paid,
+bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for. (Fetch):
+the bytes that are reserved for its answer. (EndTxn): the producer id. A tuple, because one is made for every
+request: 60 ns."""
 
 
 @dataclass(frozen=True, slots=True)
