@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
-from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
-from sluice.protocol.fetch import (
-    FIRST_FLEXIBLE,
-    MAX_BYTES_AT,
-    closing_fetch,
-    max_bytes_offset,
-    read_session,
-)
+from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import (
     API_VERSIONS,
     FETCH,
@@ -28,43 +20,37 @@ from sluice.protocol.headers import (
     SHARE_FETCH,
     SIZE_BYTES,
     check_size,
-    request_body,
 )
-from sluice.protocol.replication.fetch_request import is_follower
 from sluice.proxy.session.authentication import AUTHENTICATION_APIS, Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import NotAuthenticated
-from sluice.proxy.session.fetch_turns import Turn
+from sluice.proxy.session.fetch.requests import FetchSide
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, NEW_SESSION, NO_RECORDS, InFlight
+from sluice.proxy.session.in_flight import InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.other_requests import OtherRequests
 from sluice.proxy.session.own_topic.topic_acl import Judge, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES, ProduceSide
+from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES
 from sluice.proxy.session.producer_ids.transactions import TransactionRequests
 from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
-from sluice.proxy.session.replication.requests import ReplicaRequests
 from sluice.proxy.session.throttling import Throttling
-from sluice.proxy.session.topic_attribution import NO_TOPICS, TOPICS_AT, Flows, is_incremental
-from sluice.quotas.sensors.sensor import Sensor
+from sluice.proxy.session.topic_attribution import Flows
 from sluice.usage.records import Flow
 
-_GO: Final = Turn.GO
 _FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
 _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
 
 
-class RequestSide(ProduceSide):
+class RequestSide(FetchSide):
     """Of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
-        "_client_id_length", "_fetch_flow", "_fetch_head", "_followers", "_frame_limit", "_guard",
-        "_is_follower", "_others", "_policy", "_quotas", "_topic_defaults", "quota_requests", "raw_tokens",
-        "replicas",
+        "_client_id_length", "_frame_limit", "_guard", "_others", "_quotas", "_topic_defaults",
+        "quota_requests", "raw_tokens",
     )  # fmt: skip
 
     def __init__(
@@ -80,11 +66,7 @@ class RequestSide(ProduceSide):
         flows: Flows | None,
     ) -> None:
         super().__init__(shared, policy, pace, identity, throttling, in_flight, local, flows)
-        # As for Produce; from the topics on, of a Fetch whose session has one topic.
-        self._fetch_head = None if flows is None else flows.fetch_head
-        self._fetch_flow = identity.flow
         self._quotas = shared.quotas
-        self._policy = policy
         self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight, flows)
         self.quota_requests = None
         if policy.quota_api is not None:
@@ -98,15 +80,6 @@ class RequestSide(ProduceSide):
             self._guard = TopicGuard(
                 shared.own_topic, identity, in_flight, local, self._records, self._drop_frame
             )
-        self.replicas: ReplicaRequests | None = None
-        """of an inter-broker listener: where followers' fetches are judged"""
-        if policy.replication is not None:
-            self.replicas = ReplicaRequests(
-                policy.replication, pace, identity, in_flight, local, self.edits, self._records
-            )
-        # Are its Fetches a broker's? None: not known yet.
-        self._is_follower: bool | None = None
-        self._followers = shared.recorder.followers
         self._client_id_length = _UNKNOWN_LENGTH
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
         self.raw_tokens = False
@@ -294,121 +267,6 @@ class RequestSide(ProduceSide):
                 )  # fmt: skip
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
-
-    def _find_fetched(
-        self, buf: bytearray, pos: int, end: int, frame_end: int, offset: int, api_key: int, version: int
-    ) -> bool:
-        """As _find_topic for a Produce; `offset`: of max_bytes."""
-        flows = self._flows
-        assert flows is not None
-        flow = None
-        if api_key == FETCH:
-            flow = flows.fetched(buf, offset, min(end, frame_end), version)
-            if flow is None and frame_end > end and end - pos <= HEAD_ENOUGH_BYTES:
-                return False
-        self._identity.flow = flow or flows.other(api_key)
-        self._fetch_head, self._fetch_flow = flows.fetch_head, flows.fetch
-        return True
-
-    def _look_for_replica(
-        self, buf: bytearray, pos: int, client_id_end: int, end: int, frame_end: int, version: int
-    ) -> bool:
-        """Is the connection a follower's, by its first Fetch that tells? False: more of that must come first,
-        since its replica id would be believed."""
-        is_believed = self._policy.inter_broker.covers(self._identity.user)
-        names_replica = is_follower(buf, pos, client_id_end, end, frame_end, version)
-        if names_replica is None:
-            return not is_believed
-        self._is_follower = names_replica and is_believed
-        if names_replica:
-            self._followers["exempt" if is_believed else "charged"] += 1
-        return True
-
-    def _fetch(
-        self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, correlation_id:
-        int, client_id_end: int, now_ms: float,
-    ) -> bool:  # fmt: skip
-        """Lower a Fetch's max_bytes to its connection's share, and forward it; its answer will be charged."""
-        first, last = VERSIONS[api_key]
-        if not first <= version <= last:
-            raise UnsupportedVersion("this version would go unmetered")
-        if self.replicas is not None and api_key == FETCH:
-            if self._flows is not None:
-                self._identity.flow = self._flows.other(FETCH)
-            judged = self.replicas.judge(
-                buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
-            )
-            if judged is not None:
-                return judged
-        identity = self._identity
-        if self._is_follower is not False and api_key == FETCH:
-            if self._is_follower is None and not self._look_for_replica(
-                buf, pos, client_id_end, end, frame_end, version
-            ):
-                return False
-            if self._is_follower:
-                if self._flows is not None:
-                    identity.flow = self._flows.other(FETCH)
-                self._in_flight.append((
-                    correlation_id, FETCH, version, identity.flow, frame_end - pos,
-                    now_ms, 0.0, 0.0, None, FOLLOWER,
-                ))  # fmt: skip
-                return True
-        limit = end if end < frame_end else frame_end
-        offset = client_id_end + MAX_BYTES_AT[version]
-        if api_key != FETCH or offset + 4 > limit or (version >= FIRST_FLEXIBLE and buf[client_id_end]):
-            # Hardly any is so; else two calls are spared.
-            body = request_body(buf, client_id_end, limit, api_key, version)
-            offset = max_bytes_offset(buf, body, limit, api_key, version)
-        head = self._fetch_head
-        if head is not None:
-            if (
-                api_key == FETCH
-                and buf.startswith(head, offset + TOPICS_AT, limit)
-                and (head is not NO_TOPICS or is_incremental(buf, offset, limit))
-            ):
-                identity.flow = self._fetch_flow
-            elif not self._find_fetched(buf, pos, end, frame_end, offset, api_key, version):
-                return False
-        sensor = self._throttling.fetch_sensor
-        reserved = held_ms = 0.0
-        if sensor is not None and not sensor.shadow:
-            fetches = self._throttling.fetches
-            turn = fetches.turn(sensor, buf, offset, api_key, now_ms)
-            if turn is not _GO:
-                return self._fetch_waits(
-                    turn, sensor, buf, pos, limit, frame_end, api_key, version, correlation_id, client_id_end,
-                    offset, now_ms,
-                )  # fmt: skip
-            reserved, held_ms = fetches.reserved_bytes, fetches.held_ms
-        self._in_flight.append((
-            correlation_id, api_key, version, identity.flow, frame_end - pos,
-            now_ms, held_ms, reserved, sensor, CHARGE,
-        ))  # fmt: skip
-        return True
-
-    def _fetch_waits(
-        self, turn: Turn, sensor: Sensor, buf: bytearray, pos: int, limit: int, frame_end: int, api_key: int,
-        version: int, correlation_id: int, client_id_end: int, offset: int, now_ms: float,
-    ) -> bool:  # fmt: skip
-        """A Fetch does not go on: not yet; or it is replaced by one for nothing, which ends its session."""
-        throttling = self._throttling
-        if turn is Turn.WAIT:
-            throttling.note_fetch_hold(sensor, api_key, now_ms)
-            return False
-        session_id, epoch = read_session(buf, offset, limit, version)
-        work = NEW_SESSION if epoch > 0 else NO_RECORDS
-        throttling.note_fetch_refusal(sensor, now_ms)
-        self._mark("refused")
-        self._in_flight.append((
-            correlation_id, FETCH, version, self._identity.flow, frame_end - pos,
-            now_ms, throttling.fetches.held_ms, 0.0, None, work,
-        ))  # fmt: skip
-        closing = closing_fetch(buf, pos, client_id_end, version, session_id)
-        self.edits.append((pos, limit, closing))
-        self.bytes_read -= limit - pos - len(closing)
-        self._dropping = frame_end > limit
-        return True
 
 
 def _may_be_cut_off(error: ProtocolError, end: int, enough_end: int) -> bool:

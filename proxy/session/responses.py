@@ -15,22 +15,19 @@ from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses.addresses import Edit
 from sluice.protocol.api_versions import cap_versions
 from sluice.protocol.errors import MalformedFrame, ProtocolError
-from sluice.protocol.fetch import forget_session
-from sluice.protocol.fetch_batches import batch_sizes
 from sluice.protocol.groups import session_timeout_accepted
 from sluice.protocol.headers import (
     API_VERSIONS,
-    FETCH,
     METADATA,
     PRODUCE,
     RESPONSE_HEAD,
     RESPONSE_HEAD_BYTES,
     SIZE_BYTES,
-    response_body,
 )  # fmt: skip
-from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
+from sluice.protocol.throttle_field import raise_throttle, throttle_offset
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import BrokerError, BrokerMalformed, contradiction, malformed_answer
+from sluice.proxy.session.fetch.responses import charge_fetch, tell_of_no_records
 from sluice.proxy.session.gateway.address_rewrite import AddressWork
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
@@ -65,7 +62,6 @@ from sluice.proxy.session.request_time import RequestTime
 from sluice.proxy.session.requests import RequestSide
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import FIRST_WITH_IDS, learn_names
-from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.flow import AccessFlow
 
 _HEAD_BYTES: Final = 1024
@@ -274,7 +270,10 @@ class AnswerSide:
                 return None
             if work is CHARGE:
                 if sensor is not None:
-                    throttle_ms = self._charge_fetch(buf, pos, end, frame_end, entry, sensor, now_ms)
+                    throttle_ms = charge_fetch(
+                        self._throttling, buf, pos, end, frame_end, entry, sensor, now_ms,
+                        at_boundary=self._requests.at_boundary,
+                    )  # fmt: skip
             elif work is not NONE:
                 throttle_ms = self._work_on_answer(buf, pos, end, frame_end, entry, now_ms)
             if work is REPLICA and replicas is not None:
@@ -307,28 +306,6 @@ class AnswerSide:
             return AddressWork.enough_arrived(buf, pos, end, frame_end, api_key, version)
         return frame_end - pos > WHOLE_MAX_BYTES
 
-    def _charge_fetch(
-        self, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight, sensor: Sensor,
-        now_ms: float,
-    ) -> float:  # fmt: skip
-        """Charge a Fetch's answer by its size, and write what is owed into it. Returns the throttle in ms."""
-        throttling = self._throttling
-        _, api_key, version, _, _, _, _, reserved, _, _ = entry
-        size = frame_end - pos
-        at_boundary = self._requests.at_boundary
-        throttle_ms = throttling.charge_fetch(
-            sensor, api_key, size, now_ms, reserved=reserved, at_boundary=at_boundary
-        )
-        limit = min(end, frame_end)
-        fetches = throttling.fetches
-        if reserved and api_key == FETCH and (throttle_ms > 0.0 or size > reserved or fetches.wants_sizes):
-            body = response_body(buf, pos, limit, FETCH, version)
-            fetches.brought(batch_sizes(buf, body, limit, version), now_ms)
-        if throttle_ms > 0.0:
-            written_ms = throttling.written_fetch_throttle_ms(throttle_ms)
-            _write_fetch_throttle(buf, pos, limit, api_key, version, written_ms)
-        return throttle_ms
-
     def _work_on_answer(
         self, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight, now_ms: float
     ) -> float:
@@ -341,7 +318,7 @@ class AnswerSide:
         if work is MUTATION:
             return paid_ms - forwarded_ms
         if work is NEW_SESSION or work is NO_RECORDS:
-            self._without_records(buf, pos, min(end, frame_end), version, work, now_ms)
+            tell_of_no_records(self._throttling, buf, pos, min(end, frame_end), version, work, now_ms)
             return 0.0
         if work is THROTTLE:
             left_ms = paid_ms - now_ms
@@ -373,17 +350,6 @@ class AnswerSide:
         self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version))
         return 0.0
 
-    def _without_records(
-        self, buf: bytearray, pos: int, limit: int, version: int, work: AnswerWork, now_ms: float
-    ) -> None:
-        """The answer to a Fetch for nothing. With throttle_time_ms > 0, or Java takes no empty full answer;
-        the wait itself was the hold."""
-        throttling = self._throttling
-        wait_ms = max(throttling.fetches.wait_ms(now_ms), 1.0)
-        _write_fetch_throttle(buf, pos, limit, FETCH, version, throttling.written_fetch_throttle_ms(wait_ms))
-        if work is NEW_SESSION:
-            forget_session(buf, response_body(buf, pos, limit, FETCH, version), limit)
-
     def _raw_answer(self, buf: bytearray, pos: int, end: int) -> int:
         size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
         if not 0 <= size <= WHOLE_MAX_BYTES:
@@ -406,16 +372,3 @@ class AnswerSide:
             self._identity.authenticated = True
             self._requests.lift_frame_limit()
             self._throttling.forget()
-
-
-def _write_fetch_throttle(
-    buf: bytearray, pos: int, arrived_end: int, api_key: int, version: int, throttle_ms: int
-) -> None:
-    """max(the broker's, ours) into a Fetch or ShareFetch answer of which the beginning has arrived."""
-    offset = at_fixed_offset(api_key, version)
-    if offset is None:
-        return
-    field = response_body(buf, pos, arrived_end, api_key, version) + offset
-    if field + 4 > arrived_end:
-        raise MalformedFrame("no room for throttle_time_ms", offset=field - pos)
-    raise_throttle(buf, field, throttle_ms)

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol.headers import FETCH, PRODUCE
-from sluice.proxy.session.fetch_turns import FetchTurns
+from sluice.proxy.session.fetch.turns import FetchTurns
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CLUSTER_ACTION, FOLLOWER, Held, InFlight
@@ -22,10 +22,11 @@ from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.request_time import RequestTime, count_cluster_action, is_refused
+from sluice.proxy.session.throttle_log import ThrottleLog
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.hold_queue import HoldTicket, Place
 from sluice.quotas.sensors.sensor import Sensor
-from sluice.usage.records import EventKind, ThrottleEvent
+from sluice.usage.records import EventKind
 
 _NEVER: Final = -1  # no generation has this number
 _NO_TEMPLATES: Final = KnownProduce()
@@ -35,7 +36,7 @@ class Throttling:
     """One connection's."""
 
     __slots__ = (
-        "_address", "_delays", "_identity", "_in_flight", "_left_behind_bytes", "_pace", "_place", "_policy",
+        "_address", "_delays", "_identity", "_left_behind_bytes", "_log", "_pace", "_place", "_policy",
         "_shared", "_ticket", "fetch_sensor", "fetches", "generation", "held", "ids", "is_group", "known",
         "mutation_sensor", "produce_sensor", "request_time", "wake",
     )  # fmt: skip
@@ -49,13 +50,13 @@ class Throttling:
         address: str,
         in_flight: deque[InFlight],
     ) -> None:
-        self._in_flight = in_flight
         self._shared = shared
         self._policy = policy
         self._delays = policy.delays
         self._pace = pace
         self._identity = identity
         self._address = address
+        self._log = ThrottleLog(shared.recorder, identity, address, in_flight)
         self.produce_sensor: Sensor | None = None
         """whose limit Produce is charged against; None: unlimited"""
         self.fetch_sensor: Sensor | None = None
@@ -189,7 +190,7 @@ class Throttling:
                 )
                 turn_ms = max(queue.ask(self._ticket, now_ms), now_ms + EARLY_MS)
             self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
-            self._event(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
+            self._log.add(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
             return turn_ms, min(paid_ms, last_ms)
         paid_ms = min(paid_ms, last_ms)
         sensor.count_over(request_bytes, paid_ms)
@@ -239,7 +240,7 @@ class Throttling:
             if ticket is not None and queue is not None:
                 queue.leave(ticket, now_ms)
             held.sensor.drop(held.request_bytes, now_ms)
-            self._event(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
+            self._log.add(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
 
     def outlives_its_client(self, acks: int, request_bytes: int) -> bool:
         """May a request go on whose client is gone? With acks ≠ 0 it would double the client's retry.
@@ -264,7 +265,7 @@ class Throttling:
 
     def _mute_for_produce(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> None:
         self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
-        self._event(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, now_ms)
+        self._log.add(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, now_ms)
 
     # Fetch ------------------------------------------------------------------------------------------------
 
@@ -292,7 +293,7 @@ class Throttling:
                 mute_ms = paid_ms - now_ms
                 sensor.count_over(response_bytes, paid_ms)
                 self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
-                self._event(EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms)
+                self._log.add(EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms)
         if reserved:
             self.fetches.settle(sensor, reserved, response_bytes, mute_ms, now_ms)
         return mute_ms
@@ -300,11 +301,11 @@ class Throttling:
     def note_fetch_hold(self, sensor: Sensor, api_key: int, now_ms: float) -> None:
         """For the log: a Fetch waits for its turn. To wait for what another may bring is no throttling."""
         if sensor.tokens(now_ms) <= 0.0:
-            self._event(EventKind.HOLD, sensor, api_key, self._pace.wake_ms - now_ms, 0, now_ms)
+            self._log.add(EventKind.HOLD, sensor, api_key, self._pace.wake_ms - now_ms, 0, now_ms)
 
     def note_fetch_refusal(self, sensor: Sensor, now_ms: float) -> None:
         """For the log: a Fetch found no turn in time, and gets no records."""
-        self._event(EventKind.REFUSAL, sensor, FETCH, 0.0, 0, now_ms)
+        self._log.add(EventKind.REFUSAL, sensor, FETCH, 0.0, 0, now_ms)
 
     def written_fetch_throttle_ms(self, throttle_ms: float) -> int:
         """What a Fetch answer tells of its mute: some clients sleep on it, and would miss heartbeats."""
@@ -316,7 +317,7 @@ class Throttling:
         self, kind: EventKind, sensor: Sensor, api_key: int, delay_ms: float, charged: int, now_ms: float
     ) -> None:
         """For the log: partitions were refused, delayed or given back (mutations/delays.py)."""
-        self._event(kind, sensor, api_key, delay_ms, 0, now_ms, charged)
+        self._log.add(kind, sensor, api_key, delay_ms, 0, now_ms, charged)
 
     # Both -------------------------------------------------------------------------------------------------
 
@@ -333,7 +334,7 @@ class Throttling:
         """
         sensor.waive(now_ms)
         delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
-        self._event(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, now_ms)
+        self._log.add(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, now_ms)
 
     def delay_limit_ms(self, api_key: int) -> float:
         """The longest that a request of this API may wait, or its connection be muted, in ms."""
@@ -352,61 +353,8 @@ class Throttling:
         """A request waits for the turn of its producer ids, until its answer budget is over."""
         until_ms = ids.wake_ms
         self._pace.hold(until_ms, now_ms, QuotaKind.PRODUCER_IDS)
-        self._id_event(EventKind.HOLD, ids, until_ms - now_ms, request_bytes, now_ms)
+        self._log.add_ids(EventKind.HOLD, ids, until_ms - now_ms, request_bytes, now_ms)
 
     def refused_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
         """A request is answered in the broker's place, or its connection ended, for its producer ids."""
-        self._id_event(EventKind.REFUSAL, ids, 0.0, request_bytes, now_ms)
-
-    def _id_event(
-        self, kind: EventKind, ids: ProduceIds, delay_ms: float, request_bytes: int, now_ms: float
-    ) -> None:
-        self._shared.recorder.throttles.append(
-            ThrottleEvent(
-                kind=kind,
-                begun_ms=now_ms,
-                delay_ms=delay_ms,
-                quota=QuotaKind.PRODUCER_IDS.value,
-                rule=ids.rule,
-                user=self._identity.user,
-                client_id=self._identity.client_id,
-                api_key=ids.api_key,
-                charged_bytes=request_bytes,
-                address=self._address,
-                reason=ids.gate.reason.value if kind is EventKind.REFUSAL else "",
-                limit=ids.limit,
-                charged=ids.gate.asked_ids,
-                flow=self._identity.flow,
-            )
-        )
-
-    def _event(
-        self,
-        kind: EventKind,
-        sensor: Sensor,
-        api_key: int,
-        delay_ms: float,
-        charged_bytes: int,
-        now_ms: float,
-        charged: float = 0.0,
-    ) -> None:
-        self._shared.recorder.throttles.append(
-            ThrottleEvent(
-                kind=kind,
-                begun_ms=now_ms,
-                delay_ms=delay_ms,
-                quota=sensor.kind.value,
-                rule=sensor.level.value,
-                user=self._identity.user,
-                client_id=self._identity.client_id,
-                api_key=api_key,
-                charged_bytes=charged_bytes,
-                limit=sensor.limit,
-                charged=charged,
-                bucket=sensor.entity,
-                # A Fetch is charged when its answer comes: the connection may have sent others since.
-                flow=self._in_flight[0][3]
-                if sensor.kind is QuotaKind.FETCH and charged_bytes
-                else self._identity.flow,
-            )
-        )
+        self._log.add_ids(EventKind.REFUSAL, ids, 0.0, request_bytes, now_ms)

@@ -182,8 +182,9 @@ class FetchTurns:
 
     @property
     def wants_sizes(self) -> bool:
-        """The answer of a poll that was cut short: did it bring anything?"""
-        return self._poll_ms > -inf
+        """Nobody has seen a batch yet, or the poll was cut short: did it bring anything?"""
+        queue = self._queue
+        return self._poll_ms > -inf or (queue is not None and not queue.batches.typical_bytes)
 
     def settle(self, sensor: Sensor, reserved: float, charged: float, told_ms: float, now_ms: float) -> None:
         """The answer to a Fetch came, and was charged to `sensor`."""

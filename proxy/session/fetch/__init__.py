@@ -1,0 +1,1 @@
+"""Fetches of clients: whose turn it is, what goes in the place of one without, what answers cost."""

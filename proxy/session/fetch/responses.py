@@ -1,0 +1,55 @@
+"""The answers to Fetches: charged, told of, looked at for the sizes of their batches. Pure."""
+
+from __future__ import annotations
+
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.fetch import forget_session
+from sluice.protocol.fetch_batches import batch_sizes
+from sluice.protocol.headers import FETCH, response_body
+from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle
+from sluice.proxy.session.in_flight import NEW_SESSION, AnswerWork, InFlight
+from sluice.proxy.session.throttling import Throttling
+from sluice.quotas.sensors.sensor import Sensor
+
+
+def charge_fetch(
+    throttling: Throttling, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight,
+    sensor: Sensor, now_ms: float, *, at_boundary: bool,
+) -> float:  # fmt: skip
+    """Charge a Fetch's answer by its size, and write what is owed into it. Returns the throttle in ms."""
+    _, api_key, version, _, _, _, _, reserved, _, _ = entry
+    size = frame_end - pos
+    throttle_ms = throttling.charge_fetch(
+        sensor, api_key, size, now_ms, reserved=reserved, at_boundary=at_boundary
+    )
+    limit = min(end, frame_end)
+    fetches = throttling.fetches
+    if reserved and api_key == FETCH and (throttle_ms > 0.0 or size > reserved or fetches.wants_sizes):
+        body = response_body(buf, pos, limit, FETCH, version)
+        fetches.brought(batch_sizes(buf, body, limit, version), now_ms)
+    if throttle_ms > 0.0:
+        _tell(buf, pos, limit, api_key, version, throttling.written_fetch_throttle_ms(throttle_ms))
+    return throttle_ms
+
+
+def tell_of_no_records(
+    throttling: Throttling, buf: bytearray, pos: int, limit: int, version: int, work: AnswerWork,
+    now_ms: float,
+) -> None:  # fmt: skip
+    """The answer to a Fetch for nothing. With throttle_time_ms > 0, or Java takes no empty full answer; the
+    wait itself was the hold."""
+    wait_ms = max(throttling.fetches.wait_ms(now_ms), 1.0)
+    _tell(buf, pos, limit, FETCH, version, throttling.written_fetch_throttle_ms(wait_ms))
+    if work is NEW_SESSION:
+        forget_session(buf, response_body(buf, pos, limit, FETCH, version), limit)
+
+
+def _tell(buf: bytearray, pos: int, arrived_end: int, api_key: int, version: int, throttle_ms: int) -> None:
+    """max(the broker's, ours) into a Fetch or ShareFetch answer of which the beginning has arrived."""
+    offset = at_fixed_offset(api_key, version)
+    if offset is None:
+        return
+    field = response_body(buf, pos, arrived_end, api_key, version) + offset
+    if field + 4 > arrived_end:
+        raise MalformedFrame("no room for throttle_time_ms", offset=field - pos)
+    raise_throttle(buf, field, throttle_ms)
