@@ -362,10 +362,9 @@ class ProduceSide(ABC):
         if held.acks == 0:
             self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
         else:
-            work = THROTTLE if paid_ms > now_ms else self._paid_work
             self._in_flight.append((
                 held.correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
-                now_ms, held_ms, paid_ms, sensor, work,
+                now_ms, held_ms, paid_ms, sensor, THROTTLE,
             ))  # fmt: skip
 
     def pass_on(self, request_bytes: int) -> None:

@@ -310,7 +310,7 @@ class AnswerSide:
         self, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight, now_ms: float
     ) -> float:
         """As _work_on, for what is no Fetch and has arrived as far as is needed."""
-        _, api_key, version, _, _, forwarded_ms, _, paid_ms, _, work = entry
+        _, api_key, version, _, request_bytes, forwarded_ms, _, paid_ms, sensor, work = entry
         if work in _NOT_CHARGED:
             if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
                 learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
@@ -321,12 +321,12 @@ class AnswerSide:
             tell_of_no_records(self._throttling, buf, pos, min(end, frame_end), version, work, now_ms)
             return 0.0
         if work is THROTTLE:
-            left_ms = paid_ms - now_ms
-            if left_ms > 0.0 and frame_end <= end:
+            told_ms = self._throttling.tell_for_produce(sensor, paid_ms, request_bytes, now_ms)
+            if told_ms > 0.0 and frame_end <= end:
                 offset = throttle_offset(buf, pos, frame_end, PRODUCE, version)
                 if offset is not None:
-                    raise_throttle(buf, offset, ceil(left_ms))
-            return paid_ms - forwarded_ms
+                    raise_throttle(buf, offset, ceil(told_ms))
+            return max(paid_ms - forwarded_ms, 0.0)
         if work is JOIN:
             if session_timeout_accepted(buf, pos, min(end, frame_end), version):
                 self._throttling.saw_session_timeout(int(paid_ms))

@@ -24,7 +24,8 @@ from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.request_time import RequestTime, count_cluster_action, is_refused
 from sluice.proxy.session.throttle_log import ThrottleLog
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensors.hold_queue import HoldTicket, Place
+from sluice.quotas.sensors.hold_queue import HoldTicket
+from sluice.quotas.sensors.place import Place
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind
 
@@ -88,6 +89,7 @@ class Throttling:
         user, client_id, address = self._identity.user, self._identity.client_id, self._address
         produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms, address)
         if produce_sensor is not self.produce_sensor:
+            self._leave_turns()
             self.produce_sensor, self._place = produce_sensor, Place()
         self.fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
         self.fetches.use(self.fetch_sensor, now_ms)
@@ -193,9 +195,24 @@ class Throttling:
             self._log.add(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
             return turn_ms, min(paid_ms, last_ms)
         paid_ms = min(paid_ms, last_ms)
+        queue = sensor.hold_queue()
+        if queue is not None:
+            queue.came(self._place)
         sensor.count_over(request_bytes, paid_ms)
         self._mute_for_produce(sensor, paid_ms, request_bytes, now_ms)
         return turn_ms, paid_ms
+
+    def tell_for_produce(
+        self, sensor: Sensor | None, paid_ms: float, request_bytes: int, now_ms: float
+    ) -> float:
+        """What the answer to a Produce tells, in ms: what the connection's next request will wait for, its
+        mute and the queue of its bucket (wire-semantics 1.6)."""
+        left_ms = max(paid_ms - now_ms, 0.0)
+        queue = None if sensor is None or sensor is not self.produce_sensor else sensor.hold_queue()
+        if sensor is None or queue is None:
+            return left_ms
+        limit_ms = self.delay_limit_ms(PRODUCE)
+        return max(left_ms, queue.tell(self._place, request_bytes, sensor.owed_ms(now_ms), limit_ms, now_ms))
 
     def is_turn(self, now_ms: float) -> bool:
         """May the held request go? If not, `pace.wake_ms` says when to ask again."""
@@ -256,12 +273,19 @@ class Throttling:
         """The connection is closed: return its part of the shared budgets, and what a held request was
         charged."""
         self.drop_held(now_ms)
+        self._leave_turns()
         self._shared.left_behind.give_back(self._identity.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
         self.fetches.closed(now_ms)
         self.wake = self.fetches.wake = self.ids = (
             None  # or the shell would stand in a circle, and not be freed at once
         )
+
+    def _leave_turns(self) -> None:
+        """Nothing more is to come from this connection for its bucket."""
+        queue = None if self.produce_sensor is None else self.produce_sensor.hold_queue()
+        if queue is not None:
+            queue.came(self._place)
 
     def _mute_for_produce(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> None:
         self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
@@ -295,7 +319,7 @@ class Throttling:
                 self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
                 self._log.add(EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms)
         if reserved:
-            self.fetches.settle(sensor, reserved, response_bytes, mute_ms, now_ms)
+            self.fetches.settle(sensor, reserved, response_bytes, now_ms)
         return mute_ms
 
     def note_fetch_hold(self, sensor: Sensor, api_key: int, now_ms: float) -> None:

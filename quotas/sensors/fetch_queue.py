@@ -21,11 +21,11 @@ wire-semantics 1.3.
 from __future__ import annotations
 
 from abc import abstractmethod
-from math import inf
 from typing import Final, Protocol
 
 from sluice.quotas.sensors.batch_sizes import BatchSizes
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket, Place
+from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.place import Place
 
 MAX_INT32: Final = 2**31 - 1
 """what a Fetch's max_bytes can be"""
@@ -49,13 +49,10 @@ class FetchBucket(Protocol):
 class FetchPlace(Place):
     """One connection's among those that fetch from one bucket."""
 
-    __slots__ = ("kept_tag", "kept_until_ms", "reserved_bytes")
+    __slots__ = ("reserved_bytes",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept_tag = 0.0
-        self.kept_until_ms = -inf
-        """until then it has its place, though it does not wait here: it was told to come again"""
         self.reserved_bytes = 0.0
 
 
@@ -105,8 +102,7 @@ class FetchQueue(HoldQueue):
 
     def keep_place(self, place: FetchPlace, told_ms: float, now_ms: float, tag: float | None = None) -> None:
         """A client was told to come again in `told_ms`: it loses nothing to those who wait here."""
-        place.kept_tag = max(place.tag, self._virtual_time) if tag is None else tag
-        place.kept_until_ms = now_ms + told_ms + _GRACE_MS
+        place.keep(max(place.tag, self._virtual_time) if tag is None else tag, now_ms + told_ms + _GRACE_MS)
 
     def take_back(self, place: FetchPlace, reserved: float) -> None:
         """So much is not to come any more. `changed` follows."""
@@ -119,11 +115,6 @@ class FetchQueue(HoldQueue):
                 self._reserved = 0.0
 
     # The plan, as HoldQueue has it ------------------------------------------------------------------------
-
-    def _begin_tag(self, place: Place | None, now_ms: float) -> float:
-        if isinstance(place, FetchPlace) and now_ms <= place.kept_until_ms:
-            return place.kept_tag
-        return super()._begin_tag(place, now_ms)
 
     def _meet(self, turn_ms: float, now_ms: float) -> None:
         self._served_ms = max(self._served_ms, now_ms) if not self._count else self._served_ms
@@ -141,7 +132,6 @@ class FetchQueue(HoldQueue):
     def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
         ticket.turn_ms = ticket.paid_ms = at_ms
         assert isinstance(ticket.place, FetchPlace)
-        ticket.place.kept_until_ms = -inf
         self.reserve(ticket.place, ticket.request_bytes, self._seen_ms + _GRACE_MS)
 
     def _give_back(self, ticket: HoldTicket, now_ms: float) -> None:

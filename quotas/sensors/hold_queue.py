@@ -46,22 +46,17 @@ from math import inf
 from operator import attrgetter
 from typing import Final
 
+from sluice.quotas.sensors.place import Expected, Place
+
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
 _ROUNDING_MS: Final = 1e-6
 _SMALL_SHARE: Final = 0.05
 """of the pace of late requests, for those with lower tags"""
 _COMPACT_AT: Final = 64
-
-
-class Place:
-    """One connection's in the turns of one bucket."""
-
-    __slots__ = ("tag",)
-
-    def __init__(self) -> None:
-        self.tag = 0.0
-        """of its last request that went"""
+_PATIENCE: Final = 1.25
+_PATIENCE_MS: Final = 50.0
+"""So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
 
 
 class HoldTicket:
@@ -109,7 +104,8 @@ class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_late", "_max_debt_ms",
+        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_late",
+        "_max_debt_ms",
         "_ms_per_byte", "_number", "_paid_ms", "_seen_ms", "_served_ms", "_slack_ms", "_small_bytes",
         "_virtual_time", "held_bytes",
     )  # fmt: skip
@@ -132,6 +128,7 @@ class HoldQueue:
         # Of those held, the least slack, or less; and whose it was when it was measured.
         self._slack_ms = inf
         self._critical: HoldTicket | None = None
+        self._expected = Expected()
 
     def __len__(self) -> int:
         return self._count
@@ -155,6 +152,8 @@ class HoldQueue:
         self._advance(now_ms)
         self._meet(turn_ms, now_ms)
         begin_tag = self._begin_tag(place, now_ms)
+        if place is not None:
+            self.came(place)
         self._number += 1
         ticket = HoldTicket(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
         heappush(self._by_tag, ticket)
@@ -211,13 +210,33 @@ class HoldQueue:
         self._measure(now_ms)
         self._tell_next()
 
+    def tell(
+        self, place: Place, request_bytes: float, owed_ms: float, limit_ms: float, now_ms: float
+    ) -> float:
+        """How long the next request of a connection will wait if it is as large as the last: until what is
+        owed (`owed_ms`, those held included) is paid, and what others are to send who were told so; at most
+        `limit_ms`. The connection keeps its place meanwhile."""
+        self._expected.forget(now_ms)
+        told_ms = min(owed_ms + self._expected.total_bytes * self._ms_per_byte, limit_ms)
+        if told_ms > 0.0:
+            until_ms = now_ms + told_ms * _PATIENCE + _PATIENCE_MS
+            place.keep(max(place.tag, self._virtual_time), until_ms)
+            self._expected.add(place, request_bytes, until_ms)
+        return told_ms
+
+    def came(self, place: Place) -> None:
+        """The next request of a connection is here, or will not come."""
+        self._expected.came(place)
+
     def changed(self, now_ms: float) -> None:
         """What the queue waits for may have come."""
         self._advance(now_ms)
         self._tell_next()
 
     def _begin_tag(self, place: Place | None, now_ms: float) -> float:
-        return self._virtual_time if place is None else max(self._virtual_time, place.tag)
+        if place is None:
+            return self._virtual_time
+        return place.kept_tag if now_ms <= place.kept_until_ms else max(self._virtual_time, place.tag)
 
     # What the quota says --------------------------------------------------------------------------------
 
@@ -358,6 +377,7 @@ class HoldQueue:
         self._virtual_time = max(virtual_time, ticket.begin_tag)
         if ticket.place is not None:
             ticket.place.tag = ticket.tag
+            ticket.place.kept_until_ms = -inf
         self._pay(ticket, at_ms)
         self._take_out(ticket)
 

@@ -107,6 +107,10 @@ class Sensor(ABC):
         """Decides when what is held goes; None: each at its turn or deadline."""
         return None
 
+    def owed_ms(self, now_ms: float) -> float:
+        """Until all that was charged is paid, what is held included; at least 0."""
+        return max(-self.tokens(now_ms), 0.0) * 1000.0 / self.rate_per_s
+
     def hold(self, amount: int) -> None:
         """So many units of the last charge wait; `go` or `drop` follows."""
         self.held += amount

@@ -28,7 +28,8 @@ def charge_fetch(
         body = response_body(buf, pos, limit, FETCH, version)
         fetches.brought(batch_sizes(buf, body, limit, version), now_ms)
     if throttle_ms > 0.0:
-        _tell(buf, pos, limit, api_key, version, throttling.written_fetch_throttle_ms(throttle_ms))
+        told_ms = fetches.tell(size, throttle_ms, now_ms)
+        _tell(buf, pos, limit, api_key, version, throttling.written_fetch_throttle_ms(told_ms))
     return throttle_ms
 
 

@@ -98,6 +98,7 @@ class FetchTurns:
         is_free = queue.is_free(now_ms)
         if is_free:
             self.held_ms = 0.0
+            queue.came(self._place)
             self._go(queue, buf, offset, now_ms)
             return _GO
         limit_ms = self._limit_ms(api_key)
@@ -186,13 +187,20 @@ class FetchTurns:
         queue = self._queue
         return self._poll_ms > -inf or (queue is not None and not queue.batches.typical_bytes)
 
-    def settle(self, sensor: Sensor, reserved: float, charged: float, told_ms: float, now_ms: float) -> None:
+    def settle(self, sensor: Sensor, reserved: float, charged: float, now_ms: float) -> None:
         """The answer to a Fetch came, and was charged to `sensor`."""
         queue = self._queue
         if queue is not None and sensor is self._sensor:
             queue.settle(self._place, reserved, charged, now_ms)
-            if told_ms > 0.0:
-                queue.keep_place(self._place, told_ms, now_ms)
+
+    def tell(self, charged: float, mute_ms: float, now_ms: float) -> float:
+        """What an answer tells, in ms: what the connection's next Fetch will wait for, the mute and the queue
+        of its bucket."""
+        queue = self._queue
+        if queue is None:
+            return mute_ms
+        limit_ms = self._limit_ms(FETCH)
+        return max(mute_ms, queue.tell(self._place, charged, self.wait_ms(now_ms), limit_ms, now_ms))
 
     def wait_ms(self, now_ms: float) -> float:
         """How long a Fetch that came now would wait, by what the bucket knows."""
@@ -214,5 +222,6 @@ class FetchTurns:
         queue, self._queue = self._queue, None
         if queue is not None:
             queue.connections -= 1
+            queue.came(self._place)
             queue.take_back(self._place, self._place.reserved_bytes)
             queue.changed(now_ms)
