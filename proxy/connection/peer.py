@@ -67,6 +67,13 @@ class Peer:
             else:
                 self._loop.remove_reader(self.sock.fileno())
 
+    def call(self, on_readable: Callable[[], None], want: bool) -> None:
+        """As `read`, with another function."""
+        if want and self.reading and on_readable != self.on_readable:
+            self.read(False)
+        self.on_readable = on_readable
+        self.read(want)
+
     def send(self, data: memoryview) -> bool:
         """Send now what it takes, and keep the rest. False: something is kept, so bring no more for now."""
         if self.gone:

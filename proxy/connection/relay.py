@@ -16,25 +16,19 @@ from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.peer import Peer
+from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, read_ahead
 from sluice.proxy.connection.receive import receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
 from sluice.proxy.connection.stream import Stream
+from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
 from sluice.proxy.connection.timer import DelayTimer
 from sluice.proxy.connection.worker import HEAD_BYTES, Worker
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.read_gate import EARLY_MS, State
 from sluice.proxy.session.session import Passing, Session
 
-_ENDING_DEADLINE_S: Final = 10.0
-"""How long a connection that begins no more requests waits for the answers still due, or for a client to take
-them. A drain has a deadline of its own (server.py)."""
-_LAST_ANSWER_S: Final = 0.2
-"""Between the last answer of a drain and the end of the connection: kafka-python (3.0.12) drops an answer
-that it reads together with the end behind it, and sends its request again."""
 _IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})
 """the proxy ends the connection, and the client did nothing to bring it about"""
-_EARLY_MS: Final = 0.5
-"""the loop's clock ticks in ms, so that a timer may come this much early"""
 _LARGE_BYTES: Final = WINDOW_BYTES // 2
 """beyond it what is kept of a client's requests is read on in a buffer of its own"""
 
@@ -44,7 +38,7 @@ class Relay(ABC):
 
     __slots__ = (
         "_broker", "_broker_kept", "_buf", "_client", "_client_kept", "_closed", "_drops", "_edits", "_eof",
-        "_moves", "_pace", "_share", "_timer", "_view", "_worker", "session",
+        "_is_heard", "_moves", "_pace", "_share", "_timer", "_view", "_worker", "session",
     )  # fmt: skip
 
     _share: BufferShare[Any]
@@ -67,6 +61,7 @@ class Relay(ABC):
         self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
         self._broker_kept: bytes | None = None
         self._eof = False  # nothing more comes from the client
+        self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
         self._timer = DelayTimer(worker)
         self._closed = False
 
@@ -331,14 +326,30 @@ class Relay(ABC):
         if pace.is_delayed:
             self._client.view = self._worker.small_view
             self._timer.delay_until(pace.wake_ms, pace.throttled_by, self._wake)
+            if not self._is_heard and pace.wake_ms - monotonic() * 1000.0 > AHEAD_FROM_MS:
+                self._client.call(self._client_ahead, want=True)
         elif pace.state is State.ENDING:
             self._timer.end()
             if not self.session.finished:
                 self._arm_ending(self._finish)
             elif pace.close_cause in _IN_ORDER:
-                self._timer.call_in(_LAST_ANSWER_S, self._finish)
+                self._timer.call_in(LAST_ANSWER_S, self._finish)
             else:
                 self._finish()
+
+    def _client_ahead(self) -> None:
+        """More has come of a client that waits, or its end."""
+        try:
+            came, self._client_kept = read_ahead(
+                self._client.sock, self._view, self._client_kept, self._share.window_bytes
+            )
+            self._tell_kept()
+            if came is not Ahead.MORE:
+                self._client.read(False)
+                self._is_heard = True
+                self._wake_now()
+        except Exception:
+            self._crashed()
 
     def _wake_now(self) -> None:
         """The turn of a held request has come, maybe earlier than it was told."""
@@ -349,7 +360,7 @@ class Relay(ABC):
     def _wake(self) -> None:
         self._timer.has_come()
         now_ms = monotonic() * 1000.0
-        if now_ms < self._pace.wake_ms - _EARLY_MS:
+        if now_ms < self._pace.wake_ms - EARLY_MS:
             self._not_reading()
         else:
             self._wake_session(now_ms)
@@ -380,8 +391,10 @@ class Relay(ABC):
             self._read_client()
 
     def _read_client(self) -> None:
-        self._client.read(not self._eof and not self._closed and self._broker.out is None)
+        self._is_heard = False
+        want = not self._eof and not self._closed and self._broker.out is None
+        self._client.call(self._client_readable, want)
 
     def _arm_ending(self, call: Callable[[], None]) -> None:
         if self._pace.close_cause is not DisconnectCause.DRAINED:
-            self._timer.call_in(_ENDING_DEADLINE_S, call)
+            self._timer.call_in(ENDING_DEADLINE_S, call)

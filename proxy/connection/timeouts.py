@@ -36,6 +36,13 @@ SWEEP_INTERVAL_MS: Final = 1_000.0
 _CLIENT_LEFT_MS: Final = 10_000.0
 """as long as a client that has left otherwise keeps a connection whose answers are due (connection.py)"""
 
+ENDING_DEADLINE_S: Final = 10.0
+"""How long a connection that begins no more requests waits for the answers still due, or for a client to take
+them. A drain has a deadline of its own (server.py)."""
+LAST_ANSWER_S: Final = 0.2
+"""Between the last answer of a drain and the end of the connection: kafka-python (3.0.12) drops an answer
+that it reads together with the end behind it, and sends its request again."""
+
 
 class WaitsFor(IntEnum):
     """What must happen next on a connection; of several that are true, the first."""

@@ -216,6 +216,7 @@ class ProduceSide(ABC):
     def _is_left_behind(self, acks: int, request_bytes: int) -> bool:
         """The client is gone: True if its request does not go on, and so ends the connection."""
         if self._throttling.outlives_its_client(acks, request_bytes):
+            self._throttling.is_for_nobody = True
             return False
         self.leave_behind(acks, request_bytes)
         return True
@@ -260,7 +261,7 @@ class ProduceSide(ABC):
     @abstractmethod
     def _begins_otherwise(
         self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
-    ) -> None:
+    ) -> bool:
         """What RequestSide has looked up for this client id, this user and these quotas is to be anew."""
 
     def _mark(self, why: str) -> None:

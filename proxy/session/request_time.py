@@ -94,6 +94,15 @@ class RequestTime:
         self.sensor = sensor
         self._set_in_flight(in_debt=not sensor.shadow and sensor.tokens(now_ms) < 0.0)
 
+    def greet(self, now_ms: float) -> float:
+        """The first request of a connection waits for what its user owes, for one window at most: to connect
+        anew clears no debt (wire-semantics 1.6). Returns the wait in ms."""
+        sensor = self.sensor
+        wait_ms = 0.0 if sensor.shadow else min(sensor.owed_ms(now_ms), self._delays.request_max_ms)
+        if wait_ms > 0.0:
+            self._pace.mute(now_ms + wait_ms, now_ms, QuotaKind.REQUEST, at_boundary=True)
+        return wait_ms
+
     def dropped(self) -> None:
         """There is no limit any more."""
         self._pace.max_in_flight = MAX_IN_FLIGHT

@@ -148,10 +148,11 @@ class RequestSide(FetchSide):
                     judge, begin = self._guarded(guard, judge, begin, api_key)
                 try:
                     if (
-                        id_length != self._client_id_length or throttling.generation != quotas.generation
+                        id_length != self._client_id_length
+                        or throttling.generation != quotas.generation
                         or (begin is not None and not buf.startswith(begin, pos + REQUEST_HEAD_BYTES))
-                    ):  # fmt: skip
-                        self._begins_otherwise(buf, pos, client_id_end, id_length, api_key, now_ms)
+                    ) and self._begins_otherwise(buf, pos, client_id_end, id_length, api_key, now_ms):
+                        break  # fmt: skip
                     if not judge(
                         buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
                     ):
@@ -216,8 +217,9 @@ class RequestSide(FetchSide):
 
     def _begins_otherwise(
         self, buf: bytearray, pos: int, client_id_end: int, id_length: int, api_key: int, now_ms: float
-    ) -> None:
-        """The client id, the user or the quotas are new, or what begins a Produce: its topic.
+    ) -> bool:
+        """The client id, the user or the quotas are new, or what begins a Produce: its topic. True: the
+        request waits, for its connection is new and its user owes.
 
         Comes for every request until the broker has said yes, for until then no generation is the current
         one.
@@ -230,11 +232,12 @@ class RequestSide(FetchSide):
             known = self._flows.produces.find(buf, start)
             if known is not None:
                 self._use_begin(known)
-                return
+                return False
         if not is_same or not buf.startswith(self._client_id_raw, start):
             raw = bytes(buf[start:client_id_end])
             self._identify(raw, pos, id_length, api_key, now_ms)
         self._forget_head()
+        return self._pace.gate_ms > now_ms
 
     def _identify(self, raw: bytes, pos: int, id_length: int, api_key: int, now_ms: float) -> None:
         """Whose sensors are charged from now on?"""
@@ -253,7 +256,7 @@ class RequestSide(FetchSide):
             identity.flow = flows.of_client(identity.user, identity.client_id)
             self._fetch_head = flows.fetch_head
         if identity.authenticated:
-            self._throttling.look_up(now_ms)
+            self._throttling.look_up(now_ms, api_key)
             if self._throttling.mutation_sensor is not None and self.mutations is None:
                 self._others.mutations = MutationRequests(
                     self._topic_defaults, self._pace, identity, self._throttling,

@@ -218,9 +218,12 @@ class Session:
             self._requests.client_left = client_left
             self.pace.wake(now_ms)
             return
-        if not self._throttling.is_turn(now_ms):
-            return
         left_since = client_left and not self._requests.client_left
+        if left_since and not held.acks and self._throttling.outlast(now_ms):
+            self._requests.client_left = True
+            return
+        if not (left_since and held.acks) and not self._throttling.is_turn(now_ms):
+            return
         self._requests.client_left = client_left
         taken = self._throttling.take_held(now_ms, left_since)
         if taken is not None:

@@ -7,6 +7,7 @@ from collections import deque
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import InFlight
 from sluice.proxy.session.producer_ids.admission import ProduceIds
+from sluice.proxy.session.request_time import RequestTime
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind, Recorder, ThrottleEvent
@@ -79,3 +80,29 @@ class ThrottleLog:
                 else self._identity.flow,
             )
         )
+
+    def waits_as_new(self, request_time: RequestTime, api_key: int, now_ms: float) -> None:
+        """The first request of a connection is to be judged, whose user may owe request time."""
+        wait_ms = request_time.greet(now_ms)
+        if wait_ms > 0.0:
+            self.add(EventKind.MUTE, request_time.sensor, api_key, wait_ms, 0, now_ms)
+
+    def note_shadow(
+        self,
+        sensor: Sensor,
+        api_key: int,
+        paid_ms: float,
+        limit_ms: float,
+        charged_bytes: int,
+        now_ms: float,
+    ) -> None:
+        """A limit in shadow mode would have delayed this request: say by how much, and do nothing.
+
+        The delay is what this request alone adds: what of its bytes is above the limit, in time at the limit,
+        bounded as a real delay is (`limit_ms`). Then it counts as waited for (`waive`), for the client sends
+        on as if there were no limit. So delays do not grow from one request to the next, and add up to how
+        much longer one connection would have taken for the same requests. (Where a real limit delays several
+        connections, they wait at the same time, and their delays add up to more.)
+        """
+        sensor.waive(now_ms)
+        self.add(EventKind.SHADOW, sensor, api_key, min(paid_ms - now_ms, limit_ms), charged_bytes, now_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from sluice.protocol.headers import FETCH, PRODUCE
@@ -29,6 +29,7 @@ from sluice.quotas.sensors.place import Place
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind
 
+_LOOK_AGAIN_MS: Final = 60_000.0
 _NEVER: Final = -1  # no generation has this number
 _NO_TEMPLATES: Final = KnownProduce()
 
@@ -37,9 +38,9 @@ class Throttling:
     """One connection's."""
 
     __slots__ = (
-        "_address", "_delays", "_identity", "_left_behind_bytes", "_log", "_pace", "_place", "_policy",
-        "_shared", "_ticket", "fetch_sensor", "fetches", "generation", "held", "ids", "is_group", "known",
-        "mutation_sensor", "produce_sensor", "request_time", "wake",
+        "_address", "_delays", "_identity", "_is_new", "_left_behind_bytes", "_log", "_pace", "_place",
+        "_policy", "_shared", "_ticket", "fetch_sensor", "fetches", "generation", "held", "ids",
+        "is_for_nobody", "is_group", "known", "mutation_sensor", "produce_sensor", "request_time", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +70,9 @@ class Throttling:
         """of the quotas when the sensors were looked up"""
         self.is_group = False
         """the connection has carried a group request"""
+        self._is_new = True  # no request has been judged whose user is known
+        self.is_for_nobody = False
+        """its client has left: what it left behind waits for the quota, however long"""
         self.held: Held | None = None
         """the Produce that waits for its turn, in state HOLDING"""
         self._ticket: HoldTicket | None = None  # of the request that is held
@@ -83,7 +87,7 @@ class Throttling:
         """lets Fetches go, or wait"""
         self._left_behind_bytes = 0
 
-    def look_up(self, now_ms: float) -> None:
+    def look_up(self, now_ms: float, api_key: int) -> None:
         """Find the sensors of the identity: at first, and when the client id or the quotas have changed."""
         quotas = self._shared.quotas
         user, client_id, address = self._identity.user, self._identity.client_id, self._address
@@ -97,6 +101,9 @@ class Throttling:
         self.generation = quotas.generation
         self._look_up_request_time(user, client_id, now_ms)
         self._look_up_ids(quotas.id_limit(user, client_id, address), now_ms)
+        if self._is_new and self.request_time is not None:
+            self._log.waits_as_new(self.request_time, api_key, now_ms)
+        self._is_new = False
 
     def _look_up_ids(self, limit: tuple[float, bool, str] | None, now_ms: float) -> None:
         ids = self.ids
@@ -179,9 +186,13 @@ class Throttling:
         mode: both are now_ms, and nothing is done.
         """
         if sensor.shadow:
-            self._note_shadow(sensor, PRODUCE, paid_ms, request_bytes, now_ms)
+            self._log.note_shadow(
+                sensor, PRODUCE, paid_ms, self.delay_limit_ms(PRODUCE), request_bytes, now_ms
+            )
             return now_ms, now_ms
         last_ms = now_ms + max(0.0, self.delay_limit_ms(PRODUCE) - spent_ms)
+        if self.is_for_nobody:
+            last_ms = inf
         turn_ms = min(sensor.turn_ms, last_ms)
         if turn_ms > now_ms:
             sensor.hold(request_bytes)
@@ -190,7 +201,8 @@ class Throttling:
                 self._ticket = queue.enter(
                     request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake, self._place
                 )
-                turn_ms = max(queue.ask(self._ticket, now_ms), now_ms + EARLY_MS)
+                turn_ms = min(queue.ask(self._ticket, now_ms), now_ms + _LOOK_AGAIN_MS)
+                turn_ms = max(turn_ms, now_ms + EARLY_MS)
             self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
             self._log.add(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
             return turn_ms, min(paid_ms, last_ms)
@@ -219,8 +231,24 @@ class Throttling:
         ticket, held = self._ticket, self.held
         queue = None if held is None else held.sensor.hold_queue()
         if ticket is not None and queue is not None:
-            self._pace.wake_ms = queue.ask(ticket, now_ms + EARLY_MS)
+            self._pace.wake_ms = min(queue.ask(ticket, now_ms + EARLY_MS), now_ms + _LOOK_AGAIN_MS)
         return now_ms >= self._pace.wake_ms - EARLY_MS
+
+    def outlast(self, now_ms: float) -> bool:
+        """The client of the held request, which has acks = 0, has left. Nobody waits for it any more, so it
+        has no deadline: it goes when the quota can pay it. False: no, its user has left too much behind."""
+        held, ticket = self.held, self._ticket
+        assert held is not None
+        queue = held.sensor.hold_queue()
+        if queue is None or ticket is None or not self.outlives_its_client(0, held.request_bytes):
+            return False
+        self.is_for_nobody = True
+        queue.leave(ticket, now_ms)
+        own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
+        turn_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
+        self._ticket = queue.enter(held.request_bytes, turn_ms, inf, now_ms, self.wake)
+        self._pace.wake_ms = min(queue.ask(self._ticket, now_ms), now_ms + _LOOK_AGAIN_MS)
+        return True
 
     def take_held(self, now_ms: float, client_left: bool) -> Held | None:
         """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
@@ -310,7 +338,9 @@ class Throttling:
         mute_ms = 0.0
         if paid_ms > now_ms:
             if sensor.shadow:
-                self._note_shadow(sensor, api_key, paid_ms, response_bytes, now_ms)
+                self._log.note_shadow(
+                    sensor, api_key, paid_ms, self.delay_limit_ms(api_key), response_bytes, now_ms
+                )
             else:
                 last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
                 paid_ms = min(paid_ms, last_ms)
@@ -343,22 +373,7 @@ class Throttling:
         """For the log: partitions were refused, delayed or given back (mutations/delays.py)."""
         self._log.add(kind, sensor, api_key, delay_ms, 0, now_ms, charged)
 
-    # Both -------------------------------------------------------------------------------------------------
-
-    def _note_shadow(
-        self, sensor: Sensor, api_key: int, paid_ms: float, charged_bytes: int, now_ms: float
-    ) -> None:
-        """A limit in shadow mode would have delayed this request: say by how much, and do nothing.
-
-        The delay is what this request alone adds: what of its bytes is above the limit, in time at the limit,
-        bounded as a real delay is. Then it counts as waited for (`waive`), for the client sends on as if
-        there were no limit. So delays do not grow from one request to the next, and add up to how much
-        longer one connection would have taken for the same requests. (Where a real limit delays several
-        connections, they wait at the same time, and their delays add up to more.)
-        """
-        sensor.waive(now_ms)
-        delay_ms = min(paid_ms - now_ms, self.delay_limit_ms(api_key))
-        self._log.add(EventKind.SHADOW, sensor, api_key, delay_ms, charged_bytes, now_ms)
+    # All --------------------------------------------------------------------------------------------------
 
     def delay_limit_ms(self, api_key: int) -> float:
         """The longest that a request of this API may wait, or its connection be muted, in ms."""

@@ -102,7 +102,7 @@ class FetchQueue(HoldQueue):
 
     def keep_place(self, place: FetchPlace, told_ms: float, now_ms: float, tag: float | None = None) -> None:
         """A client was told to come again in `told_ms`: it loses nothing to those who wait here."""
-        place.keep(max(place.tag, self._virtual_time) if tag is None else tag, now_ms + told_ms + _GRACE_MS)
+        place.keep(max(place.tag, self.virtual_time) if tag is None else tag, now_ms + told_ms + _GRACE_MS)
 
     def take_back(self, place: FetchPlace, reserved: float) -> None:
         """So much is not to come any more. `changed` follows."""

@@ -5,8 +5,7 @@ request of its connection ended if that is later, and its own bytes. The lowest 
 time is how many bytes each connection has been given that always waited: what goes, divided by how many wait.
 So connections get the same number of bytes each, whatever the size of their requests, and a small request
 goes before large ones that came a little earlier: 100 bytes beside nine connections of 50 kB wait for one of
-these, not for nine. (Weighted fair queueing, Demers et al. 1989, with the virtual time kept between the tags
-of the request that went last, as in WF²Q+.)
+these, not for nine. (Weighted fair queueing, Demers et al. 1989; the virtual time as in WF²Q+.)
 
 **Time: by the quota.** The first goes when all that went before it is paid.
 
@@ -107,7 +106,7 @@ class HoldQueue:
         "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_late",
         "_max_debt_ms",
         "_ms_per_byte", "_number", "_paid_ms", "_seen_ms", "_served_ms", "_slack_ms", "_small_bytes",
-        "_virtual_time", "held_bytes",
+        "held_bytes", "virtual_time",
     )  # fmt: skip
 
     def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
@@ -120,7 +119,8 @@ class HoldQueue:
         self._number = 0
         self.held_bytes = 0.0
         self._deadline_bytes = 0.0  # of these, bytes that have a deadline
-        self._virtual_time = 0.0
+        self.virtual_time = 0.0
+        """in bytes: what a connection has been given that always waited"""
         self._paid_ms = 0.0  # when all that went is paid
         self._seen_ms = 0.0
         self._served_ms = 0.0  # when the last one went
@@ -132,11 +132,6 @@ class HoldQueue:
 
     def __len__(self) -> int:
         return self._count
-
-    @property
-    def virtual_time(self) -> float:
-        """In bytes: what a connection has been given that always waited."""
-        return self._virtual_time
 
     def enter(
         self,
@@ -220,7 +215,7 @@ class HoldQueue:
         told_ms = min(owed_ms + self._expected.total_bytes * self._ms_per_byte, limit_ms)
         if told_ms > 0.0:
             until_ms = now_ms + told_ms * _PATIENCE + _PATIENCE_MS
-            place.keep(max(place.tag, self._virtual_time), until_ms)
+            place.keep(max(place.tag, self.virtual_time), until_ms)
             self._expected.add(place, request_bytes, until_ms)
         return told_ms
 
@@ -235,8 +230,8 @@ class HoldQueue:
 
     def _begin_tag(self, place: Place | None, now_ms: float) -> float:
         if place is None:
-            return self._virtual_time
-        return place.kept_tag if now_ms <= place.kept_until_ms else max(self._virtual_time, place.tag)
+            return self.virtual_time
+        return place.kept_tag if now_ms <= place.kept_until_ms else max(self.virtual_time, place.tag)
 
     # What the quota says --------------------------------------------------------------------------------
 
@@ -371,10 +366,10 @@ class HoldQueue:
             if self._by_deadline and ticket is not self._by_deadline[0]:
                 self._slack_ms -= ticket.request_bytes * self._ms_per_byte
         # Each of those who wait would have been given as much.
-        virtual_time = self._virtual_time + ticket.request_bytes / self._count
+        virtual_time = self.virtual_time + ticket.request_bytes / self._count
         if self._by_tag[0] is ticket:
             virtual_time = min(virtual_time, ticket.tag)
-        self._virtual_time = max(virtual_time, ticket.begin_tag)
+        self.virtual_time = max(virtual_time, ticket.begin_tag)
         if ticket.place is not None:
             ticket.place.tag = ticket.tag
             ticket.place.kept_until_ms = -inf

@@ -35,15 +35,17 @@ async def into_debt(proxy: LocalProxy, rate: int = RATE) -> Wire:
 # Clients that leave while they wait -------------------------------------------------------------------------
 
 
-async def test_a_held_request_of_a_client_that_left_is_not_forwarded_with_unread_ones_ahead_of_its_fin() -> (
-    None
-):
+@pytest.mark.parametrize(("count", "size"), [(10, 20_000), (20, 16_000), (5, 100_000), (40, 10_000)])
+async def test_a_held_request_of_a_client_that_left_is_not_forwarded_with_unread_ones_ahead_of_its_fin(
+    count: int, size: int
+) -> None:
+    """They are read ahead, up to 256 KiB; what is more than that and a receive buffer is seen too late."""
     broker_side = Recording()
     async with FaultBroker(broker_side) as broker, LocalProxy(broker.port, limits_of(RATE)) as proxy:
         with await into_debt(proxy):
             with await proxy.client() as client:
                 # The first is held; the others stay unread, so that the FIN stands behind them.
-                await client.send(b"".join(produce_of(20_000, correlation_id=i) for i in range(10)))
+                await client.send(b"".join(produce_of(size, correlation_id=i) for i in range(count)))
             ended = await proxy.end()
             assert ended.cause == DisconnectCause.LEFT_WHILE_HELD
             assert ended.detail
@@ -159,7 +161,7 @@ async def test_drain_closes_an_idle_connection() -> None:
 async def test_drain_waits_for_the_answer_of_what_was_forwarded_however_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_module, "_ENDING_DEADLINE_S", 0.05)  # the drain has its own
+    monkeypatch.setattr(relay_module, "ENDING_DEADLINE_S", 0.05)  # the drain has its own
 
     async def answers_late(client: BrokerSide) -> None:
         asked = await client.request()
@@ -180,7 +182,7 @@ async def test_drain_leaves_a_client_time_to_read_its_last_answer_before_the_end
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where both are read at once, kafka-python drops the answer and sends its request again."""
-    monkeypatch.setattr(relay_module, "_LAST_ANSWER_S", 0.5)
+    monkeypatch.setattr(relay_module, "LAST_ANSWER_S", 0.5)
     slow = asyncio.Event()
 
     async def answers_late(client: BrokerSide) -> None:

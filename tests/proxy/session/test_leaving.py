@@ -243,3 +243,38 @@ def test_drain_ends_a_muted_connection_at_once_and_still_delivers_its_answers() 
         >> Broker(produce_answer())
         << ToClient(produce_answer())
     ).done()
+
+
+def test_what_a_client_without_answers_left_behind_goes_at_the_rate_and_not_by_its_deadline() -> None:
+    """1,000 B/s. Twenty connections with 5,000 B of acks = 0 each, gone at once: 100 s' worth. By their
+    answer budgets all would go within 8 s; but nobody waits for them."""
+    shared = shared_of(limits_of(produce_rate=1_000))
+    shells = [Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(20)]
+    for shell in shells:
+        shell.client_sends(produce_of(5_000, acks=0))
+        shell.client_leaves()
+        if shell.is_delayed:
+            shell.wake()
+    for _ in range(200):
+        for shell in shells:
+            shell.advance(100)
+    passed = sum(len(shell.to_broker) for shell in shells)
+    assert 1_000 + 20_000 - 5_000 <= passed <= 1_000 + 20_000 + 5_000
+    for _ in range(1_000):
+        for shell in shells:
+            shell.advance(100)
+    assert sum(len(shell.to_broker) for shell in shells) == 100_000
+
+
+def test_a_held_request_whose_client_is_seen_to_have_left_makes_room_at_once() -> None:
+    """Not when its turn has come: those behind it wait the less."""
+    shared = shared_of(limits_of(produce_rate=1_000))
+    first, leaver, last = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(3))
+    first.client_sends(produce_of(2_000))
+    leaver.client_sends(produce_of(5_000))
+    last.client_sends(produce_of(5_000))
+    leaver.client_left = True
+    leaver.wake()
+    assert leaver.cause is DisconnectCause.LEFT_WHILE_HELD
+    last.advance(1_000)
+    assert last.to_broker

@@ -231,8 +231,8 @@ def test_every_connection_gets_its_turn() -> None:
 
 
 def test_a_small_request_does_not_wait_behind_the_large_ones_of_its_neighbours() -> None:
-    """1 MB/s: 100 B beside nine connections of 50 kB wait until one of these is paid, 50 ms, or two, which have
-    kept their places during their mutes; not for 450."""
+    """1 MB/s: 100 B beside nine connections of 50 kB wait until one of these is paid, 50 ms, or two, which
+    have kept their places during their mutes; not for 450."""
     shared = shared_of(limits_of(produce_rate=1_000_000))
     Producer(shared, 1_000_000).shell.client_sends(produce_of(1_000_000))
     small = Producer(shared, 200)

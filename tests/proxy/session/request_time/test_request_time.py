@@ -282,11 +282,15 @@ def test_while_its_entity_owes_a_connection_has_one_request_under_way() -> None:
     assert shell.to_broker == metadata(2) + metadata(3)
 
 
-def test_a_new_connection_of_an_entity_in_debt_begins_with_one_request_under_way() -> None:
+def test_a_new_connection_of_an_entity_in_debt_waits_and_begins_with_one_request_under_way() -> None:
+    """For a window at most: to connect anew clears no debt."""
     shared = shared_of()
     spend(shell_of(shared), 500.0)
     shell = shell_of(shared)
     shell.client_sends(b"".join(metadata(number) for number in range(1, 9)))
+    assert (shell.state, shell.session.pace.wake_ms - shell.now_ms) == (State.MUTED, 1_000)
+    assert not shell.to_broker
+    shell.advance(1_000)
     assert shell.to_broker == metadata(1)
 
 
