@@ -156,7 +156,7 @@ def test_new_producer_ids_that_wait_are_a_row_of_their_user() -> None:
 
 
 def test_of_many_connections_the_longest_throttled_are_shown_and_all_are_counted() -> None:
-    """55 of 100 B at 1,000 B/s: ten go, the next is muted for 100 ms, each further one is held for 100 ms more."""
+    """55 of 100 B at 1,000 B/s: ten go, the next is muted for 100 ms, each further one held for 100 more."""
     shared = shared_of(limits_of(produce_rate=1_000))
     shells = [connected(shared) for _ in range(3 * MAX_CONNECTIONS)]
     for shell in shells[5:]:
