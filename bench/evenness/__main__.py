@@ -36,7 +36,7 @@ from testkit.proxy.proxies import SLUICE
 
 QUICK_SECONDS: Final = 15.0
 BOUND_SECONDS: Final = (
-    43.0  # answers come every 10 s at most (the answer budget): four such spans behind the start
+    43.0  # answers come every 8 s at most (the answer budget): five such spans behind the start
 )
 
 Setup = Callable[[EvenRig, Side, float], Awaitable[Evenness]]

@@ -20,7 +20,7 @@ from sluice.quotas.producer_ids.quota import ProducerIdQuota
 
 SEQUENCES = 2**31
 MAX_IN_FLIGHT = 5
-ANSWER_BUDGET_MS = 10_000.0
+ANSWER_BUDGET_MS = 8_000.0
 
 
 class Outcome(Enum):

@@ -37,8 +37,9 @@ from bench.clients.judge import (
 from bench.clients.programs import HERE
 from bench.clients.report import ClientsRun, summary_of, without_a_bite
 from bench.clients.rig import Bite
+from sluice.proxy.config.config import PacingOptions
 
-ANSWER_BUDGET_S = 10.0
+ANSWER_BUDGET_S = PacingOptions().answer_budget_s
 KNOWN_BATCH_BYTES = 16_384
 SENT = [(worker, seq) for worker in range(2) for seq in range(6)]
 

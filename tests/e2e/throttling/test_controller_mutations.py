@@ -156,7 +156,7 @@ def test_the_same_topics_are_taken_and_refused_as_by_the_brokers_own_quota(
     there, there_s = story(Place(native_of(kafka), native, native + "-"))
     assert here == there
     assert ("a debt refuses creation", [("f", REFUSED)]) in here
-    # Older clients' requests wait here, 10 s each, and are served at once there: the debt is the same.
+    # Older clients' requests wait here, 8 s each, and are served at once there: the debt is the same.
     assert here_s == pytest.approx(there_s, abs=10)
     assert max(here_s[3:]) > 30
 

@@ -20,6 +20,10 @@ Unique = Callable[[str], str]
 QUOTA_BYTES_PER_S = 100_000
 RECORDS = numbered(300, size_bytes=1_000)
 """the burst of 1 s, and 2 s of quota"""
+PRODUCE_MS = 8_000
+"""the answer budget: what a Produce answer tells at most"""
+FETCH_TOLD_MS = 2_000
+"""what a Fetch answer tells at most"""
 
 
 class ToldThrottles:
@@ -41,7 +45,7 @@ def test_librdkafka_is_told_its_producers_throttle_time(
     for record in RECORDS:
         producer.produce(topic, record.value, partition=record.partition)
     assert producer.flush(60.0) == 0
-    assert 0.01 < max(told.throttles_s) < 10.0
+    assert 0.01 < max(told.throttles_s) <= PRODUCE_MS / 1_000
 
 
 def test_librdkafka_is_told_its_consumers_throttle_time(
@@ -58,7 +62,7 @@ def test_librdkafka_is_told_its_consumers_throttle_time(
     while found < len(RECORDS):
         found += len(consumer.consume(1000, 0.5))
     consumer.close()
-    assert 0.01 < max(told.throttles_s) < 10.0
+    assert 0.01 < max(told.throttles_s) <= FETCH_TOLD_MS / 1_000
 
 
 def test_kafka_python_logs_its_producers_throttle_time(
@@ -71,7 +75,7 @@ def test_kafka_python_logs_its_producers_throttle_time(
         producer.send(topic, record.value, partition=record.partition)
     producer.flush()
     producer.close()
-    assert 10 < max(_told_to_kafka_python(caplog, "Produce")) < 10_000
+    assert 10 < max(_told_to_kafka_python(caplog, "Produce")) <= PRODUCE_MS
 
 
 def test_kafka_python_logs_its_consumers_throttle_time(
@@ -91,7 +95,7 @@ def test_kafka_python_logs_its_consumers_throttle_time(
     while found < len(RECORDS):
         found += sum(map(len, consumer.poll(timeout_ms=500).values()))
     consumer.close()
-    assert 10 < max(_told_to_kafka_python(caplog, "Fetch")) < 10_000
+    assert 10 < max(_told_to_kafka_python(caplog, "Fetch")) <= FETCH_TOLD_MS
 
 
 def test_javas_consumer_reports_how_long_it_was_throttled(
@@ -109,7 +113,7 @@ def test_javas_consumer_reports_how_long_it_was_throttled(
     ).stdout
     mean_ms, max_ms = (java_metric(output, f"fetch-throttle-time-{what}") for what in ("avg", "max"))
     assert 0.0 < mean_ms <= max_ms, output
-    assert 10.0 < max_ms < 10_000.0, output
+    assert 10.0 < max_ms <= FETCH_TOLD_MS, output
     assert re.search(rf", {len(RECORDS)}, ", output), output  # it got them all
 
 

@@ -39,7 +39,7 @@ def test_the_environment_goes_before_the_file_and_the_file_before_the_default(tm
     assert (config.pacing.burst_s, config.pacing.max_debt_s, config.pacing.answer_budget_s) == (
         3.5,
         30.0,
-        10.0,
+        8.0,
     )
 
 
@@ -110,7 +110,7 @@ ONE_WRONG_KEY = [
     (
         "debt below the answer budget",
         "pacing:\n  max_debt_s: 5\n",
-        "sluice.yaml:9: pacing.max_debt_s: must be at least answer_budget_s (10), "
+        "sluice.yaml:9: pacing.max_debt_s: must be at least answer_budget_s (8), "
         "or requests would go before their turn; is 5",
     ),
     (
@@ -284,7 +284,7 @@ def test_an_error_of_the_environment_names_the_variable(
 
 def test_an_error_across_two_keys_names_the_variable_that_brought_one(tmp_path: Path) -> None:
     assert errors_of(tmp_path, GOOD, {"SLUICE_PACING__MAX_DEBT_S": "1"})[0].startswith(
-        "SLUICE_PACING__MAX_DEBT_S: pacing.max_debt_s: must be at least answer_budget_s (10)"
+        "SLUICE_PACING__MAX_DEBT_S: pacing.max_debt_s: must be at least answer_budget_s (8)"
     )
 
 

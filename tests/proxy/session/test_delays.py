@@ -16,7 +16,7 @@ APP = ("alice", "app", "10.0.0.1")
         ([], 3_000),  # none seen: behind a sidecar, or KIP-848
         ([6_000], 3_000),
         ([10_000], 5_000),
-        ([45_000], 10_000),  # the answer budget
+        ([45_000], 8_000),  # the answer budget
         ([45_000, 8_000, 30_000], 4_000),  # the smallest
         ([7_001], 3_500.5),
         ([0], 3_000),  # not positive: the broker's to refuse

@@ -62,7 +62,7 @@ class Passed:
 def test_fifty_connections_that_pour_are_over_by_what_passed_less_burst_and_rate_by_time(
     is_group: bool, seconds: int
 ) -> None:
-    """50 × 1 MiB at 1 MB/s, each held for 10 s at most, or for 2 that carried a group request."""
+    """50 × 1 MiB at 1 MB/s, each held for 8 s at most, or for 2 that carried a group request."""
     shared = shared_of(limits_of(produce_rate=RATE))
     shells = [connect(shared) for _ in range(50)]
     passed = Passed(RATE)

@@ -1,6 +1,6 @@
 """Which requests, in each version, make a connection a group's: delays end after 2 s (wire-semantics 1.5).
 
-A connection that carried none of these is muted for 3 s by a Fetch, and for 10 s by a Produce.
+A connection that carried none of these is muted for 3 s by a Fetch, and for 8 s by a Produce.
 """
 
 from __future__ import annotations

@@ -69,13 +69,13 @@ def test_while_one_connection_is_muted_its_neighbours_requests_still_go() -> Non
 
 
 def test_kafkas_delay_is_bounded_by_the_answer_budget_as_any_other() -> None:
-    """30,000 B: 20 s in Kafka, 10 s here."""
+    """30,000 B: 20 s in Kafka, 8 s here."""
     (shell,) = neighbours(1, produce_rate=1_000)
     (
         Playbook(shell)
         >> Client(produce_of(30_000))
         << ToBroker(produce_of(30_000))
-        << Muted(for_ms=10_000)
+        << Muted(for_ms=8_000)
     ).done()  # fmt: skip
 
 

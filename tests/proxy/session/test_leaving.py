@@ -180,9 +180,9 @@ def test_what_stands_behind_a_held_request_is_not_begun_either_once_its_client_l
     (
         Playbook(debt)
         >> Client(produce_of(200, acks=0, correlation_id=1) + produce_of(100, correlation_id=2))
-        << Held(for_ms=10_000)
+        << Held(for_ms=8_000)
         >> ClientLeaves()
-        >> Wait(10_000)
+        >> Wait(8_000)
         << ToBroker(produce_of(200, acks=0, correlation_id=1))
         << Ending(DisconnectCause.LEFT_WHILE_HELD)
     ).done()

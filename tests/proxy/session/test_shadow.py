@@ -123,11 +123,11 @@ def test_would_be_delays_do_not_grow_with_each_request_of_a_client_that_is_not_s
 
 
 def test_a_would_be_delay_is_bounded_as_a_real_one_is() -> None:
-    """30,000 B: 29 s, of which a Produce is delayed by 10; a Fetch by 3."""
+    """30,000 B: 29 s, of which a Produce is delayed by 8; a Fetch by 3."""
     shell = shadowed()
     shell.client_sends(produce_of(30_000) + fetch())
     shell.broker_sends(produce_answer() + fetch_answer_of(30_000))
-    assert would_be_delays(shell) == [10_000.0, 3_000.0]
+    assert would_be_delays(shell) == [8_000.0, 3_000.0]
 
 
 def test_one_quota_in_shadow_leaves_the_other_in_force() -> None:

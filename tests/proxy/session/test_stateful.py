@@ -39,7 +39,7 @@ from testkit.frames.frames import (
 from testkit.proxy.playbook import Shell, limits_of, shared_of
 
 RATE = 1_000
-BUDGET_MS = 10_000
+BUDGET_MS = 8_000
 GROUP_MS = FETCH_TOLD_MS = 2_000
 MAX_BYTES = 0x02020202
 MAX_WAIT_MS = 500

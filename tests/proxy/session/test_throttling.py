@@ -231,35 +231,35 @@ def test_the_hold_the_mute_and_the_request_are_recorded_with_their_delays() -> N
 
 
 def test_a_delay_ends_with_the_answer_budget_and_what_goes_beyond_it_is_counted() -> None:
-    """30,000 B: paid in 29 s, muted for 10. 19 s × 1,000 B/s pass ahead of the rate, and stay owed.
+    """30,000 B: paid in 29 s, muted for 8. 21 s × 1,000 B/s pass ahead of the rate, and stay owed.
 
-    The next 100 B, whose turn would be in 19 s, pass ahead of theirs too. They are counted only if the quota
+    The next 100 B, whose turn would be in 21 s, pass ahead of theirs too. They are counted only if the quota
     has not paid as much since.
     """
     shell = (
         Playbook(session_of(produce_rate=1_000))
         >> Client(produce_of(30_000))
         << ToBroker(produce_of(30_000))
-        << Muted(for_ms=10_000)
-        >> Wait(10_000)
+        << Muted(for_ms=8_000)
+        >> Wait(8_000)
         << Reading()
         >> Client(produce_of(100, correlation_id=2))
-        << Held(for_ms=10_000)
+        << Held(for_ms=8_000)
     ).done()
-    assert shell.sensor().over == 19_000
-    assert shell.sensor().tokens(shell.now_ms) == -19_100
-    shell.advance(10_000)
+    assert shell.sensor().over == 21_000
+    assert shell.sensor().tokens(shell.now_ms) == -21_100
+    shell.advance(8_000)
     assert len(shell.to_broker) == 100
-    assert shell.sensor().over == 19_000, "10,000 B were paid meanwhile: the 100 are within them"
+    assert shell.sensor().over == 21_000, "8,000 B were paid meanwhile: the 100 are within them"
 
 
 def test_hold_and_mute_together_end_with_the_answer_budget() -> None:
-    """8 s of debt: held 8 s, and of the 5 s that 5,000 B take 2 are left; 3,000 B pass ahead."""
+    """6 s of debt: held 6 s, and of the 5 s that 5,000 B take 2 are left; 3,000 B pass ahead."""
     shell = (
-        Playbook(in_debt(8_000))
+        Playbook(in_debt(6_000))
         >> Client(produce_of(5_000))
-        << Held(for_ms=8_000)
-        >> Wait(8_000)
+        << Held(for_ms=6_000)
+        >> Wait(6_000)
         << ToBroker(produce_of(5_000))
         << Muted(for_ms=2_000)
     ).done()
@@ -267,13 +267,13 @@ def test_hold_and_mute_together_end_with_the_answer_budget() -> None:
 
 
 def test_a_client_that_reconnects_for_every_request_clears_no_debt() -> None:
-    """20 of 1,000 B at once: one from the burst, one into debt, then one a second, up to 10 s."""
+    """20 of 1,000 B at once: one from the burst, one into debt, then one a second, up to 8 s."""
     shells = neighbours(20)
     for shell in shells:
         shell.client_sends(produce_of(1_000))
     assert [shell.state for shell in shells] == [State.READING, State.MUTED] + [State.HOLDING] * 18
     waits_s = [(shell.session.pace.wake_ms - START_MS) / 1_000 for shell in shells[2:]]
-    assert waits_s == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] + [10] * 8
+    assert waits_s == [1, 2, 3, 4, 5, 6, 7, 8] + [8] * 10
 
 
 # Quotas reloaded meanwhile --------------------------------------------------------------------------------

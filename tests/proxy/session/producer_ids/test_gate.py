@@ -11,7 +11,7 @@ from sluice.quotas.producer_ids.principal import PrincipalIds, ProducerIdSetting
 from sluice.quotas.producer_ids.quota import ProducerIdQuota
 
 RATE = 60.0
-BUDGET_MS = 10_000.0
+BUDGET_MS = 8_000.0
 BUF = bytearray(b"ordersreturns")
 
 

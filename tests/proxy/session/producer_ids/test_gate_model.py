@@ -179,11 +179,11 @@ def test_five_pipelined_batches_are_refused_together_and_written_in_order() -> N
 
 def test_a_hold_that_ends_in_time_is_seen_by_nobody() -> None:
     proxy, client, producer = one_client(0)
-    proxy.advance(6_000.0)
+    proxy.advance(8_000.0)
     for _ in range(5):
         producer.add((b"orders", 0), 10)
         client.send(1)
-    proxy.advance(9_100.0)
+    proxy.advance(7_100.0)
     assert proxy.refusals == 0
     assert len(proxy.broker.logs[b"orders", 0]) == 50
 
@@ -241,6 +241,6 @@ def test_without_its_gates_the_model_would_lose_records(gated: bool, monkeypatch
     for _ in range(5):
         producer.add((b"orders", 0), 10)
         client.send(1)
-    proxy.advance(31_000.0)  # the first is refused after 10 s; a token comes while a later one is held
+    proxy.advance(31_000.0)  # the first is refused after 8 s; a token comes while a later one is held
     finish(proxy, [client])
     assert (client.failures == []) is gated

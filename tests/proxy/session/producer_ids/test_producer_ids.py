@@ -32,7 +32,7 @@ from testkit.proxy.playbook import (
     Wait,
 )
 
-BUDGET_MS = 10_000.0
+BUDGET_MS = 8_000.0
 HOUR_MS = 3_600_000.0
 
 

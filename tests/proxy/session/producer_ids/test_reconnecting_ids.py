@@ -24,7 +24,7 @@ SHAPE: Final = BucketShape(expiration_ms=MS_PER_HOUR)
 SETTINGS: Final = replace(ProducerIdSettings(), buckets=SHAPE)
 STEP_MS: Final = 50
 MINUTES_MS: Final = 600_000
-BUDGET_MS: Final = 10_000.0
+BUDGET_MS: Final = 8_000.0
 THINKING_MS: Final = 500
 """from an answer to the next request, which comes on a new connection"""
 NEIGHBOURS_RATE: Final = 60.0
