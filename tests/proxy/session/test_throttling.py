@@ -267,7 +267,7 @@ def test_hold_and_mute_together_end_with_the_answer_budget() -> None:
 
 
 def test_requests_behind_one_another_have_a_budget_each_from_when_they_were_read() -> None:
-    """100 s of debt and five requests at once: each is read when the one before it has gone, and is held 8 s."""
+    """100 s of debt and five requests at once: each is read when the one before has gone, and held 8 s."""
     shell = in_debt(100_000)
     shell.client_sends(b"".join(produce_of(1_000, correlation_id=number) for number in range(5)))
     went_ms = []
