@@ -266,6 +266,19 @@ def test_hold_and_mute_together_end_with_the_answer_budget() -> None:
     assert shell.sensor().over == 3_000
 
 
+def test_requests_behind_one_another_have_a_budget_each_from_when_they_were_read() -> None:
+    """100 s of debt and five requests at once: each is read when the one before has gone, and held 8 s."""
+    shell = in_debt(100_000)
+    shell.client_sends(b"".join(produce_of(1_000, correlation_id=number) for number in range(5)))
+    went_ms = []
+    for number in range(5):
+        shell.advance(shell.session.pace.wake_ms - shell.now_ms)
+        assert bytes(shell.to_broker) == produce_of(1_000, correlation_id=number)
+        shell.to_broker.clear()
+        went_ms.append(shell.now_ms - START_MS)
+    assert went_ms == [8_000, 16_000, 24_000, 32_000, 40_000]
+
+
 def test_a_client_that_reconnects_for_every_request_clears_no_debt() -> None:
     """20 of 1,000 B at once: one from the burst, one into debt, then one a second, up to 8 s."""
     shells = neighbours(20)
