@@ -30,7 +30,15 @@ _ALIKE: Final = 0.97
 class BatchSizes:
     """Of what one bucket's fetches brought."""
 
-    __slots__ = ("_alike_bytes", "_before", "_largest", "_recent", "_since_ms", "typical_bytes")
+    __slots__ = (
+        "_alike_bytes",
+        "_before",
+        "_largest",
+        "_recent",
+        "_recent_largest",
+        "_since_ms",
+        "typical_bytes",
+    )
 
     def __init__(self) -> None:
         self._recent: deque[int] = deque(maxlen=_RECENT)
@@ -39,12 +47,18 @@ class BatchSizes:
         self._alike_bytes = 0  # the largest of the recent ones if they are alike, else 0
         # The largest of this span of time, and of the one before; so a few small ones do not hide it.
         self._largest = self._before = 0
+        self._recent_largest = 0
         self._since_ms = 0.0
 
     @property
     def largest_bytes(self) -> int:
         """What the next batch may weigh, as far as is known."""
         return max(self._largest, self._before) or UNKNOWN_BYTES
+
+    @property
+    def recent_bytes(self) -> int:
+        """The largest of those that were seen last."""
+        return self._recent_largest or UNKNOWN_BYTES
 
     def saw(self, sizes: Iterable[int], now_ms: float) -> None:
         """Batches of these bytes came."""
@@ -54,7 +68,7 @@ class BatchSizes:
             return
         if now_ms - self._since_ms > _MEMORY_MS:
             self._since_ms, self._before, self._largest = now_ms, self._largest, 0
-        largest = max(recent)
+        largest = self._recent_largest = max(recent)
         self._largest = max(self._largest, largest)
         self.typical_bytes = sum(size * size for size in recent) / sum(recent)
         self._alike_bytes = largest if min(recent) >= largest * _ALIKE else 0

@@ -6,10 +6,15 @@ than what is reserved:
 
     tokens(now) − reserved > 0
 
-Its own reservation may make that negative: one grant, or one batch if that is larger, is the most by which a
-bucket is overdrawn. The answer settles it: its bytes are charged, whole, and the rest of the reservation is
-given back; so does an empty answer, a connection that ends, or an answer that is overdue (its broker hangs:
-that shall not stop who fetches from others).
+Its own reservation may make that negative: one grant, or one batch if that is larger, is what a bucket is
+overdrawn by. Reserved is the grant, or the largest of the batches that were seen last, if that is more. The
+next may be larger still; so the number of fetches under way is bounded by the largest one of the last minutes
+(`_MOST_AT_RISK_MS`). To reserve that one for each would make consumers far below their quota wait for each
+other, once a single large batch has come.
+
+The answer settles it: its bytes are charged, whole, and the rest of the reservation is given back; so does an
+empty answer, a connection that ends, or an answer that is overdue (its broker hangs: that shall not stop who
+fetches from others).
 
 Worked example, 10,000 B/s, batches of 16 KiB, fifty consumers: the first is granted one batch; 10,000 −
 16,384 < 0, so the others wait. Its answer of 16,500 B leaves a debt of 6,500 B: 650 ms later the next goes.
@@ -29,6 +34,9 @@ from sluice.quotas.sensors.place import Place
 
 MAX_INT32: Final = 2**31 - 1
 """what a Fetch's max_bytes can be"""
+_MOST_AT_RISK_MS: Final = 9_000.0
+"""What fetches under way may bring at most, in time at the rate, if each brings the largest batch of the last
+minutes: a burst and the answer budget, by which Produce may pass ahead of its rate, too"""
 _GRACE_MS: Final = 1_000.0
 """so much later than it was told a client may come and still have its place"""
 
@@ -49,11 +57,13 @@ class FetchBucket(Protocol):
 class FetchPlace(Place):
     """One connection's among those that fetch from one bucket."""
 
-    __slots__ = ("reserved_bytes",)
+    __slots__ = ("batches", "reserved_bytes")
 
     def __init__(self) -> None:
         super().__init__()
         self.reserved_bytes = 0.0
+        self.batches = BatchSizes()
+        """that it has brought"""
 
 
 class FetchQueue(HoldQueue):
@@ -80,11 +90,18 @@ class FetchQueue(HoldQueue):
         self._seen_ms = max(self._seen_ms, now_ms)
         return not self._count and self._free_ms() <= now_ms
 
-    def grant(self, asked_bytes: int, now_ms: float) -> tuple[int, float]:
-        """For a Fetch that goes now: its max_bytes, 1 … `asked_bytes`, and what is to be reserved for it."""
+    def saw(self, place: FetchPlace, sizes: list[int], now_ms: float) -> None:
+        """An answer brought batches of these bytes."""
+        self.batches.saw(sizes, now_ms)
+        place.batches.saw(sizes, now_ms)
+
+    def grant(self, asked_bytes: int, now_ms: float, place: FetchPlace | None = None) -> tuple[int, float]:
+        """For a Fetch that goes now: its max_bytes, 1 … `asked_bytes`, and what is to be reserved for it. By
+        the batches that its connection has seen; a new one's by those of all."""
+        batches = self.batches if place is None or not place.batches.typical_bytes else place.batches
         share, most = self._bucket.fetch_share(self._reserved, max(self.connections, 1), now_ms)
-        max_bytes = max(1, min(asked_bytes, int(min(self.batches.whole(share, most), MAX_INT32))))
-        return max_bytes, max(max_bytes, self.batches.largest_bytes)
+        max_bytes = max(1, min(asked_bytes, int(min(batches.whole(share, most), MAX_INT32))))
+        return max_bytes, max(max_bytes, batches.recent_bytes)
 
     def reserve(self, place: FetchPlace, need: float, overdue_ms: float) -> None:
         """A Fetch goes whose answer is to come before `overdue_ms`."""
@@ -96,8 +113,9 @@ class FetchQueue(HoldQueue):
     def settle(self, place: FetchPlace, reserved: float, charged: float, now_ms: float) -> None:
         """The answer of a Fetch has come, and its bytes were charged."""
         self.take_back(place, reserved)
-        if self._count:  # its turn was by what was reserved
+        if self._count:  # its turn was by what was reserved; what counts is what it brought
             place.tag += charged - reserved
+            self.virtual_time += charged / (self._count + 1)
         self.changed(now_ms)
 
     def keep_place(self, place: FetchPlace, told_ms: float, now_ms: float, tag: float | None = None) -> None:
@@ -124,10 +142,15 @@ class FetchQueue(HoldQueue):
         while parked:
             place, overdue_ms = next(iter(parked.items()))
             if overdue_ms > now_ms:
-                free_ms = self._bucket.free_ms(self._reserved, now_ms)
-                return min(free_ms, max(overdue_ms, now_ms))
+                at_risk_ms = (len(parked) + 1) * self.batches.largest_bytes * self._ms_per_byte
+                if at_risk_ms > _MOST_AT_RISK_MS:
+                    return overdue_ms
+                return min(self._bucket.free_ms(self._reserved, now_ms), overdue_ms)
             self.take_back(place, place.reserved_bytes)
         return self._bucket.free_ms(0.0, now_ms)
+
+    def _give(self, ticket: HoldTicket) -> None:
+        self.virtual_time = max(self.virtual_time, ticket.begin_tag)
 
     def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
         ticket.turn_ms = ticket.paid_ms = at_ms

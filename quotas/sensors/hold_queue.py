@@ -24,13 +24,13 @@ in the order of their deadlines. A request without slack is *late*, and at its a
 
 The pace of the queue is the highest of the late requests that are not behind yet. A request goes when its own
 bytes have passed at that pace since the one before it went. A pace that is kept from the arrival of a request
-on suffices for it: S bytes at pace p ≥ S ÷ (d − t) are done at t + S ÷ p ≤ d. So only arrivals raise the
-pace, and an operation costs the same however many wait. A twentieth more is for requests with lower tags than
-the next one: even then a small request does not wait behind large ones.
+on suffices for it: S bytes at pace p ≥ S ÷ (d − t) are done at t + S ÷ p ≤ d. So only arrivals raise it, and
+an operation costs the same however many wait; every 20 ms all paces are found anew, since the highest has
+been too high if what came behind it was less. A twentieth more is for requests with lower tags than the next
+one: even then a small request does not wait behind large ones.
 
 Worked example, 1 MB/s, budget 8 s, an empty bucket, 17 requests of 1 MB at once. The first goes at once; 16
-are held, with turns at 1, 2 … 16 s and deadlines at 8 s. Pace 16 MB ÷ 8 s: they go at 0.5, 1.0 … 8.0 s. (By
-turn or deadline alone 9 of them would go at 8 s.)
+wait, with turns at 1 … 16 s and deadlines at 8 s. Pace 16 MB ÷ 8 s: they go at 0.5, 1.0 … 8.0 s.
 
 Requests go by this plan whether their connections act at once or late. Source: wire-semantics 1.6.
 """
@@ -50,6 +50,7 @@ from sluice.quotas.sensors.place import Expected, Place
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
 _ROUNDING_MS: Final = 1e-6
+_PLAN_MS: Final = 20.0
 _SMALL_SHARE: Final = 0.05
 """of the pace of late requests, for those with lower tags"""
 _COMPACT_AT: Final = 64
@@ -104,9 +105,8 @@ class HoldQueue:
 
     __slots__ = (
         "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_late",
-        "_max_debt_ms",
-        "_ms_per_byte", "_number", "_paid_ms", "_seen_ms", "_served_ms", "_slack_ms", "_small_bytes",
-        "held_bytes", "virtual_time",
+        "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms", "_planned_ms", "_seen_ms", "_served_ms",
+        "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
     )  # fmt: skip
 
     def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
@@ -129,6 +129,7 @@ class HoldQueue:
         self._slack_ms = inf
         self._critical: HoldTicket | None = None
         self._expected = Expected()
+        self._planned_ms = 0.0  # when the paces of all were last found
 
     def __len__(self) -> int:
         return self._count
@@ -187,7 +188,7 @@ class HoldQueue:
             self._tell_next()
 
     def leave(self, ticket: HoldTicket, now_ms: float) -> None:
-        """The request will not go, even if its time has come."""
+        """The request will not go."""
         self._advance(now_ms)
         if ticket.is_in:
             self._take_out(ticket)
@@ -220,7 +221,7 @@ class HoldQueue:
         return told_ms
 
     def came(self, place: Place) -> None:
-        """The next request of a connection is here, or will not come."""
+        """Its next request is here, or will not come."""
         self._expected.came(place)
 
     def changed(self, now_ms: float) -> None:
@@ -233,8 +234,6 @@ class HoldQueue:
             return self.virtual_time
         return place.kept_tag if now_ms <= place.kept_until_ms else max(self.virtual_time, place.tag)
 
-    # What the quota says --------------------------------------------------------------------------------
-
     def _meet(self, turn_ms: float, now_ms: float) -> None:
         """A request comes whose turn would be at `turn_ms` if none overtook another."""
         if not self._count:
@@ -244,8 +243,7 @@ class HoldQueue:
         else:  # something may have been charged that was never held
             self._paid_ms = max(self._paid_ms, turn_ms - self.held_bytes * self._ms_per_byte)
 
-    def _free_ms(self) -> float:
-        """When the next may go."""
+    def _free_ms(self) -> float:  # when the next may go
         return self._paid_ms
 
     def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
@@ -257,8 +255,6 @@ class HoldQueue:
     def _give_back(self, ticket: HoldTicket, now_ms: float) -> None:
         """It was to go, and did not."""
         self._paid_ms -= ticket.request_bytes * self._ms_per_byte
-
-    # The plan ---------------------------------------------------------------------------------------------
 
     def _next(self) -> tuple[HoldTicket | None, float]:
         """Who goes next, and when."""
@@ -301,6 +297,7 @@ class HoldQueue:
     def _measure(self, now_ms: float) -> None:
         """The slack of those held, exactly; who has none is late."""
         self._slack_ms, self._critical = inf, None
+        self._planned_ms = now_ms
         before = 0.0
         free_ms = max(self._paid_ms, now_ms)
         for ticket in self._by_deadline:
@@ -309,8 +306,8 @@ class HoldQueue:
                 before += ticket.request_bytes
                 if slack_ms < self._slack_ms:
                     self._slack_ms, self._critical = slack_ms, ticket
-                if slack_ms < -_ROUNDING_MS:
-                    self._is_late(ticket, before, now_ms)
+                if slack_ms < -_ROUNDING_MS:  # the first one's turn has begun when the last one went
+                    self._is_late(ticket, before, min(self._served_ms, now_ms))
 
     def _is_late(self, ticket: HoldTicket, due_bytes: float, now_ms: float) -> None:
         ticket.pace = due_bytes / max(ticket.deadline_ms - now_ms, _GAIN_MS)
@@ -342,6 +339,9 @@ class HoldQueue:
         one."""
         gone = []
         self._seen_ms = max(self._seen_ms, now_ms)
+        if self._late and now_ms - self._planned_ms > _PLAN_MS:
+            self._late.clear()
+            self._measure(now_ms)
         while self._count:
             ticket, at_ms = self._next()
             if ticket is None or at_ms > now_ms:
@@ -365,16 +365,18 @@ class HoldQueue:
             self._served_ms = at_ms
             if self._by_deadline and ticket is not self._by_deadline[0]:
                 self._slack_ms -= ticket.request_bytes * self._ms_per_byte
-        # Each of those who wait would have been given as much.
-        virtual_time = self.virtual_time + ticket.request_bytes / self._count
         if self._by_tag[0] is ticket:
-            virtual_time = min(virtual_time, ticket.tag)
-        self.virtual_time = max(virtual_time, ticket.begin_tag)
+            self._give(ticket)
         if ticket.place is not None:
             ticket.place.tag = ticket.tag
             ticket.place.kept_until_ms = -inf
         self._pay(ticket, at_ms)
         self._take_out(ticket)
+
+    def _give(self, ticket: HoldTicket) -> None:
+        """Each of those who wait would have been given as much."""
+        virtual_time = min(self.virtual_time + ticket.request_bytes / self._count, ticket.tag)
+        self.virtual_time = max(virtual_time, ticket.begin_tag)
 
     def _take_out(self, ticket: HoldTicket) -> None:
         ticket.is_in = False

@@ -150,15 +150,15 @@ class SmoothSensor(Sensor):
         self.rate_per_s = rate_per_s
         self._ms_per_unit = 1000.0 / rate_per_s
         self.level = level
-        if self._queue is not None:
-            self._queue.update(self._ms_per_unit, now_ms)
-        if self._fetch_queue is not None:
-            self._fetch_queue.update(self._ms_per_unit, now_ms)
         if debt_ms > 0.0:
             zero_ms = now_ms + debt_ms * slower
             if zero_ms > now_ms + self._max_debt_ms:
                 zero_ms = self._forgive(zero_ms, now_ms)
             self.zero_ms = zero_ms
+        if self._queue is not None:
+            self._queue.update(self._ms_per_unit, now_ms)
+        if self._fetch_queue is not None:
+            self._fetch_queue.update(self._ms_per_unit, now_ms)
 
     def charge_whole(self, amount: float, now_ms: float) -> float:
         """As `charge`, without the cap on debt: a batch that came is paid for, however large it is."""

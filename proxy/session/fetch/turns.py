@@ -139,7 +139,7 @@ class FetchTurns:
     def _enter(self, queue: FetchQueue, buf: bytearray, offset: int, api_key: int, now_ms: float) -> None:
         """Wait with the others."""
         _, asked_bytes = read_waits(buf, offset)
-        _, need = queue.grant(asked_bytes, now_ms)
+        _, need = queue.grant(asked_bytes, now_ms, self._place)
         deadline_ms = inf if api_key == FETCH else self._until_ms
         self._ticket = ticket = queue.enter(need, now_ms, deadline_ms, now_ms, self.wake, self._place)
         at_ms = min(queue.ask(ticket, now_ms), self._until_ms)
@@ -147,7 +147,7 @@ class FetchTurns:
 
     def _go(self, queue: FetchQueue, buf: bytearray, offset: int, now_ms: float) -> None:
         max_wait_ms, asked_bytes = read_waits(buf, offset)
-        max_bytes, need = queue.grant(asked_bytes, now_ms)
+        max_bytes, need = queue.grant(asked_bytes, now_ms, self._place)
         if max_bytes < asked_bytes:
             write_max_bytes(buf, offset, max_bytes)
         wait_ms = max(max_wait_ms - int(self.held_ms), 0)
@@ -177,7 +177,7 @@ class FetchTurns:
     def brought(self, sizes: list[int] | None, now_ms: float) -> None:
         """What an answer brought; one with records is followed by the next Fetch without a pause."""
         if sizes and self._queue is not None:
-            self._queue.batches.saw(sizes, now_ms)
+            self._queue.saw(self._place, sizes, now_ms)
         if sizes != []:
             self._poll_ms = -inf
 

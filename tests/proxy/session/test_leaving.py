@@ -175,7 +175,7 @@ def test_a_connection_that_ends_while_holding_gives_back_what_it_charged(acks: i
 
 
 def test_what_stands_behind_a_held_request_is_not_begun_either_once_its_client_left() -> None:
-    """Held for the whole budget, so no mute follows: the next request is read at once, and has acks."""
+    """It goes when the quota can pay it, 20 s later, not by its deadline; the next request has acks."""
     debt = in_debt(20_000)
     (
         Playbook(debt)
@@ -183,7 +183,11 @@ def test_what_stands_behind_a_held_request_is_not_begun_either_once_its_client_l
         << Held(for_ms=8_000)
         >> ClientLeaves()
         >> Wait(8_000)
+        << Held(for_ms=12_000)
+        >> Wait(12_000)
         << ToBroker(produce_of(200, acks=0, correlation_id=1))
+        << Muted(for_ms=200)
+        >> Wait(200)
         << Ending(DisconnectCause.LEFT_WHILE_HELD)
     ).done()
     assert debt.sensor().charged == 21_200

@@ -252,8 +252,9 @@ class Dialogue(RuleBasedStateMachine):
     @rule(size=st.sampled_from((200, 2_000)))
     def neighbour_produces(self, size: int) -> None:
         frame = bytearray(produce_of(size, acks=0, client_id="neighbour"))
-        self.neighbour.client_data(frame, 0, len(frame), self.shell.now_ms)
-        self.neighbours_bytes += size
+        taken = self.neighbour.client_data(frame, 0, len(frame), self.shell.now_ms)
+        if taken or self.neighbour.pace.state is not State.MUTED:  # or it waits as a new connection
+            self.neighbours_bytes += size
         if self.neighbour.pace.is_delayed:  # once it waits, another takes its place
             self.neighbour = Session(self.shell.shared, SessionPolicy(), "10.0.0.2")
 
@@ -336,6 +337,8 @@ class Dialogue(RuleBasedStateMachine):
                 assert shell.session.pace.wake_ms < inf
                 is_group = any(sent.kind.api_key in GROUP_APIS for sent in self.begun)
                 limit_ms = GROUP_MS if is_group else BUDGET_MS
+                if shell.session._throttling.is_for_nobody:  # acks = 0, and its client has left
+                    limit_ms = 60_000
                 assert shell.session.pace.wake_ms - shell.now_ms <= limit_ms
             case State.AWAITING_BROKER:
                 assert self.may_await, "nobody authenticates here"
