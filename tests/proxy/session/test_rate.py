@@ -241,3 +241,12 @@ def test_a_small_request_does_not_wait_behind_the_large_ones_of_its_neighbours()
     assert len(held) > 300
     assert max(held) <= 102
     assert sorted(held)[len(held) // 2] <= 52
+
+
+def test_a_reader_of_large_batches_does_not_take_what_is_its_neighbours() -> None:
+    """100 kB/s. Nine readers of 1 kB and one of 900 kB: by bytes each has a tenth; by turns it had 99.8 %."""
+    shared = shared_of(limits_of(fetch_rate=100_000))
+    large, small = Consumer(shared, 900_000), [Consumer(shared, 1_000) for _ in range(9)]
+    simulate([large, *small], 120)
+    got = [consumer.shell.session.bytes_to_client for consumer in small]
+    assert min(got) >= 0.5 * 120 * 100_000 / 10

@@ -143,7 +143,35 @@ def test_a_limit_that_is_raised_lets_those_who_wait_go_sooner() -> None:
     sensor = bucket(10_000)
     sensor.charge_whole(20_000, 0.0)
     queue = sensor.fetch_queue()
-    ticket = queue.enter(1_000, 0.0, inf, 0.0, None, FetchPlace())
+    woken: list[float] = []
+    ticket = queue.enter(1_000, 0.0, inf, 0.0, lambda: woken.append(1.0), FetchPlace())
     assert queue.ask(ticket, 0.0) == 1_000
     sensor.update(100_000, QuotaLevel.USER, 0.0)
+    assert woken
     assert queue.ask(ticket, 0.0) == pytest.approx(100)
+
+
+def parked(queue: FetchQueue, connections: int) -> int:
+    """How many of them may poll at the same time."""
+    queue.connections = connections
+    went = 0
+    while went < connections and queue.is_free(0.0):
+        queue.reserve(FetchPlace(), queue.grant(MAX_INT32, 0.0)[1], inf)
+        went += 1
+    return went
+
+
+def test_consumers_far_below_their_quota_do_not_wait_for_each_other_after_one_large_batch() -> None:
+    """100 kB/s: 200 kB came once, then batches of 1 kB. It was reserved for each poll: one at a time."""
+    queue = bucket(100_000).fetch_queue()
+    queue.batches.saw([200_000], 0.0)
+    queue.batches.saw([1_000] * 40, 0.0)
+    assert parked(queue, 3) == 3
+
+
+def test_what_all_polls_may_bring_by_the_largest_batch_is_bounded() -> None:
+    """9 s of the rate: of 50 consumers of 100 kB/s, with batches of 1 kB and once 200 kB, four."""
+    queue = bucket(100_000).fetch_queue()
+    queue.batches.saw([200_000], 0.0)
+    queue.batches.saw([1_000] * 40, 0.0)
+    assert parked(queue, 50) == 4
