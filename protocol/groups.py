@@ -13,14 +13,23 @@ from typing import Final
 
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import JOIN_GROUP, response_body
-from sluice.protocol.primitives import uvarint
+from sluice.protocol.primitives import skip, skip_compact_nullable, uvarint
 
 GROUP_APIS: Final = frozenset({8, 9, 11, 12, 13, 14, 68, 69, 76, 88, 89})
 """OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat,
 ConsumerGroupDescribe, ShareGroupHeartbeat, StreamsGroupHeartbeat, StreamsGroupDescribe (KIP-1071)."""
+CONSUMER_GROUP_HEARTBEAT: Final = 68
+STREAMS_GROUP_HEARTBEAT: Final = 88
+MEMBER_APIS: Final = frozenset({11, 12, 14, CONSUMER_GROUP_HEARTBEAT, 76, STREAMS_GROUP_HEARTBEAT})
+"""Those that only a member of a group sends, for as long as it is one: JoinGroup, Heartbeat, SyncGroup,
+ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat."""
 
 _FIRST_FLEXIBLE_JOIN: Final = 6
 _FIRST_THROTTLED_JOIN: Final = 2
+_FIRST_REBALANCE_TIMEOUT: Final = 1
+_INT32_BYTES: Final = 4
+_EPOCHS_BYTES: Final = {CONSUMER_GROUP_HEARTBEAT: 4, STREAMS_GROUP_HEARTBEAT: 8}
+"""memberEpoch int32, in StreamsGroupHeartbeat endpointInformationEpoch int32 as well"""
 _NO_ERROR: Final = 0
 _MEMBER_ID_REQUIRED: Final = 79
 _INT16 = Struct(">h")
@@ -30,18 +39,30 @@ _INT32 = Struct(">i")
 def session_timeout_ms(buf: bytearray, body: int, end: int, version: int) -> int:
     """session.timeout.ms of a JoinGroup request: groupId string, sessionTimeoutMs int32. MalformedFrame if
     cut off."""
-    if version >= _FIRST_FLEXIBLE_JOIN:
-        length, pos = uvarint(buf, body, end)
-        pos += length - 1 if length else 0
+    return _int32(buf, _behind_group_id(buf, body, end, version), end)
+
+
+def member_timeout_ms(buf: bytearray, body: int, end: int, api_key: int, version: int) -> int:
+    """The smallest timeout that a request of MEMBER_APIS names, session or rebalance; 0: it names none.
+
+    MalformedFrame if cut off.
+
+    JoinGroup: groupId string, sessionTimeoutMs int32, v1 on: rebalanceTimeoutMs int32.
+    {Consumer,Streams}GroupHeartbeat: groupId, memberId, epochs, instanceId nullable, rackId nullable,
+    rebalanceTimeoutMs int32 (-1: as before).
+    """
+    if api_key == JOIN_GROUP:
+        named = [session_timeout_ms(buf, body, end, version)]
+        if version >= _FIRST_REBALANCE_TIMEOUT:
+            named.append(_int32(buf, _behind_group_id(buf, body, end, version) + _INT32_BYTES, end))
+    elif (epochs_bytes := _EPOCHS_BYTES.get(api_key)) is not None:
+        pos = skip_compact_nullable(buf, skip_compact_nullable(buf, body, end), end)
+        pos = skip(pos, epochs_bytes, end)
+        pos = skip_compact_nullable(buf, skip_compact_nullable(buf, pos, end), end)
+        named = [_int32(buf, pos, end)]
     else:
-        if body + 2 > end:
-            raise MalformedFrame("no group id", offset=body)
-        (length,) = _INT16.unpack_from(buf, body)
-        pos = body + 2 + max(length, 0)
-    if pos + 4 > end:
-        raise MalformedFrame("no session timeout", offset=pos)
-    (timeout,) = _INT32.unpack_from(buf, pos)
-    return int(timeout)
+        return 0
+    return min((timeout_ms for timeout_ms in named if timeout_ms > 0), default=0)
 
 
 def session_timeout_accepted(buf: bytearray, pos: int, end: int, version: int) -> bool:
@@ -57,3 +78,21 @@ def session_timeout_accepted(buf: bytearray, pos: int, end: int, version: int) -
         raise MalformedFrame("no error code", offset=body)
     (error,) = _INT16.unpack_from(buf, body)
     return error in {_NO_ERROR, _MEMBER_ID_REQUIRED}
+
+
+def _behind_group_id(buf: bytearray, body: int, end: int, version: int) -> int:
+    """Of a JoinGroup."""
+    if version >= _FIRST_FLEXIBLE_JOIN:
+        length, pos = uvarint(buf, body, end)
+        return pos + (length - 1 if length else 0)
+    if body + 2 > end:
+        raise MalformedFrame("no group id", offset=body)
+    (length,) = _INT16.unpack_from(buf, body)
+    return body + 2 + max(int(length), 0)
+
+
+def _int32(buf: bytearray, pos: int, end: int) -> int:
+    if pos + _INT32_BYTES > end:
+        raise MalformedFrame("no timeout", offset=pos)
+    (value,) = _INT32.unpack_from(buf, pos)
+    return int(value)

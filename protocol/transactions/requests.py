@@ -130,6 +130,13 @@ def read_transactional_id(buf: Buffer, body: int, end: int, version: int) -> byt
     return None if name is None else bytes(buf[body + 2 : pos])
 
 
+def read_transaction_timeout_ms(buf: Buffer, body: int, end: int, version: int) -> int:
+    """Of an InitProducerId request: after so long the broker aborts a transaction. Raises MalformedFrame."""
+    skip_name = skip_compact_nullable if is_flexible(INIT_PRODUCER_ID, version) else skip_nullable_string
+    timeout_ms, _ = int32(buf, skip_name(buf, body, end), end)
+    return timeout_ms
+
+
 def _read_partitions_request(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[Addition], int]:
     if version < FIRST_BATCHED:
         flexible = is_flexible(ADD_PARTITIONS_TO_TXN, version)

@@ -37,10 +37,13 @@ class ProducerIdOptions(Options):
     )
     forced_share: Annotated[float, Field(ge=0, le=1), NO_BOOL] = Field(
         default=0.1,
-        description="What ids that have waited for long may bring beyond the rate, as a share of it.",
+        description="What ids that have waited for long may bring beyond the rate, as a share of it; half of "
+        "it is for members of groups and transactional producers alone.",
     )
     forced_after_s: Annotated[float, Field(ge=0, le=3600), NO_BOOL] = Field(
-        default=30.0, description="For so long an id has waited then, refusals included."
+        default=30.0,
+        description="For so long an id has waited then, refusals included; of a group's member or a "
+        "transactional producer a third of its smallest timeout, if that is less.",
     )
     broker_heap_bytes: Annotated[int, Field(ge=67_108_864, le=2**50), NO_BOOL] = Field(
         default=1_073_741_824,

@@ -7,10 +7,12 @@ methods for Produce and Fetch.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import Final
 
 from sluice.protocol._tables import VERSIONS
-from sluice.protocol.groups import GROUP_APIS, session_timeout_ms
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.groups import GROUP_APIS, MEMBER_APIS, member_timeout_ms, session_timeout_ms
 from sluice.protocol.headers import (
     API_VERSIONS,
     JOIN_GROUP,
@@ -128,6 +130,7 @@ class OtherRequests:
                 timeout_ms = session_timeout_ms(buf, body, limit, version)
                 work = JOIN
             self._throttling.is_group = True
+            self._note_member(buf, client_id_end, min(end, frame_end), api_key, version, now_ms)
         elif api_key in CLUSTER_ACTIONS and api_key in VERSIONS:
             work = CLUSTER_ACTION
         elif self.quota_requests is not None and api_key in QUOTA_APIS:
@@ -150,6 +153,19 @@ class OtherRequests:
             now_ms, 0.0, timeout_ms, None, work,
         ))  # fmt: skip
         return True
+
+    def _note_member(
+        self, buf: bytearray, client_id_end: int, end: int, api_key: int, version: int, now_ms: float
+    ) -> None:
+        """A member's ids are waited for by its group. What cannot be read names no timeout, and goes on."""
+        ids, timeout_ms = self._throttling.ids, 0
+        if ids is None or api_key not in MEMBER_APIS:
+            return
+        if version <= VERSIONS[api_key][1]:
+            with suppress(MalformedFrame):
+                body = request_body(buf, client_id_end, end, api_key, version)
+                timeout_ms = member_timeout_ms(buf, body, end, api_key, version)
+        ids.gate.saw_member(timeout_ms, now_ms)
 
     def raw_token(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
         """A bare token of SaslHandshake v0. Returns its end, which may not have arrived yet."""

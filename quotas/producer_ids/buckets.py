@@ -25,13 +25,16 @@ class BucketShape:
     """What a limit of N ids per hour makes of the three buckets.
 
     main      capacity N · burst                       refill N per hour
-    forced    capacity 0.1 · N · burst                 refill 0.1 · N per hour
+    forced    capacity 0.1 · N · burst                 refill 0.1 · N per hour; below half of the capacity
+                                                       it is for members of groups alone (`forced_floor`)
     resumed   capacity N · (burst + expiration)        refill N per hour
     A capacity is at least one id, or a limit below one would admit nobody, ever.
     """
 
     burst_h: float = 1.0
     forced_share: float = 0.1
+    member_share: float = 0.5
+    """of the forced bucket, which only members of groups and who has a transaction may use"""
     expiration_ms: float = 24 * MS_PER_HOUR
     """the broker's producer.id.expiration.ms"""
 
@@ -43,6 +46,14 @@ class BucketShape:
         """(capacity, refill per hour)"""
         share = ids_per_hour * self.forced_share
         return max(share * self.burst_h, 1.0), share
+
+    def forced_floor(self, capacity: float) -> float:
+        """Tokens that others than members leave in a forced bucket of this capacity.
+
+        One bucket with a floor, not two: so the bound is the same, whoever is a member, and what members do
+        not use goes to others. A bucket that holds but one id has no part to keep.
+        """
+        return max(min(capacity * self.member_share, capacity - 1.0), 0.0)
 
     def resumed(self, ids_per_hour: float) -> tuple[float, float]:
         """(capacity, refill per hour)"""
@@ -76,10 +87,10 @@ class IdBucket:
             self._at_ms = now_ms
         return self._level
 
-    def reserve(self, count: int, now_ms: float) -> bool:
-        """Take `count` tokens, or none and say no."""
+    def reserve(self, count: int, now_ms: float, floor: float = 0.0) -> bool:
+        """Take `count` tokens and leave `floor`, or take none and say no."""
         level = self.tokens(now_ms)
-        if count > level + _ROUNDING:
+        if count > level - floor + _ROUNDING:
             return False
         self._level = level - count
         self.reserved += count
@@ -99,12 +110,12 @@ class IdBucket:
         self._level = max(level - count, -self.capacity)
         return count <= level + _ROUNDING
 
-    def ready_ms(self, count: int, now_ms: float) -> float:
-        """When `reserve(count)` says yes if nobody else comes; inf: never."""
-        missing = count - self.tokens(now_ms)
+    def ready_ms(self, count: int, now_ms: float, floor: float = 0.0) -> float:
+        """When `reserve` says yes if nobody else comes; inf: never."""
+        missing = count + floor - self.tokens(now_ms)
         if missing <= _ROUNDING:
             return now_ms
-        if count > self.capacity + _ROUNDING or self._refill_per_ms <= 0.0:
+        if count + floor > self.capacity + _ROUNDING or self._refill_per_ms <= 0.0:
             return math.inf
         return now_ms + missing / self._refill_per_ms
 

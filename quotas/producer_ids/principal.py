@@ -256,11 +256,16 @@ class PrincipalIds:
                 ages[producer_id] = (first_ms, now_ms)
         return youngest_ms
 
-    def can_ever_admit(self, new: int, resumed: int, pairs: int) -> bool:
+    def forced_floor(self, *, is_member: bool) -> float:
+        """Tokens that a request must leave in the forced bucket."""
+        return 0.0 if is_member else self._settings.buckets.forced_floor(self.forced.capacity)
+
+    def can_ever_admit(self, new: int, resumed: int, pairs: int, *, is_member: bool) -> bool:
         """False: so many ids or pairs at once are more than the buckets hold, or than its share of the
         ceiling."""
         fits = new <= self.main.capacity and resumed <= self.resumed.capacity
-        return (fits or new + resumed <= self.forced.capacity) and pairs <= self._ceiling.max_of_one
+        forced_fits = new + resumed + self.forced_floor(is_member=is_member) <= self.forced.capacity
+        return (fits or forced_fits) and pairs <= self._ceiling.max_of_one
 
     def end_wait(self, producer_id: int) -> None:
         """It is admitted."""

@@ -12,67 +12,29 @@ when a client leaves between its turn and its request.
 Order (3.9): addresses and client ids take turns (fair_queue.py), and of one client the oldest goes first, by
 the time that its youngest id first asked (a request must not lend the age of one id to a hundred others).
 Requests with one new id, with one resumed id and with several stand in three queues, so that one that needs
-many tokens, which no client is known to send, stops none that needs one.
+many tokens, which no client is known to send, stops none that needs one. The forced bucket has queues of its
+own (forced_queue.py), open to an id that has waited for W, or if its client is a member of a group or has a
+transaction (members.py) for a third of its timeout; half of the bucket is for such clients alone. It is one
+bucket, so the bound is the same whoever says that he is a member.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
 from heapq import heappop, heappush
 from typing import Final, Protocol, TypeAlias
 
 from sluice.quotas.producer_ids.fair_queue import FairQueue
+from sluice.quotas.producer_ids.forced_queue import ForcedQueue
+from sluice.quotas.producer_ids.members import Members
 from sluice.quotas.producer_ids.principal import PairCeiling, PairKeys, PrincipalIds, ProducerIdSettings
+from sluice.quotas.producer_ids.ticket import Ticket, TicketState
 
 OTHERS: Final = "\0others"
 """the principal of those beyond max_principals; no user has this name"""
 _EARLIER_MS: Final = 1.0
 """by so much must a turn come earlier than it was foretold to be worth another wake"""
-
-
-class TicketState(Enum):
-    """Of a request's way through the door."""
-
-    WAITING = "waiting"
-    GRANTED = "granted"
-    FORCED = "forced"
-    """granted from the forced bucket"""
-    DONE = "done"
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """A request that brings unseen ids."""
-
-    principal: PrincipalIds
-    new_ids: tuple[int, ...]
-    resumed_ids: tuple[int, ...]
-    """unseen ids with a base sequence above 0: alive before this instance saw them, or forged"""
-    pairs: tuple[int, ...]
-    """keys of all (id, topic, partition) of the request, each once"""
-    owner: object = None
-    """whom `serve` is about"""
-    client: tuple[str, str] = ("", "")
-    """its address and client id, which take turns"""
-    since_ms: float = 0.0
-    state: TicketState = TicketState.WAITING
-    queued: bool = False
-    """False while it waits: nothing can ever grant it"""
-    reserved: tuple[int, int, int] = (0, 0, 0)
-    """tokens of the main, resumed and forced bucket"""
-
-    @property
-    def waits(self) -> bool:
-        """Its turn has not come, and it has not been withdrawn."""
-        return self.state is TicketState.WAITING
-
-    @property
-    def granted(self) -> bool:
-        """Its turn has come: commit it or withdraw it."""
-        return self.state is TicketState.GRANTED or self.state is TicketState.FORCED
 
 
 _Queues: TypeAlias = tuple[FairQueue[Ticket], FairQueue[Ticket], FairQueue[Ticket]]
@@ -102,8 +64,10 @@ class ProducerIdQuota:
         self.settings = settings
         self.ceiling = PairCeiling(settings)
         self.pair_keys = PairKeys(salt)
+        self.members = Members()
         self._principals: dict[tuple[str, bool], PrincipalIds] = {}  # by name, and whether it is enforced
         self._queues: dict[PrincipalIds, _Queues] = {}  # only of those with waiting tickets
+        self._forced: dict[PrincipalIds, ForcedQueue] = {}  # likewise
         self._dues: list[tuple[float, int, PrincipalIds]] = []
         self._granted: list[Ticket] = []
         self._number = 0
@@ -153,15 +117,22 @@ class ProducerIdQuota:
             return True
         ticket.since_ms = principal.waiting_since_ms(ticket.new_ids + ticket.resumed_ids, now_ms)
         principal.waiting_tickets += 1
-        if not principal.can_ever_admit(len(ticket.new_ids), len(ticket.resumed_ids), len(ticket.pairs)):
+        self._set_forced_at(ticket, now_ms)
+        if not principal.can_ever_admit(
+            len(ticket.new_ids), len(ticket.resumed_ids), len(ticket.pairs), is_member=ticket.is_member
+        ):
             return False
         queues = self._queues.get(principal)
         if queues is None:
             queues = self._queues[principal] = (FairQueue(), FairQueue(), FairQueue())
-        queue = queues[_queue_of(ticket)]
+            self._forced[principal] = ForcedQueue()
+        queue, forced = queues[_queue_of(ticket)], self._forced[principal]
         queue.push(ticket)
+        if ticket.forced_at_ms < math.inf:
+            forced.push(ticket)
         ticket.queued = True
-        if queue.head() is not ticket:
+        if queue.head() is not ticket and not any(head is ticket for head in forced.heads(now_ms)):
+            self._set_due(principal, self._forced_ms(principal, forced, now_ms))
             return False
         self._serve(principal, now_ms)
         if ticket.granted:
@@ -210,6 +181,8 @@ class ProducerIdQuota:
             principal.waiting_tickets -= 1
             if ticket.queued:
                 self._queues[principal][_queue_of(ticket)].bury()
+                if ticket.forced_at_ms < math.inf:
+                    self._forced[principal].bury(ticket)
         elif ticket.granted:
             self._release(ticket, [0, 0], now_ms)
             self._touch(ticket.principal, now_ms)
@@ -222,6 +195,7 @@ class ProducerIdQuota:
 
         Call it every producer.id.quota.cache.cleanup interval; what waits for the ceiling is served then.
         """
+        self.members.expire(now_ms)
         gone = [principal for principal in self._principals.values() if principal.expire(now_ms)]
         for principal in gone:
             del self._principals[principal.user, principal.enforced]
@@ -244,52 +218,85 @@ class ProducerIdQuota:
             self._number += 1
             heappush(self._dues, (due_ms, self._number, principal))
 
+    def _set_forced_at(self, ticket: Ticket, now_ms: float) -> None:
+        """From when on the forced bucket is open to it."""
+        principal = ticket.principal
+        wait_ms = self.settings.forced_after_ms
+        member_wait_ms = self.members.wait_ms(principal.user, ticket.client, now_ms)
+        if member_wait_ms is not None:
+            ticket.is_member = True
+            wait_ms = min(wait_ms, member_wait_ms)
+        if ticket.count + principal.forced_floor(is_member=ticket.is_member) <= principal.forced.capacity:
+            ticket.forced_at_ms = ticket.since_ms + wait_ms
+
     def _serve(self, principal: PrincipalIds, now_ms: float) -> None:
         """Grant all that can be; note when the next can."""
         queues = self._queues.get(principal)
         if queues is None:
             return
-        served = True
-        while served:
-            served = False
-            heads = [head for queue in queues if (head := queue.head()) is not None]
-            heads.sort(key=lambda head: head.since_ms)
-            for head in heads:
-                if self._reserve(head, now_ms):
-                    principal.waiting_tickets -= 1
-                    queues[_queue_of(head)].granted(head)
-                    self._granted.append(head)
-                    served = True
-                    break
+        forced = self._forced[principal]
+        while self._serve_by_rate(queues, forced, now_ms) or self._serve_by_force(queues, forced, now_ms):
+            pass
+        heads = _heads(queues)
         if not heads:
-            del self._queues[principal]
+            del self._queues[principal], self._forced[principal]
             return
-        self._set_due(principal, min(self._ready_ms(head, now_ms) for head in heads))
+        by_rate_ms = min(self._rate_ms(head, now_ms) for head in heads)
+        self._set_due(principal, min(by_rate_ms, self._forced_ms(principal, forced, now_ms)))
 
-    def _reserve(self, ticket: Ticket, now_ms: float) -> bool:
-        """Take a ticket's tokens and pairs, or nothing."""
-        principal = ticket.principal
-        seen = principal.store.seen  # another connection may have brought the same id meanwhile
+    def _serve_by_rate(self, queues: _Queues, forced: ForcedQueue, now_ms: float) -> bool:
+        """Grant the oldest of those whose turn it is that finds its tokens."""
+        for head in sorted(_heads(queues), key=lambda head: head.since_ms):
+            principal = head.principal
+            found = self._unseen(head, now_ms)
+            if found is None:
+                continue
+            new, resumed = found
+            if not principal.main.reserve(new, now_ms):
+                continue
+            if not principal.resumed.reserve(resumed, now_ms):
+                principal.main.settle(new, 0, now_ms)
+                continue
+            self._grant(head, TicketState.GRANTED, (new, resumed, 0))
+            queues[_queue_of(head)].granted(head)
+            if head.forced_at_ms < math.inf:
+                forced.bury(head)
+            return True
+        return False
+
+    def _serve_by_force(self, queues: _Queues, forced: ForcedQueue, now_ms: float) -> bool:
+        """As _serve_by_rate, of those to whom the forced bucket is open. They keep their turn at the rate."""
+        for head in forced.heads(now_ms):
+            principal = head.principal
+            found = self._unseen(head, now_ms)
+            if found is None or not principal.forced.reserve(
+                sum(found), now_ms, principal.forced_floor(is_member=head.is_member)
+            ):
+                continue
+            self._grant(head, TicketState.FORCED, (0, 0, sum(found)))
+            forced.granted(head)
+            queues[_queue_of(head)].bury()
+            return True
+        return False
+
+    def _unseen(self, ticket: Ticket, now_ms: float) -> tuple[int, int] | None:
+        """(new, resumed) ids that are still unseen, for another connection may have brought them meanwhile;
+        None: the ceiling has no room for them."""
+        seen = ticket.principal.store.seen
         new = sum(not seen(producer_id, now_ms) for producer_id in ticket.new_ids)
         resumed = sum(not seen(producer_id, now_ms) for producer_id in ticket.resumed_ids)
-        if new + resumed and not self.ceiling.has_room(principal, len(ticket.pairs)):
-            return False
-        if principal.main.reserve(new, now_ms):
-            if principal.resumed.reserve(resumed, now_ms):
-                ticket.state = TicketState.GRANTED
-                ticket.reserved = (new, resumed, 0)
-            else:
-                principal.main.settle(new, 0, now_ms)
-        if not ticket.granted:
-            if now_ms < ticket.since_ms + self.settings.forced_after_ms:
-                return False
-            if not principal.forced.reserve(new + resumed, now_ms):
-                return False
-            ticket.state = TicketState.FORCED
-            ticket.reserved = (0, 0, new + resumed)
+        if new + resumed and not self.ceiling.has_room(ticket.principal, len(ticket.pairs)):
+            return None
+        return new, resumed
+
+    def _grant(self, ticket: Ticket, state: TicketState, reserved: tuple[int, int, int]) -> None:
+        """Its tokens are taken; take its pairs."""
+        principal = ticket.principal
+        ticket.state, ticket.reserved = state, reserved
+        principal.waiting_tickets -= 1
         principal.reserved_pairs += len(ticket.pairs)
         self.ceiling.reserved += len(ticket.pairs)
-        return True
+        self._granted.append(ticket)
 
     def _release(self, ticket: Ticket, spent: list[int], now_ms: float) -> None:
         """The ticket is done with; `spent`: how many new and resumed ids went to the broker."""
@@ -306,20 +313,29 @@ class ProducerIdQuota:
             principal.over += not principal.resumed.charge(spent[1], now_ms)
         ticket.state = TicketState.DONE
 
-    def _ready_ms(self, ticket: Ticket, now_ms: float) -> float:
-        """When a ticket that cannot be granted now can be; inf while only the ceiling's clean-up can help."""
+    def _rate_ms(self, ticket: Ticket, now_ms: float) -> float:
+        """When the rate has a ticket's tokens; inf while only the ceiling's clean-up can help."""
         principal = ticket.principal
-        new, resumed = len(ticket.new_ids), len(ticket.resumed_ids)
         if not self.ceiling.has_room(principal, len(ticket.pairs)):
             return math.inf
-        by_rate_ms = max(principal.main.ready_ms(new, now_ms), principal.resumed.ready_ms(resumed, now_ms))
-        forced_ms = max(
-            ticket.since_ms + self.settings.forced_after_ms, principal.forced.ready_ms(new + resumed, now_ms)
-        )
-        return min(by_rate_ms, forced_ms)
+        new_ms = principal.main.ready_ms(len(ticket.new_ids), now_ms)
+        return max(new_ms, principal.resumed.ready_ms(len(ticket.resumed_ids), now_ms))
+
+    def _forced_ms(self, principal: PrincipalIds, forced: ForcedQueue, now_ms: float) -> float:
+        """When the forced bucket has something for one of those to whom it is open, or opens to another."""
+        due_ms = max(forced.next_ms, principal.forced.ready_ms(1, now_ms))
+        for head in forced.heads(now_ms):
+            if self.ceiling.has_room(principal, len(head.pairs)):
+                floor = principal.forced_floor(is_member=head.is_member)
+                due_ms = min(due_ms, principal.forced.ready_ms(head.count, now_ms, floor))
+        return due_ms
+
+
+def _heads(queues: _Queues) -> list[Ticket]:
+    return [head for queue in queues if (head := queue.head()) is not None]
 
 
 def _queue_of(ticket: Ticket) -> int:
-    if len(ticket.new_ids) + len(ticket.resumed_ids) > 1:
+    if ticket.count > 1:
         return 2
     return 0 if ticket.new_ids else 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sluice.quotas.producer_ids.principal import PrincipalIds, ProducerIdSettings
-from sluice.quotas.producer_ids.quota import ProducerIdQuota, Ticket
+from sluice.quotas.producer_ids.quota import ProducerIdQuota
+from sluice.quotas.producer_ids.ticket import Ticket
 
 SETTINGS = ProducerIdSettings()
 
@@ -32,8 +33,11 @@ class Door:
         )
         return Ticket(self.principal(user), new, resumed, keys)
 
-    def ask(self, *new: int, now_ms: float = 0.0, user: str = "alice") -> Ticket:
+    def ask(
+        self, *new: int, now_ms: float = 0.0, user: str = "alice", client: tuple[str, str] = ("", "")
+    ) -> Ticket:
         ticket = self.ticket(new, user=user)
+        ticket.client = client
         self.quota.ask(ticket, now_ms)
         return ticket
 

@@ -33,7 +33,8 @@ from sluice.protocol.transactions.requests import Addition
 from sluice.proxy.session.producer_ids.gate_table import Batches, Gate, GateKey, GateTable, GateTables
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.producer_ids.principal import PrincipalIds
-from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota, Ticket
+from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota
+from sluice.quotas.producer_ids.ticket import Ticket
 
 _NO_GATES: Final[Sized] = ()
 _MAX_FRESH: Final = 64
@@ -115,6 +116,12 @@ class ProducerGate:
         self._enforced = enforced
         self._client = client
         self._fresh_until_ms = -inf
+
+    def saw_member(self, timeout_ms: int, now_ms: float) -> None:
+        """The client spoke as a member of a group, or of its transaction; `timeout_ms` ≤ 0: it named none."""
+        if self._enforced:
+            user = self._principal(now_ms).user
+            self._quota.members.saw(user, self._client, timeout_ms, now_ms)
 
     def passes_until(self, producer_id: int) -> tuple[Sized, float]:
         """(gates, time): what has just passed does so again while there are no gates, until that time.

@@ -29,6 +29,7 @@ from sluice.protocol.transactions.requests import (
     read_additions,
     read_ended_producer,
     read_successor,
+    read_transaction_timeout_ms,
     read_transactional_id,
 )
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
@@ -101,6 +102,7 @@ class TransactionRequests:
         held_ms, noted = 0.0, 0
         if api_key in STATE_MAKERS:
             additions = read_additions(buf, body, frame_end, api_key, version)
+            ids.gate.saw_member(0, now_ms)
             verdict = self._verdict(additions, api_key, request_bytes, now_ms, ids)
             if verdict is Verdict.HOLD:
                 self._throttling.hold_for_ids(ids, request_bytes, now_ms)
@@ -114,9 +116,10 @@ class TransactionRequests:
                 self._mark("producer_id")
                 self._bring_ids(now_ms)
         elif api_key == INIT_PRODUCER_ID:
-            if self._is_named_too_soon(
-                read_transactional_id(buf, body, frame_end, version), request_bytes, now_ms, ids
-            ):
+            name = read_transactional_id(buf, body, frame_end, version)
+            if name is not None:
+                ids.gate.saw_member(read_transaction_timeout_ms(buf, body, frame_end, version), now_ms)
+            if self._is_named_too_soon(name, request_bytes, now_ms, ids):
                 return False
             held_ms = ids.take_held_ms(now_ms)
         elif api_key == END_TXN and version >= FIRST_WITH_SUCCESSOR:

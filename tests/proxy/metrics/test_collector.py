@@ -35,7 +35,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.producer_ids.quota import Ticket
+from sluice.quotas.producer_ids.ticket import Ticket
 from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplicas
 from sluice.usage.records import ConnectionRecord, EventKind, Flow, Recorder, ThrottleEvent
 from testkit.access_log.finished import Finished

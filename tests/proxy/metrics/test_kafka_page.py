@@ -23,7 +23,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.producer_ids.quota import Ticket
+from sluice.quotas.producer_ids.ticket import Ticket
 from sluice.usage.records import Flow, Recorder
 from testkit.access_log.finished import Finished
 from testkit.kafka.java_machine import java_machine

@@ -18,7 +18,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
-from sluice.quotas.producer_ids.quota import Ticket
+from sluice.quotas.producer_ids.ticket import Ticket
 
 HOUR_MS = 3_600_000.0
 RATE = 10.0

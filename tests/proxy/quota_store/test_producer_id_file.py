@@ -14,8 +14,9 @@ from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, SnapshotOutcome, scope_of
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
-from sluice.quotas.producer_ids.quota import ProducerIdQuota, Ticket
+from sluice.quotas.producer_ids.quota import ProducerIdQuota
 from sluice.quotas.producer_ids.snapshot import sealed, snapshot_parts
+from sluice.quotas.producer_ids.ticket import Ticket
 from testkit.frames.frames import PRODUCE, decoded, produce, record_batch
 from testkit.frames.wire import dial
 from testkit.peers.fault_broker import FaultBroker, answers

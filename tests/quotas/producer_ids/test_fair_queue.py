@@ -9,7 +9,7 @@ import pytest
 
 from sluice.quotas.producer_ids.fair_queue import FairQueue
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
-from sluice.quotas.producer_ids.quota import Ticket
+from sluice.quotas.producer_ids.ticket import Ticket
 from testkit.quotas.producer_id_door import Door
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR
-from sluice.quotas.producer_ids.quota import Ticket, TicketState
+from sluice.quotas.producer_ids.ticket import Ticket, TicketState
 from testkit.quotas.producer_id_door import SETTINGS, Door
 
 
@@ -17,7 +17,7 @@ from testkit.quotas.producer_id_door import SETTINGS, Door
     steps=st.lists(
         st.tuples(
             st.floats(0, 900_000),
-            st.sampled_from(["new", "resumed", "mixed", "repeat", "withdraw", "commit", "expire"]),
+            st.sampled_from(["new", "resumed", "mixed", "repeat", "withdraw", "commit", "expire", "member"]),
             st.integers(1, 40),
         ),
         max_size=80,
@@ -50,6 +50,8 @@ def test_in_any_span_no_more_ids_are_admitted_than_the_stated_bound(
             quota.withdraw(open_tickets.pop(count % len(open_tickets)), now_ms)
         elif action == "expire":
             quota.expire(now_ms)
+        elif action == "member":  # whoever says so, and however often
+            quota.members.saw("alice", ("", ""), count, now_ms)
         else:
             quota.serve(now_ms)
             before = door.principal(now_ms=now_ms).admitted
@@ -109,4 +111,5 @@ def test_5000_connections_that_reconnect_for_each_request_stay_in_bound_for_ten_
     assert admitted >= 1_000 * (25 if resumed else 1)  # and the rate is given out, not withheld
     queues = quota._queues[door.principal()]
     assert sum(len(queue) for queue in queues) <= 2 * 5_000 + 3 * 64
+    assert len(quota._forced[door.principal()]) <= 2 * 5_000 + 5 * 64
     assert len(quota._dues) <= 100

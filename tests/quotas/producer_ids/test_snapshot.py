@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
-from sluice.quotas.producer_ids.quota import ProducerIdQuota, Ticket
+from sluice.quotas.producer_ids.quota import ProducerIdQuota
 from sluice.quotas.producer_ids.snapshot import SnapshotError, encode_snapshot, restore_snapshot
 from sluice.quotas.producer_ids.store import StoreKind
+from sluice.quotas.producer_ids.ticket import Ticket
 
 SETTINGS = ProducerIdSettings()
 BLOOM = replace(SETTINGS, store=StoreKind.BLOOM)
