@@ -78,7 +78,7 @@ def hot_path() -> None:
     measure("`charge`, `pacing: kafka`, in credit", "kafka_idle.charge(1, kafka_ms)")
     measure("`charge`, `pacing: kafka`, above the limit", "kafka_above.charge(16_384, kafka_ms)")
     measure("`refund`", "owing.refund(1, NOW_MS)")
-    measure("`fetch_max_bytes`", "idle.fetch_max_bytes(NOW_MS)")
+    measure("`fetch_queue().grant`", "idle.fetch_queue().grant(50_000_000, NOW_MS)")
     measure("`resolve`, first of eight levels", "eight.resolve(PRODUCE, 'alice', 'app')")
     measure("`resolve`, last of eight levels", "worst.resolve(PRODUCE, 'alice', 'app')")
     measure("`resolve`, a kind without limits", "eight.resolve(FETCH, 'alice', 'app')")
