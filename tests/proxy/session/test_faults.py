@@ -99,7 +99,7 @@ BAD_REQUESTS = {
     "join group without a timeout": (
         head(JOIN_GROUP, 9, b"\0\x02g" + bytes(3)),
         MALFORMED,
-        "no session timeout, api JoinGroup (11), version 9, offset 17",
+        "no timeout, api JoinGroup (11), version 9, offset 17",
     ),
     "header tags that cannot fit": (
         head(PRODUCE, 12, b"\x05\x01\x7f" + bytes(20)),
