@@ -1,14 +1,12 @@
 """Fetch v4–v18 and ShareFetch v1–v2: where `max_bytes` stands, so that it can be lowered in place.
 
 The partition fields need no change: the broker bounds the whole answer by `max_bytes`, and still returns one
-whole
-batch, so progress is certain (wire-semantics 1.3; KIP-74). Source: FetchRequest.json, ShareFetchRequest.json
-4.3.1.
+whole batch, so progress is certain (wire-semantics 1.3; KIP-74). Source: FetchRequest.json,
+ShareFetchRequest.json 4.3.1.
 
     Fetch v4–v14   replicaId int32, maxWaitMs int32, minBytes int32, maxBytes int32, …
     Fetch v15–v18  maxWaitMs int32, minBytes int32, maxBytes int32, …
-    ShareFetch     groupId, memberId compact nullable strings, shareSessionEpoch, maxWaitMs, minBytes,
-    maxBytes int32, …
+    ShareFetch     groupId, memberId compact nullable strings, epoch, maxWaitMs, minBytes, maxBytes …
 """
 
 from __future__ import annotations
@@ -62,16 +60,6 @@ def max_bytes_offset(buf: bytearray, body: int, end: int, api_key: int, version:
     if offset + 4 > end:
         raise MalformedFrame("no max_bytes", offset=offset)
     return offset
-
-
-def lower_max_bytes(buf: bytearray, offset: int, max_bytes: int) -> int:
-    """Lower the max_bytes at `offset` to at most `max_bytes` (≥ 1); never raise it. Returns what stands
-    there now."""
-    (asked,) = _INT32.unpack_from(buf, offset)
-    if asked > max_bytes:
-        _INT32.pack_into(buf, offset, max_bytes)
-        return max_bytes
-    return int(asked)
 
 
 def read_waits(buf: bytearray, offset: int) -> tuple[int, int]:

@@ -194,10 +194,10 @@ class ProduceSide(ABC):
         throttling = self._throttling
         sensor = throttling.produce_sensor
         if sensor is not None and paid_ms > now_ms:
-            turn_ms, paid_ms = throttling.owe_for_produce(sensor, paid_ms, request_bytes, now_ms, held_ms)
+            turn_ms, paid_ms = throttling.produces.owe(sensor, paid_ms, request_bytes, now_ms, held_ms)
             if turn_ms > now_ms:
                 begun_ms = now_ms - held_ms
-                throttling.held = Held(
+                throttling.produces.held = Held(
                     correlation_id, version, request_bytes, acks, begun_ms, paid_ms, sensor, brings_ids
                 )
                 return False
@@ -215,8 +215,8 @@ class ProduceSide(ABC):
 
     def _is_left_behind(self, acks: int, request_bytes: int) -> bool:
         """The client is gone: True if its request does not go on, and so ends the connection."""
-        if self._throttling.outlives_its_client(acks, request_bytes):
-            self._throttling.is_for_nobody = True
+        if self._throttling.produces.outlives_its_client(acks, request_bytes):
+            self._throttling.produces.is_for_nobody = True
             return False
         self.leave_behind(acks, request_bytes)
         return True
@@ -350,7 +350,7 @@ class ProduceSide(ABC):
         """A held request, if there is one, will never go."""
         if self._throttling.ids is not None:
             self._throttling.ids.dropped(now_ms)
-        self._throttling.drop_held(now_ms)
+        self._throttling.produces.drop(now_ms)
 
     def release(self, held: Held, now_ms: float) -> None:
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""

@@ -152,7 +152,7 @@ class RequestSide(FetchSide):
                         or throttling.generation != quotas.generation
                         or (begin is not None and not buf.startswith(begin, pos + REQUEST_HEAD_BYTES))
                     ) and self._begins_otherwise(buf, pos, client_id_end, id_length, api_key, now_ms):
-                        break  # fmt: skip
+                        break
                     if not judge(
                         buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
                     ):

@@ -321,7 +321,8 @@ class AnswerSide:
             tell_of_no_records(self._throttling, buf, pos, min(end, frame_end), version, work, now_ms)
             return 0.0
         if work is THROTTLE:
-            told_ms = self._throttling.tell_for_produce(sensor, paid_ms, request_bytes, now_ms)
+            assert sensor is not None
+            told_ms = self._throttling.produces.tell_ms(sensor, paid_ms, request_bytes, now_ms)
             if told_ms > 0.0 and frame_end <= end:
                 offset = throttle_offset(buf, pos, frame_end, PRODUCE, version)
                 if offset is not None:

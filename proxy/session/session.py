@@ -208,7 +208,8 @@ class Session:
         if self.pace.is_hold_suspended:
             self.pace.wake_ms = now_ms + _LOOK_AGAIN_MS
             return
-        held = self._throttling.held
+        produces = self._throttling.produces
+        held = produces.held
         if self.pace.state is State.HOLDING and held is None:
             if self._wake_fetch(now_ms, client_left) or self._wake_mutation(now_ms, client_left):
                 return
@@ -219,13 +220,13 @@ class Session:
             self.pace.wake(now_ms)
             return
         left_since = client_left and not self._requests.client_left
-        if left_since and not held.acks and self._throttling.outlast(now_ms):
+        if left_since and not held.acks and produces.outlast(now_ms):
             self._requests.client_left = True
             return
-        if not (left_since and held.acks) and not self._throttling.is_turn(now_ms):
+        if not (left_since and held.acks) and not produces.is_turn(now_ms):
             return
         self._requests.client_left = client_left
-        taken = self._throttling.take_held(now_ms, left_since)
+        taken = produces.take(now_ms, left_since)
         if taken is not None:
             self._requests.release(taken, now_ms)
         else:
@@ -269,7 +270,7 @@ class Session:
 
     def wake_by(self, wake: Wake) -> None:
         """`wake` is called when a held request's turn has come, maybe before `pace.wake_ms`."""
-        self._throttling.wake = self._throttling.fetches.wake = wake
+        self._throttling.wake_by(wake)
 
     def client_closed(self, cause: DisconnectCause) -> None:
         """No more bytes come from the client, and all that came have been given to `client_data`."""
@@ -292,9 +293,10 @@ class Session:
         A held request stays unforwarded, for its client sends it again; but a Produce with acks = 0 goes, for
         nobody will.
         """
-        held = self._throttling.held
+        produces = self._throttling.produces
+        held = produces.held
         if held is not None and held.acks == 0 and self.pace.state is State.HOLDING:
-            taken = self._throttling.take_held(now_ms, client_left=False)
+            taken = produces.take(now_ms, client_left=False)
             self._requests.release(taken or held, now_ms)
         else:
             self._drop_held(now_ms)

@@ -7,7 +7,6 @@ from collections import deque
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import InFlight
 from sluice.proxy.session.producer_ids.admission import ProduceIds
-from sluice.proxy.session.request_time import RequestTime
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind, Recorder, ThrottleEvent
@@ -80,12 +79,6 @@ class ThrottleLog:
                 else self._identity.flow,
             )
         )
-
-    def waits_as_new(self, request_time: RequestTime, api_key: int, now_ms: float) -> None:
-        """The first request of a connection is to be judged, whose user may owe request time."""
-        wait_ms = request_time.greet(now_ms)
-        if wait_ms > 0.0:
-            self.add(EventKind.MUTE, request_time.sensor, api_key, wait_ms, 0, now_ms)
 
     def note_shadow(
         self,

@@ -118,9 +118,9 @@ class FetchQueue(HoldQueue):
             self.virtual_time += charged / (self._count + 1)
         self.changed(now_ms)
 
-    def keep_place(self, place: FetchPlace, told_ms: float, now_ms: float, tag: float | None = None) -> None:
-        """A client was told to come again in `told_ms`: it loses nothing to those who wait here."""
-        place.keep(max(place.tag, self.virtual_time) if tag is None else tag, now_ms + told_ms + _GRACE_MS)
+    def keep_place(self, place: FetchPlace, begin_tag: float, told_ms: float) -> None:
+        """A client was told to come again at `told_ms`: it loses nothing to those who wait here."""
+        place.keep(begin_tag, told_ms + _GRACE_MS)
 
     def take_back(self, place: FetchPlace, reserved: float) -> None:
         """So much is not to come any more. `changed` follows."""
@@ -135,7 +135,8 @@ class FetchQueue(HoldQueue):
     # The plan, as HoldQueue has it ------------------------------------------------------------------------
 
     def _meet(self, turn_ms: float, now_ms: float) -> None:
-        self._served_ms = max(self._served_ms, now_ms) if not self._count else self._served_ms
+        if not self._count:
+            self._served_ms = max(self._served_ms, now_ms)
 
     def _free_ms(self) -> float:
         now_ms, parked = self._seen_ms, self._parked

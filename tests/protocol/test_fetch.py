@@ -8,7 +8,7 @@ import pytest
 
 from sluice.protocol.codec.codec import encode_frame
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.fetch import lower_max_bytes, max_bytes_offset
+from sluice.protocol.fetch import max_bytes_offset, write_max_bytes
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
 from testkit.frames.frames import FETCH, SHARE_FETCH, max_bytes_of, request, sized
 from testkit.frames.message_values import random_frame
@@ -26,8 +26,7 @@ def body_at(frame: bytes | bytearray, start: int, end: int) -> int:
 
 
 @VERSIONS
-def test_max_bytes_is_lowered_and_nothing_else_changes(api_key: int, version: int) -> None:
-    """Asked 50,000 where 1,000 are left: 1,000. Asked 1,000 or less: as asked."""
+def test_max_bytes_is_written_and_nothing_else_changes(api_key: int, version: int) -> None:
     random = Random(version)
     for _ in range(FRAMES):
         for asked in (50_000, 1_000, 1, 0, 2**31 - 1):
@@ -39,9 +38,9 @@ def test_max_bytes_is_lowered_and_nothing_else_changes(api_key: int, version: in
             end = 7 + len(frame)
 
             offset = max_bytes_offset(buf, body_at(buf, 7, end), end, api_key, version)
-            lower_max_bytes(buf, offset, 1_000)
+            write_max_bytes(buf, offset, 1_000)
 
-            value.body["maxBytes"] = min(asked, 1_000)
+            value.body["maxBytes"] = 1_000
             expected = sized(encode_frame("request", api_key, version, value))
             assert buf == b"\xff" * 7 + expected + behind
 
@@ -78,5 +77,5 @@ def test_a_share_fetch_whose_strings_cannot_fit_is_malformed(length: bytes) -> N
 def test_a_null_group_and_member_of_a_share_fetch_are_read() -> None:
     frame = request(SHARE_FETCH, 1, {"groupId": None, "memberId": None, "maxBytes": 77})
     buf = bytearray(frame)
-    lower_max_bytes(buf, max_bytes_offset(buf, body_at(buf, 0, len(buf)), len(buf), SHARE_FETCH, 1), 5)
+    write_max_bytes(buf, max_bytes_offset(buf, body_at(buf, 0, len(buf)), len(buf), SHARE_FETCH, 1), 5)
     assert max_bytes_of(SHARE_FETCH, 1, buf) == 5

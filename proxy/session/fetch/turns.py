@@ -95,8 +95,7 @@ class FetchTurns:
             queue = self._join(sensor)
         if self.is_held:
             return self._held_again(queue, buf, offset, api_key, now_ms)
-        is_free = queue.is_free(now_ms)
-        if is_free:
+        if queue.is_free(now_ms):
             self.held_ms = 0.0
             queue.came(self._place)
             self._go(queue, buf, offset, now_ms)
@@ -125,7 +124,7 @@ class FetchTurns:
         if ticket is not None and ticket.is_in:  # its bound is over
             queue.leave(ticket, now_ms)
             if api_key == FETCH:
-                queue.keep_place(self._place, self._limit_ms(FETCH), now_ms, ticket.begin_tag)
+                queue.keep_place(self._place, ticket.begin_tag, now_ms + self._limit_ms(FETCH))
                 return Turn.REPLACE
         elif ticket is not None:
             queue.take_back(self._place, ticket.request_bytes)  # its grant is reckoned now

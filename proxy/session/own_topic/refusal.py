@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.fetch import FETCH_SESSION_ID_NOT_FOUND
 from sluice.protocol.headers import FETCH, SIZE_BYTES
 
 TOPIC_AUTHORIZATION_FAILED: Final = 29
-_FETCH_SESSION_ID_NOT_FOUND: Final = 70
 _BRAKE_MS: Final = 1_000
 """A consumer fetches again at once, and each refusal costs a decoding; this asks it to wait."""
 _NAMING: Final = frozenset(
@@ -89,7 +89,7 @@ def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
         # A client that loses its session asks for all its partitions anew, and is then told of each.
         return {
             "throttleTimeMs": _BRAKE_MS,
-            "errorCode": _FETCH_SESSION_ID_NOT_FOUND,
+            "errorCode": FETCH_SESSION_ID_NOT_FOUND,
             "responses": [],
         }
     responses: list[Value] = []

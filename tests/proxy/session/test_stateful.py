@@ -337,7 +337,7 @@ class Dialogue(RuleBasedStateMachine):
                 assert shell.session.pace.wake_ms < inf
                 is_group = any(sent.kind.api_key in GROUP_APIS for sent in self.begun)
                 limit_ms = GROUP_MS if is_group else BUDGET_MS
-                if shell.session._throttling.is_for_nobody:  # acks = 0, and its client has left
+                if shell.session._throttling.produces.is_for_nobody:  # acks = 0, and its client has left
                     limit_ms = 60_000
                 assert shell.session.pace.wake_ms - shell.now_ms <= limit_ms
             case State.AWAITING_BROKER:

@@ -129,12 +129,13 @@ def test_who_was_told_to_come_again_loses_no_place_to_those_who_wait() -> None:
     told = FetchPlace()
     gone = queue.enter(16_384, 0.0, inf, 0.0, None, told)
     queue.leave(gone, 3_000.0)
-    queue.keep_place(told, 3_000.0, 3_000.0, gone.begin_tag)
+    queue.keep_place(told, gone.begin_tag, 6_000.0)
     late = queue.enter(16_384, 0.0, inf, 3_001.0, None, FetchPlace())
     again = queue.enter(16_384, 0.0, inf, 3_002.0, None, told)
     assert again.begin_tag == gone.begin_tag
     assert all(queue.ask(ticket, 3_003.0) > 3_003.0 for ticket in (*waiting, late, again))
-    queue.keep_place(told, 0.0, 3_000.0)
+    queue.leave(again, 3_004.0)
+    queue.keep_place(told, gone.begin_tag, 3_004.0)
     forgotten = queue.enter(16_384, 0.0, inf, 9_000.0, None, told)
     assert forgotten.begin_tag == max(queue.virtual_time, told.tag)
 

@@ -1,0 +1,203 @@
+"""The turns of a connection's Produce requests: which go at once, which is held, and what their answers tell.
+
+As fetch/turns.py for Fetch. Judged and charged they are in produce.py. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from sluice.protocol.headers import PRODUCE
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import Held
+from sluice.proxy.session.policy import SharedState
+from sluice.proxy.session.producer_ids.shared import Wake
+from sluice.proxy.session.read_gate import EARLY_MS, Pace
+from sluice.proxy.session.throttle_log import ThrottleLog
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.place import Place
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.records import EventKind
+
+_LOOK_AGAIN_MS: Final = 60_000.0
+
+
+class ProduceTurns:
+    """One connection's."""
+
+    __slots__ = (
+        "_delay_limit_ms", "_identity", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place",
+        "_queue", "_sensor", "_ticket", "held", "is_for_nobody", "wake",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        shared: SharedState,
+        pace: Pace,
+        identity: Identity,
+        log: ThrottleLog,
+        delay_limit_ms: Callable[[int], float],
+    ) -> None:
+        """`delay_limit_ms`: the longest wait of a request, by its API key."""
+        self._left_behind = shared.left_behind
+        self._left_behind_bytes = 0
+        self._pace = pace
+        self._identity = identity
+        self._log = log
+        self._delay_limit_ms = delay_limit_ms
+        self._sensor: Sensor | None = None  # that is charged now
+        self._queue: HoldQueue | None = None  # its queue, once something has been owed
+        self._place = Place()  # among the connections there
+        self._ticket: HoldTicket | None = None  # of the request that is held
+        self.held: Held | None = None
+        """the request that waits for its turn, in state HOLDING"""
+        self.is_for_nobody = False
+        """its client has left: what it left behind waits for the quota, however long"""
+        self.wake: Wake | None = None
+        """the shell's: a held request's turn has come earlier than it was told"""
+
+    def use(self, sensor: Sensor | None) -> None:
+        """The limit that Produce is charged against is another now."""
+        self._leave()
+        self._sensor, self._queue, self._place = sensor, None, Place()
+
+    def owe(
+        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float, spent_ms: float
+    ) -> tuple[float, float]:
+        """A request was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
+        budget, of which `spent_ms` is spent already.
+
+        turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
+        in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
+        mode: both are now_ms, and nothing is done.
+        """
+        limit_ms = self._delay_limit_ms(PRODUCE)
+        if sensor.shadow:
+            self._log.note_shadow(sensor, PRODUCE, paid_ms, limit_ms, request_bytes, now_ms)
+            return now_ms, now_ms
+        last_ms = inf if self.is_for_nobody else now_ms + max(0.0, limit_ms - spent_ms)
+        turn_ms = min(sensor.turn_ms, last_ms)
+        self._queue = queue = sensor.hold_queue()
+        if turn_ms > now_ms:
+            sensor.hold(request_bytes)
+            if queue is not None:
+                self._ticket = queue.enter(
+                    request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake, self._place
+                )
+                turn_ms = max(self._ask(queue, self._ticket, now_ms, now_ms), now_ms + EARLY_MS)
+            self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
+            self._log.add(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
+            return turn_ms, min(paid_ms, last_ms)
+        paid_ms = min(paid_ms, last_ms)
+        if queue is not None:
+            queue.came(self._place)
+        sensor.count_over(request_bytes, paid_ms)
+        self._mute(sensor, paid_ms, request_bytes, now_ms)
+        return turn_ms, paid_ms
+
+    def tell_ms(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> float:
+        """What an answer tells: what the connection's next request will wait for, its mute and the queue of
+        its bucket (wire-semantics 1.6)."""
+        left_ms = max(paid_ms - now_ms, 0.0)
+        queue = self._queue
+        if queue is None or sensor is not self._sensor:
+            return left_ms
+        limit_ms = self._delay_limit_ms(PRODUCE)
+        return max(left_ms, queue.tell(self._place, request_bytes, sensor.owed_ms(now_ms), limit_ms, now_ms))
+
+    def is_turn(self, now_ms: float) -> bool:
+        """May the held request go? If not, `pace.wake_ms` says when to ask again."""
+        held = self.held
+        queue = None if held is None else held.sensor.hold_queue()
+        if queue is not None and self._ticket is not None:
+            self._pace.wake_ms = self._ask(queue, self._ticket, now_ms + EARLY_MS, now_ms)
+        return now_ms >= self._pace.wake_ms - EARLY_MS
+
+    def outlast(self, now_ms: float) -> bool:
+        """The client of the held request, which has acks = 0, has left. Nobody waits for it any more, so it
+        has no deadline: it goes when the quota can pay it. False: no, its user has left too much behind."""
+        held, ticket = self.held, self._ticket
+        assert held is not None
+        queue = held.sensor.hold_queue()
+        if queue is None or ticket is None or not self.outlives_its_client(0, held.request_bytes):
+            return False
+        self.is_for_nobody = True
+        queue.leave(ticket, now_ms)
+        own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
+        turn_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
+        self._ticket = queue.enter(held.request_bytes, turn_ms, inf, now_ms, self.wake)
+        self._pace.wake_ms = self._ask(queue, self._ticket, now_ms, now_ms)
+        return True
+
+    def take(self, now_ms: float, client_left: bool) -> Held | None:
+        """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
+
+        `client_left`: since it was held.
+        """
+        held = self.held
+        assert held is not None
+        if client_left and not self.outlives_its_client(held.acks, held.request_bytes):
+            self.drop(now_ms)
+            return None
+        self.held = None
+        ticket, self._ticket = self._ticket, None
+        queue = held.sensor.hold_queue()
+        if ticket is not None and queue is not None:
+            queue.go_now(ticket, now_ms)
+            # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
+            # request waits in the queue, for the budget at most, and not behind a mute besides.
+            is_ahead = ticket.turn_ms > now_ms + EARLY_MS
+            held = replace(held, paid_ms=now_ms if is_ahead else min(ticket.paid_ms, ticket.deadline_ms))
+        self._pace.release(held.paid_ms)
+        held.sensor.go(held.request_bytes, max(held.paid_ms, now_ms))
+        if held.paid_ms > now_ms:
+            self._mute(held.sensor, held.paid_ms, held.request_bytes, now_ms)
+        return held
+
+    def drop(self, now_ms: float) -> None:
+        """A held request, if there is one, will never go: its bytes are given back."""
+        held = self.held
+        if held is None:
+            return
+        self.held = None
+        ticket, self._ticket = self._ticket, None
+        queue = held.sensor.hold_queue()
+        if ticket is not None and queue is not None:
+            queue.leave(ticket, now_ms)
+        held.sensor.drop(held.request_bytes, now_ms)
+        self._log.add(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
+
+    def outlives_its_client(self, acks: int, request_bytes: int) -> bool:
+        """May a request go on whose client is gone? With acks ≠ 0 it would double the client's retry.
+
+        One with acks = 0 was reported as sent; it goes on, up to a cap per user (wire-semantics 1.2, 4.1).
+        """
+        if acks == 0 and self._left_behind.take(self._identity.user, request_bytes):
+            self._left_behind_bytes += request_bytes
+            return True
+        return False
+
+    def closed(self, now_ms: float) -> None:
+        """The connection is closed: return its part of the shared budgets, and what a held request was
+        charged."""
+        self.drop(now_ms)
+        self._leave()
+        self._left_behind.give_back(self._identity.user, self._left_behind_bytes)
+        self._left_behind_bytes = 0
+        self.wake = None
+
+    def _ask(self, queue: HoldQueue, ticket: HoldTicket, ask_ms: float, now_ms: float) -> float:
+        return min(queue.ask(ticket, ask_ms), now_ms + _LOOK_AGAIN_MS)
+
+    def _leave(self) -> None:
+        """Nothing more is to come from this connection for its bucket."""
+        if self._queue is not None:
+            self._queue.came(self._place)
+
+    def _mute(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> None:
+        self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
+        self._log.add(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, now_ms)
