@@ -32,8 +32,6 @@ from sluice.quotas.sensors.batch_sizes import BatchSizes
 from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
 from sluice.quotas.sensors.place import Place
 
-MAX_INT32: Final = 2**31 - 1
-"""what a Fetch's max_bytes can be"""
 _MOST_AT_RISK_MS: Final = 9_000.0
 """What fetches under way may bring at most, in time at the rate, if each brings the largest batch of the last
 minutes: a burst and the answer budget, by which Produce may pass ahead of its rate, too"""
@@ -87,8 +85,13 @@ class FetchQueue(HoldQueue):
 
     def is_free(self, now_ms: float) -> bool:
         """A Fetch that comes now goes at once."""
-        self._seen_ms = max(self._seen_ms, now_ms)
-        return not self._count and self._free_ms() <= now_ms
+        if self._count:
+            return False
+        if now_ms > self._seen_ms:  # noqa: PLR1730  as in SmoothSensor.charge
+            self._seen_ms = now_ms
+        if not self._parked:
+            return self._bucket.free_ms(0.0, now_ms) <= now_ms
+        return self._free_ms() <= now_ms
 
     def saw(self, place: FetchPlace, sizes: list[int], now_ms: float) -> None:
         """An answer brought batches of these bytes."""
@@ -99,9 +102,15 @@ class FetchQueue(HoldQueue):
         """For a Fetch that goes now: its max_bytes, 1 … `asked_bytes`, and what is to be reserved for it. By
         the batches that its connection has seen; a new one's by those of all."""
         batches = self.batches if place is None or not place.batches.typical_bytes else place.batches
-        share, most = self._bucket.fetch_share(self._reserved, max(self.connections, 1), now_ms)
-        max_bytes = max(1, min(asked_bytes, int(min(batches.whole(share, most), MAX_INT32))))
-        return max_bytes, max(max_bytes, batches.recent_bytes)
+        share, most = self._bucket.fetch_share(self._reserved, self.connections or 1, now_ms)
+        whole = batches.whole(share, most)
+        max_bytes = asked_bytes
+        if whole < asked_bytes:
+            max_bytes = int(whole)
+        if max_bytes < 1:  # noqa: PLR1730
+            max_bytes = 1
+        recent_bytes = batches.recent_bytes
+        return max_bytes, (recent_bytes if recent_bytes > max_bytes else max_bytes)
 
     def reserve(self, place: FetchPlace, need: float, overdue_ms: float) -> None:
         """A Fetch goes whose answer is to come before `overdue_ms`."""
@@ -116,7 +125,7 @@ class FetchQueue(HoldQueue):
         if self._count:  # its turn was by what was reserved; what counts is what it brought
             place.tag += charged - reserved
             self.virtual_time += charged / (self._count + 1)
-        self.changed(now_ms)
+            self.changed(now_ms)
 
     def keep_place(self, place: FetchPlace, begin_tag: float, told_ms: float) -> None:
         """A client was told to come again at `told_ms`: it loses nothing to those who wait here."""
@@ -124,10 +133,12 @@ class FetchQueue(HoldQueue):
 
     def take_back(self, place: FetchPlace, reserved: float) -> None:
         """So much is not to come any more. `changed` follows."""
-        reserved = min(reserved, place.reserved_bytes)
-        place.reserved_bytes -= reserved
+        left = place.reserved_bytes - reserved
+        if left <= 0.0:
+            reserved, left = place.reserved_bytes, 0.0
+        place.reserved_bytes = left
         self._reserved -= reserved
-        if place.reserved_bytes <= 0.0:
+        if not left:
             self._parked.pop(place, None)
             if not self._parked:
                 self._reserved = 0.0

@@ -222,7 +222,8 @@ class HoldQueue:
 
     def came(self, place: Place) -> None:
         """Its next request is here, or will not come."""
-        self._expected.came(place)
+        if self._expected.total_bytes:
+            self._expected.came(place)
 
     def changed(self, now_ms: float) -> None:
         """What the queue waits for may have come."""

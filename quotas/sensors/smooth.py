@@ -162,7 +162,10 @@ class SmoothSensor(Sensor):
 
     def charge_whole(self, amount: float, now_ms: float) -> float:
         """As `charge`, without the cap on debt: a batch that came is paid for, however large it is."""
-        turn_ms = max(self.zero_ms, now_ms - self._burst_ms)
+        turn_ms = self.zero_ms
+        full_ms = now_ms - self._burst_ms
+        if turn_ms < full_ms:  # noqa: PLR1730  as in `charge`
+            turn_ms = full_ms
         paid_ms = turn_ms + amount * self._ms_per_unit
         if paid_ms > now_ms >= turn_ms:  # a debt begins
             self.over_before = self.over

@@ -8,8 +8,11 @@ import pytest
 
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensors.fetch_queue import MAX_INT32, FetchPlace, FetchQueue
+from sluice.quotas.sensors.fetch_queue import FetchPlace, FetchQueue
 from sluice.quotas.sensors.smooth import SmoothSensor
+
+
+MAX_INT32 = 2**31 - 1
 
 
 def bucket(rate: float = 1_000_000, *, burst_s: float = 1.0) -> SmoothSensor:
