@@ -11,7 +11,6 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.fetch_queue import FetchPlace, FetchQueue
 from sluice.quotas.sensors.smooth import SmoothSensor
 
-
 MAX_INT32 = 2**31 - 1
 
 
