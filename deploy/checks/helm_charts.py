@@ -24,6 +24,8 @@ FOLDERS: Final = {
 }
 VERSIONS: Final = ("1.28", "1.31", "1.37")
 """of Kubernetes: one without native sidecars, one that most have, the newest"""
+OPERATOR_APIS: Final = ("monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/ServiceMonitor")
+"""of the Prometheus operator"""
 RELEASE, NAMESPACE = "quotas", "kafka"
 _WITHIN_S: Final = 120
 Manifest = dict[str, Any]
@@ -70,10 +72,17 @@ class Charts:
         return self._rendered[key]
 
     def render(
-        self, chart: str, values: Values | None = None, *, version: str = "1.31", files: Sequence[Path] = ()
+        self,
+        chart: str,
+        values: Values | None = None,
+        *,
+        version: str = "1.31",
+        files: Sequence[Path] = (),
+        apis: Sequence[str] = OPERATOR_APIS,
     ) -> list[Manifest]:
-        """All manifests, in no particular order. Raises Failed with what Helm says if it refuses."""
-        done = self._template(chart, values or {}, version, files)
+        """All manifests, in no particular order; `apis`: what the cluster knows besides its own. Raises Failed
+        with what Helm says if it refuses."""
+        done = self._template(chart, values or {}, version, files, apis)
         if done.returncode:
             raise Failed(f"{chart}: {done.stderr}")
         return [document for document in yaml.safe_load_all(done.stdout) if document is not None]
@@ -92,7 +101,7 @@ class Charts:
         return output_of(self._helm, "lint", "--strict", "--kube-version=1.31.0", *files, chart)
 
     def _template(
-        self, chart: str, values: Values, version: str, files: Sequence[Path]
+        self, chart: str, values: Values, version: str, files: Sequence[Path], apis: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [
@@ -102,6 +111,7 @@ class Charts:
                 self._folder / FOLDERS[chart],
                 f"--namespace={NAMESPACE}",
                 f"--kube-version={version}.0",
+                *(f"--api-versions={api}" for api in apis),
                 *(f"--values={path}" for path in files),
                 "--values=-",
             ],

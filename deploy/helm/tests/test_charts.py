@@ -58,6 +58,19 @@ def test_an_old_cluster_gets_a_container_beside_the_others(charts: Charts, chart
     assert "sluice" not in {each["name"] for each in pod.get("initContainers", ())}
 
 
+def test_the_voters_of_a_quorum_start_together_and_have_time_to_read_their_logs(charts: Charts) -> None:
+    """One by one, kafka-0 would wait for a quorum, and kafka-1 for kafka-0; killed while it recovers its log,
+    a broker would begin again for ever."""
+    values = {"kafka": {"recoveryMinutes": 20, "resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}}}
+    brokers = the(charts.render("broker-sidecar", values), "StatefulSet")["spec"]
+    assert (brokers["replicas"], brokers["podManagementPolicy"]) == (3, "Parallel")
+    (kafka,) = [each for each in brokers["template"]["spec"]["containers"] if each["name"] == "kafka"]
+    startup = kafka["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 20 * 60
+    assert startup["tcpSocket"] == kafka["livenessProbe"]["tcpSocket"]
+    assert kafka["resources"]["requests"] == {"cpu": "250m", "memory": "1Gi"}
+
+
 def test_who_wants_no_native_sidecar_gets_none(charts: Charts) -> None:
     pod = pod_of(charts.render("application-sidecar", {"sluice": {"nativeSidecar": "never"}}, version="1.37"))
     assert "restartPolicy" not in sluice_of(pod)
@@ -192,6 +205,18 @@ def test_there_is_a_disruption_budget_for_gateways_alone(charts: Charts) -> None
 def test_monitors_are_off_unless_they_are_asked_for(charts: Charts) -> None:
     kinds = {each["kind"] for each in charts.render("sluice")}
     assert not kinds & {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
+
+
+@pytest.mark.parametrize("chart", ["broker-sidecar", "application-sidecar"])
+def test_an_example_is_monitored_where_the_cluster_knows_how(charts: Charts, chart: str) -> None:
+    assert of_kind(charts.render(chart), "PodMonitor")
+    assert not of_kind(charts.render(chart, apis=()), "PodMonitor")
+
+
+def test_who_asks_for_a_monitor_gets_it_though_the_cluster_is_not_asked(charts: Charts) -> None:
+    for values in ({"proxy": {"podMonitor": {"enabled": True}}}, {"serviceMonitor": {"enabled": True}}):
+        kinds = {each["kind"] for each in charts.render("sluice", values, apis=())}
+        assert kinds & {"PodMonitor", "ServiceMonitor"}
 
 
 def test_the_service_monitor_finds_the_metrics_service_and_no_other(charts: Charts) -> None:

@@ -1,7 +1,14 @@
+{{/* "true" if there is to be a monitor: `enabled` is true, or auto where the cluster knows its kind. */}}
+{{- define "sluice.isMonitored" -}}
+{{- if eq (toString .enabled) "auto" -}}
+{{- if .root.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" .kind) -}}true{{- end -}}
+{{- else if .enabled -}}true{{- end -}}
+{{- end -}}
+
 {{/* A PodMonitor if it is switched on. `podLabels` (of the dict): labels of the pods. */}}
 {{- define "sluice.podMonitor" -}}
 {{- $m := .sluice.podMonitor -}}
-{{- if $m.enabled -}}
+{{- if include "sluice.isMonitored" (dict "root" .root "enabled" $m.enabled "kind" "PodMonitor") -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
