@@ -135,6 +135,7 @@ class Server:
             self._quotas,
             self._shared.producer_ids,
             max_series=config.metrics.max_series,
+            max_users=config.metrics.max_users,
             warning_share=config.quotas.warning_share,
         )
         if self._access_log is not None:

@@ -118,10 +118,12 @@ _METRICS_INTRO = """\
 # Metrics
 
 `GET /metrics` on the admin port, as Prometheus text or OpenMetrics. `user` and `client_id` are names from
-the quota file, or `other`; they are empty where the level of the limit does not look at them (a limit for a
-user alone has no `client_id`). With `metrics.max_series` reached, further entities are counted as `other`
-too. A series that was not used for an hour is dropped; it begins again at 0. prometheus_client's own
-`process_*` and `python_*` are there too.
+the quota file, or `other`. Under a limit for `<default>`, `user` is the principal's name, for up to
+`metrics.max_users` principals: first come, then the most delayed (who was delayed more than twice as long
+lately takes the place of another, whose series end). Labels are empty where the level of the limit does not
+look at them (a limit for a user alone has no `client_id`). With `metrics.max_series` reached, further
+entities are counted as `other` too. A series that was not used for an hour is dropped; it begins again at 0.
+prometheus_client's own `process_*` and `python_*` are there too.
 
 | name | type | labels | unit | meaning |
 |---|---|---|---|---|

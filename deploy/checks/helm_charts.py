@@ -80,8 +80,8 @@ class Charts:
         files: Sequence[Path] = (),
         apis: Sequence[str] = OPERATOR_APIS,
     ) -> list[Manifest]:
-        """All manifests, in no particular order; `apis`: what the cluster knows besides its own. Raises Failed
-        with what Helm says if it refuses."""
+        """All manifests, in no particular order; `apis`: what the cluster knows besides its own. Raises
+        Failed with what Helm says if it refuses."""
         done = self._template(chart, values or {}, version, files, apis)
         if done.returncode:
             raise Failed(f"{chart}: {done.stderr}")

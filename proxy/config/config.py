@@ -184,6 +184,11 @@ class MetricsOptions(Options):
         default=10_000,
         description="Series with user and client_id labels at most; what is beyond is counted as `other`.",
     )
+    max_users: Annotated[int, Field(ge=0, le=100_000), NO_BOOL] = Field(
+        default=100,
+        description="Users under `<default>`, which no quota names, that are labels of their own: while "
+        "there is room each that a limit counts, then the most delayed; the others are counted as `other`.",
+    )
 
 
 class Config(Options):

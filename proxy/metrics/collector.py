@@ -109,6 +109,7 @@ class SluiceCollector(Collector):
         yield _family("sluice_quota_forgiven_bytes_total", (((q,), meter.forgiven[q]) for q in _BYTES))
         yield _family("sluice_exempt_bytes_total", (((quota,), meter.exempt[quota]) for quota in _BYTES))
         yield _family("sluice_quota_overflows_total", [((), self._quotas.overflows)])
+        yield _family("sluice_principals_named", [((), len(meter.entities.names))])
         yield _family("sluice_label_overflow_total", [((), meter.entities.overflows)])
         source = self._quota_source
         topic = None if source is None or source.topic is None else source.topic.topic

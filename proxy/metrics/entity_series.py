@@ -1,6 +1,7 @@
 """The counters that carry user and client_id labels, and the bound on how many there are.
 
-A label is a name that the configuration knows, or `other`: what clients can think of never becomes a series.
+A label is a name that the configuration knows, or one of the users that a limit counts (user_names.py), or
+`other`: what clients can think of never becomes a series.
 Empty means that the quota's level does not look at it (rule `user` has no client_id). Beyond the cap
 everything goes to (other, other), and each time is counted; a series unused for an hour is dropped, as Kafka
 drops an idle sensor.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sluice.proxy.metrics.user_names import UserNames
 from sluice.quotas.entity import ClientPart, UserPart
 from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
@@ -64,7 +66,9 @@ class EntitySeries:
 class EntityTable:
     """Finds the series of a user and client id. Knows the limits in force only for their names."""
 
-    def __init__(self, max_series: int) -> None:
+    def __init__(self, max_series: int, max_users: int = 0) -> None:
+        """`max_users`: labels of users that the configuration does not name."""
+        self.names = UserNames(max_users)
         self.overflows = 0
         """look-ups that the cap sent to (other, other)"""
         self._max_entities = max(1, max_series // SERIES_PER_ENTITY - len(KINDS))
@@ -87,9 +91,12 @@ class EntityTable:
             [*(entity.client_id for entity in limits.entries), *(rule.client_id for rule in rules)]
         )
 
-    def of(self, quota: str, user: UserPart, client_id: ClientPart) -> EntitySeries:
-        """The series of a bucket, or of a connection without one (None: its level has no such part)."""
-        user_label = "" if user is None else self.label_of(user)
+    def of(
+        self, quota: str, user: UserPart, client_id: ClientPart, *, is_limited: bool = True
+    ) -> EntitySeries:
+        """The series of a bucket, or of a connection without one (None: its level has no such part).
+        `is_limited`: a user that the configuration does not name may become a label."""
+        user_label = "" if user is None else self.label_of(user, is_limited=is_limited)
         client_label = "" if client_id is None else client_id if client_id in self._client_ids else OTHER
         key = (quota, str(user_label), str(client_label))
         series = self._series.get(key)
@@ -100,9 +107,25 @@ class EntityTable:
             series = self._series[key] = EntitySeries(*key)
         return series
 
-    def label_of(self, user: UserPart) -> str:
-        """The label of a user: the name, if the limits in force know it."""
-        return str(user) if user in self._users else OTHER
+    def label_of(self, user: UserPart, *, is_limited: bool = True) -> str:
+        """The label of a user: the name, if the limits in force know it or it is one of the most delayed."""
+        name = str(user)
+        if user in self._users or (self.names.name(name) if is_limited else name in self.names):
+            return name
+        return OTHER
+
+    def note_delay(self, user: UserPart, delay_ms: float) -> None:
+        """So that the most delayed have names."""
+        if user is not None and user not in self._users:
+            self.names.delayed(str(user), delay_ms)
+
+    def step(self, now_ms: float) -> set[EntitySeries]:
+        """From time to time: names go to who was delayed more. Returns the series that have ended with
+        them."""
+        lost = self.names.step(now_ms)
+        ended = {series for series in self._series.values() if series.user in lost} if lost else set()
+        self._drop(ended)
+        return ended
 
     def take(self, series: int) -> bool:
         """Room for so many series that are kept elsewhere; False, and counted: the cap is reached."""
@@ -120,9 +143,15 @@ class EntityTable:
     def drop_idle(self, now_ms: float) -> set[EntitySeries]:
         """Forget the series that nothing was counted on for an hour; returns them."""
         idle = {series for series in self._series.values() if now_ms - series.used_ms >= SERIES_IDLE_MS}
-        for series in idle:
-            del self._series[series.quota, series.user, series.client_id]
+        if idle:
+            self._drop(idle)
+            still = {series.user for series in self._series.values()}
+            self.names.forget({series.user for series in idle} - still)
         return idle
+
+    def _drop(self, ended: set[EntitySeries]) -> None:
+        for series in ended:
+            del self._series[series.quota, series.user, series.client_id]
 
     def __iter__(self) -> Iterator[EntitySeries]:
         """All series; those of the cap only once something was counted on them."""

@@ -132,7 +132,13 @@ class ProducerIdMeter:
         for principal in [one for one, taken in self._taken.items() if taken.round != self._round]:
             self._take(principal, self._of(principal.user))
             del self._taken[principal]
-        for series in [one for one in self._users.values() if now_ms - one.used_ms >= SERIES_IDLE_MS]:
+        labels = self._entities
+        gone = [
+            one
+            for one in self._users.values()
+            if now_ms - one.used_ms >= SERIES_IDLE_MS or labels.label_of(one.user, is_limited=False) == OTHER
+        ]
+        for series in gone:
             del self._users[series.user]
             self._entities.give_back(SERIES_PER_USER)
 

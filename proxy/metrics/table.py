@@ -1,7 +1,8 @@
 """The names of all metrics, in one table: docs/metrics.md comes from it, collector.py exports nothing else.
 
 Prometheus' rules: base units, `_total` on counters, ratios 0–1, no label whose values clients can invent.
-`user` and `client_id` are names from the quota file, or `other`; empty where the level does not look at them.
+`user` and `client_id` are names from the quota file, or `other`; `user` also one of those under `<default>`
+that a limit counts (user_names.py); empty where the level does not look at them.
 """
 
 from __future__ import annotations
@@ -361,6 +362,10 @@ _ROWS: Final = (
         "sluice_replication_unknown_sessions_total", "counter", (), "fetches",
         "Fetches of sessions that began before the proxy did: answered with error 71, after which the "
         "follower begins another.",
+    ),
+    MetricDefinition(
+        "sluice_principals_named", "gauge", (), "users",
+        "Users under `<default>` that are labels of their own; at metrics.max_users the most delayed.",
     ),
     MetricDefinition(
         "sluice_label_overflow_total", "counter", (), "look-ups",

@@ -16,7 +16,7 @@ from typing import Final
 
 from sluice.protocol._tables import API_NAMES
 from sluice.protocol.headers import FETCH, PRODUCE, SHARE_FETCH
-from sluice.proxy.metrics.entity_series import EntitySeries, EntityTable
+from sluice.proxy.metrics.entity_series import OTHER, EntitySeries, EntityTable
 from sluice.proxy.metrics.producer_id_meter import ProducerIdMeter
 from sluice.proxy.metrics.quota_warning import QuotaWarnings
 from sluice.proxy.metrics.throttle_log import ThrottleLog, bucket_of
@@ -86,6 +86,7 @@ class UsageMeter:
         producer_ids: ProducerIds | None = None,
         *,
         max_series: int = 10_000,
+        max_users: int = 0,
         warning_share: float = 0.0,
     ) -> None:
         """`producer_ids`: of the process; None: there are none. `warning_share`: of a limit
@@ -95,7 +96,7 @@ class UsageMeter:
         self.unknown_apis = new_tally()
         self.throttle_times = {kind.value: new_tally() for kind in KINDS}
         """by quota; of throttled requests only"""
-        self.entities = EntityTable(max_series)
+        self.entities = EntityTable(max_series, max_users)
         self.producer_ids = ProducerIdMeter(producer_ids or ProducerIds(), self.entities)
         self.disconnects = dict.fromkeys(map(str, DisconnectCause), 0)
         self.limits: dict[tuple[str, str, str, str], float] = {}
@@ -200,7 +201,7 @@ class UsageMeter:
         for sensor, throttles_ms in throttled.items():
             self._count_throttled(sensor, throttles_ms, now_ms)
         for (api_key, user, client_id), used in unlimited.items():
-            series = self.entities.of(_UNLIMITED[api_key].value, user, client_id)
+            series = self.entities.of(_UNLIMITED[api_key].value, user, client_id, is_limited=False)
             series.amount += used
             series.used_ms = now_ms
 
@@ -214,6 +215,7 @@ class UsageMeter:
         series = self._series_of(sensor, self._metered.get(sensor) or _Metered())
         series.throttled_requests += len(throttles_ms)
         series.throttled_ms += total_ms
+        self.entities.note_delay(sensor.entity.user, total_ms)
         series.used_ms = now_ms
 
     def _count_throttles(self, events: list[ThrottleEvent], now_ms: float) -> None:
@@ -243,6 +245,7 @@ class UsageMeter:
         series.throttled_requests += 1
         series.throttled_ms += event.delay_ms
         series.used_ms = now_ms
+        self.entities.note_delay(bucket.user, event.delay_ms)
 
     def _count_connections(self, records: list[ConnectionRecord], now_ms: float) -> None:
         for record in records:
@@ -326,10 +329,11 @@ class UsageMeter:
                 del self._metered[sensor]
             if index % SENSORS_PER_STEP == 0:
                 yield
-        idle = self.entities.drop_idle(now_ms)
-        if idle:
+        changes = self.entities.names.changes
+        ended = self.entities.drop_idle(now_ms) | self.entities.step(now_ms)
+        if ended or self.entities.names.changes > changes:
             for metered in self._metered.values():
-                if metered.series in idle:
+                if metered.series in ended or (metered.series is not None and metered.series.user == OTHER):
                     metered.series = None
 
     def _take_usage(self, sensor: Sensor, metered: _Metered, now_ms: float) -> EntitySeries:

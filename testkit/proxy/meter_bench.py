@@ -29,10 +29,12 @@ def limits_of(**rates: int) -> QuotaLimits:
 class Bench:
     """A meter and what it reads from."""
 
-    def __init__(self, limits: QuotaLimits, max_series: int = 10_000, max_sensors: int = 100_000) -> None:
+    def __init__(
+        self, limits: QuotaLimits, max_series: int = 10_000, max_sensors: int = 100_000, max_users: int = 0
+    ) -> None:
         self.recorder = Recorder()
         self.quotas = QuotaManager(limits, max_sensors=max_sensors)
-        self.meter = UsageMeter(self.recorder, self.quotas, max_series=max_series)
+        self.meter = UsageMeter(self.recorder, self.quotas, max_series=max_series, max_users=max_users)
 
     def sensor(self, user: str, client_id: str = "app", now_ms: float = NOW_MS) -> Sensor:
         found = self.quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms)

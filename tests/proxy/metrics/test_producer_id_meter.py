@@ -28,9 +28,9 @@ NOW_MS = 1.0
 class Bench:
     """A process's ids, and the meter that reads them."""
 
-    def __init__(self, *names: str, max_series: int = 10_000) -> None:
+    def __init__(self, *names: str, max_series: int = 10_000, max_users: int = 0) -> None:
         self.ids = ProducerIds(ProducerIdSettings(forced_after_ms=0.0))
-        self.entities = EntityTable(max_series)
+        self.entities = EntityTable(max_series, max_users)
         users = [QuotaEntity(name) for name in names]
         self.entities.configure(
             QuotaLimits((user, {"producer_ids_rate": RATE}) for user in [*users, QuotaEntity(DEFAULT)])
@@ -48,6 +48,20 @@ class Bench:
         for _ in self.meter.fold_in_steps(now_ms):
             pass
         return {one.user: one for one in self.meter}
+
+
+def test_a_user_that_loses_its_name_is_counted_as_other() -> None:
+    bench = Bench("alice", max_users=1)
+    for user, number in (("ann", 1), ("eve", 2)):
+        assert bench.bring(user, number)
+    assert {user: one.new for user, one in bench.fold().items()} == {"ann": 1, "other": 1}
+    bench.entities.note_delay("eve", 5_000.0)
+    bench.entities.step(NOW_MS)
+    assert bench.bring("ann", 3)
+    assert bench.bring("eve", 4)
+    bench.fold()
+    found = {user: one.new for user, one in bench.fold().items()}
+    assert found == {"eve": 1, "other": 2}
 
 
 def test_new_ids_are_counted_by_user_and_tokens_told() -> None:

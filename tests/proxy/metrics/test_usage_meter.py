@@ -216,6 +216,52 @@ def test_the_cap_on_series_sends_the_rest_to_other_and_counts_it() -> None:
     assert len(bench.meter.limits) == 10
 
 
+def test_users_under_the_default_have_names_up_to_the_cap_and_the_most_delayed_keep_them() -> None:
+    bench = Bench(limits_of(default=1000), max_users=2)
+    for user, amount in (("ann", 10), ("bob", 20), ("eve", 30)):
+        bench.sensor(user).charge(amount, NOW_MS)
+    bench.fold()
+    assert {user: one.amount for (user, _), one in bench.series().items()} == {
+        "ann": 10,
+        "bob": 20,
+        "other": 30,
+    }
+    assert set(bench.meter.utilisation) == {("produce", user, "") for user in ("ann", "bob", "other")}
+
+    bench.request(sensor=bench.sensor("bob"), throttle_ms=2_000.0)
+    bench.request(sensor=bench.sensor("eve"), throttle_ms=3_000.0)
+    bench.drain()
+    bench.fold()
+    bench.sensor("ann").charge(5, NOW_MS)
+    bench.sensor("eve").charge(7, NOW_MS)
+    bench.fold()
+    assert {user: one.amount for (user, _), one in bench.series().items()} == {
+        "eve": 7,
+        "bob": 20,
+        "other": 35,
+    }
+
+
+def test_who_has_no_limit_takes_no_name_from_who_has_one() -> None:
+    bench = Bench(limits_of(alice=1000), max_users=1)
+    bench.request(user="ann", request_bytes=10)
+    bench.drain()
+    assert bench.series()["other", "other"].amount == 10
+    assert not len(bench.meter.entities.names)
+
+
+def test_a_name_is_free_again_an_hour_after_its_last_use() -> None:
+    bench = Bench(limits_of(default=1000), max_users=1)
+    bench.sensor("ann").charge(10, NOW_MS)
+    bench.fold()
+    bench.quotas.expire(NOW_MS + SERIES_IDLE_MS)
+    bench.sensor("bob").charge(10, NOW_MS + SERIES_IDLE_MS)
+    bench.fold(NOW_MS + SERIES_IDLE_MS)
+    bench.sensor("bob").charge(7, NOW_MS + SERIES_IDLE_MS)
+    bench.fold(NOW_MS + SERIES_IDLE_MS)
+    assert {user: one.amount for (user, _), one in bench.series().items()} == {"bob": 7, "other": 10}
+
+
 def test_a_series_that_is_idle_for_an_hour_is_dropped_and_begins_anew_when_used() -> None:
     bench = Bench(limits_of(alice=1000, bob=1000))
     for user in ("alice", "bob"):
