@@ -32,7 +32,7 @@ from testkit.proxy.proxies import SLUICE
 SECONDS: Final = 60.0
 TRANSACTIONS_SECONDS: Final = 600.0
 TRANSACTIONS: Final = "transactions"
-ONE_BATCH: Final = "rate, and one batch"
+ONE_BATCH: Final = "rate, one batch, and 21 B a client each 3 s"
 OUTSTANDING: Final = "max(rate, bytes outstanding ÷ 8 s)"
 
 
