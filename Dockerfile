@@ -135,9 +135,9 @@ ENV PATH=/opt/sluice/bin:/usr/bin \
 # A number, so that Kubernetes' runAsNonRoot can see that it is not root.
 USER 65532:65532
 WORKDIR /
-EXPOSE 9092 9308
+EXPOSE 9092 9308 9309
 STOPSIGNAL SIGTERM
-# Kubernetes does not look at this; its probes ask the admin port themselves.
+# Kubernetes does not look at this; its probes ask the probe port themselves.
 HEALTHCHECK --interval=15s --timeout=3s --start-period=10s --retries=3 \
     CMD ["/opt/sluice/bin/sluice", "healthcheck"]
 ENTRYPOINT ["/opt/sluice/bin/sluice"]

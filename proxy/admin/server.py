@@ -9,7 +9,8 @@
     /readyz     503, with the reasons, before that, while draining, and while an upstream cannot be reached
 
 Runs in the proxy's own event loop, so that an answer says that the loop turns; without signal handlers. The
-admin socket, through which things can be changed, starts and stops with it.
+admin socket, through which things can be changed, and the probe port (probe_port.py), which has the last
+three alone, start and stop with it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -29,6 +30,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sluice.proxy.admin.handlers import AdminDesk
+from sluice.proxy.admin.http import AdminHttp, Waiting
+from sluice.proxy.admin.probe_port import ProbePort, bound
 from sluice.proxy.admin.socket import AdminSocket
 from sluice.proxy.admin.status.routes import StatusRoutes
 from sluice.proxy.admin.status.service import StatusDesk
@@ -100,13 +103,22 @@ class AdminServer:
         self._serving: asyncio.Task[None] | None = None
         self.port = options.bind_port
         """the bound one once started (the option may be 0)"""
+        host, port = options.probe_address
+        answers = {"/livez": list[str], "/readyz": health.not_ready, "/startupz": self._not_started}
+        self.probes = ProbePort(host, port, answers)
+        """the port of the orchestrator's probes"""
 
     async def start(self) -> None:
         """Bind and serve. Raises OSError if the address, or the socket's path, cannot be bound."""
         if self._socket is not None:
             await self._socket.start()
-        listening = _bound(self._options.bind_host, self._options.bind_port)
+        listening = bound(self._options.bind_host, self._options.bind_port, _BACKLOG)
         self.port = listening.getsockname()[1]
+        try:
+            self.probes.start()
+        except OSError:
+            listening.close()
+            raise
         server = self._server = _Server(self._app())
         self._serving = spawn(server.serve(sockets=[listening]), "admin")
         await server.is_up.wait()
@@ -115,6 +127,7 @@ class AdminServer:
 
     async def stop(self) -> None:
         """Answer what has been asked, close, and return when it is done; fine if not started."""
+        self.probes.stop()
         if self._following is not None:
             self._following.cancel()
         if self._socket is not None:
@@ -159,7 +172,10 @@ class AdminServer:
         return _answer(self._health.not_ready())
 
     async def _startupz(self, _: Request) -> Response:
-        return _answer([] if self._health.started else self._health.not_ready())
+        return _answer(self._not_started())
+
+    def _not_started(self) -> list[str]:
+        return [] if self._health.started else self._health.not_ready()
 
 
 class _Server(uvicorn.Server):
@@ -169,7 +185,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=cast("type[asyncio.Protocol]", partial(AdminHttp, Waiting())),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -200,13 +216,3 @@ def _answer(reasons: list[str]) -> Response:
     if reasons:
         return JSONResponse({"status": "unavailable", "reasons": reasons}, status_code=503)
     return JSONResponse({"status": "ok"})
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    is_ipv6 = ":" in host
-    return socket.create_server(
-        (host, port),
-        family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
-        dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
-        backlog=_BACKLOG,
-    )

@@ -1,6 +1,6 @@
 """Whether the proxy of this container is alive: the image's HEALTHCHECK, `sluice healthcheck`.
 
-Asks /livez at the admin port of the configuration; exit code 0 if it answers 200 within 2 s, else 1 and a
+Asks /livez at the probe port of the configuration; exit code 0 if it answers 200 within 2 s, else 1 and a
 reason. The configuration is not validated: the check runs every few seconds, and neither pydantic (0.4 s of
 processor time) nor a mistake that somebody just made in the file shall make a running proxy unhealthy.
 """
@@ -16,14 +16,15 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
-DEFAULT_PORT: Final = 9308
-"""AdminOptions.bind_port's; a test compares them"""
+DEFAULT_PORT: Final = 9309
+"""AdminOptions.probe_address's; a test compares them"""
 TIMEOUT_S: Final = 2.0
+_LAST_PORT: Final = 65535
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-def admin_address(environ: Mapping[str, str]) -> tuple[str, int]:
-    """Where the admin port is, by the SLUICE_* variables, the file that SLUICE_CONFIG names, or the defaults.
+def probe_address(environ: Mapping[str, str]) -> tuple[str, int]:
+    """Where the probe port is, by the SLUICE_* variables, the file that SLUICE_CONFIG names, or the defaults.
 
     What cannot be read is passed over; a port that the system chose (0) cannot be known, and is the default.
     """
@@ -34,15 +35,26 @@ def admin_address(environ: Mapping[str, str]) -> tuple[str, int]:
             document = _parsed(opened.read())
             admin |= _section(document.get("admin")) if isinstance(document, dict) else {}
     admin |= _section(_parsed(environ.get("SLUICE_ADMIN", "")))
-    host = environ.get("SLUICE_ADMIN__BIND_HOST", admin.get("bind_host", ""))
-    port = environ.get("SLUICE_ADMIN__BIND_PORT", admin.get("bind_port", 0))
+    probes = _section(admin.get("probes")) | _section(_parsed(environ.get("SLUICE_ADMIN__PROBES", "")))
+    host = environ.get("SLUICE_ADMIN__BIND_HOST", admin.get("bind_host"))
+    host = str(environ.get("SLUICE_ADMIN__PROBES__BIND_HOST", probes.get("bind_host")) or host or "")
+    port = _number(environ.get("SLUICE_ADMIN__PROBES__BIND_PORT", probes.get("bind_port")))
+    if not port:
+        admin_port = _number(environ.get("SLUICE_ADMIN__BIND_PORT", admin.get("bind_port")))
+        port = DEFAULT_PORT
+        if admin_port:
+            port = admin_port + 1 if admin_port < _LAST_PORT else _LAST_PORT - 1
+    return _ANY_ADDRESS.get(host, host), port
+
+
+def _number(value: Any) -> int:
     with suppress(TypeError, ValueError):
-        return _ANY_ADDRESS.get(str(host), str(host)), int(port) or DEFAULT_PORT
-    return _ANY_ADDRESS.get(str(host), str(host)), DEFAULT_PORT
+        return int(value)
+    return 0
 
 
 def failure(host: str, port: int) -> str | None:
-    """Why a proxy with this admin port is not alive; None if it is."""
+    """Why a proxy with this probe port is not alive; None if it is."""
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/livez")
@@ -66,4 +78,4 @@ def _section(value: Any) -> dict[str, Any]:
 
 def main() -> NoReturn:
     """Exit with code 0 if the proxy is alive, else with 1 and the reason on standard error."""
-    sys.exit(failure(*admin_address(os.environ)))
+    sys.exit(failure(*probe_address(os.environ)))

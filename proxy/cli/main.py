@@ -216,7 +216,7 @@ cli_access_log.register(app)
 def healthcheck() -> None:
     """Ask the proxy of this machine or container whether it is alive: exit code 0, or 1 and the reason.
 
-    Asks /livez at the admin port that `SLUICE_*` variables, or the file that `SLUICE_CONFIG` names, say.
+    Asks /livez at the probe port that `SLUICE_*` variables, or the file that `SLUICE_CONFIG` names, say.
     """
     from sluice.proxy.cli.healthcheck import main as check
 

@@ -6,11 +6,13 @@ docs/status-page.md explains the page and who may see it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from sluice.proxy.config.options import NO_BOOL, BindPort, File, Options, Text
+
+_LAST_PORT: Final = 65535
 
 
 class StatusOptions(Options):
@@ -42,6 +44,19 @@ class StatusOptions(Options):
     )
 
 
+class ProbesOptions(Options):
+    """The port of /livez, /readyz and /startupz alone: whoever fills the admin port with connections keeps
+    no probe from its answer."""
+
+    bind_host: Text | None = Field(
+        default=None, description="Address to listen on, which the kubelet must reach; if left out, admin's."
+    )
+    bind_port: BindPort | None = Field(
+        default=None,
+        description="Port to listen on; 0 lets the system choose one; if left out, the one behind admin's.",
+    )
+
+
 class AdminOptions(Options):
     """The port of /metrics, /top, /status, /livez, /readyz and /startupz, through which nothing can be
     changed; and a socket for the machine's own administrator."""
@@ -58,6 +73,17 @@ class AdminOptions(Options):
     status: StatusOptions = Field(
         default=StatusOptions(), description="The status page and its API, which only read."
     )
+    probes: ProbesOptions = Field(
+        default=ProbesOptions(), description="A port of their own for the orchestrator's probes."
+    )
+
+    @property
+    def probe_address(self) -> tuple[str, int]:
+        """Host and port of the probes; port 0: the system chooses."""
+        port = self.probes.bind_port
+        if port is None:
+            port = self.bind_port and (self.bind_port + 1 if self.bind_port < _LAST_PORT else _LAST_PORT - 1)
+        return self.probes.bind_host or self.bind_host, port
 
 
 def admin_contradictions(options: AdminOptions) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -14,6 +14,7 @@ from check_tools import ROOT, prometheus_tool
 from helm_charts import CASES, Charts, Manifest, of_kind, the
 from pod_security import pod_specs
 
+from sluice.proxy.config.admin import AdminOptions
 from sluice.recalibration.cli import recalibrate
 from sluice.recalibration.settings_file import parse_settings
 
@@ -46,7 +47,7 @@ def test_a_native_sidecar_starts_before_all_others_and_ends_after_them(charts: C
     pod = pod_of(charts.render(chart, version="1.29"))
     first = pod["initContainers"][0]
     assert (first["name"], first["restartPolicy"]) == ("sluice", "Always")
-    assert first["startupProbe"]["httpGet"] == {"path": "/startupz", "port": "metrics"}
+    assert first["startupProbe"]["httpGet"] == {"path": "/startupz", "port": "probes"}
     assert "sluice" not in {each["name"] for each in pod["containers"]}
     assert "lifecycle" not in first
 
@@ -76,14 +77,31 @@ def test_who_wants_no_native_sidecar_gets_none(charts: Charts) -> None:
     assert "restartPolicy" not in sluice_of(pod)
 
 
-def test_the_three_probes_ask_three_paths_of_the_metrics_port(charts: Charts) -> None:
+def test_the_three_probes_ask_three_paths_of_the_port_that_is_theirs(charts: Charts) -> None:
     container = sluice_of(pod_of(charts.render("sluice")))
     probes = {
         name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")
     }
     assert probes == {"startup": "/startupz", "readiness": "/readyz", "liveness": "/livez"}
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {"kafka": 9092, "metrics": 9308}
+    assert ports == {"kafka": 9092, "metrics": 9308, "probes": 9309}
+    assert {container[f"{name}Probe"]["httpGet"]["port"] for name in probes} == {"probes"}
+
+
+@pytest.mark.parametrize(
+    ("admin", "port"),
+    [
+        ({"bind_port": 8000}, 8001),
+        ({"bind_port": 65535}, 65534),
+        ({"probes": {"bind_port": 8086}}, 8086),
+        ({"bind_port": 8000, "probes": {"bind_host": "0.0.0.0"}}, 8001),
+    ],
+)
+def test_the_probes_ask_where_the_proxy_answers(charts: Charts, admin: dict[str, Any], port: int) -> None:
+    values = {"proxy": {"config": {"admin": admin}}}
+    container = sluice_of(pod_of(charts.render("sluice", values)))
+    assert {each["name"]: each["containerPort"] for each in container["ports"]}["probes"] == port
+    assert AdminOptions(**admin).probe_address[1] == port
 
 
 def test_only_a_gateway_pauses_before_it_ends_and_only_where_the_kubelet_can(charts: Charts) -> None:

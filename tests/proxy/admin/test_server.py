@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 import uvloop
 
+from sluice.proxy.admin import http
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.server import AdminServer, Health
 from sluice.proxy.config.admin import AdminOptions
@@ -210,5 +211,43 @@ def test_the_snapshot_of_top_is_served_and_bad_arguments_are_none() -> None:
             assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
             assert (answer.json["buckets"], answer.json["rows"]) == (0, [])
         assert (await get(server.port, "/top", method="POST")).status == 405
+
+    with_server(use)
+
+
+def test_connections_that_say_nothing_keep_nobody_from_the_metrics_or_the_probes() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
+        await asyncio.sleep(0.1)
+        assert (await get(server.port, "/livez")).status == 200
+        assert (await get(server.port, "/metrics")).status == 200
+        assert (await get(server.probes.port, "/livez")).status == 200
+        for each in silent:
+            each.close()
+
+    with_server(use)
+
+
+def test_half_a_request_is_not_waited_for_and_a_pause_between_two_is_fine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "REQUEST_S", 0.2)
+
+    async def use(server: AdminServer, _: Health) -> None:
+        for said in (
+            b"",
+            b"GET /livez HTTP/1.1\r\nX-Half: ",
+            b"POST /livez HTTP/1.1\r\nContent-Length: 9\r\n\r\nx",
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(said)
+            await asyncio.wait_for(reader.read(), 5.0)
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for _attempt in range(2):
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(0.1)
+        writer.close()
 
     with_server(use)

@@ -1,4 +1,4 @@
-"""The image's health check finds the admin port as the proxy does, and says no when nobody answers there."""
+"""The image's health check finds the probe port as the proxy does, and says no when nobody answers there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.proxy.cli.healthcheck import DEFAULT_PORT, admin_address, failure
+from sluice.proxy.cli.healthcheck import DEFAULT_PORT, failure, probe_address
 from sluice.proxy.config.admin import AdminOptions
 from sluice.proxy.config.file import load_config
 from testkit.processes.ports import LOOPBACK, free_port
@@ -60,7 +60,7 @@ def run(environ: Mapping[str, str], command: Sequence[str] = SLUICE) -> subproce
 
 
 def test_the_default_is_the_proxys() -> None:
-    assert AdminOptions().bind_port == DEFAULT_PORT
+    assert AdminOptions().probe_address[1] == DEFAULT_PORT
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,12 @@ def test_the_default_is_the_proxys() -> None:
         ("admin: {bind_port: 1234}", {"SLUICE_ADMIN__BIND_PORT": "4321"}),
         ("admin: {bind_host: '::', bind_port: 1234}", {"SLUICE_ADMIN__BIND_HOST": "127.0.0.3"}),
         ("", {"SLUICE_ADMIN": "{bind_port: 77}"}),
+        ("admin: {bind_port: 65535}", {}),
+        ("admin: {probes: {bind_port: 55}}", {}),
+        ("admin: {bind_port: 1234, probes: {bind_host: 127.0.0.2, bind_port: 55}}", {}),
+        ("admin: {bind_host: 127.0.0.3, probes: {bind_port: 55}}", {"SLUICE_ADMIN__PROBES__BIND_PORT": "56"}),
+        ("", {"SLUICE_ADMIN__PROBES": "{bind_port: 77}"}),
+        ("", {"SLUICE_ADMIN__PROBES__BIND_HOST": "127.0.0.4"}),
     ],
 )
 def test_it_finds_the_port_that_the_proxy_binds(
@@ -79,10 +85,10 @@ def test_it_finds_the_port_that_the_proxy_binds(
 ) -> None:
     file = tmp_path / "sluice.yaml"
     file.write_text(f"{REQUIRED}{section}\n")
-    bound = load_config(file, environ).admin
-    host, port = admin_address({"SLUICE_CONFIG": str(file), **environ})
-    assert port == bound.bind_port
-    assert host == {"0.0.0.0": LOOPBACK, "::": "::1"}.get(bound.bind_host, bound.bind_host)
+    bound_host, bound_port = load_config(file, environ).admin.probe_address
+    host, port = probe_address({"SLUICE_CONFIG": str(file), **environ})
+    assert port == bound_port
+    assert host == {"0.0.0.0": LOOPBACK, "::": "::1"}.get(bound_host, bound_host)
 
 
 @pytest.mark.parametrize(
@@ -92,13 +98,13 @@ def test_a_file_that_somebody_broke_leaves_the_default(tmp_path: Path, text: str
     file = tmp_path / "sluice.yaml"
     if text is not None:
         file.write_text(text)
-    assert admin_address({"SLUICE_CONFIG": str(file)}) == (LOOPBACK, DEFAULT_PORT)
+    assert probe_address({"SLUICE_CONFIG": str(file)}) == (LOOPBACK, DEFAULT_PORT)
 
 
 @pytest.mark.parametrize("command", [SLUICE, OLD_NAME])
 def test_it_is_fine_if_livez_is(command: Sequence[str]) -> None:
     with answering(200) as port:
-        asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)}, command)
+        asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__PROBES__BIND_PORT": str(port)}, command)
         assert (asked.returncode, asked.stderr) == (0, "")
 
 
@@ -110,7 +116,7 @@ def test_it_fails_and_says_why_if_livez_is_not_fine() -> None:
 @pytest.mark.parametrize("command", [SLUICE, OLD_NAME])
 def test_it_fails_and_says_where_if_nobody_listens(command: Sequence[str]) -> None:
     port = free_port()
-    asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(port)}, command)
+    asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__PROBES__BIND_PORT": str(port)}, command)
     assert asked.returncode == 1
     assert f"/livez at {LOOPBACK}:{port}" in asked.stderr
 
@@ -122,7 +128,7 @@ def test_it_loads_neither_pydantic_nor_typer() -> None:
         "try: main()\n"
         "except SystemExit: print(sorted({'pydantic', 'typer', 'asyncio'} & set(sys.modules)))\n"
     )
-    environ = {**os.environ, "SLUICE_CONFIG": "", "SLUICE_ADMIN__BIND_PORT": str(free_port())}
+    environ = {**os.environ, "SLUICE_CONFIG": "", "SLUICE_ADMIN__PROBES__BIND_PORT": str(free_port())}
     asked = subprocess.run(
         [sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True
     )

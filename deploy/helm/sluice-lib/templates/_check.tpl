@@ -24,7 +24,14 @@ The container and the ConfigMaps call it, so that nothing is rendered without it
 {{- fail (printf "config.admin.bind_host: the kubelet's probes and Prometheus come from outside the pod; %s lets none of them in" $admin.bind_host) -}}
 {{- end -}}
 {{- if not (include "sluice.adminPort" . | int) -}}
-{{- fail "config.admin.bind_port: probes need a port that is known; 0 is not" -}}
+{{- fail "config.admin.bind_port: Prometheus needs a port that is known; 0 is not" -}}
+{{- end -}}
+{{- $probes := default dict $admin.probes -}}
+{{- if has (default "" $probes.bind_host) (list "127.0.0.1" "localhost" "::1") -}}
+{{- fail (printf "config.admin.probes.bind_host: the kubelet's probes come from outside the pod; %s lets none of them in" $probes.bind_host) -}}
+{{- end -}}
+{{- if not (include "sluice.probePort" . | int) -}}
+{{- fail "config.admin.probes.bind_port: probes need a port that is known; 0 is not" -}}
 {{- end -}}
 {{- range $i, $listener := $s.config.listeners -}}
 {{- if not (int $listener.bind_port) -}}

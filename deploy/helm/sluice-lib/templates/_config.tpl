@@ -39,6 +39,15 @@ its listener names neither advertised_host nor sni_domain.
 {{- if kindIs "invalid" $admin.bind_port -}}9308{{- else -}}{{- int $admin.bind_port -}}{{- end -}}
 {{- end -}}
 
+{{/* The port behind the admin port, as AdminOptions.probe_address has it, unless it is configured. */}}
+{{- define "sluice.probePort" -}}
+{{- $admin := default dict .sluice.config.admin -}}
+{{- $probes := default dict $admin.probes -}}
+{{- $port := include "sluice.adminPort" . | int -}}
+{{- if not (kindIs "invalid" $probes.bind_port) -}}{{- int $probes.bind_port -}}
+{{- else if eq $port 65535 -}}65534{{- else -}}{{- add1 $port -}}{{- end -}}
+{{- end -}}
+
 {{/* For the pod's annotations: a change that needs a restart makes one. */}}
 {{- define "sluice.podAnnotations" -}}
 checksum/sluice-restart: {{ include "sluice.restartHash" . }}

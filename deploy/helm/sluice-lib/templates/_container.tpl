@@ -34,14 +34,17 @@ ports:
   - name: metrics
     containerPort: {{ include "sluice.adminPort" . }}
     protocol: TCP
+  - name: probes
+    containerPort: {{ include "sluice.probePort" . }}
+    protocol: TCP
 startupProbe:
-  httpGet: {path: /startupz, port: metrics}
+  httpGet: {path: /startupz, port: probes}
   {{- toYaml $s.probes.startup | nindent 2 }}
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: probes}
   {{- toYaml $s.probes.readiness | nindent 2 }}
 livenessProbe:
-  httpGet: {path: /livez, port: metrics}
+  httpGet: {path: /livez, port: probes}
   {{- toYaml $s.probes.liveness | nindent 2 }}
 {{- /* The image has no shell to sleep in; the kubelet's own sleep is there from 1.30 on. */}}
 {{- if and $s.lifecycle.preStopSleepSeconds (semverCompare ">=1.30.0-0" .root.Capabilities.KubeVersion.Version) }}

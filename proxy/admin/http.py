@@ -1,0 +1,87 @@
+"""HTTP of the admin port: uvicorn's own, with an end for connections that say nothing.
+
+uvicorn waits for the first request of a connection without limit, and counts the connection against its
+cap: 64 that said nothing kept everybody else out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_WAITING: Final = 32
+MOST_WAITING_OF_ONE: Final = 16
+REQUEST_S: Final = 5.0
+"""from its connection, or its first byte, to the end of a request"""
+
+
+class Waiting:
+    """The connections of one server that have asked for nothing yet, or half, the oldest first."""
+
+    def __init__(self) -> None:
+        self._all: dict[AdminHttp, None] = {}
+
+    def add(self, connection: AdminHttp) -> None:
+        """The oldest makes way, of the same address first."""
+        if connection in self._all:
+            return
+        same = [each for each in self._all if each.address == connection.address]
+        if len(same) >= MOST_WAITING_OF_ONE:
+            same[0].give_up()
+        elif len(self._all) >= MOST_WAITING:
+            next(iter(self._all)).give_up()
+        self._all[connection] = None
+
+    def remove(self, connection: AdminHttp) -> None:
+        """It has asked, or is gone."""
+        self._all.pop(connection, None)
+
+
+class AdminHttp(H11Protocol):
+    """One connection."""
+
+    def __init__(self, waiting: Waiting, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting = waiting
+        self._deadline: asyncio.TimerHandle | None = None
+        self.address = ""
+        """the client's"""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """As uvicorn's; from now on a request is waited for, so long and no longer."""
+        super().connection_made(transport)
+        self.address = "" if self.client is None else self.client[0]
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        """As uvicorn's."""
+        super().data_received(data)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As uvicorn's."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def give_up(self) -> None:
+        """No request came in time, or others need the place."""
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+    def _look(self) -> None:
+        """Is a request waited for?"""
+        if self.transport.is_closing() or self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
+            self._stop_waiting()
+        elif self._deadline is None:
+            self._waiting.add(self)
+            self._deadline = self.loop.call_later(REQUEST_S, self.give_up)
+
+    def _stop_waiting(self) -> None:
+        self._waiting.remove(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
