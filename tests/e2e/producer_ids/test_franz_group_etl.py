@@ -40,7 +40,8 @@ BURST_S: Final = 60.0
 CONNECTIONS: Final = 400
 """each with an id that waits: 100 s of the rate"""
 PARTITIONS: Final = 50
-RECORDS: Final = 2_000
+RECORDS: Final = 20_000
+"""so many that a producer without an id has its buffer full (50 kB), and its member polls no more"""
 WITHIN_S: Final = 180
 BALANCERS: Final = {
     "range",
