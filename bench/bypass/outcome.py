@@ -75,10 +75,12 @@ def of_outstanding(
 def ids_bound(per_hour: float, burst: float, forced_share: float, seconds: float) -> float:
     """Ids that may be admitted in the time: N · (burst + T), and the forced bucket's share of it.
 
-    An id is admitted whole, so the next whole number counts. Source: wire-semantics 3.
+    A bucket holds at least one, or a low limit would admit nobody; an id is admitted whole. Source:
+    wire-semantics 3.
     """
     hours = seconds / 3600
-    return float(int(per_hour * (burst + hours)) + int(forced_share * per_hour * (burst + hours)))
+    rates = (per_hour, forced_share * per_hour)
+    return float(sum(int(max(rate * burst, 1.0) + rate * hours) for rate in rates))
 
 
 def summary_of(attacks: Iterable[Attack], transactions: Mapping[str, Transactions]) -> dict[str, object]:

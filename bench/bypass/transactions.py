@@ -1,7 +1,8 @@
 """Transactions that make producer state without a Produce, at a broker with a heap of 256 MiB.
 
 InitProducerId with a new transactional id, AddPartitionsToTxn of 1,000 partitions, EndTxn(abort): each leaves
-an entry in every partition. The broker has no limit for it; Sluice's is 1 new id an hour.
+an entry in every partition. The broker has no limit for it; Sluice's is 1 new id an hour. Half of the clients
+come with another id after a refusal, half with the same until it is taken, which is how ids are forced in.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ async def transactions(side: str, seconds: float) -> Transactions:
         begun_s = time.monotonic()
         numbers = count()
         # A connection that breaks is made anew: only the broker's silence or end is its death.
-        attackers = [_attacker(port, numbers, counts) for _ in range(CLIENTS)]
+        attackers = [_attacker(port, numbers, counts, number % 2 == 0) for number in range(CLIENTS)]
         watch = asyncio.ensure_future(_died(node, counts))
         attack = asyncio.ensure_future(attack_for(attackers, seconds))
         await asyncio.wait([watch, attack], return_when=asyncio.FIRST_COMPLETED)
@@ -113,17 +114,17 @@ async def _coordinator_is_there(node: KafkaNode) -> None:
     raise BenchError("the broker has no transaction coordinator")
 
 
-async def _attacker(port: int, numbers: "count[int]", counts: _Counts) -> None:
-    """Transaction after transaction, each with a new transactional id."""
+async def _attacker(port: int, numbers: "count[int]", counts: _Counts, is_patient: bool) -> None:
+    """Transaction after transaction, each with a new transactional id; who `is_patient` drops none."""
     while True:
         with contextlib.suppress(EOFError, ConnectionError, TimeoutError, OSError):
             async with dialled(port) as wire:
                 while True:
-                    await _one(wire, f"bypass-{next(numbers)}", counts)
+                    await _one(wire, f"bypass-{next(numbers)}", counts, is_patient)
         await asyncio.sleep(0.2)
 
 
-async def _one(wire: Wire, transactional_id: str, counts: _Counts) -> None:
+async def _one(wire: Wire, transactional_id: str, counts: _Counts, is_patient: bool) -> None:
     begin = {"transactionalId": transactional_id, "transactionTimeoutMs": 60_000}
     answer = await ask(wire, INIT_PRODUCER_ID, 4, {**begin, "producerId": -1, "producerEpoch": -1})
     if answer["errorCode"]:
@@ -137,12 +138,16 @@ async def _one(wire: Wire, transactional_id: str, counts: _Counts) -> None:
         "v3AndBelowProducerEpoch": answer["producerEpoch"],
     }
     topic = {"name": TOPIC, "partitions": list(range(PARTITIONS))}
-    added = await ask(wire, ADD_PARTITIONS, 3, {**named, "v3AndBelowTopics": [topic]})
-    errors = _errors(added)
-    if errors != {0}:
+    while True:
+        added = await ask(wire, ADD_PARTITIONS, 3, {**named, "v3AndBelowTopics": [topic]})
+        errors = _errors(added)
+        if errors == {0}:
+            break
         for error in errors:
             counts.refusals[error] = counts.refusals.get(error, 0) + 1
-        return
+        if not is_patient or not errors <= TRY_AGAIN:
+            return
+        await asyncio.sleep(0.05)
     counts.taken += 1
     ends: dict[str, Any] = {
         "transactionalId": transactional_id,

@@ -20,8 +20,8 @@ from typing import Final
 import confluent_kafka
 
 from bench.clients.cases import GO, NODE, PYTHON, STREAM, Client
-from bench.clients.jars import streams_classpath
 from sluice.recalibration.spark.maven_jars import JarError
+from testkit.kafka.added_jars import STREAMS
 from testkit.kafka.dist import cache_folder, ensure_kafka
 from testkit.kafka.lock import CURRENT
 
@@ -84,7 +84,7 @@ def node_version() -> str:
 
 def _fetch_streams() -> None:
     try:
-        streams_classpath(ensure_kafka())
+        STREAMS.beside(ensure_kafka())
     except JarError as error:
         raise NoProgramError(str(error)) from error
 

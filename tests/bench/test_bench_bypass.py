@@ -28,9 +28,11 @@ def test_what_is_outstanding_bounds_what_waits_no_longer_than_the_budget() -> No
 
 
 @pytest.mark.parametrize(
-    ("per_hour", "seconds", "bound"), [(1, 600, 1), (1, 3600, 2), (10, 3600, 22), (10, 600, 12)]
+    ("per_hour", "seconds", "bound"), [(1, 600, 2), (1, 3600, 3), (10, 3600, 22), (10, 600, 12)]
 )
-def test_ids_are_admitted_whole(per_hour: float, seconds: float, bound: int) -> None:
+def test_ids_are_admitted_whole_and_a_bucket_holds_at_least_one(
+    per_hour: float, seconds: float, bound: int
+) -> None:
     assert ids_bound(per_hour, 1.0, 0.1, seconds) == bound
 
 

@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, TopicPartition
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from bench.clients.drivers.told import Work, read_work, tell, tell_closing
-from bench.clients.jars import streams_classpath
 from testkit.clients.client_security import Login, Security, java_security
+from testkit.kafka.added_jars import STREAMS
 from testkit.kafka.dist import ensure_kafka
 
 KIP_1071: Final = "streams-kip1071"
@@ -33,10 +33,10 @@ _BYTES: Final = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"
 
 @contextmanager
 def _machine(log: Path) -> Iterator[Any]:
-    kafka = ensure_kafka()
+    kafka = STREAMS.beside(ensure_kafka())
     with log.open("w", encoding="utf-8") as output:
         port, token, process = launch_gateway(
-            classpath=streams_classpath(kafka),
+            classpath=kafka.classpath,
             java_path=str(kafka.java),
             javaopts=[
                 *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx384m"),
