@@ -188,6 +188,13 @@ def test_two_listeners_on_one_port_are_refused(tmp_path: Path) -> None:
     ]
 
 
+def test_the_probe_port_is_nobody_elses(tmp_path: Path) -> None:
+    taken = "port 9092 is taken by listener 'clients' already; give each its own"
+    for admin in ("{bind_port: 9091}", "{probes: {bind_port: 9092}}"):
+        (said,) = errors_of(tmp_path, f"{GOOD}admin: {admin}\n")
+        assert said.endswith(f"admin.probes.bind_port: {taken}")
+
+
 def test_two_addresses_may_share_a_port_and_port_0_is_never_taken(tmp_path: Path) -> None:
     text = two_listeners("other", "127.0.0.2", 9092).replace(
         "bind_port: 9092\n", "bind_port: 9092\n    bind_host: 127.0.0.1\n", 1
