@@ -31,6 +31,7 @@ class EntitySeries:
         "is_overflow",
         "over_quota_bytes",
         "quota",
+        "refused",
         "shadow_ms",
         "shadow_requests",
         "throttled_ms",
@@ -51,6 +52,8 @@ class EntitySeries:
         self.throttled_ms = 0.0
         self.throttled_requests = 0
         self.over_quota_bytes = 0
+        self.refused: dict[str, int] = {}
+        """Produce requests, by reason; exported for entities of which there were any"""
         self.in_shadow = False
         """a limit behind it is in shadow mode, or was: its shadow counters are exported"""
         self.shadow_ms = 0.0

@@ -1,7 +1,8 @@
 """Quotas that a running process keeps, as a place of commands: a server, or a proxy through its admin socket.
 
 It knows entities and limits, the admin socket also which are in shadow mode. What only a quota file can be
-given (shadow mode, calendars, tenants, prefixes, exempt rules) is refused by name rather than left out.
+given (shadow mode, calendars, over_budget, tenants, prefixes, exempt rules) is refused by name rather than
+left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Difference, Listing, described, sort_key
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.quota_file import DEFAULT_NAME, SCHEDULE_KEY
+from sluice.quotas.files.quota_file import DEFAULT_NAME, OVER_BUDGET_KEY, SCHEDULE_KEY
 
 Found = tuple[dict[Whom, dict[str, float]], dict[Whom, frozenset[str]]]
 """limits of each entity, and its keys in shadow mode"""
@@ -159,3 +160,5 @@ def _beyond_kafka(wanted: Listing, difference: Difference) -> Iterator[str]:
         yield f"{key} is in shadow mode"
     if key == SCHEDULE_KEY and whom in wanted.schedules:
         yield "has a schedule"
+    if key == OVER_BUDGET_KEY and whom in wanted.refusing:
+        yield "has over_budget: refuse"
