@@ -16,7 +16,7 @@ from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
 
 OTHER: Final = "other"
-SERIES_PER_ENTITY: Final = 10
+SERIES_PER_ENTITY: Final = 12
 """metrics with the labels user and client_id: an entity's share of metrics.max_series"""
 SERIES_IDLE_MS: Final = 3_600_000.0
 

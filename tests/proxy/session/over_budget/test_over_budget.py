@@ -5,34 +5,13 @@ At 1,000 B/s a byte takes 1 ms; a full bucket holds 1,000 B. Source: wire-semant
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
 
-from sluice.protocol.headers import PRODUCE
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.delays import DelayLimits
-from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.read_gate import State
-from sluice.proxy.session.session import Session
-from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.quotas.manager import QuotaManager
-from sluice.quotas.producer_ids.principal import ProducerIdSettings
-from sluice.usage.records import EventKind, Recorder
-from testkit.frames.frames import (
-    METADATA,
-    answer,
-    decoded,
-    produce,
-    produce_answer,
-    produce_of,
-    record_batch,
-    request,
-)
+from sluice.usage.records import EventKind
+from testkit.frames.frames import METADATA, answer, produce, produce_answer, produce_of, record_batch, request
 from testkit.proxy.playbook import (
     Client,
     ClientLeaves,
@@ -45,26 +24,9 @@ from testkit.proxy.playbook import (
     ToBroker,
     Wait,
 )
+from testkit.proxy.refusing_session import BUDGET_MS, limits_of, refusals_of, shells
 
-BUDGET_MS = 2_000.0
-USERS = QuotaEntity(DEFAULT, None)
 JOIN_GROUP = 11
-
-
-def limits_of(rate: int = 1_000, *, refuses: bool = True, shadow: bool = False, **more: float) -> QuotaLimits:
-    return QuotaLimits(
-        [(USERS, {"producer_byte_rate": rate, **more})],
-        shadow={USERS: ["producer_byte_rate"]} if shadow else {},
-        refusing=[USERS] if refuses else [],
-    )
-
-
-def shells(count: int, limits: QuotaLimits | None = None) -> list[Shell]:
-    """Connections of one user."""
-    ids = ProducerIds(ProducerIdSettings(forced_after_ms=3_600_000.0))
-    shared = SharedState(QuotaManager(limits or limits_of()), Recorder(), producer_ids=ids)
-    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=BUDGET_MS))
-    return [Shell(Session(shared, policy, "10.0.0.1")) for _ in range(count)]
 
 
 def behind_a_debt(debt_bytes: int, limits: QuotaLimits | None = None) -> Shell:
@@ -76,21 +38,6 @@ def behind_a_debt(debt_bytes: int, limits: QuotaLimits | None = None) -> Shell:
 def idempotent(sequence: int, size: int = 500, *, producer_id: int = 7, acks: int = -1) -> bytes:
     batch = record_batch(bytes(size), producer_id=producer_id, epoch=0, sequence=sequence)
     return produce({"orders": [(0, batch)]}, acks=acks, correlation_id=sequence)
-
-
-def refusals_of(shell: Shell, version: int = 9) -> list[tuple[int, int, str]]:
-    """(correlation id, throttle_time_ms, message) of each refusal that went to the client, and no more."""
-    found = []
-    while shell.to_client:
-        size = 4 + int.from_bytes(shell.to_client[:4], "big")
-        frame: Any = decoded("response", PRODUCE, version, bytes(shell.to_client[:size]))
-        del shell.to_client[:size]
-        for topic in frame.body["responses"]:
-            for partition in topic["partitionResponses"]:
-                assert (partition["errorCode"], partition["baseOffset"]) == (19, -1)
-        message = frame.body["responses"][0]["partitionResponses"][0].get("errorMessage", "")
-        found.append((frame.header["correlationId"], frame.body["throttleTimeMs"], message))
-    return found
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -346,80 +293,3 @@ def test_a_new_producer_id_that_is_refused_for_its_bytes_costs_no_token() -> Non
     shell.advance(BUDGET_MS)
     assert bytes(shell.to_broker) == idempotent(0) + idempotent(1)
     assert principal.admitted == 1
-
-
-# Many at once ---------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Producer:
-    """Sends one request after another; a refused one again, after its backoff and, if it listens, after what
-    it was told."""
-
-    shell: Shell
-    frame: bytes
-    listens: bool
-    next_ms: float = 0.0
-    refused: int = 0
-    most_refused: int = 0
-    went_ms: list[float] = field(default_factory=list)
-    is_waiting: bool = False
-
-    def step(self, now_ms: float) -> None:
-        shell = self.shell
-        shell.advance(max(now_ms - shell.now_ms, 0.0))
-        if not self.is_waiting and now_ms >= self.next_ms and shell.state is State.READING:
-            self.is_waiting = True
-            shell.client_sends(self.frame)
-        if shell.to_broker:
-            shell.to_broker.clear()
-            self.went_ms.append(now_ms)
-            self.refused = 0
-            shell.broker_sends(produce_answer())
-            shell.to_client.clear()
-            self.is_waiting, self.next_ms = False, now_ms
-        elif shell.to_client:
-            ((_, told_ms, _),) = refusals_of(shell)
-            self.refused += 1
-            self.most_refused = max(self.most_refused, self.refused)
-            self.is_waiting = False
-            self.next_ms = now_ms + max(100.0, told_ms if self.listens else 0.0)
-
-
-def run(producers: list[Producer], for_ms: int, step_ms: int = 10) -> None:
-    begin_ms = producers[0].shell.now_ms
-    for at_ms in range(0, for_ms, step_ms):
-        for producer in producers:
-            producer.step(begin_ms + at_ms)
-
-
-@pytest.mark.parametrize("listens", [True, False, None])
-def test_twenty_clients_of_a_second_each_keep_to_the_rate_and_all_get_on(listens: bool | None) -> None:
-    """20 × 1 s of the rate at a time, B = 2 s; None: every other one waits as it is told."""
-    producers = [
-        Producer(shell, produce_of(1_000), number % 2 == 0 if listens is None else listens)
-        for number, shell in enumerate(shells(20))
-    ]
-    run(producers, 120_000)
-    begin_ms = 10_000.0
-    by_second = Counter(int((at - begin_ms) // 1_000) for one in producers for at in one.went_ms)
-    assert by_second[0] <= 3, "a burst, one beyond it, and one at the end of the second"
-    assert max(n for second, n in by_second.items() if second) <= 2, "one request may fall into its neighbour"
-    total = sum(by_second.values())
-    assert 0.9 * 120 <= total <= 120 + 2, "the rate is used, and kept"
-    each = [len(one.went_ms) for one in producers]
-    assert min(each) >= 4, each
-    rounds = 20 * 1_000 / BUDGET_MS  # refusals while each of the others gets its turn
-    assert max(one.most_refused for one in producers) <= 2 * rounds
-    sensor = producers[0].shell.sensor()
-    assert sensor.over <= 2_000
-
-
-@pytest.mark.parametrize("listens", [True, False])
-def test_a_request_larger_than_a_budget_gets_its_turn_beside_small_ones(listens: bool) -> None:
-    large, *small = shells(5)
-    producers = [Producer(large, produce_of(5_000), listens)]
-    producers += [Producer(shell, produce_of(300), listens) for shell in small]
-    run(producers, 120_000)
-    assert len(producers[0].went_ms) >= 2
-    assert min(len(one.went_ms) for one in producers) >= 2
