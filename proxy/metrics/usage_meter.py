@@ -223,7 +223,7 @@ class UsageMeter:
             if event.delay_ms > 0.0 or event.reason:
                 self.throttle_log.note(event)
             if event.reason:
-                self.producer_ids.count_refusal(event.user, event.reason, now_ms)
+                self._count_refusal(event, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
             if event.quota == QuotaKind.REQUEST.value and event.delay_ms > 0.0 and not is_shadow:
                 self._count_delay(event, now_ms)
@@ -234,6 +234,16 @@ class UsageMeter:
                 series.shadow_requests += 1
                 series.shadow_ms += event.delay_ms
                 series.used_ms = now_ms
+
+    def _count_refusal(self, event: ThrottleEvent, now_ms: float) -> None:
+        """For new producer ids, or for bytes beyond a limit with `over_budget: refuse`."""
+        if event.quota == QuotaKind.PRODUCER_IDS.value:
+            self.producer_ids.count_refusal(event.user, event.reason, now_ms)
+            return
+        bucket = bucket_of(event)
+        series = self.entities.of(event.quota, bucket.user, bucket.client_id)
+        series.refused[event.reason] = series.refused.get(event.reason, 0) + 1
+        series.used_ms = now_ms
 
     def _count_delay(self, event: ThrottleEvent, now_ms: float) -> None:
         """By request time: a request's record tells of its quota on bytes or mutations alone."""

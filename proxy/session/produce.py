@@ -174,7 +174,7 @@ class ProduceSide(ABC):
             if verdict is not _PASS and verdict is not _ADMIT:
                 return self._stop(buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict)
             brings_ids = verdict is _ADMIT
-            if brings_ids:
+            if brings_ids and not ids.gates_only:
                 self._mark("producer_id")
             held_ms = ids.take_held_ms(now_ms)
         if throttling.request_time is not None and acks:
@@ -194,7 +194,9 @@ class ProduceSide(ABC):
         throttling = self._throttling
         sensor = throttling.produce_sensor
         if sensor is not None and paid_ms > now_ms:
-            turn_ms, paid_ms = throttling.produces.owe(sensor, paid_ms, request_bytes, now_ms, held_ms)
+            turn_ms, paid_ms = throttling.produces.owe(
+                sensor, paid_ms, request_bytes, acks, now_ms, held_ms, is_group=throttling.is_group
+            )
             if turn_ms > now_ms:
                 begun_ms = now_ms - held_ms
                 throttling.produces.held = Held(
@@ -296,15 +298,13 @@ class ProduceSide(ABC):
             throttling.hold_for_ids(ids, request_bytes, now_ms)
             return False
         self._mark("refused")
-        held_ms = ids.take_held_ms(now_ms)
-        throttling.refused_ids(ids, request_bytes, now_ms)
+        held_ms, throttle_ms, message, sensor = throttling.refused_produce(ids, request_bytes, now_ms)
         if verdict is Verdict.CLOSE:
-            self._pace.end(DisconnectCause.PRODUCER_ID_REFUSED, ids.gate.message, at_boundary=True)
+            self._pace.end(DisconnectCause.PRODUCER_ID_REFUSED, message, at_boundary=True)
             return False
-        gate = ids.gate
         answer = refuse_produce(
             buf, body, limit, version, correlation_id,
-            error_code=NOT_ENOUGH_REPLICAS, message=gate.message, throttle_ms=gate.throttle_ms,
+            error_code=NOT_ENOUGH_REPLICAS, message=message, throttle_ms=throttle_ms,
         )  # fmt: skip
         local = self._local
         if self._in_flight or local.mid_answer:
@@ -317,7 +317,7 @@ class ProduceSide(ABC):
             local.at_once.append(answer)
         self._records.append((
             identity.flow, request_bytes, len(answer), 0.0, held_ms, held_ms, now_ms,
-            PRODUCE, version, identity.user, None,
+            PRODUCE, version, identity.user, sensor,
         ))  # fmt: skip
         self._drop_frame(pos, min(frame_end, limit), frame_end)
         return True

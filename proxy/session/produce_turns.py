@@ -14,6 +14,7 @@ from sluice.protocol.headers import PRODUCE
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.policy import SharedState
+from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
 from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.throttle_log import ThrottleLog
@@ -30,8 +31,8 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_delay_limit_ms", "_identity", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place",
-        "_queue", "_sensor", "_ticket", "held", "is_for_nobody", "wake",
+        "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes", "_log", "_pace",
+        "_place", "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody", "refuses", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -53,8 +54,12 @@ class ProduceTurns:
         self._queue: HoldQueue | None = None  # its queue, once something has been owed
         self._place = Place()  # among the connections there
         self._ticket: HoldTicket | None = None  # of the request that is held
+        self._last_ms = inf  # when its budget is over
+        self._refuse_ms = inf  # when it is refused, if its turn has not come
         self.held: Held | None = None
         """the request that waits for its turn, in state HOLDING"""
+        self.refuses = False
+        """the limit is not in shadow mode, and refuses what has no turn in time"""
         self.is_for_nobody = False
         """its client has left: what it left behind waits for the quota, however long"""
         self.wake: Wake | None = None
@@ -66,29 +71,46 @@ class ProduceTurns:
         self._sensor, self._queue, self._place = sensor, None, Place()
 
     def owe(
-        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float, spent_ms: float
+        self,
+        sensor: Sensor,
+        paid_ms: float,
+        request_bytes: int,
+        acks: int,
+        now_ms: float,
+        spent_ms: float,
+        *,
+        is_group: bool,
     ) -> tuple[float, float]:
         """A request was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
         budget, of which `spent_ms` is spent already.
 
         turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
         in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
-        mode: both are now_ms, and nothing is done.
+        mode: both are now_ms, and nothing is done. One that refuses: nothing goes ahead of it. What is held
+        has no deadline in its queue, and is refused when its budget is over; with acks = 0 it waits on, save
+        on a connection of a group.
         """
         limit_ms = self._delay_limit_ms(PRODUCE)
         if sensor.shadow:
             self._log.note_shadow(sensor, PRODUCE, paid_ms, limit_ms, request_bytes, now_ms)
             return now_ms, now_ms
         last_ms = inf if self.is_for_nobody else now_ms + max(0.0, limit_ms - spent_ms)
-        turn_ms = min(sensor.turn_ms, last_ms)
+        deadline_ms = self._last_ms = last_ms
+        self._refuse_ms = inf
+        if self.refuses and acks:
+            deadline_ms, self._refuse_ms = inf, last_ms
+        elif self.refuses and not is_group:
+            deadline_ms = inf
+        turn_ms = min(sensor.turn_ms, deadline_ms)
         self._queue = queue = sensor.hold_queue()
         if turn_ms > now_ms:
             sensor.hold(request_bytes)
             if queue is not None:
                 self._ticket = queue.enter(
-                    request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake, self._place
+                    request_bytes, sensor.turn_ms, deadline_ms, now_ms, self.wake, self._place
                 )
-                turn_ms = max(self._ask(queue, self._ticket, now_ms, now_ms), now_ms + EARLY_MS)
+                at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
+                turn_ms = max(at_ms, now_ms + EARLY_MS)
             self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
             self._log.add(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
             return turn_ms, min(paid_ms, last_ms)
@@ -114,8 +136,26 @@ class ProduceTurns:
         held = self.held
         queue = None if held is None else held.sensor.hold_queue()
         if queue is not None and self._ticket is not None:
-            self._pace.wake_ms = self._ask(queue, self._ticket, now_ms + EARLY_MS, now_ms)
+            at_ms = self._ask(queue, self._ticket, now_ms + EARLY_MS, now_ms)
+            self._pace.wake_ms = min(at_ms, self._refuse_ms)
         return now_ms >= self._pace.wake_ms - EARLY_MS
+
+    def is_over_budget(self, now_ms: float) -> bool:
+        """Is the held request to be refused? To be asked when `is_turn` has said yes."""
+        ticket = self._ticket
+        return ticket is not None and ticket.is_in and now_ms >= self._refuse_ms - EARLY_MS
+
+    def refuse(self, now_ms: float) -> ByteRefusal:
+        """It is: its bytes are given back, and its connection keeps its place."""
+        held, ticket = self.held, self._ticket
+        assert held is not None
+        assert ticket is not None
+        self.held = self._ticket = None
+        queue = held.sensor.hold_queue()
+        assert queue is not None
+        told_ms = queue.refuse(ticket, self._delay_limit_ms(PRODUCE), now_ms)
+        held.sensor.drop(held.request_bytes, now_ms)
+        return ByteRefusal(held.sensor, ByteReason.OVER_BUDGET, now_ms - held.begun_ms, told_ms)
 
     def outlast(self, now_ms: float) -> bool:
         """The client of the held request, which has acks = 0, has left. Nobody waits for it any more, so it
@@ -126,6 +166,7 @@ class ProduceTurns:
         if queue is None or ticket is None or not self.outlives_its_client(0, held.request_bytes):
             return False
         self.is_for_nobody = True
+        self._last_ms = self._refuse_ms = inf
         queue.leave(ticket, now_ms)
         own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
         turn_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
@@ -151,7 +192,12 @@ class ProduceTurns:
             # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
             # request waits in the queue, for the budget at most, and not behind a mute besides.
             is_ahead = ticket.turn_ms > now_ms + EARLY_MS
-            held = replace(held, paid_ms=now_ms if is_ahead else min(ticket.paid_ms, ticket.deadline_ms))
+            held = replace(
+                held,
+                paid_ms=now_ms
+                if is_ahead
+                else min(ticket.paid_ms, ticket.deadline_ms, max(self._last_ms, now_ms)),
+            )
         self._pace.release(held.paid_ms)
         held.sensor.go(held.request_bytes, max(held.paid_ms, now_ms))
         if held.paid_ms > now_ms:

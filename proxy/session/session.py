@@ -140,7 +140,8 @@ class Session:
     @property
     def has_id_limit(self) -> bool:
         """Its producer ids are judged."""
-        return self._throttling.ids is not None
+        ids = self._throttling.ids
+        return ids is not None and not ids.gates_only
 
     @property
     def requests(self) -> int:
@@ -226,6 +227,9 @@ class Session:
         if not (left_since and held.acks) and not produces.is_turn(now_ms):
             return
         self._requests.client_left = client_left
+        if not left_since and produces.is_over_budget(now_ms):
+            self._throttling.refuse_held(now_ms)
+            return
         taken = produces.take(now_ms, left_since)
         if taken is not None:
             self._requests.release(taken, now_ms)

@@ -86,6 +86,9 @@ class Throttling:
         if produce_sensor is not self.produce_sensor:
             self.produce_sensor = produce_sensor
             self.produces.use(produce_sensor)
+        self.produces.refuses = (
+            produce_sensor is not None and produce_sensor.refuses and not produce_sensor.shadow
+        )
         self.fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
         self.fetches.use(self.fetch_sensor, now_ms)
         self.mutation_sensor = quotas.sensor(QuotaKind.CONTROLLER_MUTATION, user, client_id, now_ms, address)
@@ -109,6 +112,13 @@ class Throttling:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
                 self.known = ids.known
             ids.use(self._identity.user, limit, (self._address, self._identity.client_id))
+        elif self.produces.refuses:
+            if ids is None:
+                ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
+                self.known = ids.known
+            elif not ids.gates_only:
+                ids.dropped(now_ms)
+            ids.use_gates(self._identity.user)
         elif ids is not None:
             ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
             self.ids = None
@@ -253,6 +263,27 @@ class Throttling:
     def refused_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
         """A request is answered in the broker's place, or its connection ended, for its producer ids."""
         self._log.add_ids(EventKind.REFUSAL, ids, 0.0, request_bytes, now_ms)
+
+    def refuse_held(self, now_ms: float) -> None:
+        """The turn of a held Produce has not come in time, and its limit refuses: the shell gives it again,
+        for its answer."""
+        assert self.ids is not None  # a limit that refuses has them
+        self.ids.refuse(self.produces.refuse(now_ms))
+        self._pace.release(0.0)
+
+    def refused_produce(
+        self, ids: ProduceIds, request_bytes: int, now_ms: float
+    ) -> tuple[float, int, str, Sensor | None]:
+        """A Produce is answered in the broker's place, or its connection ended. Returns (ms it was held, what
+        its answer tells as throttle_time_ms, and why, whose limit on bytes it was held for)."""
+        refusal = ids.take_refusal(self.produce_sensor)
+        if refusal is None:
+            held_ms = ids.take_held_ms(now_ms)
+            self.refused_ids(ids, request_bytes, now_ms)
+            return held_ms, ids.gate.throttle_ms, ids.gate.message, None
+        sensor, reason = refusal.sensor, refusal.reason.value
+        self._log.add(EventKind.REFUSAL, sensor, PRODUCE, 0.0, request_bytes, now_ms, reason=reason)
+        return refusal.held_ms, ceil(refusal.told_ms), refusal.message, sensor
 
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of the shared budgets, and what a held request was

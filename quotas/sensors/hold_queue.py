@@ -45,7 +45,10 @@ from math import inf
 from operator import attrgetter
 from typing import Final
 
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Expected, Place
+
+__all__ = ["HoldQueue", "HoldTicket"]
 
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
@@ -57,44 +60,8 @@ _COMPACT_AT: Final = 64
 _PATIENCE: Final = 1.25
 _PATIENCE_MS: Final = 50.0
 """So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
-
-
-class HoldTicket:
-    """One held request."""
-
-    __slots__ = (
-        "begin_tag", "deadline_ms", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
-        "request_bytes", "tag", "told_ms", "turn_ms", "wake",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request_bytes: float,
-        begin_tag: float,
-        number: int,
-        deadline_ms: float,
-        wake: Callable[[], object] | None,
-        place: Place | None,
-    ) -> None:
-        self.request_bytes = request_bytes
-        self.begin_tag = begin_tag
-        """the virtual time from which on it waits"""
-        self.tag = begin_tag + request_bytes
-        self.number = number
-        self.deadline_ms = deadline_ms
-        self.wake = wake
-        self.place = place
-        self.turn_ms = inf
-        """when all that went before it is paid; known when it goes"""
-        self.paid_ms = inf
-        """when it is paid itself; known when it goes"""
-        self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
-        self.guess_ms = deadline_ms  # when it goes, if none overtakes another
-        self.told_ms = inf  # when its connection looks again
-        self.is_in = True
-
-    def __lt__(self, other: HoldTicket) -> bool:
-        return (self.tag, self.number) < (other.tag, other.number)
+_RETRY_MS: Final = 3_000.0
+"""and so much later where it was refused, for before it sends again it also waits by its own rules"""
 
 
 _BY_DEADLINE: Final = attrgetter("deadline_ms")
@@ -195,6 +162,24 @@ class HoldQueue:
         else:
             self._give_back(ticket, now_ms)
         self._tell_next()
+
+    def refuse(self, ticket: HoldTicket, limit_ms: float, now_ms: float) -> float:
+        """The request is given up, and its client told to send it again. Returns how long it will wait if it
+        is sent now, at most `limit_ms`: for what is owed, and for all with lower tags, those included that
+        have been told to come. It keeps its place, so it gets on however often that happens."""
+        self._advance(now_ms)
+        self._expected.forget(now_ms)
+        ahead = sum(other.request_bytes for other in self._by_tag if other.is_in and other < ticket)
+        ahead += self._expected.bytes_to(ticket.tag)
+        told_ms = min(max(self._paid_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
+        if ticket.is_in:
+            self._take_out(ticket)
+        if ticket.place is not None:
+            until_ms = now_ms + told_ms * _PATIENCE + _RETRY_MS
+            ticket.place.keep(ticket.begin_tag, until_ms)
+            self._expected.add(ticket.place, ticket.request_bytes, until_ms)
+        self._tell_next()
+        return told_ms
 
     def update(self, ms_per_byte: float, now_ms: float) -> None:
         """The bucket has another limit: what is owed stays the same in bytes."""
@@ -377,7 +362,7 @@ class HoldQueue:
     def _give(self, ticket: HoldTicket) -> None:
         """Each of those who wait would have been given as much."""
         virtual_time = min(self.virtual_time + ticket.request_bytes / self._count, ticket.tag)
-        self.virtual_time = max(virtual_time, ticket.begin_tag)
+        self.virtual_time = max(self.virtual_time, virtual_time, ticket.begin_tag)  # a kept tag is of before
 
     def _take_out(self, ticket: HoldTicket) -> None:
         ticket.is_in = False

@@ -85,7 +85,7 @@ class TransactionRequests:
         Raises UnsupportedVersion, MalformedFrame, and FrameTooLarge for one that cannot be kept whole.
         """
         ids, request_bytes = self._throttling.ids, frame_end - pos
-        if ids is None or self._inter_broker.covers(self._identity.user):
+        if ids is None or ids.gates_only or self._inter_broker.covers(self._identity.user):
             self._goes(correlation_id, api_key, version, request_bytes, now_ms)
             return True
         first, last = VERSIONS[api_key]
@@ -131,7 +131,7 @@ class TransactionRequests:
         """The broker's answer at `pos` to an EndTxn of producer `ended_id`: an id that it hands out in its
         place is as known as that."""
         ids = self._throttling.ids
-        if ids is not None:
+        if ids is not None and not ids.gates_only:
             successor = read_successor(buf, pos + RESPONSE_HEAD_BYTES + 1, frame_end)
             if successor >= 0 and successor != ended_id:
                 ids.gate.succeed(ended_id, successor, now_ms)
