@@ -16,7 +16,7 @@ from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.peer import Peer
-from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, read_ahead
+from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, has_room, read_ahead
 from sluice.proxy.connection.receive import receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
 from sluice.proxy.connection.stream import Stream
@@ -87,8 +87,8 @@ class Relay(ABC):
         """What is kept has changed; may end the connection."""
 
     @abstractmethod
-    def _ask(self) -> None:
-        """Have answered what the client may have asked the proxy itself."""
+    def _answer_locally(self) -> None:
+        """Send the session's own answers; have answered what the client may have asked the proxy itself."""
 
     @abstractmethod
     def _is_seated(self) -> bool:
@@ -165,15 +165,8 @@ class Relay(ABC):
         """`view[:end]` without the requests that the session has answered itself; their answers go now."""
         data = spliced(view, 0, end, self._drops)
         self._drops.clear()
-        self._send_local_answers()
-        self._ask()
+        self._answer_locally()
         return memoryview(data)
-
-    def _send_local_answers(self) -> None:
-        for answer in self.session.local_answers:
-            if not self._client.send(memoryview(answer)):
-                self._broker.read(False)
-        self.session.local_answers.clear()
 
     def _keep(self, buf: bytearray, view: memoryview, start: int, end: int) -> None:
         """What is not judged yet, or must wait. Where the shared buffer is too small, in one of its own."""
@@ -326,7 +319,10 @@ class Relay(ABC):
         if pace.is_delayed:
             self._client.view = self._worker.small_view
             self._timer.delay_until(pace.wake_ms, pace.throttled_by, self._wake)
-            if not self._is_heard and pace.wake_ms - monotonic() * 1000.0 > AHEAD_FROM_MS:
+            now_ms = monotonic() * 1000.0
+            if self._client_kept is not None:
+                self.session.arrived(len(self._client_kept), now_ms)
+            if not self._is_heard and pace.wake_ms - now_ms > AHEAD_FROM_MS:
                 self._client.call(self._client_ahead, want=True)
         elif pace.state is State.ENDING:
             self._timer.end()
@@ -343,6 +339,8 @@ class Relay(ABC):
             came, self._client_kept = read_ahead(
                 self._client.sock, self._view, self._client_kept, self._share.window_bytes
             )
+            if self._client_kept is not None:
+                self.session.arrived(len(self._client_kept), monotonic() * 1000.0)
             self._tell_kept()
             if came is not Ahead.MORE:
                 self._client.read(False)
@@ -379,6 +377,8 @@ class Relay(ABC):
         """READING again: first what was kept."""
         self._timer.end()
         kept = self._client_kept
+        if has_room(kept):
+            self._is_heard = False
         if kept is None:
             self._client.view = self._view
         elif isinstance(kept, bytearray):

@@ -11,6 +11,7 @@ from math import inf
 from typing import Final
 
 from sluice.protocol.headers import PRODUCE
+from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.policy import SharedState
@@ -30,8 +31,8 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_delay_limit_ms", "_identity", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place",
-        "_queue", "_sensor", "_ticket", "held", "is_for_nobody", "wake",
+        "_arrivals", "_delay_limit_ms", "_identity", "_left_behind", "_left_behind_bytes", "_log", "_pace",
+        "_place", "_queue", "_sensor", "_ticket", "held", "is_for_nobody", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -41,8 +42,10 @@ class ProduceTurns:
         identity: Identity,
         log: ThrottleLog,
         delay_limit_ms: Callable[[int], float],
+        arrivals: Arrivals,
     ) -> None:
-        """`delay_limit_ms`: the longest wait of a request, by its API key."""
+        """`delay_limit_ms`: the longest wait of a request, by its API key. `arrivals`: of the connection."""
+        self._arrivals = arrivals
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
         self._pace = pace
@@ -66,10 +69,11 @@ class ProduceTurns:
         self._sensor, self._queue, self._place = sensor, None, Place()
 
     def owe(
-        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float, spent_ms: float
+        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float, spent_ms: float, begin: int
     ) -> tuple[float, float]:
         """A request was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
-        budget, of which `spent_ms` is spent already.
+        budget, of which `spent_ms` is spent already, and by its client's patience if it was read ahead.
+        `begin`: its position.
 
         turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
         in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
@@ -80,8 +84,13 @@ class ProduceTurns:
             self._log.note_shadow(sensor, PRODUCE, paid_ms, limit_ms, request_bytes, now_ms)
             return now_ms, now_ms
         last_ms = inf if self.is_for_nobody else now_ms + max(0.0, limit_ms - spent_ms)
-        turn_ms = min(sensor.turn_ms, last_ms)
         self._queue = queue = sensor.hold_queue()
+        if self._arrivals:
+            waiting = 1 if queue is None else len(queue) + 1
+            shared_ms_per_byte = waiting * 1000.0 / sensor.rate_per_s
+            came_too_ms = self._arrivals.latest_ms(begin, request_bytes, now_ms, shared_ms_per_byte)
+            last_ms = last_ms if self.is_for_nobody else min(last_ms, came_too_ms)
+        turn_ms = min(sensor.turn_ms, last_ms)
         if turn_ms > now_ms:
             sensor.hold(request_bytes)
             if queue is not None:

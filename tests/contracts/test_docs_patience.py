@@ -13,7 +13,7 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-from sluice.proxy.config.config import PacingOptions
+from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.session.delays import DelayLimits
 from testkit.kafka.lock import CURRENT
 
