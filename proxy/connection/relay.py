@@ -17,7 +17,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, has_room, read_ahead
-from sluice.proxy.connection.receive import receive_behind, receive_large
+from sluice.proxy.connection.receive import kept_of, receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
@@ -29,8 +29,6 @@ from sluice.proxy.session.session import Passing, Session
 
 _IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})
 """the proxy ends the connection, and the client did nothing to bring it about"""
-_LARGE_BYTES: Final = WINDOW_BYTES // 2
-"""beyond it what is kept of a client's requests is read on in a buffer of its own"""
 
 
 class Relay(ABC):
@@ -171,8 +169,7 @@ class Relay(ABC):
     def _keep(self, buf: bytearray, view: memoryview, start: int, end: int) -> None:
         """What is not judged yet, or must wait. Where the shared buffer is too small, in one of its own."""
         if buf is not self._client_kept:
-            data = view[start:end]
-            self._client_kept = bytearray(data) if end - start > _LARGE_BYTES else bytes(data)
+            self._client_kept = kept_of(view[start:end])
         elif start:
             self._client_kept = bytes(view[start:end])
 
@@ -318,10 +315,8 @@ class Relay(ABC):
         self._client.read(False)
         if pace.is_delayed:
             self._client.view = self._worker.small_view
-            self._timer.delay_until(pace.wake_ms, pace.throttled_by, self._wake)
             now_ms = monotonic() * 1000.0
-            if self._client_kept is not None:
-                self.session.arrived(len(self._client_kept), now_ms)
+            self._wait(now_ms)
             if not self._is_heard and pace.wake_ms - now_ms > AHEAD_FROM_MS:
                 self._client.call(self._client_ahead, want=True)
         elif pace.state is State.ENDING:
@@ -333,14 +328,18 @@ class Relay(ABC):
             else:
                 self._finish()
 
+    def _wait(self, now_ms: float) -> None:
+        if self._client_kept is not None:
+            self.session.arrived(len(self._client_kept), now_ms)
+        self._timer.delay_until(self._pace.wake_ms, self._pace.throttled_by, self._wake)
+
     def _client_ahead(self) -> None:
         """More has come of a client that waits, or its end."""
         try:
             came, self._client_kept = read_ahead(
                 self._client.sock, self._view, self._client_kept, self._share.window_bytes
             )
-            if self._client_kept is not None:
-                self.session.arrived(len(self._client_kept), monotonic() * 1000.0)
+            self._wait(monotonic() * 1000.0)
             self._tell_kept()
             if came is not Ahead.MORE:
                 self._client.read(False)

@@ -19,7 +19,8 @@ from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.throttle_log import ThrottleLog
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldQueue
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Place
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind
@@ -85,11 +86,8 @@ class ProduceTurns:
             return now_ms, now_ms
         last_ms = inf if self.is_for_nobody else now_ms + max(0.0, limit_ms - spent_ms)
         self._queue = queue = sensor.hold_queue()
-        if self._arrivals:
-            waiting = 1 if queue is None else len(queue) + 1
-            shared_ms_per_byte = waiting * 1000.0 / sensor.rate_per_s
-            came_too_ms = self._arrivals.latest_ms(begin, request_bytes, now_ms, shared_ms_per_byte)
-            last_ms = last_ms if self.is_for_nobody else min(last_ms, came_too_ms)
+        if self._arrivals and not self.is_for_nobody:
+            last_ms = min(last_ms, self._latest_ms(sensor, begin, request_bytes, now_ms))
         turn_ms = min(sensor.turn_ms, last_ms)
         if turn_ms > now_ms:
             sensor.hold(request_bytes)
@@ -107,6 +105,29 @@ class ProduceTurns:
         sensor.count_over(request_bytes, paid_ms)
         self._mute(sensor, paid_ms, request_bytes, now_ms)
         return turn_ms, paid_ms
+
+    def read_ahead(self, begin: int, now_ms: float) -> None:
+        """More has come behind the held request, if there is one, which begins at `begin`: it goes sooner, or
+        all the others would go in one lump at the end of their client's patience."""
+        held, ticket = self.held, self._ticket
+        if held is None or self.is_for_nobody:
+            return
+        latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
+        queue = held.sensor.hold_queue()
+        if queue is None or ticket is None:
+            self.held = replace(held, paid_ms=min(held.paid_ms, latest_ms))
+            self._pace.wake_ms = min(self._pace.wake_ms, latest_ms)
+        elif latest_ms < ticket.deadline_ms - EARLY_MS:
+            queue.hasten(ticket, latest_ms, now_ms)
+            self._pace.wake_ms = self._ask(queue, ticket, now_ms, now_ms)
+
+    def _latest_ms(self, sensor: Sensor, begin: int, request_bytes: int, now_ms: float) -> float:
+        """When the request goes at the latest that begins at `begin`, for it was read ahead, or others were
+        behind it."""
+        queue = sensor.hold_queue()
+        waiting = 1 if queue is None else max(len(queue), 1)
+        shared_ms_per_byte = waiting * 1000.0 / sensor.rate_per_s
+        return self._arrivals.latest_ms(begin, request_bytes, now_ms, shared_ms_per_byte)
 
     def tell_ms(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> float:
         """What an answer tells: what the connection's next request will wait for, its mute and the queue of

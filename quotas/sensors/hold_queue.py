@@ -45,6 +45,7 @@ from math import inf
 from operator import attrgetter
 from typing import Final
 
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Expected, Place
 
 _GAIN_MS: Final = 1.0
@@ -57,44 +58,6 @@ _COMPACT_AT: Final = 64
 _PATIENCE: Final = 1.25
 _PATIENCE_MS: Final = 50.0
 """So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
-
-
-class HoldTicket:
-    """One held request."""
-
-    __slots__ = (
-        "begin_tag", "deadline_ms", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
-        "request_bytes", "tag", "told_ms", "turn_ms", "wake",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request_bytes: float,
-        begin_tag: float,
-        number: int,
-        deadline_ms: float,
-        wake: Callable[[], object] | None,
-        place: Place | None,
-    ) -> None:
-        self.request_bytes = request_bytes
-        self.begin_tag = begin_tag
-        """the virtual time from which on it waits"""
-        self.tag = begin_tag + request_bytes
-        self.number = number
-        self.deadline_ms = deadline_ms
-        self.wake = wake
-        self.place = place
-        self.turn_ms = inf
-        """when all that went before it is paid; known when it goes"""
-        self.paid_ms = inf
-        """when it is paid itself; known when it goes"""
-        self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
-        self.guess_ms = deadline_ms  # when it goes, if none overtakes another
-        self.told_ms = inf  # when its connection looks again
-        self.is_in = True
-
-    def __lt__(self, other: HoldTicket) -> bool:
-        return (self.tag, self.number) < (other.tag, other.number)
 
 
 _BY_DEADLINE: Final = attrgetter("deadline_ms")
@@ -194,6 +157,18 @@ class HoldQueue:
             self._take_out(ticket)
         else:
             self._give_back(ticket, now_ms)
+        self._tell_next()
+
+    def hasten(self, ticket: HoldTicket, deadline_ms: float, now_ms: float) -> None:
+        """The request has an earlier deadline, for its client has sent more behind it."""
+        self._advance(now_ms)
+        if not ticket.is_in:
+            return
+        self._by_deadline.remove(ticket)
+        self._deadline_bytes -= ticket.request_bytes
+        ticket.deadline_ms = deadline_ms
+        self._set_deadline(ticket, now_ms)
+        ticket.guess_ms = min(ticket.guess_ms, deadline_ms)
         self._tell_next()
 
     def update(self, ms_per_byte: float, now_ms: float) -> None:
