@@ -40,6 +40,7 @@ class PacingOptions(Options):
     )
     client_patience: dict[SoftwareName, Annotated[float, Field(ge=5, le=3600), NO_BOOL]] = Field(
         default={},
+        json_schema_extra={"additionalProperties": False},
         description="Seconds that a client waits for an answer, by the name that it tells in ApiVersions "
         "(`kgo`), beside and above the built-in table; `*` for all others. Its requests wait for 0.8 of it "
         "at most.",

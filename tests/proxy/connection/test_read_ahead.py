@@ -59,8 +59,8 @@ async def test_requests_behind_one_another_go_within_their_clients_patience(part
 
 
 async def test_what_was_read_ahead_and_has_gone_on_makes_room_for_more() -> None:
-    """600 kB in requests of 20 kB: 256 KiB are read, and from when half of it has gone more. Read only when all
-    has gone, three times 4 s would pass."""
+    """600 kB in requests of 20 kB: 256 KiB are read, and more from when half of it has gone. Read only when
+    all has gone, three times 4 s would pass."""
     broker_side = Recording()
     async with FaultBroker(broker_side) as broker, LocalProxy(broker.port, limits_of(RATE)) as proxy:
         neighbour, client = await proxy.client(), await proxy.client()
