@@ -90,6 +90,6 @@ def test_a_name_that_cannot_be_read_passes_and_names_nobody() -> None:
 
 
 def test_the_documentation_has_the_table() -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs/sizing.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[4] / "docs/sizing.md").read_text(encoding="utf-8")
     told = {name: float(figure) for name, figure in re.findall(r"^\| `([\w.-]+)` \| ([\d.]+) \|", text, re.M)}
     assert told == dict(PATIENCE_S)
