@@ -11,6 +11,7 @@ from math import inf
 from typing import Final
 
 from sluice.protocol.headers import PRODUCE
+from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.policy import SharedState
@@ -19,7 +20,8 @@ from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.throttle_log import ThrottleLog
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldQueue
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Place
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind
@@ -31,8 +33,9 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes", "_log", "_pace",
-        "_place", "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody", "refuses", "wake",
+        "_arrivals", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes", "_log",
+        "_pace", "_place", "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody", "refuses",
+        "wake",
     )  # fmt: skip
 
     def __init__(
@@ -42,8 +45,10 @@ class ProduceTurns:
         identity: Identity,
         log: ThrottleLog,
         delay_limit_ms: Callable[[int], float],
+        arrivals: Arrivals,
     ) -> None:
-        """`delay_limit_ms`: the longest wait of a request, by its API key."""
+        """`delay_limit_ms`: the longest wait of a request, by its API key. `arrivals`: of the connection."""
+        self._arrivals = arrivals
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
         self._pace = pace
@@ -78,11 +83,13 @@ class ProduceTurns:
         acks: int,
         now_ms: float,
         spent_ms: float,
+        begin: int,
         *,
         is_group: bool,
     ) -> tuple[float, float]:
         """A request was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
-        budget, of which `spent_ms` is spent already.
+        budget, of which `spent_ms` is spent already, and by its client's patience if it was read ahead.
+        `begin`: its position.
 
         turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
         in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
@@ -95,6 +102,8 @@ class ProduceTurns:
             self._log.note_shadow(sensor, PRODUCE, paid_ms, limit_ms, request_bytes, now_ms)
             return now_ms, now_ms
         last_ms = inf if self.is_for_nobody else now_ms + max(0.0, limit_ms - spent_ms)
+        if self._arrivals and not self.is_for_nobody and not self.refuses:
+            last_ms = min(last_ms, self._latest_ms(sensor, begin, request_bytes, now_ms))
         deadline_ms = self._last_ms = last_ms
         self._refuse_ms = inf
         if self.refuses and acks:
@@ -120,6 +129,29 @@ class ProduceTurns:
         sensor.count_over(request_bytes, paid_ms)
         self._mute(sensor, paid_ms, request_bytes, now_ms)
         return turn_ms, paid_ms
+
+    def read_ahead(self, begin: int, now_ms: float) -> None:
+        """More has come behind the held request, if there is one, which begins at `begin`: it goes sooner, or
+        all the others would go in one lump at the end of their client's patience."""
+        held, ticket = self.held, self._ticket
+        if held is None or self.is_for_nobody or self.refuses:
+            return
+        latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
+        queue = held.sensor.hold_queue()
+        if queue is None or ticket is None:
+            self.held = replace(held, paid_ms=min(held.paid_ms, latest_ms))
+            self._pace.wake_ms = min(self._pace.wake_ms, latest_ms)
+        elif latest_ms < ticket.deadline_ms - EARLY_MS:
+            queue.hasten(ticket, latest_ms, now_ms)
+            self._pace.wake_ms = self._ask(queue, ticket, now_ms, now_ms)
+
+    def _latest_ms(self, sensor: Sensor, begin: int, request_bytes: int, now_ms: float) -> float:
+        """When the request goes at the latest that begins at `begin`, for it was read ahead, or others were
+        behind it."""
+        queue = sensor.hold_queue()
+        waiting = 1 if queue is None else max(len(queue), 1)
+        shared_ms_per_byte = waiting * 1000.0 / sensor.rate_per_s
+        return self._arrivals.latest_ms(begin, request_bytes, now_ms, shared_ms_per_byte)
 
     def tell_ms(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> float:
         """What an answer tells: what the connection's next request will wait for, its mute and the queue of

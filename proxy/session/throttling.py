@@ -12,6 +12,7 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol.headers import FETCH, PRODUCE
+from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.fetch.turns import FetchTurns
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.identity import Identity
@@ -35,9 +36,9 @@ class Throttling:
     """One connection's."""
 
     __slots__ = (
-        "_address", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared", "_wake",
-        "fetch_sensor", "fetches", "generation", "ids", "is_group", "known", "mutation_sensor",
-        "produce_sensor", "produces", "request_time",
+        "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",
+        "_wake", "arrivals", "fetch_sensor", "fetches", "generation", "ids", "is_group", "known",
+        "mutation_sensor", "produce_sensor", "produces", "request_time",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,9 @@ class Throttling:
         self._shared = shared
         self._policy = policy
         self._delays = policy.delays
+        self._budget = policy.delays.budget()
+        self.arrivals = Arrivals(self._budget)
+        """when what was read ahead came"""
         self._pace = pace
         self._identity = identity
         self._address = address
@@ -73,7 +77,7 @@ class Throttling:
         self.known = _NO_TEMPLATES
         """those of `ids`"""
         self._wake: Wake | None = None
-        self.produces = ProduceTurns(shared, pace, identity, self._log, self.delay_limit_ms)
+        self.produces = ProduceTurns(shared, pace, identity, self._log, self.delay_limit_ms, self.arrivals)
         """lets Produces go, or wait"""
         self.fetches = FetchTurns(pace, self.delay_limit_ms)
         """lets Fetches go, or wait"""
@@ -243,16 +247,30 @@ class Throttling:
 
     def delay_limit_ms(self, api_key: int) -> float:
         """The longest that a request of this API may wait, or its connection be muted, in ms."""
-        delays = self._delays
+        delays, answer_ms = self._delays, self._budget.answer_ms
         if self.is_group:
             return delays.group_max_ms
         if api_key == PRODUCE:
-            return delays.answer_budget_ms
+            return answer_ms
         if api_key == FETCH:
             identity = self._identity
             timeouts = self._shared.session_timeouts
-            return timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
-        return min(delays.share_fetch_max_ms, delays.answer_budget_ms)
+            limit_ms = timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
+            return min(limit_ms, answer_ms)
+        return min(delays.share_fetch_max_ms, answer_ms)
+
+    @property
+    def id_limit_ms(self) -> float:
+        """The longest that a request waits for its producer ids, before any time of a transaction runs.
+
+        The same for all clients: after shorter waits one would be through with its retries before it is
+        forced in (wire-semantics 3.9).
+        """
+        return self._delays.group_max_ms if self.is_group else self._delays.answer_budget_ms
+
+    def use_software(self, name: str) -> None:
+        """The client has told what it is."""
+        self._budget = self.arrivals.budget = self._delays.budget(name)
 
     def hold_for_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
         """A request waits for the turn of its producer ids, until its answer budget is over."""

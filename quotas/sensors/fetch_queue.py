@@ -29,7 +29,8 @@ from abc import abstractmethod
 from typing import Final, Protocol
 
 from sluice.quotas.sensors.batch_sizes import BatchSizes
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldQueue
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Place
 
 _MOST_AT_RISK_MS: Final = 9_000.0

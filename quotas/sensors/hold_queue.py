@@ -181,6 +181,18 @@ class HoldQueue:
         self._tell_next()
         return told_ms
 
+    def hasten(self, ticket: HoldTicket, deadline_ms: float, now_ms: float) -> None:
+        """The request has an earlier deadline, for its client has sent more behind it."""
+        self._advance(now_ms)
+        if not ticket.is_in or ticket.deadline_ms == inf:
+            return
+        self._by_deadline.remove(ticket)
+        self._deadline_bytes -= ticket.request_bytes
+        ticket.deadline_ms = deadline_ms
+        self._set_deadline(ticket, now_ms)
+        ticket.guess_ms = min(ticket.guess_ms, deadline_ms)
+        self._tell_next()
+
     def update(self, ms_per_byte: float, now_ms: float) -> None:
         """The bucket has another limit: what is owed stays the same in bytes."""
         self._advance(now_ms)

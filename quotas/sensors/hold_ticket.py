@@ -1,4 +1,4 @@
-"""One held request in the queue of a bucket (hold_queue.py)."""
+"""One held request, in the queue of its bucket (hold_queue.py)."""
 
 from __future__ import annotations
 

@@ -151,20 +151,20 @@ class TransactionRequests:
         """An InitProducerId with a transactional id that is new, above the rate of these: it waits."""
         if name is None:
             return False
-        deadline_ms = now_ms + self._limit_ms(INIT_PRODUCER_ID)
+        deadline_ms = now_ms + self._limit_ms()
         verdict = ids.judge_transactional_id(name, INIT_PRODUCER_ID, request_bytes, now_ms, deadline_ms)
         if verdict is not Verdict.HOLD:
             return False
         self._throttling.hold_for_ids(ids, request_bytes, now_ms)
         return True
 
-    def _limit_ms(self, api_key: int) -> float:
-        return min(self._throttling.delay_limit_ms(api_key), _MOST_MS)
+    def _limit_ms(self) -> float:
+        return min(self._throttling.id_limit_ms, _MOST_MS)
 
     def _verdict(
         self, additions: list[Addition], api_key: int, request_bytes: int, now_ms: float, ids: ProduceIds
     ) -> Verdict:
-        deadline_ms = now_ms + self._limit_ms(api_key)
+        deadline_ms = now_ms + self._limit_ms()
         return ids.judge_transaction(additions, api_key, request_bytes, now_ms, deadline_ms)
 
     def _refuse(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldQueue
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Place
 
 BUDGET_MS = 8_000.0
