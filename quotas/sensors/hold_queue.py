@@ -54,8 +54,7 @@ _ROUNDING_MS: Final = 1e-6
 _PLAN_MS: Final = 20.0
 _MANY: Final = 64
 """requests held; if there are more, the slack of all is not found anew for each of them, but by _PLAN_MS"""
-_SMALL_SHARE: Final = 0.05
-"""of the pace of late requests, for those with lower tags"""
+_SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower tags
 _PATIENCE: Final = 1.25
 _PATIENCE_MS: Final = 50.0
 """So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
@@ -68,8 +67,7 @@ class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_is_stale",
-        "_late",
+        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_is_stale", "_late",
         "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms", "_planned_ms", "_seen_ms", "_served_ms",
         "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
     )  # fmt: skip
