@@ -67,9 +67,9 @@ class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_is_stale", "_late",
-        "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms", "_planned_ms", "_seen_ms", "_served_ms",
-        "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
+        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_is_stale",
+        "_late", "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms", "_planned_ms", "_seen_ms",
+        "_served_ms", "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
     )  # fmt: skip
 
     def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
