@@ -160,6 +160,11 @@ class Recorder:
         self.arrivals: list[tuple[str, float]] = []
         """(the client's address, when, monotonic in ms) of each connection that was accepted"""
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has been recorded since the last time."""
+        return not (self.requests or self.throttles or self.connections or self.arrivals)
+
     def clear(self) -> None:
         """All has been counted. Emptied in place, for sessions hold on to the lists."""
         for one in (

@@ -31,6 +31,8 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
 
 DRAIN_INTERVAL_S: Final = 0.1
+IDLE_DRAIN_INTERVAL_S: Final = 0.5
+"""after so long without a record"""
 FOLD_INTERVAL_S: Final = 10.0
 SENSORS_PER_STEP: Final = 300
 """about 1 ms of work between which connections are served"""
@@ -132,12 +134,15 @@ class UsageMeter:
 
     async def run(self) -> None:
         """Drain and fold until cancelled."""
-        fold_at_s = time.monotonic()
+        fold_at_s = idle_at_s = time.monotonic()
         while True:
-            due_s = time.monotonic() + DRAIN_INTERVAL_S
-            await asyncio.sleep(DRAIN_INTERVAL_S)
+            begun_s = time.monotonic()
+            interval_s = DRAIN_INTERVAL_S if begun_s < idle_at_s else IDLE_DRAIN_INTERVAL_S
+            await asyncio.sleep(interval_s)
             now_s = time.monotonic()
-            self.loop_lag.note(now_s - due_s, now_s)
+            self.loop_lag.note(now_s - begun_s - interval_s, now_s)
+            if not self._recorder.is_empty:
+                idle_at_s = now_s + IDLE_DRAIN_INTERVAL_S
             self.drain(now_s * 1000.0)
             if now_s >= fold_at_s:
                 fold_at_s = now_s + FOLD_INTERVAL_S
