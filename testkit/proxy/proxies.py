@@ -137,7 +137,7 @@ def sluice(
     `quotas` are the entries of the quota file, which is made at `quota_file`, else where nobody finds it;
     `ports` are to listen on, else free ones are taken; `options` are further keys of the configuration.
     """
-    bind_ports = ports or free_ports(len(upstream_ports))
+    bind_ports = list(ports) if ports else free_ports(len(upstream_ports))
     admin_port = free_port_range(2)  # and the probes' behind it: an older version does not know that option
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         file = quota_file or Path(folder, "quotas.yaml")
