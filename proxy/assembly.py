@@ -27,6 +27,7 @@ from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.policy import QuotaApi, SessionPolicy, SharedState
 from sluice.proxy.session.replication.inter_broker import InterBroker
+from sluice.proxy.session.session import Session
 from sluice.quotas.manager import QuotaManager
 
 
@@ -81,7 +82,7 @@ def assemble(
         authentication_timeout_s=limits.authentication_timeout_s,
         rate=rate,
     )
-    assembled = Assembled(listener, UpstreamWatch(options.name, way, route, circuits))
+    assembled = Assembled(listener, _upstream_watch(worker, way, route, circuits, listener))
     if any(security.followed()):
         assembled.beside.append(security.follow())
     if options.gateway is not None and brokers is not None and way.can_ask:
@@ -90,6 +91,15 @@ def assemble(
         listener.brokers_known = watch.answered
         assembled.beside.append(watch.run())
     return assembled
+
+
+def _upstream_watch(
+    worker: Worker, way: Upstream, route: Route, circuits: Circuits, listener: Listener
+) -> UpstreamWatch:
+    def sessions() -> list[Session]:
+        return [connection.session for connection in listener.connections]
+
+    return UpstreamWatch(worker.loop, listener.name, way, route, circuits, sessions)
 
 
 def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> SessionPolicy:

@@ -199,6 +199,7 @@ class Server:
             self._quota_source,
             self._access_log,
             replication,
+            self._health.upstreams,
         )
         desk = AdminDesk(
             self._quotas,

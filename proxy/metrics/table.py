@@ -257,6 +257,10 @@ _ROWS: Final = (
         "Dials of this address that were not tried because it had failed just before.",
     ),
     MetricDefinition(
+        "sluice_upstream_silent", "gauge", ("listener",), "",
+        "1: connections to this listener's upstream succeed, and nothing has answered for 30 s; not ready.",
+    ),
+    MetricDefinition(
         "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),
         "Unix time in seconds",
         "When the certificate in force ends that the proxy shows its clients, or the broker; less time() it "
