@@ -269,7 +269,7 @@ _ROWS: Final = (
     MetricDefinition(
         "sluice_config_reloads_total", "counter", ("file", "outcome"), "states of the file",
         "What became of each new state of a file (quotas, configuration, certificates, credentials): "
-        "success, unchanged, invalid, unreadable.",
+        "success, unchanged, invalid, unreadable, hanging.",
     ),
     MetricDefinition(
         "sluice_config_refused", "gauge", ("file",), "",

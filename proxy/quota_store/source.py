@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from sluice.proxy.quota_store.file_watch import QuotaFile
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
 from sluice.proxy.quota_store.topic_copy import Copied, QuotaCopy
 from sluice.proxy.quota_store.topic_records import Stored
+from sluice.proxy.runtime.file_work import FileWork
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import in_turns, spawn
 from sluice.proxy.runtime.watched_file import ReloadStatus
@@ -138,6 +140,7 @@ class TopicLimits:
             own.is_known_as(copied.topic_id)
         entries = None if copied is None else copied.entries
         self.topic = QuotaTopic(options, audit, self._changed, self._is_topic, entries)
+        self._copy_work: FileWork[None] = FileWork()
         self._dirty = asyncio.Event()
         self._copy_dirty = asyncio.Event()
         self._version = 0
@@ -214,7 +217,7 @@ class TopicLimits:
         self._copy_dirty.clear()
         copied = Copied(dict(self.topic.entries), self.own.topic_id)
         try:
-            await asyncio.to_thread(self._copy.write, copied)
+            await self._copy_work.run_anew(partial(self._copy.write, copied))
         except OSError as error:
             _log.error("quota_copy_not_written", reason=str(error))
 

@@ -15,6 +15,7 @@ import pytest
 from testkit.clients.kafka_clients import CONFLUENT, LEAVES_SOCKETS, Options
 from testkit.clients.kafka_records import assert_exactly, create_topic, numbered, stored
 from testkit.kafka.node import KafkaNode
+from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.sluice_process import SluiceProcess, doors_of
 
 pytestmark = [*LEAVES_SOCKETS]
@@ -40,7 +41,8 @@ def stopped(kafka: KafkaNode) -> Iterator[float]:
 
 @pytest.mark.slow
 def test_a_frozen_broker_is_not_ready_from_30_s_on_and_its_clients_lose_nothing() -> None:
-    with KafkaNode() as kafka, SluiceProcess(doors_of(kafka)) as proxy:
+    at = {"SLUICE": (LOOPBACK, free_port())}
+    with KafkaNode(advertised=at) as kafka, SluiceProcess(doors_of(kafka, ["SLUICE"])) as proxy:
         topic = create_topic(kafka, "frozen")
         proxy.wait_until(lambda: not not_ready(proxy), "ready", 30.0)
         with stopped(kafka) as since_s:
