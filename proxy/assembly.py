@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sluice.proxy.calibration.request_cost_file import CostTables
 from sluice.proxy.config.config import Config, LimitsOptions, PacingOptions, UpstreamOptions
@@ -23,6 +21,7 @@ from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.policy import QuotaApi, SessionPolicy, SharedState
@@ -33,11 +32,11 @@ from sluice.quotas.manager import QuotaManager
 
 @dataclass(slots=True)
 class Assembled:
-    """A listener and the coroutines that run beside it until the end."""
+    """A listener and the work that runs beside it until the end."""
 
     listener: Listener
     upstream: UpstreamWatch
-    beside: list[Coroutine[Any, Any, None]] = field(default_factory=list)
+    beside: list[Work] = field(default_factory=list)
 
 
 def assemble(
@@ -84,12 +83,12 @@ def assemble(
     )
     assembled = Assembled(listener, _upstream_watch(worker, way, route, circuits, listener))
     if any(security.followed()):
-        assembled.beside.append(security.follow())
+        assembled.beside.append(security.follow)
     if options.gateway is not None and brokers is not None and way.can_ask:
         refresh_s = options.gateway.metadata_refresh_s
         watch = ClusterWatch(worker.loop, options.name, way, route, brokers, refresh_s)
         listener.brokers_known = watch.answered
-        assembled.beside.append(watch.run())
+        assembled.beside.append(watch.run)
     return assembled
 
 

@@ -35,6 +35,7 @@ from sluice.proxy.metrics.usage_meter import (
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, SnapshotOutcome
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.supervision import restarts
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.proxy.session.replication.followers import Replication
@@ -128,6 +129,7 @@ class SluiceCollector(Collector):
 
     def _of_files(self) -> Iterator[Metric]:
         """Of one kind there may be several, one for each listener."""
+        yield _family("sluice_task_restarts_total", (((name,), times) for name, times in restarts.items()))
         files = self._reloads.items()
         yield _family(
             "sluice_config_reloads_total",

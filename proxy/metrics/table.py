@@ -267,6 +267,10 @@ _ROWS: Final = (
         "is what is left.",
     ),
     MetricDefinition(
+        "sluice_task_restarts_total", "counter", ("task",), "restarts",
+        "Times that a task or thread of the proxy's own was begun again after a fault; the log has it.",
+    ),
+    MetricDefinition(
         "sluice_config_reloads_total", "counter", ("file", "outcome"), "states of the file",
         "What became of each new state of a file (quotas, configuration, certificates, credentials): "
         "success, unchanged, invalid, unreadable, hanging.",

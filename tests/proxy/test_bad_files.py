@@ -58,7 +58,10 @@ def put(path: Path, make: Callable[[Path], None]) -> None:
 
 
 def text(rate: int) -> Callable[[Path], None]:
-    return lambda path: path.write_text(LIMITS.format(rate)) and None
+    def write(path: Path) -> None:
+        path.write_text(LIMITS.format(rate))
+
+    return write
 
 
 @pytest.mark.parametrize("name", BAD)
