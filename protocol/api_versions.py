@@ -36,6 +36,16 @@ _ENTRY: Final = Struct(">hhh")
 _ENTRY_BYTES: Final = 6
 _MAX_VERSION_AT: Final = 4
 
+_QUESTION_HEAD: Final = Struct(">ihhih")
+_API_VERSIONS: Final = 18
+
+
+def api_versions_request(correlation_id: int, client_id: str) -> bytes:
+    """An ApiVersions request of v0, its size included: every broker answers it, before a login too."""
+    name = client_id.encode()
+    size = _QUESTION_HEAD.size - 4 + len(name)
+    return _QUESTION_HEAD.pack(size, _API_VERSIONS, 0, correlation_id, len(name)) + name
+
 
 def client_software(buf: bytearray | memoryview, pos: int, end: int) -> tuple[str, str]:
     """Name and version that a client gives itself in the body of a request of v3 or newer (KIP-511).

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sluice.proxy.calibration.request_cost_file import CostTables
 from sluice.proxy.config.config import Config, LimitsOptions, UpstreamOptions
@@ -24,20 +22,22 @@ from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.policy import QuotaApi, SessionPolicy, SharedState
 from sluice.proxy.session.replication.inter_broker import InterBroker
+from sluice.proxy.session.session import Session
 from sluice.quotas.manager import QuotaManager
 
 
 @dataclass(slots=True)
 class Assembled:
-    """A listener and the coroutines that run beside it until the end."""
+    """A listener and the work that runs beside it until the end."""
 
     listener: Listener
     upstream: UpstreamWatch
-    beside: list[Coroutine[Any, Any, None]] = field(default_factory=list)
+    beside: list[Work] = field(default_factory=list)
 
 
 def assemble(
@@ -82,15 +82,24 @@ def assemble(
         authentication_timeout_s=limits.authentication_timeout_s,
         rate=rate,
     )
-    assembled = Assembled(listener, UpstreamWatch(options.name, way, route, circuits))
+    assembled = Assembled(listener, _upstream_watch(worker, way, route, circuits, listener))
     if any(security.followed()):
-        assembled.beside.append(security.follow())
+        assembled.beside.append(security.follow)
     if options.gateway is not None and brokers is not None and way.can_ask:
         refresh_s = options.gateway.metadata_refresh_s
         watch = ClusterWatch(worker.loop, options.name, way, route, brokers, refresh_s)
         listener.brokers_known = watch.answered
-        assembled.beside.append(watch.run())
+        assembled.beside.append(watch.run)
     return assembled
+
+
+def _upstream_watch(
+    worker: Worker, way: Upstream, route: Route, circuits: Circuits, listener: Listener
+) -> UpstreamWatch:
+    def sessions() -> list[Session]:
+        return [connection.session for connection in listener.connections]
+
+    return UpstreamWatch(worker.loop, listener.name, way, route, circuits, sessions)
 
 
 def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> SessionPolicy:

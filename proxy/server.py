@@ -11,11 +11,12 @@ import gc
 import math
 import os
 import signal
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import uvloop
 
@@ -49,6 +50,7 @@ from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.replication.setup import ReplicationSetup
 from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.log import configure_logging, get_logger
+from sluice.proxy.runtime.supervision import Work, keep_running
 from sluice.proxy.runtime.tasks import spawn
 from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.causes import DisconnectCause
@@ -200,6 +202,7 @@ class Server:
             self._quota_source,
             self._access_log,
             replication,
+            self._health.upstreams,
         )
         desk = AdminDesk(
             self._quotas,
@@ -213,28 +216,28 @@ class Server:
         return AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
 
     def _spawn_all(
-        self, worker: Worker, kafka_page: KafkaPage | None, beside: Sequence[Coroutine[Any, Any, None]]
+        self, worker: Worker, kafka_page: KafkaPage | None, beside: Sequence[Work]
     ) -> list[asyncio.Task[None]]:
         """Begin all that runs until the end. `beside`: the work beside the listeners."""
-        tasks = [
-            *(spawn(work, name) for work, name in self._quota_source.work(self._apply)),
-            spawn(self._meter.run(), "usage_meter"),
-            spawn(self._expire(), "expire"),
-            spawn(self._sweep(worker), "sweep"),
-            spawn(self._clean_up_ids(), "producer_ids_clean_up"),
-            spawn(self._serve_ids(), "producer_ids"),
-            *(spawn(work, "beside a listener") for work in beside),
+        work: list[tuple[Work, str]] = [
+            *self._quota_source.work(self._apply),
+            (self._meter.run, "usage_meter"),
+            (self._expire, "expire"),
+            (partial(self._sweep, worker), "sweep"),
+            (self._clean_up_ids, "producer_ids_clean_up"),
+            (self._serve_ids, "producer_ids"),
+            *((one, "beside a listener") for one in beside),
         ]
         if kafka_page is not None:
-            tasks.append(spawn(kafka_page.run(), "kafka_page"))
+            work.append((kafka_page.run, "kafka_page"))
         if self._config_watch is not None:
-            tasks.append(spawn(self._config_watch.watch(self._reconfigure), "configuration"))
+            work.append((partial(self._config_watch.watch, self._reconfigure), "configuration"))
         if self._access_log is not None:
-            tasks.append(spawn(self._access_log.run(), "access_log"))
+            work.append((self._access_log.run, "access_log"))
         if self._id_file is not None:
             interval_s = self._config.producer_ids.snapshot_interval_s
-            tasks.append(spawn(self._id_file.run(self._shared.producer_ids.quota, interval_s), "snapshot"))
-        return tasks
+            work.append((partial(self._id_file.run, self._shared.producer_ids.quota, interval_s), "snapshot"))
+        return [keep_running(one, name) for one, name in work]
 
     async def _until_ready(self) -> None:
         """Wait for what the first request needs: quotas, replication throttles, the access log."""
@@ -277,11 +280,11 @@ class Server:
                 found.setdefault(what, []).append(files.status)
         return found
 
-    def _assemble(self, worker: Worker) -> list[Coroutine[Any, Any, None]]:
+    def _assemble(self, worker: Worker) -> list[Work]:
         """Make all listeners. Returns what runs beside them."""
         config = self._config
         warn_of_gaps(config, self._quotas.limits)
-        beside: list[Coroutine[Any, Any, None]] = []
+        beside: list[Work] = []
         for options, security in zip(config.listeners, self._securities, strict=True):
             policy = self._replication.told(policy_of(config, options, self._costs), options)
             assembled = assemble(
@@ -296,7 +299,7 @@ class Server:
             )
             self._listeners.append(assembled.listener)
             self._health.upstreams.append(assembled.upstream)
-            beside += [assembled.upstream.run(), *assembled.beside]
+            beside += [assembled.upstream.run, *assembled.beside]
         return beside + self._replication.work()
 
     def _apply(self, limits: QuotaLimits) -> None:

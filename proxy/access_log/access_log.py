@@ -94,6 +94,7 @@ class AccessLog:
         """`offset_ms`: Unix time less monotonic time."""
         proxy = instance_name(options)
         self._offset_ms = offset_ms
+        self._has_begun = False
         self._close_deadline_s = options.close_deadline_s
         self.topic_names = TopicNames()
         """for the sessions"""
@@ -128,7 +129,9 @@ class AccessLog:
 
     async def run(self) -> None:
         """Hand over what is finished, until cancelled."""
-        self.writer.start()
+        if not self._has_begun:
+            self._has_begun = True
+            self.writer.start()
         while True:
             await asyncio.sleep(_HAND_OVER_INTERVAL_S)
             self.hand_over()

@@ -20,7 +20,7 @@ from sluice.proxy.access_log.journal import AccessJournal
 from sluice.proxy.access_log.losses import AccessLosses, tell_abandoned
 from sluice.proxy.access_log.sender import FinishedFile
 from sluice.proxy.access_log.sinks.sink import LogFile
-from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.supervision import keep_thread_running
 from sluice.usage.access_record import ROLLUP, TABLES, WINDOW_MS, Columns
 from sluice.usage.rollup import Window
 
@@ -38,7 +38,7 @@ _WORK_S: Final = 0.0003
 """between two pauses, at least: what is done after one takes longer, for the caches are others' then"""
 _TICK_S: Final = 0.5
 
-_log = get_logger()
+_FAULT: Final = "a fault of the thread that encodes them"
 
 
 @dataclass(slots=True)
@@ -86,12 +86,12 @@ class AccessEncoder:
         self._names: FileNames | None = None
         self._part_numbers = count(1)
         self._file_numbers = count(1)
-        self._is_closing = False
+        self._closing = threading.Event()
         self._resumed_s = 0.0
+        self._in_hand: Window | None = None
+        self._received_rows = 0  # taken from the queue, of tables
         self._thread = threading.Thread(target=self._run, name="access-log-encoder", daemon=True)
         self.ready = threading.Event()
-        self.has_stopped = False
-        """for good, by a fault"""
         self.settled_rows = 0
         """of those that were taken or made: in a finished file, or dropped and counted"""
         self.made_rows = 0
@@ -118,26 +118,44 @@ class AccessEncoder:
 
     def close(self, give_up_s: float) -> None:
         """Finish all files; blocks until `give_up_s` (monotonic) at most."""
-        self._is_closing = True
+        self._closing.set()
         self._queue.put(None)
         if self._thread.ident is not None:
             self._thread.join(max(0.0, give_up_s - time.monotonic()))
 
     def _run(self) -> None:
-        try:
-            try:
-                from sluice.proxy.access_log.columns import warm_up
+        keep_thread_running(self._work, "access_log_encoder", self._begin_anew, self._closing)
 
-                warm_up()
-            finally:
-                self.ready.set()
-            self._begin_journal()
-            self._encode_until_closed()
-        except Exception as error:
-            # Rows stay pending, so that there is soon no room for more, and their loss is counted.
-            self.has_stopped = True
-            self._losses.failed(error)
-            _log.exception("access_log_stopped")
+    def _work(self) -> None:
+        try:
+            from sluice.proxy.access_log.columns import warm_up
+
+            warm_up()
+        finally:
+            self.ready.set()
+        self._begin_journal()
+        self._encode_until_closed()
+
+    def _begin_anew(self, error: Exception) -> None:
+        """After a fault: nobody knows what is in the parts. Their rows and what was in hand are lost; what
+        waits in the queue is not."""
+        self._losses.failed(error)
+        window, self._in_hand = self._in_hand, None
+        if window is not None:
+            if self.windows and self.windows[0] is window:
+                self.windows.popleft()
+                self._losses.dropped(window.count_rows(), _FAULT)
+            window.index.told(window.dropped, folded=0)
+        parts, self._parts = self._parts, {}
+        self._sums = self._names = None
+        self.building_bytes = 0
+        rows = self._received_rows + self.made_rows - self.settled_rows
+        if rows > 0:
+            self._losses.dropped(rows, _FAULT)
+            self.settled_rows += rows
+        for part in parts.values():
+            self._settle(part)
+        self._losses.tell(at_once=True)
 
     def _begin_journal(self) -> None:
         if self._journal is None or self._journal.has_begun:
@@ -154,13 +172,16 @@ class AccessEncoder:
                 offered = self._queue.get(timeout=_TICK_S)
                 self._resumed_s = time.monotonic()
             except Empty:
-                pass
+                if self._closing.is_set():
+                    break  # the end of the queue was read before a fault
             else:
                 if offered is None:
                     break
                 if isinstance(offered, Window):
+                    self._in_hand = offered
                     self._take_window(offered)
                 else:
+                    self._received_rows += len(offered[1][0])
                     self._take(*offered)
             if self._queue.empty():  # else much is noted again and again
                 self._note_parts()
@@ -196,6 +217,7 @@ class AccessEncoder:
         for forgetful in {self._sums, self._names, *(part.cells.names for part in self._parts.values())}:
             if forgetful is not None:
                 forgetful.forget(window.dropped.places)
+        self._in_hand = None
         window.index.told(window.dropped, folded)
         self._finish_large_parts()
 
@@ -226,7 +248,7 @@ class AccessEncoder:
                 self._finish(part)
 
     def _pause(self) -> None:
-        if not self._is_closing and time.monotonic() - self._resumed_s >= _WORK_S:
+        if not self._closing.is_set() and time.monotonic() - self._resumed_s >= _WORK_S:
             time.sleep(_PAUSE_S)
             self._resumed_s = time.monotonic()
 

@@ -12,6 +12,7 @@ from sluice.proxy.access_log.journal import AccessJournal
 from sluice.proxy.access_log.losses import AccessLosses, described
 from sluice.proxy.access_log.sinks.sink import LogFile, Sink, SinkRefuses
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.supervision import keep_thread_running
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
@@ -38,6 +39,8 @@ class AccessSender:
         self._losses = losses
         self._queue: SimpleQueue[FinishedFile | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="access-log-sender", daemon=True)
+        self._in_hand: LogFile | None = None
+        self._has_ended = False
         self._hurried = threading.Event()
         self._give_up_s = float("inf")
         self._given_bytes = 0
@@ -78,9 +81,24 @@ class AccessSender:
             self._losses.dropped(rows, "the proxy ended before the sink took them")
 
     def _run(self) -> None:
-        while (finished := self._queue.get()) is not None:
+        keep_thread_running(self._work, "access_log_sender", self._begin_anew, self._hurried)
+
+    def _begin_anew(self, error: Exception) -> None:
+        """After a fault: the file in hand is lost, unless it was written."""
+        self._losses.failed(error)
+        file, self._in_hand = self._in_hand, None
+        if file is not None:
+            self._done_bytes += len(file.data)
+            self._done_rows += file.rows
+            self._losses.dropped(file.rows, f"a fault of the thread that writes them: {described(error)}")
+        self._losses.tell(at_once=True)
+
+    def _work(self) -> None:
+        while not self._has_ended and (finished := self._queue.get()) is not None:
+            self._in_hand = finished.file
             if not self._write(finished.file):
                 return
+            self._in_hand = None
             self._done_bytes += len(finished.file.data)
             self._done_rows += finished.file.rows
             if finished.settles is not None and self._journal is not None:
@@ -88,6 +106,7 @@ class AccessSender:
                     self._journal.settle(finished.settles)
                 except OSError as error:
                     self._losses.failed(error)
+        self._has_ended = True
         self._sink.close()
 
     def _write(self, file: LogFile) -> bool:

@@ -131,20 +131,14 @@ class AccessWriter:
     def offer_window(self, window: Window) -> bool:
         """Take a window of the roll-up; otherwise as `offer`. Windows come in their order."""
         encoder = self._encoder
-        has_room = (
-            not self._is_closed
-            and not encoder.has_stopped
-            and self._bytes_pending < self._settings.max_pending_bytes
-        )
+        has_room = not self._is_closed and self._bytes_pending < self._settings.max_pending_bytes
         if has_room:
             room = self._settings.max_pending_rows - self._rows_pending
             has_room = window.most_rows <= room or window.count_rows() <= room
         if not has_room:
             self._losses.refused_rows += window.count_rows()
             window.drop_rows()
-        if encoder.has_stopped:  # then none will ever be told, and numbers need not wait for that
-            window.index.told(window.dropped, folded=0)
-        elif not self._is_closed:
+        if not self._is_closed:
             encoder.take_window(window)
         return has_room
 

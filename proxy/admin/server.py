@@ -42,6 +42,7 @@ from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.collector import SluiceCollector
 from sluice.proxy.metrics.exposition import Page, exposition
 from sluice.proxy.metrics.kafka_page import KafkaPage
+from sluice.proxy.runtime.supervision import keep_running
 from sluice.proxy.runtime.tasks import spawn
 
 _MAX_CONNECTIONS: Final = 64
@@ -123,7 +124,7 @@ class AdminServer:
         self._serving = spawn(server.serve(sockets=[listening]), "admin")
         await server.is_up.wait()
         if self._status is not None:
-            self._following = spawn(self._status.run(), "status")
+            self._following = keep_running(self._status.run, "status")
 
     async def stop(self) -> None:
         """Answer what has been asked, close, and return when it is done; fine if not started."""

@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from sluice.protocol._tables import API_NAMES
 from sluice.proxy.config.options import NO_BOOL, Options, Text
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
 from sluice.quotas.files.yaml_lines import dotted, parse_yaml
 from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
 
@@ -103,7 +103,7 @@ def load_request_costs(file: Path | None) -> CostTables:
     """Those in `file`; None: those that Sluice brings. Raises ConfigError."""
     if file is None:
         return shipped_request_costs()
-    return parse_request_costs(read_text(file, "request cost"), str(file))
+    return parse_request_costs(read_text(file, "request cost", MAX_SMALL_BYTES), str(file))
 
 
 @cache

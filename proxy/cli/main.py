@@ -106,9 +106,10 @@ def run(config: ConfigOption = None) -> None:
     `pacing.burst_s` is `SLUICE_PACING__BURST_S`. Without a file all that is required must be in variables.
     """
     from sluice.proxy.config.file import load_config
+    from sluice.proxy.runtime.file_work import within
     from sluice.proxy.server import run as serve
 
-    raise typer.Exit(serve(load_config(config, os.environ), config))
+    raise typer.Exit(serve(within(str(config), lambda: load_config(config, os.environ)), config))
 
 
 @app.command(epilog=EXIT_CODES)
@@ -125,11 +126,11 @@ def check(
     With --replication the brokers' throttles must be as they should be, or it fails.
     """
     from sluice.proxy.config.file import config_of
-    from sluice.quotas.files.load import load_quotas, read_text
+    from sluice.quotas.files.load import load_quotas, read_given
     from sluice.quotas.files.quota_file import parse_quotas
     from sluice.quotas.files.yaml_lines import parse_yaml
 
-    text = read_text(file, "given")
+    text = read_given(file, "given")
     document = parse_yaml(text, str(file))
     if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
         print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")

@@ -20,7 +20,7 @@ from sluice.proxy.config.config import Config
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.options import Options
 from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
 PREFIX = "SLUICE_"
@@ -42,7 +42,7 @@ def load_config(file: Path | None, environ: Mapping[str, str]) -> Config:
     document, source = YamlDocument(value={}), ""
     if file is not None:
         source = str(file)
-        document = parse_yaml(read_text(file, "configuration"), source)
+        document = parse_yaml(read_text(file, "configuration", MAX_SMALL_BYTES), source)
         if document.value is None:
             document.value = {}
     return config_of(document, source, environ)

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from sluice.proxy.config.config import LIVE_OPTIONS, Config
 from sluice.proxy.config.file import config_of
+from sluice.proxy.runtime.file_work import FileHangs, FileWork
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, hash_of, identify
 from sluice.quotas.files.config_error import ConfigError
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
 from sluice.quotas.files.yaml_lines import parse_yaml
 
 LOOK_INTERVAL_S: Final = 1.0
@@ -33,6 +34,7 @@ class ConfigWatch:
         self._environ = environ
         self._config = config
         self._watched = WatchedFiles()
+        self._work: FileWork[tuple[ReloadOutcome, Config | ConfigError | None] | None] = FileWork()
 
     @property
     def status(self) -> ReloadStatus:
@@ -47,17 +49,24 @@ class ConfigWatch:
 
     async def check(self, apply: Callable[[Config], None]) -> ReloadOutcome | None:
         """One look. Returns what became of a new state of the file, None if there is none."""
-        found = await asyncio.to_thread(self._look)
+        try:
+            found = await self._work.run(self._look)
+        except FileHangs as hangs:
+            outcome = self._watched.hangs(hangs, (self._path,))
+            if outcome is not None:
+                self._log_kept(self.status.last_error)
+            return outcome
         if found is None:
             return None
         outcome, loaded = found
         if isinstance(loaded, ConfigError):
-            _log.error(
-                "configuration_not_applied", file=str(self._path), problems=str(loaded).splitlines()[:20]
-            )
+            self._log_kept(str(loaded))
         elif loaded is not None:
             self._apply(loaded, apply)
         return outcome
+
+    def _log_kept(self, problems: str) -> None:
+        _log.error("configuration_not_applied", file=str(self._path), problems=problems.splitlines()[:20])
 
     def _look(self) -> tuple[ReloadOutcome, Config | ConfigError | None] | None:
         """Blocks as long as the file system does."""
@@ -67,7 +76,7 @@ class ConfigWatch:
             return None
         now_unix_s = time.time()
         try:
-            text = read_text(self._path, "configuration")
+            text = read_text(self._path, "configuration", MAX_SMALL_BYTES)
         except ConfigError as error:
             outcome = watched.take(seen, error, now_unix_s)
             return None if outcome is None else (outcome, error)

@@ -7,7 +7,9 @@
       └── a dial succeeded ── HALF OPEN: one dial is tried, the other clients are refused
 
 Only what is the address's own fault is a failure: a connection refused or timed out, a TLS handshake with the
-proxy's one identity. Never a login that the broker refused: one user's bad credentials would refuse others.
+proxy's one identity that is refused. Never a login that the broker refused: one user's bad credentials would
+refuse others. Nor silence behind a connection that was taken: the broker may be paused, and its clients wait
+(upstream_watch.py tells readiness).
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ class Route(Protocol):
     def upstream(self, node_id: int) -> Address | None:
         """Where this broker is, if that is known."""
 
+    def brokers(self) -> Sequence[Address]:
+        """All brokers that are known besides."""
+
     def reached(self, address: Address) -> None:
         """A dial of it succeeded."""
 
@@ -42,6 +45,10 @@ class BrokerRoute:
     def upstream(self, node_id: int) -> Address | None:
         """It never moves."""
         return None
+
+    def brokers(self) -> Sequence[Address]:
+        """There is but one."""
+        return ()
 
     def reached(self, address: Address) -> None:
         """Nothing is learnt."""
@@ -72,6 +79,10 @@ class GatewayRoute:
     def upstream(self, node_id: int) -> Address | None:
         """Where it was last seen."""
         return self._brokers.upstream(node_id)
+
+    def brokers(self) -> Sequence[Address]:
+        """Where the brokers were last seen."""
+        return tuple(self._brokers.upstreams.values())
 
     def reached(self, address: Address) -> None:
         """The next client that any broker serves begins with it, if it is a bootstrap upstream."""

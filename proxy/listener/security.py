@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.runtime.file_work import FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 
@@ -30,6 +32,9 @@ class Followed(Protocol):
     @property
     def status(self) -> ReloadStatus:
         """What became of them so far."""
+
+    def hangs(self, error: OSError) -> ReloadOutcome | None:
+        """A look has not ended in time. None: nothing new."""
 
     def reload_if_changed(self, now_unix_s: float) -> ReloadOutcome | None:
         """One look; blocks as long as the file system does."""
@@ -63,10 +68,14 @@ class ListenerSecurity:
 
     async def follow(self) -> None:
         """Look for changes until cancelled, in a thread; new connections get what is good."""
+        followed = [(what, files, FileWork[ReloadOutcome | None]()) for what, files in self.followed()]
         while True:
             await asyncio.sleep(self.look_interval_s)
-            for what, files in self.followed():
-                outcome = await asyncio.to_thread(files.reload_if_changed, time())
+            for what, files, work in followed:
+                try:
+                    outcome = await work.run(partial(_look, files))
+                except FileHangs as error:
+                    outcome = files.hangs(error)
                 if outcome is ReloadOutcome.SUCCESS:
                     _log.info(f"{what}_applied", listener=self.name, hash=files.status.hash)
                 elif outcome is not None and outcome is not ReloadOutcome.UNCHANGED:
@@ -76,8 +85,16 @@ class ListenerSecurity:
                     )
 
 
+def _look(files: Followed) -> ReloadOutcome | None:
+    return files.reload_if_changed(time())
+
+
 def load_security(options: ListenerOptions) -> ListenerSecurity:
     """Raises ConfigError (TlsConfigError, CredentialsError) that names the file and what is wrong with it."""
+    return within(f"files of the listener {options.name}", partial(_load, options))
+
+
+def _load(options: ListenerOptions) -> ListenerSecurity:
     security = ListenerSecurity(options.name)
     if options.tls is not None:
         from sluice.proxy.listener.tls.context import ServerTls

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from errno import EMFILE, ENFILE
 from random import random
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
@@ -35,8 +35,6 @@ _CLIENT_ID: Final = "sluice"
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
-_Dialled = TypeVar("_Dialled", bound=Stream)
-
 _log = get_logger()
 
 
@@ -48,6 +46,13 @@ class NotConnected(Exception):
         self.cause = cause
         self.detail = detail
         """empty if the log has it already"""
+
+
+class SaysNothing(Exception):
+    """A broker took the connection, and then said nothing in time.
+
+    That is no failure of a dial: a broker that is paused for a while must not have its clients refused.
+    """
 
 
 @dataclass(slots=True)
@@ -98,35 +103,36 @@ class Upstream:
 
         `ends`: the client's and what it connected to, for the PROXY header. Raises NotConnected.
         """
-        for address in addresses:
-            stream = await self._tried(address, self._open(address, ends))
-            if stream is not None:
-                return await self._log_in(stream, address, user)
-        raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")  # said once, when the circuit opened
-
-    async def can_be_reached(self, addresses: Sequence[Address]) -> bool:
-        """Whether one of them takes a connection, which is closed at once."""
+        silence = ""  # an unreachable one was told when its circuit opened
         for address in addresses:
             try:
-                broker = await self._tried(address, self._dial(*address))
-            except NotConnected:
-                return False
-            if broker is not None:
-                broker.close()
-                return True
-        return False
+                stream = await self.dial(address, ends)
+            except SaysNothing as error:
+                silence = str(error)
+                continue
+            if stream is not None:
+                return await self._log_in(stream, address, user)
+        raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, silence)
 
-    async def _tried(self, address: Address, dial: Coroutine[Any, Any, _Dialled]) -> _Dialled | None:
-        """What `dial` of this address leads to; None: it was not tried again yet, or failed."""
+    async def dial(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | None:
+        """A connection without a login, with its PROXY header and TLS; None: not tried again yet, or failed.
+
+        Raises SaysNothing, NotConnected (for want of file descriptors).
+        """
         circuit = self._circuits.of(address)
         if not circuit.may_dial(monotonic() * 1000.0):
-            dial.close()
             return None
+        has_connected = False
         try:
             async with asyncio.timeout(self.dial_timeout_s):
-                stream = await dial
+                broker = await self._connected(*address)
+                has_connected = True
+                stream = await self._secured(broker, address, ends)
         except (OSError, TimeoutError) as error:
             reason = str(error) or "timed out"
+            if has_connected and isinstance(error, TimeoutError) and error.errno is None:
+                circuit.abandoned()
+                raise SaysNothing(f"{in_text(address)}: no answer to the TLS handshake in time") from None
             if error.errno in _OURS:
                 circuit.abandoned()
                 raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
@@ -145,9 +151,10 @@ class Upstream:
             _log.info("upstream_reachable_again", listener=self._options.name, upstream=in_text(address))
         return stream
 
-    async def _open(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream:
-        """Dial, tell for whom, and secure."""
-        broker = await self._dial(*address)
+    async def _secured(
+        self, broker: socket.socket, address: Address, ends: tuple[Endpoint, Endpoint] | None
+    ) -> Stream:
+        """Tell for whom, and secure."""
         try:
             if self._options.upstream_proxy_protocol:
                 header = LOCAL_HEADER if ends is None else build_v2(*ends)
@@ -164,7 +171,7 @@ class Upstream:
             broker.close()
             raise
 
-    async def _dial(self, host: str, port: int) -> socket.socket:
+    async def _connected(self, host: str, port: int) -> socket.socket:
         error: OSError | None = None
         try:
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

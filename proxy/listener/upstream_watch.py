@@ -1,55 +1,228 @@
-"""Whether a listener's upstream can be reached, for /readyz: asked at the start, and while it cannot.
+"""Whether a listener's upstream answers, for /readyz.
 
-Clients' own dials tell it otherwise (circuit.py). But where a Service sends no clients to a pod that is not
-ready nobody would find out that the broker is back, so the proxy dials it then: TCP alone, closed at once,
-which a broker takes for a client that changed its mind.
+A broker that is frozen accepts connections and says nothing, so a connection is no answer. Where clients' own
+connections bring none, the proxy asks: ApiVersions on a connection of its own, which every broker answers
+before a login too. After 30 s without any answer (a long pause is not called frozen) the listener is not
+ready; with one answer it is. A broker that closes such a connection unanswered (what stands before it may let
+nobody ask) counts as one that answers, which is told once.
+
+While no connection is to be had (circuit.py) the proxy dials every second: where a Service sends no clients
+to a pod that is not ready nobody else would find out that the broker is back.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 
-from sluice.proxy.listener.circuit import Circuits
+from sluice.protocol.api_versions import api_versions_request
+from sluice.proxy.connection.stream import receive, send_all
+from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.route import Route
-from sluice.proxy.listener.upstream import Upstream
+from sluice.proxy.listener.upstream import NotConnected, SaysNothing, Upstream
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.gateway.broker_map import in_text
 
-_INTERVAL_S: Final = 1.0
-"""as long as a circuit is open at most (circuit.MAX_BACK_OFF_MS)"""
+_MAX_ANSWER_BYTES: Final = 64 * 1024
+_MAX_ASKED: Final = 16
+"""brokers at a time: any that answers is enough"""
+_LOOKED_AT_ONCE: Final = 500
+"""connections"""
+_CLIENT_ID: Final = "sluice"
 
 _log = get_logger()
+
+
+class Answered(Protocol):
+    """A client's session, as far as it is looked at here."""
+
+    @property
+    def bytes_to_client(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often the upstream is asked, and how long it may say nothing."""
+
+    interval_s: float = 5.0
+    retry_s: float = 1.0
+    """while no connection is to be had; as long as a circuit is open at most (circuit.MAX_BACK_OFF_MS)"""
+    silence_s: float = 30.0
+    """longer than the pauses of a broker that goes on afterwards"""
+
+    @property
+    def answer_s(self) -> float:
+        """how long one question waits: two are asked, of one broker and of all, before `silence_s` is over"""
+        return self.silence_s / 3.0
+
+
+class _Heard(Enum):
+    """What became of a question."""
+
+    ANSWER = 1
+    CLOSED = 2
+    """the connection, unanswered"""
+    NOTHING = 3
+    NOT_ASKED = 4
+    """there was no connection, or no file descriptor for one"""
 
 
 class UpstreamWatch:
     """Of one listener."""
 
-    def __init__(self, name: str, upstream: Upstream, route: Route, circuits: Circuits) -> None:
-        """`name`: the listener's."""
-        self._name = name
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        upstream: Upstream,
+        route: Route,
+        circuits: Circuits,
+        sessions: Callable[[], Collection[Answered]] = tuple,
+        patience: Patience = Patience(),
+    ) -> None:
+        """`name`: the listener's; `sessions`: those of its clients."""
+        self._loop = loop
+        self.name = name
         self._upstream = upstream
         self._route = route
         self._circuits = circuits
+        self._sessions = sessions
+        self._patience = patience
         self._was_reached = False
+        self._bytes: dict[Answered, int] = {}
+        self._unanswered = 0
+        self._unanswered_since_s = 0.0
+        self._closes_told = False
+        self.is_silent = False
+        """it takes connections, and has answered nothing for too long"""
 
     @property
     def problem(self) -> str:
         """Why no client should be sent to this listener; empty: nothing is known against it."""
         if not self._was_reached:
-            return f"listener {self._name}: its upstream has not been reached yet"
-        addresses = self._route.addresses(None, monotonic() * 1000.0)
-        if any(self._circuits.of(address).is_closed for address in addresses):
-            return ""
-        return f"listener {self._name}: {', '.join(map(in_text, addresses))} cannot be reached"
+            return f"listener {self.name}: its upstream has not been reached yet"
+        addresses = self._addresses()
+        if not any(self._circuits.of(address).is_closed for address in addresses):
+            return f"listener {self.name}: {', '.join(map(in_text, addresses))} cannot be reached"
+        if self.is_silent:
+            for_s = monotonic() - self._unanswered_since_s
+            shown = ", ".join(map(in_text, addresses))
+            return (
+                f"listener {self.name}: {shown} accepts connections, and has not answered for {for_s:.0f} s"
+            )
+        return ""
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            if self.problem:
-                addresses = self._route.addresses(None, monotonic() * 1000.0)
-                if await self._upstream.can_be_reached(addresses) and not self._was_reached:
-                    self._was_reached = True
-                    _log.info("upstream_reached", listener=self._name)
-            await asyncio.sleep(_INTERVAL_S)
+            await self.look()
+            patience = self._patience
+            is_away = self.problem and not self.is_silent
+            await asyncio.sleep(patience.retry_s if is_away else patience.interval_s)
+
+    async def look(self) -> None:
+        """Ask, unless clients have been answered since the last look."""
+        if not await self._clients_were_answered():
+            asked_s = monotonic()
+            found = await self._ask()
+            if found is _Heard.NOT_ASKED:  # nothing was learnt; if there is no connection the circuits know
+                self._unanswered = self._unanswered if self.is_silent else 0
+                return
+            if found is _Heard.NOTHING:
+                self._not_answered(asked_s)
+                return
+            if found is _Heard.CLOSED and not self._closes_told:
+                self._closes_told = True
+                _log.warning(
+                    "upstream_takes_no_probe",
+                    listener=self.name,
+                    reason="it closes a connection that asks for ApiVersions; /readyz goes by connections",
+                )
+        self._answered()
+
+    def _answered(self) -> None:
+        if not self._was_reached:
+            self._was_reached = True
+            _log.info("upstream_reached", listener=self.name)
+        if self.is_silent:
+            silent_s = round(monotonic() - self._unanswered_since_s, 1)
+            _log.info("upstream_answers_again", listener=self.name, silent_for_s=silent_s)
+        self.is_silent = False
+        self._unanswered = 0
+
+    def _not_answered(self, asked_s: float) -> None:
+        if not self._unanswered:
+            self._unanswered_since_s = asked_s
+        self._unanswered += 1
+        silent_s = monotonic() - self._unanswered_since_s
+        # One question is not enough: it may have been the proxy that was paused.
+        if not self.is_silent and self._unanswered > 1 and silent_s >= self._patience.silence_s:
+            self.is_silent = True
+            _log.error(
+                "upstream_does_not_answer",
+                listener=self.name,
+                upstream=", ".join(map(in_text, self._addresses())),
+                silent_for_s=round(silent_s, 1),
+            )
+
+    async def _clients_were_answered(self) -> bool:
+        """Whether a broker has said anything to a client since the last look."""
+        before = self._bytes
+        now: dict[Answered, int] = {}
+        was_answered = False
+        for number, session in enumerate(self._sessions()):
+            now[session] = got = session.bytes_to_client
+            was_answered = was_answered or got != before.get(session, 0)
+            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        self._bytes = now
+        return was_answered
+
+    async def _ask(self) -> _Heard:
+        """The first; if it does not answer all the others at once. The best of what was heard."""
+        first, *others = self._addresses()[:_MAX_ASKED]
+        found = await self._ask_one(first)
+        if found in {_Heard.ANSWER, _Heard.CLOSED} or not others:
+            return found
+        questions = {asyncio.ensure_future(self._ask_one(address)) for address in others}
+        try:
+            for next_found in asyncio.as_completed(questions):
+                found = min(found, await next_found, key=lambda heard: heard.value)
+                if found is _Heard.ANSWER:
+                    break
+        finally:
+            for question in questions:
+                question.cancel()
+            await asyncio.gather(*questions, return_exceptions=True)
+        return found
+
+    async def _ask_one(self, address: Address) -> _Heard:
+        try:
+            async with asyncio.timeout(self._patience.answer_s):
+                broker = await self._upstream.dial(address, None)
+                if broker is None:
+                    return _Heard.NOT_ASKED
+                try:
+                    await send_all(self._loop, broker, api_versions_request(0, _CLIENT_ID))
+                    answer = await receive(self._loop, broker, _MAX_ANSWER_BYTES)
+                finally:
+                    broker.close()
+        except NotConnected:
+            return _Heard.NOT_ASKED
+        except (TimeoutError, SaysNothing):
+            return _Heard.NOTHING
+        except OSError:
+            return _Heard.CLOSED
+        if not answer:
+            return _Heard.CLOSED
+        self._route.reached(address)
+        return _Heard.ANSWER
+
+    def _addresses(self) -> Sequence[Address]:
+        """All that may answer, those first that would be tried first."""
+        first = list(self._route.addresses(None, monotonic() * 1000.0))
+        return first + [address for address in self._route.brokers() if address not in first]

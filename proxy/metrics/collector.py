@@ -19,6 +19,7 @@ from sluice.protocol.names import api_name
 from sluice.proxy.access_log.access_log import NOTHING_WRITTEN, AccessLog
 from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.security import ListenerSecurity
+from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.entity_series import OTHER, EntitySeries
 from sluice.proxy.metrics.replication import replication_samples
 from sluice.proxy.metrics.table import METRICS
@@ -34,6 +35,7 @@ from sluice.proxy.metrics.usage_meter import (
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, SnapshotOutcome
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.supervision import restarts
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.proxy.session.replication.followers import Replication
@@ -65,10 +67,11 @@ class SluiceCollector(Collector):
         quota_source: QuotaSource | None = None,
         access_log: AccessLog | None = None,
         replication: Replication | None = None,
+        upstreams: Sequence[UpstreamWatch] = (),
     ) -> None:
         """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
         ids. `circuits`: of the brokers. `securities`: of the listeners. `quota_source`: where limits come
-        from. `access_log`, `replication`: None if there is none."""
+        from. `access_log`, `replication`: None if there is none. `upstreams`: of the listeners."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
@@ -80,6 +83,7 @@ class SluiceCollector(Collector):
         self._quota_source = quota_source
         self._access_log = access_log
         self._replication = replication
+        self._upstreams = upstreams
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -125,6 +129,7 @@ class SluiceCollector(Collector):
 
     def _of_files(self) -> Iterator[Metric]:
         """Of one kind there may be several, one for each listener."""
+        yield _family("sluice_task_restarts_total", (((name,), times) for name, times in restarts.items()))
         files = self._reloads.items()
         yield _family(
             "sluice_config_reloads_total",
@@ -153,6 +158,7 @@ class SluiceCollector(Collector):
         yield _family(f"{name}circuit_open", ((at, not one.is_closed) for at, one in circuits))
         yield _family(f"{name}dial_failures_total", ((at, one.failures) for at, one in circuits))
         yield _family(f"{name}refused_total", ((at, one.refused) for at, one in circuits))
+        yield _family(f"{name}silent", (((watch.name,), watch.is_silent) for watch in self._upstreams))
         yield _family(
             "sluice_certificate_not_after_timestamp_seconds",
             (

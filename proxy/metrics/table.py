@@ -263,15 +263,23 @@ _ROWS: Final = (
         "Dials of this address that were not tried because it had failed just before.",
     ),
     MetricDefinition(
+        "sluice_upstream_silent", "gauge", ("listener",), "",
+        "1: connections to this listener's upstream succeed, and nothing has answered for 30 s; not ready.",
+    ),
+    MetricDefinition(
         "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),
         "Unix time in seconds",
         "When the certificate in force ends that the proxy shows its clients, or the broker; less time() it "
         "is what is left.",
     ),
     MetricDefinition(
+        "sluice_task_restarts_total", "counter", ("task",), "restarts",
+        "Times that a task or thread of the proxy's own was begun again after a fault; the log has it.",
+    ),
+    MetricDefinition(
         "sluice_config_reloads_total", "counter", ("file", "outcome"), "states of the file",
         "What became of each new state of a file (quotas, configuration, certificates, credentials): "
-        "success, unchanged, invalid, unreadable.",
+        "success, unchanged, invalid, unreadable, hanging.",
     ),
     MetricDefinition(
         "sluice_config_refused", "gauge", ("file",), "",

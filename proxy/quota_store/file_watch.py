@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
+from sluice.proxy.runtime.file_work import LIMIT_S, FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import in_turns
 from sluice.proxy.runtime.watched_file import (
@@ -38,11 +39,14 @@ _log = get_logger()
 class QuotaFile:
     """One quota file, followed. Start-up calls `load`, then a task runs `watch`."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: Unix seconds, for calendars."""
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.time, hangs_after_s: float = LIMIT_S
+    ) -> None:
+        """`clock`: Unix seconds, for calendars. `hangs_after_s`: of a look."""
         self._path = path
         self._clock = clock
         self._watched = WatchedFiles()
+        self._work: FileWork[tuple[Seen, str | ConfigError | None]] = FileWork(hangs_after_s)
         self.base = QuotaLimits()
         """the limits of the file, as they are without calendars"""
         self._evaluated_unix_s = 0.0
@@ -55,7 +59,7 @@ class QuotaFile:
 
     def load(self) -> QuotaLimits:
         """The limits at start-up; blocks. Raises QuotaFileError: the file is missing or cannot be used."""
-        seen, text = self._look()
+        seen, text = within(str(self._path), self._look)
         now_unix_s = time.time()
         if text is None or isinstance(text, ConfigError):
             raise QuotaFileError(text.problems if text is not None else ())
@@ -100,7 +104,13 @@ class QuotaFile:
         return found.limits
 
     async def _check_file(self, apply: Callable[[QuotaLimits], None]) -> ReloadOutcome | None:
-        seen, text = await asyncio.to_thread(self._look)
+        try:
+            seen, text = await self._work.run(self._look)
+        except FileHangs as error:
+            hanging = self._watched.hangs(error, (self._path,))
+            if hanging is not None:
+                self._log_kept(hanging)
+            return hanging
         if text is None:
             return None
         outcome = self._watched.take(

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.runtime.file_work import FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.private_file import PrivateFile, unusable
 from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.load import read_bytes
 from sluice.quotas.producer_ids.quota import ProducerIdQuota
 from sluice.quotas.producer_ids.snapshot import Part, SnapshotError, restore_snapshot, sealed, snapshot_parts
 
@@ -45,6 +47,10 @@ def scope_of(listeners: Iterable[ListenerOptions]) -> str:
     return "; ".join(sorted({listener.upstream for listener in listeners}))
 
 
+MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024
+"""of the largest stores that fit into memory"""
+
+
 class ProducerIdFile:
     """Of one process."""
 
@@ -53,6 +59,7 @@ class ProducerIdFile:
         self._path = path
         self._file = PrivateFile(path)
         self._scope = scope
+        self._work: FileWork[None] = FileWork()
         self.outcomes = dict.fromkeys(map(str, SnapshotOutcome), 0)
         """how often each; never falls"""
         self.last_written_unix_s = 0.0
@@ -64,12 +71,12 @@ class ProducerIdFile:
     def restore(self, quota: ProducerIdQuota) -> None:
         """Take over what the file holds; `quota` must be new. Blocks; never fails but by beginning empty."""
         try:
-            data = self._path.read_bytes()
+            data = within(str(self._path), lambda: read_bytes(self._path, MAX_SNAPSHOT_BYTES))
         except FileNotFoundError:
             self._count(SnapshotOutcome.ABSENT)
             _log.info("producer_ids_begin_empty", file=str(self._path), reason="there is no file yet")
             return
-        except OSError as error:
+        except (OSError, ConfigError) as error:
             self._count(SnapshotOutcome.UNREADABLE)
             _log.error("producer_ids_begin_empty", file=str(self._path), reason=str(error))
             return
@@ -102,7 +109,7 @@ class ProducerIdFile:
         parts = snapshot_parts(quota, self._scope, time.monotonic() * 1e3, taken_unix_s * 1e3)
         number = self._file.take_number()
         try:
-            await asyncio.to_thread(self._put, parts, number)
+            await self._work.run_anew(lambda: self._put(parts, number))
         except OSError as error:
             self._count(SnapshotOutcome.FAILED)
             _log.error("producer_ids_not_written", file=str(self._path), reason=str(error))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from sluice.proxy.config.quotas import QuotaOptions, QuotaTopicOptions
 from sluice.proxy.quota_store.audit import QuotaAudit
@@ -20,7 +21,9 @@ from sluice.proxy.quota_store.file_watch import QuotaFile
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
 from sluice.proxy.quota_store.topic_copy import Copied, QuotaCopy
 from sluice.proxy.quota_store.topic_records import Stored
+from sluice.proxy.runtime.file_work import FileWork
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.runtime.tasks import in_turns, spawn
 from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.own_topic.topic_acl import OwnTopic
@@ -77,11 +80,12 @@ class QuotaSource:
         if self._file is not None:
             yield self._file.status
 
-    def work(self, apply: Apply) -> Iterator[tuple[Coroutine[Any, Any, None], str]]:
+    def work(self, apply: Apply) -> Iterator[tuple[Work, str]]:
         """What is to run as long as the process; `apply` puts limits in force, in the event loop."""
         self._apply = apply
         if self._file is not None:
-            yield self._file.watch(self._options.reload_interval_s, self._file_changed), "quota_file"
+            interval_s = self._options.reload_interval_s
+            yield partial(self._file.watch, interval_s, self._file_changed), "quota_file"
         if self.topic is not None:
             yield from self.topic.work()
 
@@ -138,6 +142,7 @@ class TopicLimits:
             own.is_known_as(copied.topic_id)
         entries = None if copied is None else copied.entries
         self.topic = QuotaTopic(options, audit, self._changed, self._is_topic, entries)
+        self._copy_work: FileWork[None] = FileWork()
         self._dirty = asyncio.Event()
         self._copy_dirty = asyncio.Event()
         self._version = 0
@@ -151,12 +156,12 @@ class TopicLimits:
         """From the copy, if there is one."""
         return at_once(merged_in_steps(self._base, self.topic.entries))
 
-    def work(self) -> Iterator[tuple[Coroutine[Any, Any, None], str]]:
+    def work(self) -> Iterator[tuple[Work, str]]:
         """What is to run as long as the process."""
-        yield self.topic.run(), "quota_topic"
-        yield self._build(), "quota_topic_limits"
+        yield self.topic.run, "quota_topic"
+        yield self._build, "quota_topic_limits"
         if self._copy is not None:
-            yield self._keep_copy(), "quota_topic_copy"
+            yield self._keep_copy, "quota_topic_copy"
 
     def add_file(self, base: QuotaLimits) -> QuotaLimits:
         """What the file adds is another now. Returns what it was."""
@@ -214,7 +219,7 @@ class TopicLimits:
         self._copy_dirty.clear()
         copied = Copied(dict(self.topic.entries), self.own.topic_id)
         try:
-            await asyncio.to_thread(self._copy.write, copied)
+            await self._copy_work.run_anew(partial(self._copy.write, copied))
         except OSError as error:
             _log.error("quota_copy_not_written", reason=str(error))
 

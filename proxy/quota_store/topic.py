@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, time
-from typing import Final
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.client import AIOKafkaClient
@@ -47,6 +47,7 @@ from sluice.proxy.quota_store.topic_records import (
     key_of,
     value_of,
 )
+from sluice.proxy.runtime.file_work import FileWork
 from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.tasks import spawn
 from sluice.quotas.entity import QuotaEntity
@@ -89,6 +90,7 @@ class QuotaTopic:
         """
         self._options = options
         self._access = ClusterAccess(options)
+        self._settings_work: FileWork[dict[str, Any]] = FileWork()
         self._audit = audit
         self._on_change = on_change
         self._on_topic_id = on_topic_id
@@ -138,7 +140,7 @@ class QuotaTopic:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     async def _follow(self) -> None:
-        settings = await asyncio.to_thread(self._access.settings)
+        settings = await self._settings_work.run(self._access.settings)
         client = AIOKafkaClient(**settings)
         consumer: AIOKafkaConsumer | None = None
         producer: AIOKafkaProducer | None = None

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from sluice.proxy.quota_store.topic_records import BadRecord, Stored, copy_of, entries_of
+from sluice.proxy.runtime.file_work import within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.private_file import PrivateFile, unusable
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.load import read_bytes
 
 _VERSION: Final = 1
 _KEY: Final = "quotas.topic.copy_file"
+_MAX_BYTES: Final = 256 * 1024 * 1024
 
 _log = get_logger()
 
@@ -48,10 +51,10 @@ class QuotaCopy:
     def read(self) -> Copied | None:
         """What the file holds; None: there is none, or none of use. Blocks."""
         try:
-            text = self._path.read_bytes()
+            text = within(str(self._path), lambda: read_bytes(self._path, _MAX_BYTES))
         except FileNotFoundError:
             return None
-        except OSError as error:
+        except (OSError, ConfigError) as error:
             _log.error("quota_copy_unreadable", file=str(self._path), reason=str(error))
             return None
         try:

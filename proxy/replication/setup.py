@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from aiokafka.errors import KafkaError
 
@@ -16,6 +15,7 @@ from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.clients import TopicRefused
 from sluice.proxy.replication.watch import ReplicationWatch
+from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.replication.checks import LEFT_BEHIND_AFTER_S, Finding, findings
 from sluice.proxy.session.replication.followers import Replication
@@ -76,6 +76,6 @@ class ReplicationSetup:
                 async with asyncio.timeout(KNOWN_WITHIN_S):
                     await self._watch.known.wait()
 
-    def work(self) -> list[Coroutine[Any, Any, None]]:
+    def work(self) -> list[Work]:
         """What runs beside the listeners."""
-        return [] if self._watch is None else [self._watch.run()]
+        return [] if self._watch is None else [self._watch.run]

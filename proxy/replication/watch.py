@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -22,6 +23,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
+from sluice.proxy.runtime.file_work import FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.replication.checks import ClusterState, findings
 from sluice.proxy.session.replication.followers import Replication
@@ -65,7 +67,10 @@ class ReplicationWatch:
         self._quota_file = quota_file if options.source == "quotas" else None
         self._section = ReplicationSection()
         if self._quota_file is not None:
-            self._section = replication_of(read_text(self._quota_file, "quota"), str(self._quota_file))
+            file = self._quota_file
+            self._section = replication_of(within(str(file), lambda: read_text(file, "quota")), str(file))
+        self._file_work: FileWork[str] = FileWork()
+        self._settings_work: FileWork[dict[str, Any]] = FileWork()
         self._options = options
         self._replication = replication
         self._access = ClusterAccess(options.cluster())
@@ -87,7 +92,7 @@ class ReplicationWatch:
             await asyncio.sleep(self._options.refresh_interval_s)
 
     async def _follow(self) -> None:
-        settings = await asyncio.to_thread(self._access.settings)
+        settings = await self._settings_work.run(self._access.settings)
         client = AIOKafkaClient(**{**settings, "client_id": "sluice-replication"})
         try:
             await client.bootstrap()
@@ -200,9 +205,9 @@ class ReplicationWatch:
         """The throttles of the quota file; while it cannot be used those before stay."""
         assert self._quota_file is not None
         try:
-            text = await asyncio.to_thread(read_text, self._quota_file, "quota")
+            text = await self._file_work.run(partial(read_text, self._quota_file, "quota"))
             self._section = await asyncio.to_thread(replication_of, text, str(self._quota_file))
-        except ConfigError as error:  # what is wrong the reload of the quotas says
+        except (ConfigError, FileHangs) as error:  # what is wrong the reload of the quotas says
             _log.debug("replication_section_refused", reason=str(error))
         section = self._section
         if section.is_empty:

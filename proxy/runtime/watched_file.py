@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.config_error import ConfigError, Problem
 
 SETTLED_S: Final = 1.0
 """A file written twice within one tick of its clock looks unchanged; one this young is read again."""
@@ -32,7 +32,9 @@ class ReloadOutcome(StrEnum):
     INVALID = "invalid"
     """cannot be used; the last good content stays"""
     UNREADABLE = "unreadable"
-    """missing or unreadable; the last good content stays"""
+    """missing, unreadable, too large or no regular file; the last good content stays"""
+    HANGING = "hanging"
+    """the file system does not answer; the last good content stays, and what it says then is taken"""
 
 
 class FileIdentity(NamedTuple):
@@ -79,9 +81,22 @@ class WatchedFiles:
         self._seen: Seen = ()
         self._settled = False
         self._refused_hash = ""
+        self._hangs = False
+
+    def hangs(self, error: OSError, paths: Iterable[Path]) -> ReloadOutcome | None:
+        """A look has not ended in time (file_work.py). None: nothing new, it still hangs."""
+        self._settled = False
+        if self._hangs:
+            return None
+        self._hangs = True
+        message = f"cannot be read: {error}"
+        return self._failed(
+            ReloadOutcome.HANGING, ConfigError([Problem(message, source=str(path)) for path in paths])
+        )
 
     def wants_reading(self, seen: Seen) -> bool:
         """Whether the files may hold something that was not read yet."""
+        self._hangs = False
         return seen != self._seen or not self._settled
 
     def take(self, seen: Seen, content_hash: str | ConfigError, now_unix_s: float) -> ReloadOutcome | None:

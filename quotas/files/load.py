@@ -6,23 +6,60 @@ way, and have nothing else in common that could do it for both. Blocks as long a
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
+from typing import Final
 
 from sluice.quotas.files.config_error import ConfigError, Problem, QuotaFileError
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.limits.limits import QuotaLimits
 
+MAX_QUOTAS_BYTES: Final = 64 * 1024 * 1024
+"""more than 500,000 entities"""
+MAX_SMALL_BYTES: Final = 1024 * 1024
+"""configuration, credentials, certificates: what people write by hand"""
 
-def read_text(file: Path, what: str) -> str:
-    """The file's text. Raises ConfigError when it cannot be read or is not UTF-8."""
+
+def read_bytes(file: Path, max_bytes: int) -> bytes:
+    """The whole of a regular file. Raises OSError, also for another kind of file and for a larger one.
+
+    A FIFO would never be opened, a device never end: what is no regular file is not read.
+    """
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with open(handle, "rb") as opened:
+        found = os.fstat(handle)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(0, "is a directory", str(file))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "not a regular file", str(file))
+        data = opened.read(max_bytes + 1) if found.st_size <= max_bytes else None
+    if data is None or len(data) > max_bytes:
+        raise OSError(0, f"has more than {max_bytes:,} bytes", str(file))
+    return data
+
+
+def read_text(file: Path, what: str, max_bytes: int = MAX_QUOTAS_BYTES) -> str:
+    """The file's text. Raises ConfigError when it cannot be read, is too large or is not UTF-8."""
     try:
-        return file.read_text(encoding="utf-8")
+        return read_bytes(file, max_bytes).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError([Problem(f"cannot read the {what} file: {reason}", source=str(file))]) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError([Problem("not UTF-8", source=str(file), line=line)]) from None
+
+
+def read_given(file: Path, what: str) -> str:
+    """As read_text, for a command that a person waits for: a pipe (`<(…)`, /dev/stdin) will do as well."""
+    try:
+        with file.open("rb") as opened:
+            is_regular = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
+            piped = None if is_regular else opened.read(MAX_QUOTAS_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        piped = None
+    return read_text(file, what) if piped is None else piped
 
 
 def load_quotas(file: Path) -> QuotaLimits:

@@ -73,8 +73,6 @@ class SecuredProxy(LocalProxy):
         return self
 
     async def __aexit__(self, failed: type[BaseException] | None, *exc_info: object) -> None:
-        for work in self.assembled.beside:
-            work.close()
         await super().__aexit__(failed, *exc_info)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from testkit.frames.frames import fetch, produce
+from testkit.frames.frames import API_VERSIONS, PRODUCE, fetch, produce
 from testkit.frames.wire import WITHIN_S, Wire, dial
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_of, answer_to, answers
 from testkit.processes.guarded_process import GuardedProcess
@@ -82,7 +82,7 @@ def health(proxy: SluiceProcess, page: str) -> int:
 
 
 class Slow:
-    """A broker that answers when it is told to."""
+    """A broker that answers when it is told to; who asks for its health (ApiVersions) is answered at once."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -91,9 +91,23 @@ class Slow:
     async def __call__(self, client: BrokerSide) -> None:
         while True:
             request = await client.request()
-            self.asked.set()
-            await self.go_on.wait()
+            if request.api_key != API_VERSIONS:
+                self.asked.set()
+                await self.go_on.wait()
             await client.send(answer_to(request))
+
+
+class Counting:
+    """A broker that counts the connections on which a Produce came; /readyz has others."""
+
+    def __init__(self) -> None:
+        self.clients = 0
+
+    async def __call__(self, client: BrokerSide) -> None:
+        request = await client.request()
+        self.clients += request.api_key == PRODUCE
+        await client.send(answer_to(request))
+        await answers(client)
 
 
 # Several ports ----------------------------------------------------------------------------------------------
@@ -108,15 +122,14 @@ async def until_ready(proxy: SluiceProcess, status: int) -> None:
 
 async def test_each_port_leads_to_its_own_broker() -> None:
     async with AsyncExitStack() as stack:
-        brokers = [await stack.enter_async_context(FaultBroker(answers)) for _ in range(3)]
+        counting = [Counting() for _ in range(3)]
+        brokers = [await stack.enter_async_context(FaultBroker(broker)) for broker in counting]
         proxy = await stack.enter_async_context(running(*(broker.port for broker in brokers)))
         await until_ready(proxy, 200)
-        dialled = [len(broker.clients) for broker in brokers]  # for /readyz
         for number in (2, 0, 1, 2):
             with await client_of(proxy, f"D{number}") as client:
                 await served(client)
-        clients = [len(broker.clients) - before for broker, before in zip(brokers, dialled, strict=True)]
-        assert clients == [1, 1, 2]
+        assert [broker.clients for broker in counting] == [1, 1, 2]
 
 
 async def test_it_is_ready_while_its_brokers_can_be_reached() -> None:

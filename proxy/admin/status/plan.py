@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from sluice.proxy.admin.status.model import Plan, PlanChange, clean
 from sluice.proxy.admin.top.text import who
+from sluice.quotas.files.load import read_bytes
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 
 PLAN_FILE: Final = "plan.json"
@@ -54,7 +55,7 @@ def find_plan(where: Path) -> Found | None:
             latest = where / LATEST
             if not latest.is_file():
                 return None
-            name = latest.read_text(encoding="utf-8")[:1_000].strip()
+            name = read_bytes(latest, 1_000).decode("utf-8").strip()
             if not name or "/" in name or name.startswith("."):
                 raise PlanError(f"{LATEST} names no folder")
             path = where / "plans" / name / PLAN_FILE

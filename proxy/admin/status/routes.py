@@ -21,6 +21,7 @@ from sluice.proxy.admin.status.page import CONTENT_SECURITY_POLICY, PageData, re
 from sluice.proxy.admin.status.service import Busy, StatusDesk
 from sluice.proxy.admin.status.token import TokenFile
 from sluice.proxy.config.admin import StatusOptions
+from sluice.proxy.runtime.file_work import FileHangs, FileWork
 from sluice.proxy.runtime.log import LineBudget, get_logger
 
 PAGE: Final = "/status"
@@ -57,6 +58,7 @@ class StatusRoutes:
             token_on_loopback=options.token_on_loopback,
         )
         self._token_looked_s = monotonic()
+        self._token_work: FileWork[None] = FileWork()
         self._lines = LineBudget(lines_per_s=1)
 
     def routes(self) -> list[Route]:
@@ -97,7 +99,10 @@ class StatusRoutes:
         token = self._token
         if token is not None and monotonic() - self._token_looked_s >= _TOKEN_LOOK_S:
             self._token_looked_s = monotonic()
-            await asyncio.to_thread(token.look)
+            try:
+                await self._token_work.run(token.look)
+            except FileHangs as error:
+                token.hangs(error)
             self._access.digest = token.digest
 
     async def _document(self, _: Request) -> Response:

@@ -35,7 +35,7 @@ from sluice.proxy.admin.status.model import (
     Summary,
     clean,
 )
-from sluice.proxy.admin.status.plan import NO_PLAN, Found, PlanError, PlanReader, find_plan
+from sluice.proxy.admin.status.plan import MAX_BYTES, NO_PLAN, Found, PlanError, PlanReader, find_plan
 from sluice.proxy.admin.status.rows import (
     ConnectionList,
     ProducerIdList,
@@ -50,8 +50,10 @@ from sluice.proxy.admin.top.rows import Connected, Survey
 from sluice.proxy.config.admin import StatusOptions
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.replication.rows import ReplicationSurvey
+from sluice.proxy.runtime.file_work import FileWork
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
+from sluice.quotas.files.load import read_bytes
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
 
@@ -117,6 +119,8 @@ class StatusDesk:
         self._plan: tuple[Found | None, Plan] = (None, NO_PLAN)
         self._plan_looked_s = float("-inf")
         self._plan_lock = asyncio.Lock()
+        self._plan_work: FileWork[Found | None] = FileWork()
+        self._text_work: FileWork[bytes] = FileWork()
 
     async def run(self) -> None:
         """Take a point of each curve, every interval, until cancelled."""
@@ -266,12 +270,13 @@ class StatusDesk:
     async def _read_plan(self, where: Path, before: Found | None, plan: Plan) -> tuple[Found | None, Plan]:
         found = None
         try:
-            found = await asyncio.to_thread(find_plan, where)
+            found = await self._plan_work.run(lambda: find_plan(where))
             if found is None:
                 return None, NO_PLAN
             if found == before:
                 return before, plan
-            text = await asyncio.to_thread(found.path.read_text, encoding="utf-8")
+            path = found.path
+            text = (await self._text_work.run(lambda: read_bytes(path, MAX_BYTES))).decode("utf-8")
             reader = PlanReader(found.name)
             await _run(reader.steps(text))
         except (OSError, UnicodeDecodeError, PlanError) as error:

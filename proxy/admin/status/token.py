@@ -11,9 +11,11 @@ from typing import Final
 
 from sluice.proxy.admin.status.access import digest_of
 from sluice.proxy.config.admin import StatusOptions
+from sluice.proxy.runtime.file_work import within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, WatchedFiles, identify
 from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.load import read_bytes
 
 MIN_TOKEN: Final = 16
 """characters"""
@@ -33,6 +35,11 @@ class TokenFile:
         """of the token in force"""
         self._watched.take(identify((path,)), self.digest.hex(), time())
         self._watched.accept(self.digest.hex(), time())
+
+    def hangs(self, error: OSError) -> None:
+        """A look has not ended in time."""
+        if self._watched.hangs(error, (self._path,)) is not None:
+            _log.error("status_token_not_applied", file=str(self._path), problems=[str(error)])
 
     def look(self) -> None:
         """Take the token anew if the file has changed."""
@@ -55,14 +62,14 @@ def token_file(options: StatusOptions) -> TokenFile | None:
     """The one that is named. Raises ConfigError if it holds no token."""
     if options.token_file is None:
         return None
-    return TokenFile(options.token_file)
+    file = options.token_file
+    return within(str(file), lambda: TokenFile(file))
 
 
 def _read(path: Path) -> bytes:
     """The digest of its token. No message shows what is in the file."""
     try:
-        with path.open("rb") as file:
-            token = file.read(MAX_TOKEN + 1).decode().strip()
+        token = read_bytes(path, MAX_TOKEN + 1).decode().strip()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"cannot read the status page's token: {reason}"

@@ -21,7 +21,7 @@ from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import Difference, Listing, described, differences
 from sluice.proxy.cli.quotas.places import Place, QuotaFilePlace
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import read_given, read_text
 
 PLAN_NAME: Final = "plan.json"
 _LATEST: Final = "LATEST"
@@ -66,7 +66,7 @@ def plan_file_of(path: Path) -> Path | None:
 
 def read_plan(file: Path) -> PlanFile:
     """Raises ConfigError."""
-    return parse_plan(read_text(file, "plan"), str(file))
+    return parse_plan(read_given(file, "plan"), str(file))
 
 
 def apply_plan(

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from sluice.protocol.sasl_client import MECHANISMS
 from sluice.proxy.listener.login.credential_entries import Credentials, PasswordCredentials, TokenCredentials
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import read_given, read_text
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")
@@ -48,7 +48,7 @@ class ClientSettings:
 
 def load_client_properties(file: Path) -> ClientSettings:
     """Raises ConfigError that names file and key."""
-    return settings_of(properties_of(read_text(file, "command config")), str(file))
+    return settings_of(properties_of(read_given(file, "command config")), str(file))
 
 
 def properties_of(text: str) -> dict[str, str]:

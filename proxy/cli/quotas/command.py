@@ -261,8 +261,8 @@ def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
 
 def _read(file: Path) -> Listing:
     from sluice.proxy.cli.quotas.listing import listing_of
-    from sluice.quotas.files.load import read_text
+    from sluice.quotas.files.load import read_given
 
     if str(file) == "-":
         return listing_of(sys.stdin.read(), "standard input")
-    return listing_of(read_text(file, "quota"), str(file))
+    return listing_of(read_given(file, "quota"), str(file))

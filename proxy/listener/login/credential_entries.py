@@ -28,6 +28,7 @@ from sluice.protocol.sasl_client import (
     is_extension,
 )
 from sluice.quotas.files.config_error import ConfigError, Problem, unknown_key_message
+from sluice.quotas.files.load import read_bytes
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
 MAX_SECRET_BYTES: Final = 65_536
@@ -122,18 +123,11 @@ class Entry:
         assert self.secret_file is not None
         fault = "is not UTF-8"
         try:
-            if not self.secret_file.is_file():
-                raise FileNotFoundError(0, "no such file")
-            with self.secret_file.open("rb") as file:
-                data = file.read(MAX_SECRET_BYTES + 1)
-            if len(data) > MAX_SECRET_BYTES:
-                fault = f"is larger than {MAX_SECRET_BYTES} bytes"
-            elif (
-                text := data.decode().removesuffix("\n").removesuffix("\r")
-            ):  # as editors and `echo` leave it
+            data = read_bytes(self.secret_file, MAX_SECRET_BYTES)
+            text = data.decode().removesuffix("\n").removesuffix("\r")  # as editors and `echo` leave it
+            if text:
                 return text
-            else:
-                fault = "is empty"
+            fault = "is empty"
         except OSError as error:
             fault = f"cannot be read: {(error.strerror or type(error).__name__).lower()}"
         except UnicodeDecodeError:

@@ -22,7 +22,7 @@ from sluice.proxy.listener.login.credential_entries import (
 )
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, identify
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,10 @@ class CredentialsFile:
         if outcome in {ReloadOutcome.INVALID, ReloadOutcome.UNREADABLE}:
             raise CredentialsError(self.problems)
 
+    def hangs(self, error: OSError) -> ReloadOutcome | None:
+        """A look has not ended in time."""
+        return self._watched.hangs(error, (self._path,))
+
     def reload_if_changed(self, now_unix_s: float) -> ReloadOutcome | None:
         """One look: what became of a new state of the files, None if there is none.
 
@@ -106,7 +110,7 @@ class CredentialsFile:
         if not self._watched.wants_reading(seen):
             return None
         try:
-            text = read_text(self._path, "credentials")
+            text = read_text(self._path, "credentials", MAX_SMALL_BYTES)
         except ConfigError as error:
             self._renew_secrets()
             self.problems = error.problems

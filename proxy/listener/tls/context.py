@@ -29,6 +29,7 @@ from sluice.proxy.runtime.watched_file import (
     identify,
 )
 from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.load import MAX_SMALL_BYTES, read_bytes
 
 ClientAuth = Literal["none", "requested", "required"]
 MinVersion = Literal["TLSv1.2", "TLSv1.3"]
@@ -114,6 +115,10 @@ class Tls(ABC):
         self._watched.take(seen, self._hash_of(contents), now_unix_s)
         self._watched.accept(self._hash_of(contents), now_unix_s)
 
+    def hangs(self, error: OSError) -> ReloadOutcome | None:
+        """A look has not ended in time."""
+        return self._watched.hangs(error, self._files.values())
+
     def reload_if_changed(self, now_unix_s: float) -> ReloadOutcome | None:
         """One look: put new files in force if all can be used together; None if there is nothing new.
 
@@ -149,7 +154,7 @@ class Tls(ABC):
         contents = {}
         for option, file in self._files.items():
             try:
-                contents[option] = file.read_bytes()
+                contents[option] = read_bytes(file, MAX_SMALL_BYTES)
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
                 raise self._error(f"cannot be read: {why}", option) from None

@@ -12,7 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.access_log import columns as access_columns
+from sluice.proxy.access_log.encoder import AccessEncoder
+from sluice.proxy.access_log.sender import AccessSender
 from sluice.proxy.access_log.sinks.directory import WRITING
+from sluice.proxy.access_log.sinks.sink import LogFile
 from sluice.proxy.access_log.writer import AccessWriter, safe_name
 from sluice.quotas.files.config_error import ConfigError
 from sluice.usage.access_record import REQUESTS, ROLLUP, Columns
@@ -206,23 +209,78 @@ def test_windows_that_are_left_at_the_end_are_counted_row_by_row(tmp_path: Path)
     assert writer.counters.rows_dropped == 5
 
 
-def test_when_the_encoder_has_stopped_windows_are_counted_as_lost_and_keep_no_numbers(
+def test_an_encoder_that_cannot_begin_begins_again_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails() -> None:
-        raise OSError("no memory")
+    tries = []
 
-    monkeypatch.setattr(access_columns, "warm_up", fails)
+    def fails_twice() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError("no memory")
+
+    monkeypatch.setattr(access_columns, "warm_up", fails_twice)
     with writing(tmp_path) as writer:
         wait_until(lambda: writer.counters.failures == 1)
+        for window in windows_of(*([f"app-{number}"] for number in range(50))):
+            assert writer.offer_window(window)
+    assert (writer.counters.rows_written, writer.counters.rows_dropped, writer.counters.failures) == (
+        50,
+        0,
+        2,
+    )
+
+
+def test_a_fault_of_the_encoder_loses_what_it_had_in_hand_counted_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[int] = []
+
+    def fails_once(encoder: AccessEncoder) -> None:
+        if not faults:
+            faults.append(1)
+            raise RuntimeError("boom")
+
+    with writing(tmp_path) as writer, capture_logs() as lines:
         windows = windows_of(*([f"app-{number}"] for number in range(50)))
-        for window in windows:
-            assert not writer.offer_window(window)
-        assert writer.counters.rows_dropped == 50
+        monkeypatch.setattr(AccessEncoder, "_finish_large_parts", fails_once)
+        for window in windows[:1]:
+            assert writer.offer_window(window)
+        wait_until(lambda: bool(writer.counters.rows_dropped))
+        for window in windows[1:]:
+            assert writer.offer_window(window)
+    assert (writer.counters.rows_written, writer.counters.rows_dropped) == (49, 1)
+    assert writer.counters.rows_pending == 0
+    assert "boom" in writer.counters.last_error
+    (failed,) = (line for line in lines if line["event"] == "task_failed")
+    assert (failed["task"], failed["again_in_s"]) == ("access_log_encoder", 0.5)
+    assert [line["rows"] for line in lines if line["event"] == "access_log_rows_dropped"] == [1]
     index = windows[0].index
     known = len(index.keys)
     assert index.keys[index.place(flow(connection("new"))).number][1] == "new"
-    assert len(index.keys) == known, "it has the number of one that is no more"
+    assert len(index.keys) == known, "numbers of what was lost are free again"
+
+
+def test_a_fault_of_the_sender_loses_one_file_counted_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = AccessSender._write
+    faults: list[int] = []
+
+    def fails_once(sender: AccessSender, file: LogFile) -> bool:
+        if not faults:
+            faults.append(1)
+            raise RuntimeError("boom")
+        return write(sender, file)
+
+    monkeypatch.setattr(AccessSender, "_write", fails_once)
+    with writing(tmp_path, rotate_s=0.05) as writer:
+        first, second = windows_of(["app-0"], ["app-1"])
+        assert writer.offer_window(first)
+        wait_until(lambda: writer.counters.rows_dropped == 1)
+        assert writer.offer_window(second)
+    assert (writer.counters.rows_written, writer.counters.rows_dropped) == (1, 1)
+    assert (writer.counters.rows_pending, writer.counters.bytes_pending) == (0, 0)
 
 
 def test_names_come_again_in_the_next_file_and_are_forgotten_when_they_are_many(tmp_path: Path) -> None:

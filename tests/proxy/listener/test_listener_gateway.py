@@ -85,7 +85,7 @@ async def gateway(bootstrap_port: int) -> AsyncIterator[tuple[Listener, int]]:
     )
     listener = assembled.listener
     listener.start()
-    beside = [asyncio.ensure_future(work) for work in assembled.beside]
+    beside = [asyncio.ensure_future(work()) for work in assembled.beside]
     try:
         yield listener, first + 1
     finally:

@@ -17,9 +17,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 from prometheus_client.samples import Sample
 
+from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.route import BrokerRoute
 from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.tls.context import ServerTls
+from sluice.proxy.listener.upstream import Upstream
+from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.collector import SluiceCollector
 from sluice.proxy.metrics.entity_series import SERIES_PER_ENTITY
 from sluice.proxy.metrics.exposition import exposition
@@ -71,6 +75,15 @@ def server_tls() -> ServerTls:
     return tls
 
 
+def upstream_watch(circuits: Circuits) -> UpstreamWatch:
+    """One that has asked nothing yet."""
+    loop = asyncio.new_event_loop()
+    loop.close()
+    options = ListenerOptions(name="plain", bind_port=0)
+    upstream = Upstream(loop, options, circuits, dial_timeout_s=1.0)
+    return UpstreamWatch(loop, "plain", upstream, BrokerRoute(("b", 9092)), circuits)
+
+
 class Proxy:
     """All that /metrics reads, with something in each of it."""
 
@@ -92,6 +105,7 @@ class Proxy:
             circuits=self.circuits,
             securities=[ListenerSecurity("plain"), self.security],
             replication=self.replication,
+            upstreams=[upstream_watch(self.circuits)],
         )
 
     def use(self) -> None:

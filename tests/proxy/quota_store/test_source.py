@@ -103,7 +103,7 @@ async def test_a_changed_file_is_in_force_and_told(tmp_path: Path) -> None:
     file = written(tmp_path, "quotas:\n- {user: alice, producer_byte_rate: 1}")
     source = QuotaSource(QuotaOptions(file=file, reload_interval_s=0.05))
     applied: list[QuotaLimits] = []
-    tasks = [asyncio.ensure_future(work) for work, _ in source.work(applied.append)]
+    tasks = [asyncio.ensure_future(work()) for work, _ in source.work(applied.append)]
     file.write_text("quotas:\n- {user: alice, producer_byte_rate: 22}")
     await until(lambda: bool(source.audit.changes))
     for task in tasks:

@@ -212,7 +212,7 @@ def test_a_change_by_the_calendar_is_on_record_as_such(path: Path, monkeypatch: 
 
     async def follow() -> list[QuotaChange]:
         ((watch, name),) = source.work(lambda _limits: None)
-        task = spawn(watch, name)
+        task = spawn(watch(), name)
         try:
             clock.now = BATCH
             await until(lambda: len(source.audit.changes) == 1)

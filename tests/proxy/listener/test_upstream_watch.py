@@ -1,0 +1,237 @@
+"""Readiness hangs on answers: a broker that takes connections and says nothing for a while is not ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.listener.circuit import Circuits, Rotation
+from sluice.proxy.listener.route import GatewayRoute
+from sluice.proxy.listener.tls.context import ClientTls
+from sluice.proxy.listener.upstream import NotConnected, Upstream
+from sluice.proxy.listener.upstream_watch import Patience, UpstreamWatch
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.gateway.broker_map import BrokerMap
+from testkit.peers.certificates import CertificateAuthority
+from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
+from testkit.processes.ports import LOOPBACK, free_port
+from testkit.proxy.local_proxy import until
+
+pytestmark = pytest.mark.asyncio
+Lines = list[Any]
+SHORT = Patience(interval_s=0.02, retry_s=0.02, silence_s=0.3)
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    with capture_logs() as caught:
+        yield caught
+
+
+class Freezes:
+    """Answers while it is not frozen; takes connections always, and what was asked is answered later."""
+
+    def __init__(self) -> None:
+        self.thawed = asyncio.Event()
+        self.thawed.set()
+        self.asked: list[tuple[int, int]] = []
+
+    async def __call__(self, client: BrokerSide) -> None:
+        while True:
+            question = await client.request()
+            self.asked.append((question.api_key, question.api_version))
+            await self.thawed.wait()
+            await client.send(answer_to(question))
+
+
+@dataclass(eq=False)
+class Session:
+    bytes_to_client: int = 0
+
+
+@dataclass(slots=True)
+class Rig:
+    watch: UpstreamWatch
+    upstream: Upstream
+    circuits: Circuits
+    brokers: BrokerMap
+    sessions: list[Session]
+
+
+@asynccontextmanager
+async def watching(*ports: int, known: int | None = None, tls: ClientTls | None = None) -> AsyncIterator[Rig]:
+    """`ports`: of the bootstrap upstreams; `known`: of a broker that the cluster has told of."""
+    loop, circuits = asyncio.get_running_loop(), Circuits()
+    brokers = BrokerMap("gw", 9100, 0, 5, bind_port=9092)
+    if known is not None:
+        brokers.learn(1, LOOPBACK, known)
+    upstream = Upstream(loop, ListenerOptions(name="gw", bind_port=0), circuits, dial_timeout_s=0.1, tls=tls)
+    route = GatewayRoute(brokers, Rotation([(LOOPBACK, port) for port in ports], circuits))
+    sessions: list[Session] = []
+    watch = UpstreamWatch(loop, "gw", upstream, route, circuits, lambda: sessions, SHORT)
+    task = loop.create_task(watch.run())
+    try:
+        yield Rig(watch, upstream, circuits, brokers, sessions)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def becomes(watch: UpstreamWatch, problem: str) -> None:
+    await until(lambda: (problem in watch.problem) if problem else not watch.problem)
+
+
+def silent(rig: Rig) -> bool:
+    return rig.watch.is_silent
+
+
+def events(lines: Lines) -> list[str]:
+    return [line["event"] for line in lines]
+
+
+async def test_a_frozen_broker_is_not_ready_and_is_again_when_it_answers(lines: Lines) -> None:
+    freezes = Freezes()
+    async with FaultBroker(freezes) as broker, watching(broker.port) as rig:
+        await becomes(rig.watch, "")
+        freezes.thawed.clear()
+        await becomes(rig.watch, "has not answered for")
+        assert silent(rig)
+        freezes.thawed.set()
+        await becomes(rig.watch, "")
+        assert not silent(rig)
+        circuit = rig.circuits.of((LOOPBACK, broker.port))
+    assert set(freezes.asked) == {(18, 0)}
+    assert events(lines) == ["upstream_reached", "upstream_does_not_answer", "upstream_answers_again"]
+    assert lines[1]["silent_for_s"] >= 0.3
+    assert (circuit.openings, circuit.failures, circuit.refused) == (0, 0, 0), "silence opens no circuit"
+
+
+async def test_a_pause_that_ends_in_time_is_no_silence(lines: Lines) -> None:
+    freezes = Freezes()
+    async with FaultBroker(freezes) as broker, watching(broker.port) as rig:
+        await becomes(rig.watch, "")
+        for _ in range(4):
+            freezes.thawed.clear()
+            asked = len(freezes.asked)
+            await until(lambda asked=asked: len(freezes.asked) > asked)  # type: ignore[misc]
+            freezes.thawed.set()
+            await until(lambda asked=asked: len(freezes.asked) > asked + 2)  # type: ignore[misc]
+    assert events(lines) == ["upstream_reached"]
+
+
+async def test_a_broker_that_never_answered_is_not_ready_at_the_start() -> None:
+    freezes = Freezes()
+    freezes.thawed.clear()
+    async with FaultBroker(freezes) as broker, watching(broker.port) as rig:
+        await until(lambda: len(freezes.asked) > 1)
+        assert "not been reached yet" in rig.watch.problem
+        freezes.thawed.set()
+        await becomes(rig.watch, "")
+
+
+async def test_clients_that_are_answered_spare_the_question() -> None:
+    freezes = Freezes()
+    async with FaultBroker(freezes) as broker, watching(broker.port) as rig:
+        await becomes(rig.watch, "")
+        rig.sessions += [Session(), Session(5)]
+        freezes.thawed.clear()
+
+        async def traffic() -> None:
+            while True:
+                rig.sessions[0].bytes_to_client += 1
+                await asyncio.sleep(0.002)
+
+        busy = asyncio.get_running_loop().create_task(traffic())
+        await asyncio.sleep(0.1)  # a question that was under way
+        asked = len(freezes.asked)
+        await asyncio.sleep(SHORT.silence_s * 2)
+        assert len(freezes.asked) == asked
+        assert not rig.watch.problem
+        busy.cancel()
+        await becomes(rig.watch, "has not answered for")
+        rig.sessions[1].bytes_to_client += 1
+        await becomes(rig.watch, "")
+
+
+async def test_a_gateway_is_ready_while_any_broker_answers() -> None:
+    frozen, freezes = Freezes(), Freezes()
+    frozen.thawed.clear()
+    async with (
+        FaultBroker(frozen) as first,
+        FaultBroker(freezes) as other,
+        watching(first.port, free_port(), other.port) as rig,
+    ):
+        await becomes(rig.watch, "")
+        asked = len(frozen.asked)
+        await asyncio.sleep(SHORT.silence_s * 2)
+        assert not rig.watch.problem
+        assert len(frozen.asked) == asked, "the one that answers is asked first from now on"
+        freezes.thawed.clear()
+        await becomes(rig.watch, "has not answered for")
+        frozen.thawed.set()
+        await becomes(rig.watch, "")
+
+
+async def test_a_known_broker_that_answers_makes_a_gateway_ready_too() -> None:
+    frozen, freezes = Freezes(), Freezes()
+    frozen.thawed.clear()
+    async with (
+        FaultBroker(frozen) as first,
+        FaultBroker(freezes) as other,
+        watching(first.port, known=other.port) as rig,
+    ):
+        await becomes(rig.watch, "")
+        await asyncio.sleep(SHORT.silence_s * 2)
+        assert not rig.watch.problem
+
+
+async def test_where_nobody_may_ask_a_connection_will_do(lines: Lines) -> None:
+    async def closes(client: BrokerSide) -> None:
+        await client.request()
+
+    async with FaultBroker(closes) as broker, watching(broker.port) as rig:
+        await becomes(rig.watch, "")
+        await until(lambda: len(broker.clients) > 4)
+        assert not rig.watch.problem
+    assert events(lines) == ["upstream_takes_no_probe", "upstream_reached"]
+
+
+async def test_a_broker_that_is_away_is_found_again_soon() -> None:
+    port = free_port()
+    async with watching(port) as rig:
+        await until(lambda: rig.circuits.of((LOOPBACK, port)).failures > 1)
+        assert "not been reached yet" in rig.watch.problem
+        async with FaultBroker(Freezes(), port=port):
+            await becomes(rig.watch, "")
+        await becomes(rig.watch, "cannot be reached")
+        assert not silent(rig)
+
+
+async def test_silence_in_the_tls_handshake_opens_no_circuit(tmp_path: Path, lines: Lines) -> None:
+    async def says_nothing(client: BrokerSide) -> None:
+        await asyncio.Event().wait()
+
+    tls = ClientTls(
+        ca_file=CertificateAuthority().write(tmp_path),
+        certificate_file=None,
+        key_file=None,
+        server_name=None,
+        verify_hostname=True,
+    )
+    tls.load(0.0)
+    async with FaultBroker(says_nothing) as broker, watching(broker.port, tls=tls) as rig:
+        address = (LOOPBACK, broker.port)
+        with pytest.raises(NotConnected, match="no answer to the TLS handshake") as refused:
+            await rig.upstream.connect([address], None, None)
+        assert refused.value.cause is DisconnectCause.UPSTREAM_UNREACHABLE
+        circuit = rig.circuits.of(address)
+        assert (circuit.failures, circuit.is_closed) == (0, True)
+        assert "upstream_unreachable" not in events(lines)

@@ -1,0 +1,43 @@
+"""What is read as a file: regular ones up to a size; for a command that a person waits for also a pipe."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.load import read_bytes, read_given, read_text
+
+
+def test_a_file_is_read_up_to_its_limit_and_not_beyond(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"12345")
+    assert read_bytes(file, 5) == b"12345"
+    with pytest.raises(OSError, match="has more than 4 bytes"):
+        read_bytes(file, 4)
+
+
+@pytest.mark.parametrize(("path", "why"), [("/dev/zero", "not a regular file"), ("/tmp", "is a directory")])
+def test_what_is_no_regular_file_is_not_read(path: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"{path}: cannot read the quota file: {why}"):
+        read_text(Path(path), "quota")
+
+
+def test_line_ends_are_those_of_text(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"a\r\nb\rc\n")
+    assert read_text(file, "x") == "a\nb\nc\n"
+
+
+def test_a_command_takes_a_pipe(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=fifo.write_text, args=("quotas: []\n",))
+    writer.start()
+    assert read_given(fifo, "given") == "quotas: []\n"
+    writer.join()
+    with pytest.raises(ConfigError, match="no such file"):
+        read_given(tmp_path / "none", "given")
