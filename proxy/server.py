@@ -391,11 +391,9 @@ async def _finish(steps: Iterator[None]) -> None:
 
 
 def _tune_garbage_collection() -> None:
-    """Everything loaded so far stays; the tuples that requests make die young, and none of them is in a
-    cycle.
+    """Everything loaded so far stays; the tuples that requests make die young, and none is in a cycle.
 
-    Python's defaults would walk the young ones every 700 allocations, and all of 5,000 connections now and
-    then.
+    Python's defaults would walk the young every 700 allocations, and all of 5,000 connections now and then.
     """
     gc.collect()
     gc.freeze()
