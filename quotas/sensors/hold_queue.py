@@ -43,7 +43,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
 from operator import attrgetter
-from typing import Final
+from typing import ClassVar, Final
 
 from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Expected, Place
@@ -72,6 +72,8 @@ class HoldQueue:
         "_served_ms", "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
     )  # fmt: skip
 
+    _ticket_type: ClassVar = HoldTicket
+
     def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
         self._ms_per_byte = ms_per_byte
         self._max_debt_ms = max_debt_ms
@@ -93,9 +95,7 @@ class HoldQueue:
         self._critical: HoldTicket | None = None
         self._expected = Expected()
         self._planned_ms = 0.0  # when the paces of all were last found
-        self._is_stale = (
-            False  # deadlines have come since that are not the last: nobody overtakes for so long
-        )
+        self._is_stale = False  # earlier deadlines have come since: nobody overtakes for so long
 
     def __len__(self) -> int:
         return self._count
@@ -117,7 +117,7 @@ class HoldQueue:
         if place is not None:
             self.came(place)
         self._number += 1
-        ticket = HoldTicket(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
+        ticket = self._ticket_type(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
         heappush(self._by_tag, ticket)
         self._count += 1
         self.held_bytes += request_bytes
