@@ -147,7 +147,10 @@ class FetchQueue(HoldQueue):
         """The answer of a Fetch has come, and its bytes were charged."""
         self.take_back(place, reserved)
         if self._count:
-            place.tag += charged
+            # A turn at most: who took a whole burst before others came is not put behind many rounds.
+            turn_bytes = self.batches.recent_bytes if self.batches.typical_bytes else 0
+            most = max(place.tag, self.virtual_time) + turn_bytes
+            place.tag = min(place.tag + charged, most)
             self.virtual_time += charged / (self._count + 1)
             self.changed(now_ms)
 

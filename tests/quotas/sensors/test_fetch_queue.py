@@ -142,6 +142,28 @@ def test_who_was_told_to_come_again_loses_no_place_to_those_who_wait() -> None:
     assert forgotten.begin_tag == max(queue.virtual_time, told.tag)
 
 
+def test_who_took_a_whole_burst_before_the_others_came_waits_for_one_turn_of_each() -> None:
+    """1 MB, and then others wait with batches of 16 KiB: its next place is one batch behind theirs."""
+    queue = known(bucket(100_000), 16_384, connections=11)
+    greedy = FetchPlace()
+    queue.reserve(greedy, 100_000.0, inf)
+    queue.enter(16_384, 0.0, inf, 0.0, None, FetchPlace())
+    queue.settle(greedy, 100_000.0, 1_000_000.0, 0.0)
+    assert greedy.tag == 16_384
+
+
+def test_who_waits_while_nothing_is_known_is_not_put_behind_who_comes_after() -> None:
+    """The first is taken for a batch of 1 MB, the second, later, for one of 16 KiB."""
+    sensor = bucket(100_000)
+    queue = sensor.fetch_queue()
+    sensor.charge_whole(110_000, 0.0)
+    first = queue.enter(queue.grant(MAX_INT32, 0.0)[1], 0.0, inf, 0.0, None, FetchPlace())
+    queue.batches.saw([16_384], 1.0)
+    second = queue.enter(queue.grant(MAX_INT32, 1.0)[1], 1.0, inf, 1.0, None, FetchPlace())
+    assert first.request_bytes > 1_000_000
+    assert first < second
+
+
 def test_a_limit_that_is_raised_lets_those_who_wait_go_sooner() -> None:
     sensor = bucket(10_000)
     sensor.charge_whole(20_000, 0.0)
