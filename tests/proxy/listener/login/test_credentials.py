@@ -152,10 +152,14 @@ FAULTS = {
     ),
     "no token": (BEARER, "service: {}", "service: give token_file"),
     "a missing file": (SCRAM, "users:\n  a:\n    password_file: no.such", "3: users.a.password_file: "),
-    "a folder": (SCRAM, "users: {a: {password_file: .}}", "no such file"),
+    "a folder": (SCRAM, "users: {a: {password_file: .}}", "is a directory"),
     "an empty file of a password": (SCRAM, "users: {a: {password_file: empty}}", "empty is empty"),
     "a file that is no text": (SCRAM, "users: {a: {password_file: binary}}", "binary is not UTF-8"),
-    "a large file": (SCRAM, "users: {a: {password_file: large}}", f"is larger than {MAX_SECRET_BYTES} bytes"),
+    "a large file": (
+        SCRAM,
+        "users: {a: {password_file: large}}",
+        f"has more than {MAX_SECRET_BYTES:,} bytes",
+    ),
     "a token of two lines": (
         BEARER,
         "users: {a: {token_file: lines}}",

@@ -261,6 +261,7 @@ def test_the_good_files_come_back_clear_the_error(files: Files) -> None:
         ReloadOutcome.UNCHANGED: 1,
         ReloadOutcome.INVALID: 1,
         ReloadOutcome.UNREADABLE: 0,
+        ReloadOutcome.HANGING: 0,
     }
 
 
