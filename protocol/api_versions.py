@@ -16,11 +16,21 @@ from struct import Struct
 from typing import Final
 
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.primitives import INT16, NULL, array_count, compact_array_count, int16, skip, skip_tags
+from sluice.protocol.primitives import (
+    INT16,
+    NULL,
+    array_count,
+    compact_array_count,
+    compact_string,
+    int16,
+    skip,
+    skip_tags,
+)
 
 UNSUPPORTED_VERSION: Final = 35
 _FIRST_WITH_THROTTLE: Final = 1
 _FIRST_FLEXIBLE: Final = 3
+FIRST_WITH_SOFTWARE: Final = 3
 
 _ENTRY: Final = Struct(">hhh")
 _ENTRY_BYTES: Final = 6
@@ -35,6 +45,15 @@ def api_versions_request(correlation_id: int, client_id: str) -> bytes:
     name = client_id.encode()
     size = _QUESTION_HEAD.size - 4 + len(name)
     return _QUESTION_HEAD.pack(size, _API_VERSIONS, 0, correlation_id, len(name)) + name
+
+
+def client_software(buf: bytearray | memoryview, pos: int, end: int) -> tuple[str, str]:
+    """Name and version that a client gives itself in the body of a request of v3 or newer (KIP-511).
+
+    Raises MalformedFrame."""
+    name, pos = compact_string(buf, pos, end)
+    version, _ = compact_string(buf, pos, end)
+    return name, version
 
 
 def cap_versions(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from sluice.proxy.calibration.request_cost_file import CostTables
-from sluice.proxy.config.config import Config, LimitsOptions, PacingOptions, UpstreamOptions
+from sluice.proxy.config.config import Config, LimitsOptions, UpstreamOptions
 from sluice.proxy.config.listener import GatewayOptions, ListenerOptions
 from sluice.proxy.config.options import host_and_port
+from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.limits import AcceptRate, ConnectionLimits
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.connection.timeouts import WatchRules, WatchTimeouts
@@ -108,6 +109,7 @@ def policy_of(config: Config, options: ListenerOptions, costs: CostTables) -> Se
     return SessionPolicy(
         delays=DelayLimits(
             answer_budget_ms=pacing.answer_budget_s * 1000.0,
+            patience_s=pacing.client_patience,
             group_max_ms=pacing.group_delay_max_s * 1000.0,
             fetch_default_ms=pacing.fetch_delay_default_s * 1000.0,
             share_fetch_max_ms=pacing.share_fetch_delay_max_s * 1000.0,

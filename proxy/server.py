@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -62,7 +63,7 @@ from sluice.usage.records import Recorder
 _EXPIRE_INTERVAL_S: Final = 60.0
 _DRAIN_POLL_S: Final = 0.02
 _TURNS_INTERVAL_S: Final = 0.05
-"""little beside a rate of ids per hour"""
+_NO_TURNS_INTERVAL_S: Final = 0.25  # while none waits; both are little beside a rate of ids per hour
 _WAITS_TOLD_S: Final = 2.0
 _SWEPT_AT_ONCE: Final = 500
 """connections; about 0.5 ms in which no other is served"""
@@ -322,7 +323,8 @@ class Server:
         """Wake the connections whose producer ids' turn has come."""
         ids = self._shared.producer_ids
         while True:
-            await asyncio.sleep(_TURNS_INTERVAL_S)
+            somebody_waits = ids.quota.due_ms < math.inf
+            await asyncio.sleep(_TURNS_INTERVAL_S if somebody_waits else _NO_TURNS_INTERVAL_S)
             now_ms = monotonic() * 1000.0
             if ids.quota.due_ms <= now_ms:
                 ids.serve(now_ms)
@@ -389,11 +391,9 @@ async def _finish(steps: Iterator[None]) -> None:
 
 
 def _tune_garbage_collection() -> None:
-    """Everything loaded so far stays; the tuples that requests make die young, and none of them is in a
-    cycle.
+    """Everything loaded so far stays; the tuples that requests make die young, and none is in a cycle.
 
-    Python's defaults would walk the young ones every 700 allocations, and all of 5,000 connections now and
-    then.
+    Python's defaults would walk the young every 700 allocations, and all of 5,000 connections now and then.
     """
     gc.collect()
     gc.freeze()

@@ -225,6 +225,7 @@ class QuotaManager:
             sensor.update(rate_per_s, match.level, now_ms)
             self._count(sensor, 1)
         sensor.shadow = match.shadow
+        sensor.refuses = match.refuses
 
     def _forget_found(self) -> None:
         for found in self._found.values():

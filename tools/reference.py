@@ -219,7 +219,7 @@ def _default(field: FieldInfo) -> str:
     default = field.default
     if default is PydanticUndefined:
         return "required"
-    if default is None or default == ():
+    if default is None or default in ((), {}):
         return "–"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
@@ -233,11 +233,14 @@ def _allowed(name: str, field: FieldInfo) -> str:
     schema = next((kind for kind in schema.get("anyOf", []) if kind.get("type") != "null"), schema)
     if "enum" in schema or "const" in schema:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    of_each = schema.get("patternProperties", {})
+    if of_each:
+        (schema,) = of_each.values()
     bounds = {"exclusiveMinimum": "> {:g}", "minimum": "≥ {:g}", "maximum": "≤ {}"}
     parts = [text.format(schema[key]) for key, text in bounds.items() if key in schema]
     kinds = {"integer": "whole number", "number": "number", "string": "text", "array": "list"}
     kind = kinds.get(schema["type"], "`true`, `false`")
-    return " ".join([kind, ", ".join(parts)]).strip()
+    return ("names, each with a " if of_each else "") + " ".join([kind, ", ".join(parts)]).strip()
 
 
 def _sections(section: type[Options] = Config, path: str = "") -> Iterator[tuple[str, type[Options]]]:

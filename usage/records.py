@@ -84,7 +84,8 @@ class ThrottleEvent(NamedTuple):
     address: str = ""
     """the client's; of producer ids only, where it says who brings them"""
     reason: str = ""
-    """of the REFUSAL of producer ids: a value of sluice.proxy.session.producer_ids.gate.RefusalReason"""
+    """of the REFUSAL of producer ids: a value of sluice.proxy.session.producer_ids.gate.RefusalReason; of a
+    Produce for its bytes: of ByteReason (byte_refusal.py beside it)"""
     limit: float = 0.0
     """the limit as it is configured, in its kind's unit; 0: not told"""
     charged: float = 0.0
@@ -158,6 +159,11 @@ class Recorder:
         self.unanswered: list[Unanswered] = []
         self.arrivals: list[tuple[str, float]] = []
         """(the client's address, when, monotonic in ms) of each connection that was accepted"""
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has been recorded since the last time."""
+        return not (self.requests or self.throttles or self.connections or self.arrivals)
 
     def clear(self) -> None:
         """All has been counted. Emptied in place, for sessions hold on to the lists."""

@@ -64,6 +64,8 @@ LOADS: Final[Mapping[str, Load]] = {
 }
 KNOWN_BAD: Final = Load(20, 220, 10_000, within_s=240.0)
 """in batches of 16 kB; without idempotence 192 to 272 of 4,400 records were doubled (answer budget 10 s)"""
+JAVA_PLAIN: Final = Load(12, 20, 1_500, within_s=240.0)
+"""in batches of one record, five in flight: these take 40 s at the rate, and Java waits for 30"""
 KAFKA_GO: Final = Load(12, 600, 600_000, record_bytes=10_000, partitions=1)
 """of kafka-go, whose writer waits for 10 s: 103 to 125 of 7,200 records doubled (answer budget of 10 s)"""
 
@@ -91,6 +93,7 @@ class Client:
 
 CLIENTS: Final = (
     Client("java", PYTHON, "java", roles=(PRODUCE, CONSUME, CONSUME_848, TRANSACT)),
+    Client("java-plain", PYTHON, "java", roles=(PRODUCE,), produce=JAVA_PLAIN),
     Client(
         "librdkafka",
         PYTHON,

@@ -29,7 +29,7 @@ from dockerfile_steps import UnknownStep
 from image_build import Image, build, need_root, work_folder
 
 from testkit.kafka.node import KafkaNode
-from testkit.processes.ports import LOOPBACK, free_ports
+from testkit.processes.ports import LOOPBACK, free_port, free_port_range
 
 WORK: Final = work_folder("proxy")
 LARGEST_BYTES: Final = 120_000_000
@@ -141,7 +141,7 @@ def run_in(image: Image, arguments: Sequence[str]) -> subprocess.CompletedProces
 
 def check_proxy(image: Image) -> None:
     """`sluice run` in front of a real Kafka, asked, used and ended as in production."""
-    port, admin_port = free_ports(2)
+    port, admin_port = free_port(), free_port_range(2)
     with KafkaNode(advertised={"SLUICE": (LOOPBACK, port)}) as kafka:
         upstream_host, upstream_port = kafka.address("SLUICE")
         files = WORK / "etc-sluice"

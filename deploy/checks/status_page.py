@@ -123,7 +123,7 @@ def proxy_under_load() -> Iterator[SluiceProcess]:
         (plans / "LATEST").write_text("2026-11-20-1\n")
         port = free_port()
         status = {"plan": str(plans), "interval_s": 1}
-        admin = {"bind_host": LOOPBACK, "bind_port": port, "status": status}
+        admin = {"bind_host": LOOPBACK, "bind_port": port, "probes": {"bind_port": 0}, "status": status}
         process = SluiceProcess(doors_of(kafka, ["SLUICE"]), QUOTAS, admin=admin)
         process.admin_port = port
         with process as sluice:

@@ -3,7 +3,8 @@
     {"ask": "top", "rows": 20, "why": true}                       the snapshot of `sluice top`
     {"ask": "replication", "rows": 20}                            that of `sluice top --replication`
     {"ask": "describe"}                                           all limits of entities that Kafka has too;
-                                                                  `shadow`: which of them are in shadow mode
+                                                                  `shadow`: which of them are in shadow mode;
+                                                                  `over_budget`: refuse, where it is so
     {"ask": "alter", "validate_only": false, "entries": [{"entity": {"user": "alice", "client-id": null},
         "set": {"producer_byte_rate": 1048576}, "remove": ["consumer_byte_rate"]}]}
 
@@ -29,6 +30,7 @@ from sluice.proxy.replication.rows import replication_rows
 from sluice.proxy.runtime.log import LineBudget
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
+from sluice.quotas.files.quota_file import OVER_BUDGET_KEY, REFUSE
 from sluice.quotas.manager import QuotaManager
 
 if TYPE_CHECKING:
@@ -105,8 +107,13 @@ class AdminDesk:
 def _described(found: Iterable[Listed]) -> dict[str, Any]:
     return {
         "entries": [
-            {"entity": dict(parts), "limits": dict(limits), "shadow": sorted(shadow)}
-            for parts, limits, shadow in found
+            {
+                "entity": dict(parts),
+                "limits": dict(limits),
+                "shadow": sorted(shadow),
+                **({OVER_BUDGET_KEY: REFUSE} if refuses else {}),
+            }
+            for parts, limits, shadow, refuses in found
         ]
     }
 

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from sluice.proxy.cli.at_broker import BrokerQuotas, named
-from sluice.quotas.kinds import CLIENT_KINDS, KindSpec
+from sluice.quotas.files.entries import FORWARD, REFUSE
+from sluice.quotas.kinds import CLIENT_KINDS, KindSpec, QuotaKind
 from sluice.quotas.limits.limits import LevelExplanation, QuotaLimits
 from sluice.quotas.limits.scheduled import told
+from sluice.quotas.limits.tables import Match
 
 _PIPE_WIDTH = 180
 """columns where no terminal gives a width"""
@@ -107,7 +109,8 @@ def _verdict(spec: KindSpec, limits: QuotaLimits, user: str, client_id: str) -> 
     if match is None:
         return "unlimited"
     shadow = "; in shadow mode: measured and logged, delays nobody" if match.shadow else ""
-    return f"{match.limit:,.15g} {spec.limit_unit}, shared by {match.bucket}{shadow}"
+    refuses = "; over budget: refuse" if match.refuses else ""
+    return f"{match.limit:,.15g} {spec.limit_unit}, shared by {match.bucket}{refuses}{shadow}"
 
 
 def _enforced(limits: QuotaLimits, spec: KindSpec, user: str, client_id: str, address: str) -> float | None:
@@ -116,6 +119,13 @@ def _enforced(limits: QuotaLimits, spec: KindSpec, user: str, client_id: str, ad
     if match is None or match.shadow or limits.exempt.find(user, client_id, address) is not None:
         return None
     return match.limit
+
+
+def _over_budget(spec: KindSpec, match: Match | None) -> str | None:
+    """What becomes of what has no turn in time; None: nothing is limited that could be refused."""
+    if match is None or spec.kind is not QuotaKind.PRODUCE:
+        return None
+    return REFUSE if match.refuses else FORWARD
 
 
 def _scheduled(limits: QuotaLimits, level: LevelExplanation, spec: KindSpec, now_unix_s: float) -> str:
@@ -133,6 +143,7 @@ def _explained(
         "unit": spec.limit_unit,
         "limit": match.limit if match is not None else None,
         "shadow": match is not None and match.shadow,
+        "over_budget": _over_budget(spec, match),
         "rule": match.level.value if match is not None else None,
         "shared_by": named(match.bucket) if match is not None else None,
         "levels": [

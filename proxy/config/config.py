@@ -19,6 +19,7 @@ from sluice.proxy.config.listener import ListenerOptions, contradictions
 from sluice.proxy.config.log import LogOptions
 from sluice.proxy.config.mutations import MutationOptions
 from sluice.proxy.config.options import MAX_INT32, NO_BOOL, Options, Text
+from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.config.ports import port_contradictions
 from sluice.proxy.config.producer_ids import ProducerIdOptions
 from sluice.proxy.config.quotas import QuotaOptions, quota_contradictions
@@ -97,49 +98,6 @@ class LimitsOptions(Options):
     )
     max_buffered_bytes_per_user: Annotated[int, Field(ge=65_536), NO_BOOL] = Field(
         default=134_217_728, description="The share of one principal: half of max_buffered_bytes at most."
-    )
-
-
-class PacingOptions(Options):
-    """How a principal over its quota is slowed down."""
-
-    mode: Literal["smooth", "kafka"] = Field(
-        default="smooth",
-        description="smooth: one token bucket per quota entity, evenly paced; kafka: the broker's own "
-        "windows and delays, sawtooth included.",
-    )
-    window_num: Annotated[int, Field(ge=2, le=1000), NO_BOOL] = Field(
-        default=11, description="Mode kafka: samples kept (Kafka: quota.window.num)."
-    )
-    window_size_s: Annotated[int, Field(ge=1, le=3600), NO_BOOL] = Field(
-        default=1, description="Mode kafka: span of a sample (Kafka: quota.window.size.seconds)."
-    )
-    burst_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
-        default=1.0, description="Seconds' worth of quota that an idle entity may use at once."
-    )
-    max_debt_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
-        default=60.0,
-        description="Seconds' worth of quota that an entity can owe at most; what goes beyond is forgiven.",
-    )
-    answer_budget_s: Annotated[float, Field(gt=0, le=15), NO_BOOL] = Field(
-        default=8.0,
-        description="Longest that a request waits in the proxy by the proxy's own doing; what is left is "
-        "carried as debt.",
-    )
-    group_delay_max_s: Annotated[float, Field(ge=0, le=2), NO_BOOL] = Field(
-        default=2.0, description="Longest mute or hold of a connection that has carried a group request."
-    )
-    fetch_delay_default_s: Annotated[float, Field(ge=0, le=15), NO_BOOL] = Field(
-        default=3.0,
-        description="Longest mute of a connection that only fetches, while no session timeout was seen.",
-    )
-    written_fetch_throttle_max_s: Annotated[float, Field(ge=0, le=2), NO_BOOL] = Field(
-        default=2.0,
-        description="Largest throttle_time_ms written into a Fetch answer (some clients sleep on it).",
-    )
-    share_fetch_delay_max_s: Annotated[float, Field(ge=0, le=15), NO_BOOL] = Field(
-        default=10.0,
-        description="Longest mute after a ShareFetch or ShareAcknowledge (acquisition locks last 30 s).",
     )
 
 
@@ -272,6 +230,7 @@ LIVE_OPTIONS: Final = frozenset(
         "limits.unfinished_bytes_per_user",
         "log.level",
         "pacing.answer_budget_s",
+        "pacing.client_patience",
         "pacing.fetch_delay_default_s",
         "pacing.group_delay_max_s",
         "pacing.share_fetch_delay_max_s",

@@ -143,10 +143,17 @@ class Connection(Relay):
 
     # What the client asks the proxy itself ----------------------------------------------------------------
 
-    def _ask(self) -> None:
+    def _answer_locally(self) -> None:
+        self._send_local_answers()
         question = self.session.take_question()
         if question is not None:
             spawn(self._answer(question), "question about quotas")
+
+    def _send_local_answers(self) -> None:
+        for answer in self.session.local_answers:
+            if not self._client.send(memoryview(answer)):
+                self._broker.read(False)
+        self.session.local_answers.clear()
 
     async def _answer(self, question: QuotaQuestion) -> None:
         """Also for a client that has left meanwhile: what it changed is changed."""

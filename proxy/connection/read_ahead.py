@@ -2,7 +2,8 @@
 
 An end (FIN) stands behind what was sent before it: while a receive buffer is full, it is still on the
 client's side, and the kernel knows nothing. A held request whose client has gone would then be forwarded,
-though the client sends it again. What is read ahead is not judged, charged or answered before its time.
+though the client sends it again. What is read ahead is not judged, charged or answered before its time; but
+the session is told when it came, for its client counts from then (session/arrivals.py).
 Source: wire-semantics 1.6.
 """
 
@@ -26,6 +27,11 @@ class Ahead(IntEnum):
     MORE = 0
     ENOUGH = 1
     END = 2
+
+
+def has_room(kept: bytes | bytearray | None) -> bool:
+    """Much of what was read ahead has gone on: read more."""
+    return kept is None or len(kept) <= AHEAD_BYTES // 2
 
 
 def read_ahead(

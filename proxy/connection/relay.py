@@ -16,8 +16,8 @@ from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.peer import Peer
-from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, read_ahead
-from sluice.proxy.connection.receive import receive_behind, receive_large
+from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, has_room, read_ahead
+from sluice.proxy.connection.receive import kept_of, receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
@@ -29,8 +29,6 @@ from sluice.proxy.session.session import Passing, Session
 
 _IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})
 """the proxy ends the connection, and the client did nothing to bring it about"""
-_LARGE_BYTES: Final = WINDOW_BYTES // 2
-"""beyond it what is kept of a client's requests is read on in a buffer of its own"""
 
 
 class Relay(ABC):
@@ -87,8 +85,8 @@ class Relay(ABC):
         """What is kept has changed; may end the connection."""
 
     @abstractmethod
-    def _ask(self) -> None:
-        """Have answered what the client may have asked the proxy itself."""
+    def _answer_locally(self) -> None:
+        """Send the session's own answers; have answered what the client may have asked the proxy itself."""
 
     @abstractmethod
     def _is_seated(self) -> bool:
@@ -165,21 +163,13 @@ class Relay(ABC):
         """`view[:end]` without the requests that the session has answered itself; their answers go now."""
         data = spliced(view, 0, end, self._drops)
         self._drops.clear()
-        self._send_local_answers()
-        self._ask()
+        self._answer_locally()
         return memoryview(data)
-
-    def _send_local_answers(self) -> None:
-        for answer in self.session.local_answers:
-            if not self._client.send(memoryview(answer)):
-                self._broker.read(False)
-        self.session.local_answers.clear()
 
     def _keep(self, buf: bytearray, view: memoryview, start: int, end: int) -> None:
         """What is not judged yet, or must wait. Where the shared buffer is too small, in one of its own."""
         if buf is not self._client_kept:
-            data = view[start:end]
-            self._client_kept = bytearray(data) if end - start > _LARGE_BYTES else bytes(data)
+            self._client_kept = kept_of(view[start:end])
         elif start:
             self._client_kept = bytes(view[start:end])
 
@@ -325,8 +315,9 @@ class Relay(ABC):
         self._client.read(False)
         if pace.is_delayed:
             self._client.view = self._worker.small_view
-            self._timer.delay_until(pace.wake_ms, pace.throttled_by, self._wake)
-            if not self._is_heard and pace.wake_ms - monotonic() * 1000.0 > AHEAD_FROM_MS:
+            now_ms = monotonic() * 1000.0
+            self._wait(now_ms)
+            if not self._is_heard and pace.wake_ms - now_ms > AHEAD_FROM_MS:
                 self._client.call(self._client_ahead, want=True)
         elif pace.state is State.ENDING:
             self._timer.end()
@@ -337,12 +328,18 @@ class Relay(ABC):
             else:
                 self._finish()
 
+    def _wait(self, now_ms: float) -> None:
+        if self._client_kept is not None:
+            self.session.arrived(len(self._client_kept), now_ms)
+        self._timer.delay_until(self._pace.wake_ms, self._pace.throttled_by, self._wake)
+
     def _client_ahead(self) -> None:
         """More has come of a client that waits, or its end."""
         try:
             came, self._client_kept = read_ahead(
                 self._client.sock, self._view, self._client_kept, self._share.window_bytes
             )
+            self._wait(monotonic() * 1000.0)
             self._tell_kept()
             if came is not Ahead.MORE:
                 self._client.read(False)
@@ -379,6 +376,8 @@ class Relay(ABC):
         """READING again: first what was kept."""
         self._timer.end()
         kept = self._client_kept
+        if has_room(kept):
+            self._is_heard = False
         if kept is None:
             self._client.view = self._view
         elif isinstance(kept, bytearray):

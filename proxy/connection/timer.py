@@ -6,9 +6,13 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 from math import ceil
 from time import monotonic
+from typing import Final
 
 from sluice.proxy.connection.worker import Worker
 from sluice.quotas.kinds import QuotaKind
+
+_GAIN_S: Final = 0.001
+"""minimum gain before a call is made earlier"""
 
 
 class DelayTimer:
@@ -23,13 +27,13 @@ class DelayTimer:
         self._counted_as: str | None = None
 
     def delay_until(self, at_ms: float, kind: QuotaKind | None, call: Callable[[], None]) -> None:
-        """Delayed by `kind`'s quota; `call` at `at_ms`, unless a call is due already (which asks again)."""
+        """Delayed by `kind`'s quota; `call` at `at_ms`, unless a call is due before (which asks again)."""
         if self._counted_as is None and kind is not None:
             self._counted_as = kind.value
             self._delayed[kind.value] += 1
-        if self._timer is None:
-            delay_ms = max(0, ceil(at_ms - monotonic() * 1000.0))
-            self._timer = self._loop.call_later(delay_ms / 1000.0, call)
+        delay_s = max(0, ceil(at_ms - monotonic() * 1000.0)) / 1000.0
+        if self._timer is None or self._timer.when() > self._loop.time() + delay_s + _GAIN_S:
+            self.call_in(delay_s, call)
 
     def call_in(self, delay_s: float, call: Callable[[], None]) -> None:
         """In place of what is due now."""

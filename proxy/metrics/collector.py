@@ -202,6 +202,8 @@ class SluiceCollector(Collector):
         yield _family("sluice_over_quota_bytes_total", ((at, one.over_quota_bytes) for at, one in series))
         yield _family("sluice_throttled_requests_total", ((at, one.throttled_requests) for at, one in series))
         yield _family("sluice_throttled_seconds_total", ((at, one.throttled_ms / 1e3) for at, one in series))
+        refused = (((*at, why), n) for at, one in series for why, n in one.refused.items())
+        yield _family("sluice_refused_requests_total", refused)
         shadow = [(labels, one) for labels, one in series if one.in_shadow]
         yield _family(
             "sluice_shadow_throttled_requests_total", ((at, one.shadow_requests) for at, one in shadow)

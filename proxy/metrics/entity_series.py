@@ -18,7 +18,7 @@ from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
 
 OTHER: Final = "other"
-SERIES_PER_ENTITY: Final = 10
+SERIES_PER_ENTITY: Final = 12
 """metrics with the labels user and client_id: an entity's share of metrics.max_series"""
 SERIES_IDLE_MS: Final = 3_600_000.0
 
@@ -33,6 +33,7 @@ class EntitySeries:
         "is_overflow",
         "over_quota_bytes",
         "quota",
+        "refused",
         "shadow_ms",
         "shadow_requests",
         "throttled_ms",
@@ -53,6 +54,8 @@ class EntitySeries:
         self.throttled_ms = 0.0
         self.throttled_requests = 0
         self.over_quota_bytes = 0
+        self.refused: dict[str, int] = {}
+        """Produce requests, by reason; exported for entities of which there were any"""
         self.in_shadow = False
         """a limit behind it is in shadow mode, or was: its shadow counters are exported"""
         self.shadow_ms = 0.0

@@ -105,6 +105,12 @@ _ROWS: Final = (
         "Delays by quotas, held and muted together; delays of several connections add up.",
     ),
     MetricDefinition(
+        "sluice_refused_requests_total", "counter", (*_ENTITY, "reason"), "requests",
+        "Produce requests refused by a limit with over_budget: refuse, of entities that had any: their turn "
+        "did not come in time (over_budget), or an earlier batch of the same producer has not come again "
+        "(sequence_gate).",
+    ),
+    MetricDefinition(
         "sluice_shadow_throttled_requests_total", "counter", _ENTITY, "requests",
         "Requests that a limit in shadow mode would have delayed; of entities that have or had one.",
     ),

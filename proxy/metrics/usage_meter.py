@@ -31,6 +31,8 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
 
 DRAIN_INTERVAL_S: Final = 0.1
+IDLE_DRAIN_INTERVAL_S: Final = 0.5
+"""after so long without a record"""
 FOLD_INTERVAL_S: Final = 10.0
 SENSORS_PER_STEP: Final = 300
 """about 1 ms of work between which connections are served"""
@@ -132,12 +134,15 @@ class UsageMeter:
 
     async def run(self) -> None:
         """Drain and fold until cancelled."""
-        fold_at_s = time.monotonic()
+        fold_at_s = idle_at_s = time.monotonic()
         while True:
-            due_s = time.monotonic() + DRAIN_INTERVAL_S
-            await asyncio.sleep(DRAIN_INTERVAL_S)
+            begun_s = time.monotonic()
+            interval_s = DRAIN_INTERVAL_S if begun_s < idle_at_s else IDLE_DRAIN_INTERVAL_S
+            await asyncio.sleep(interval_s)
             now_s = time.monotonic()
-            self.loop_lag.note(now_s - due_s, now_s)
+            self.loop_lag.note(now_s - begun_s - interval_s, now_s)
+            if not self._recorder.is_empty:
+                idle_at_s = now_s + IDLE_DRAIN_INTERVAL_S
             self.drain(now_s * 1000.0)
             if now_s >= fold_at_s:
                 fold_at_s = now_s + FOLD_INTERVAL_S
@@ -223,7 +228,7 @@ class UsageMeter:
             if event.delay_ms > 0.0 or event.reason:
                 self.throttle_log.note(event)
             if event.reason:
-                self.producer_ids.count_refusal(event.user, event.reason, now_ms)
+                self._count_refusal(event, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
             if event.quota == QuotaKind.REQUEST.value and event.delay_ms > 0.0 and not is_shadow:
                 self._count_delay(event, now_ms)
@@ -234,6 +239,16 @@ class UsageMeter:
                 series.shadow_requests += 1
                 series.shadow_ms += event.delay_ms
                 series.used_ms = now_ms
+
+    def _count_refusal(self, event: ThrottleEvent, now_ms: float) -> None:
+        """For new producer ids, or for bytes beyond a limit with `over_budget: refuse`."""
+        if event.quota == QuotaKind.PRODUCER_IDS.value:
+            self.producer_ids.count_refusal(event.user, event.reason, now_ms)
+            return
+        bucket = bucket_of(event)
+        series = self.entities.of(event.quota, bucket.user, bucket.client_id)
+        series.refused[event.reason] = series.refused.get(event.reason, 0) + 1
+        series.used_ms = now_ms
 
     def _count_delay(self, event: ThrottleEvent, now_ms: float) -> None:
         """By request time: a request's record tells of its quota on bytes or mutations alone."""

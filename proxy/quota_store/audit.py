@@ -21,6 +21,7 @@ KEPT: Final = 1_000
 _PER_STEP: Final = 50
 """about 2 ms of log lines"""
 SHADOW: Final = "shadow"
+OVER_BUDGET: Final = "over_budget"
 
 _log = get_logger()
 
@@ -36,7 +37,7 @@ class QuotaChange(NamedTuple):
     """file, topic; schedule: a window of the file's calendar began or ended"""
     entity: str
     old: Mapping[str, Any]
-    """limits by their keys, and the keys that were in shadow mode; empty: there was no entry"""
+    """limits by their keys, those of them in shadow mode, and `over_budget`; empty: there was no entry"""
     new: Mapping[str, Any]
 
 
@@ -78,18 +79,27 @@ class QuotaAudit:
             self.changed(QuotaChange(at_unix_s, by, source, "exempt", gone, come))
 
 
-def shown(limits: Mapping[str, float], shadow: frozenset[str] = frozenset()) -> dict[str, Any]:
+def shown(
+    limits: Mapping[str, float], shadow: frozenset[str] = frozenset(), *, refuses: bool = False
+) -> dict[str, Any]:
     """Limits as a change tells them."""
-    return {**limits, **({SHADOW: sorted(shadow)} if shadow else {})}
+    told: dict[str, Any] = {SHADOW: sorted(shadow)} if shadow else {}
+    if refuses:
+        told[OVER_BUDGET] = "refuse"
+    return {**limits, **told}
 
 
 def differences(
     before: QuotaLimits, after: QuotaLimits
 ) -> Iterator[tuple[QuotaEntity, dict[str, Any], dict[str, Any]]]:
-    """(entity, old, new) of each entity whose limits, or their shadow mode, are not the same."""
+    """(entity, old, new) of each entity whose limits, or their options, are not the same."""
     for entity in {**before.entries, **after.entries}:
         old, new = (
-            shown(limits.entries.get(entity, {}), limits.shadow.get(entity, frozenset()))
+            shown(
+                limits.entries.get(entity, {}),
+                limits.shadow.get(entity, frozenset()),
+                refuses=entity in limits.refusing,
+            )
             for limits in (before, after)
         )
         if old != new:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from sluice.quotas.files.entries import ENTITY_KEYS, SHADOW_KEY, TENANT_KEYS
+from sluice.quotas.files.entries import (
+    ENTITY_KEYS,
+    FORWARD,
+    OVER_BUDGET_KEY,
+    REFUSABLE_KEY,
+    REFUSE,
+    SHADOW_KEY,
+    TENANT_KEYS,
+)
 from sluice.quotas.files.replication_section import ALL_BROKERS, REPLICATION_KEY
 from sluice.quotas.files.schedule_entries import (
     DATE_PATTERN,
@@ -110,6 +118,12 @@ def _entry() -> dict[str, Any]:
             {"type": "array", "items": {"enum": list(KIND_BY_KEY)}, "minItems": 1},
         ],
     }
+    keys[OVER_BUDGET_KEY] = {
+        "enum": [FORWARD, REFUSE],
+        "description": "What becomes of a Produce that has no turn within its answer budget, by this "
+        f"entry's {REFUSABLE_KEY}: it goes ahead of the limit ({FORWARD}, the default), or is refused with "
+        f"an error after which clients send it again ({REFUSE}).",
+    }
     keys[SCHEDULE_KEY] = {
         "type": "array",
         "minItems": 1,
@@ -121,6 +135,7 @@ def _entry() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": keys,
+        "dependentRequired": {OVER_BUDGET_KEY: [REFUSABLE_KEY]},
         "allOf": [
             {"anyOf": [{"required": [key]} for key in ENTITY_KEYS]},
             {"anyOf": [{"required": [spec.config_key]} for spec in KINDS.values()]},

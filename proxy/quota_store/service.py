@@ -37,8 +37,8 @@ from sluice.proxy.runtime.tasks import in_turns
 from sluice.proxy.session.local_responses import QuotaQuestion
 from sluice.quotas.limits.limits import QuotaLimits
 
-Listed = tuple[Parts, Mapping[str, float], frozenset[str]]
-"""an entity, its limits, and which of them are in shadow mode"""
+Listed = tuple[Parts, Mapping[str, float], frozenset[str], bool]
+"""an entity, its limits, which of them are in shadow mode, and whether it has `over_budget: refuse`"""
 _ENTRIES_PER_STEP: Final = 250
 """about a millisecond"""
 _SMALL_BYTES: Final = 4_096
@@ -114,7 +114,8 @@ class QuotaDesk:
                 await asyncio.sleep(0)
             parts = parts_of(entity)
             if parts is not None and its_limits:
-                found.append((parts, its_limits, limits.shadow.get(entity, frozenset())))
+                shadow = limits.shadow.get(entity, frozenset())
+                found.append((parts, its_limits, shadow, entity in limits.refusing))
         return found
 
     async def alter(

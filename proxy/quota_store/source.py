@@ -237,6 +237,7 @@ def merged_in_steps(
         tenants=base.tenants,
         schedules=base.schedules,
         scheduled=base.scheduled,
+        refusing=base.refusing,
     )
 
 

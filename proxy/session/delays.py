@@ -9,15 +9,56 @@ together.
     user, client id
                                    and address; fetch_default_ms if none was seen)
     ShareFetch                     share_fetch_max_ms (acquisition locks last 30 s)
+
+For a client that waits less than others, answer_budget_ms is lower: 0.8 of what it waits (WaitBudget).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 _MAX_MEMBERS: Final = 10_000
 _MAX_MEMBERS_PER_USER: Final = 5_000
+
+OTHERS: Final = "*"
+"""every client that the table does not name; no client is called so (KIP-511)"""
+LEAST_PATIENCE_S: Final = 5.0
+"""Any client may call itself anything: what it can be given more than its quota ends here."""
+PATIENCE_S: Final[Mapping[str, float]] = MappingProxyType({
+    "apache-kafka-java": 30.0,
+    "confluent-kafka-dotnet": 60.0,
+    "confluent-kafka-go": 60.0,
+    "confluent-kafka-python": 60.0,
+    "kafka-python": 30.0,
+    "kgo": 20.0,
+    "librdkafka": 60.0,
+    "platformatic-kafka": 5.0,  # of a transaction: one Produce may be all of it
+    "sarama": 30.0,
+})  # fmt: skip
+"""By the name that a client tells in ApiVersions: how long it waits for the answer to a Produce by default,
+in seconds (docs/sizing.md)."""
+UNNAMED_PATIENCE_S: Final = 10.0
+"""of kafka-go, the least patient of those that tell no name"""
+PIPELINING_PATIENCE_S: Final = 20.0
+"""of a client without a name that sends requests behind one another, which kafka-go does not: the shortest
+that was measured, franz-go's"""
+_USABLE_SHARE: Final = 0.8
+"""of a client's patience; the rest is for the broker and the network"""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitBudget:
+    """How long the requests of one client may wait, in ms."""
+
+    answer_ms: float
+    """from when a request is judged: the answer budget"""
+    alone_ms: float
+    """from when it came, if the client waits for one answer at a time"""
+    pipelined_ms: float
+    """the same, of a client that sends requests behind one another"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +73,16 @@ class DelayLimits:
     """of a request_percentage: one quota window (KIP-124)"""
     written_fetch_throttle_max_ms: float = 2_000.0
     """franz-go and sarama sleep on the written figure and would miss heartbeats"""
+    patience_s: Mapping[str, float] = field(default_factory=dict)
+    """pacing.client_patience: beside and above PATIENCE_S"""
+
+    def budget(self, software: str = OTHERS) -> WaitBudget:
+        """Of a client that calls itself so."""
+        patience_s = self.patience_s.get(software) or PATIENCE_S.get(software) or self.patience_s.get(OTHERS)
+        pipelining_s = patience_s or PIPELINING_PATIENCE_S
+        alone_ms = max(patience_s or UNNAMED_PATIENCE_S, LEAST_PATIENCE_S) * 1000.0 * _USABLE_SHARE
+        pipelined_ms = max(pipelining_s, LEAST_PATIENCE_S) * 1000.0 * _USABLE_SHARE
+        return WaitBudget(min(self.answer_budget_ms, alone_ms), alone_ms, pipelined_ms)
 
 
 class SessionTimeouts:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from sluice.protocol._tables import VERSIONS
+from sluice.protocol.api_versions import FIRST_WITH_SOFTWARE, client_software
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.groups import GROUP_APIS, MEMBER_APIS, member_timeout_ms, session_timeout_ms
 from sluice.protocol.headers import (
@@ -50,6 +51,8 @@ from sluice.proxy.session.token_owners import TOKEN_APIS
 from sluice.proxy.session.topic_attribution import Flows
 
 _JOIN_GROUP_MAX: Final = VERSIONS[JOIN_GROUP][1]
+_SOFTWARE_MAX_BYTES: Final = 1024
+"""of an ApiVersions request that names its client; what is longer is not waited for"""
 
 
 class OtherRequests:
@@ -116,6 +119,8 @@ class OtherRequests:
                 work = found
         if api_key == API_VERSIONS:
             work = CAP_VERSIONS
+            if not self._note_software(buf, pos, client_id_end, end, frame_end, version):
+                return False
         elif api_key in AUTHENTICATION_APIS:
             if not self._policy.takes_logins:
                 raise LoginNotTaken("a login on a listener without SASL (is the client's protocol SASL_SSL?)")
@@ -125,9 +130,7 @@ class OtherRequests:
             self._pace.await_broker()
         elif api_key in GROUP_APIS:
             if api_key == JOIN_GROUP and version <= _JOIN_GROUP_MAX:
-                limit = min(end, frame_end)
-                body = request_body(buf, client_id_end, limit, api_key, version)
-                timeout_ms = session_timeout_ms(buf, body, limit, version)
+                timeout_ms = _session_timeout_ms(buf, client_id_end, min(end, frame_end), version)
                 work = JOIN
             self._throttling.is_group = True
             self._note_member(buf, client_id_end, min(end, frame_end), api_key, version, now_ms)
@@ -152,6 +155,21 @@ class OtherRequests:
             correlation_id, api_key, version, self._identity.flow, frame_end - pos,
             now_ms, 0.0, timeout_ms, None, work,
         ))  # fmt: skip
+        return True
+
+    def _note_software(
+        self, buf: bytearray, pos: int, client_id_end: int, end: int, frame_end: int, version: int
+    ) -> bool:
+        """How patient is the client? What cannot be read names nobody, and goes on. False: more must come."""
+        if version < FIRST_WITH_SOFTWARE:
+            return True
+        if end < frame_end <= pos + _SOFTWARE_MAX_BYTES:
+            return False
+        limit = min(end, frame_end)
+        with suppress(MalformedFrame):
+            body = request_body(buf, client_id_end, limit, API_VERSIONS, version)
+            name, _ = client_software(buf, body, limit)
+            self._throttling.use_software(name)
         return True
 
     def _note_member(
@@ -182,3 +200,8 @@ class OtherRequests:
                 (0, SASL_AUTHENTICATE, 0, flow, frame_end - pos, now_ms, 0.0, 0.0, None, RAW_TOKEN)
             )
         return frame_end
+
+
+def _session_timeout_ms(buf: bytearray, client_id_end: int, end: int, version: int) -> int:
+    """What a JoinGroup asks for."""
+    return session_timeout_ms(buf, request_body(buf, client_id_end, end, JOIN_GROUP, version), end, version)

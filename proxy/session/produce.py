@@ -42,7 +42,8 @@ class ProduceSide(ABC):
     __slots__ = (
         "_amounts", "_client_id_raw", "_dropping", "_flows", "_identity", "_in_flight", "_local", "_pace",
         "_paid_work", "_produce_acks", "_produce_begin", "_produce_flow", "_produce_head_bytes",
-        "_produce_version", "_records", "_skip", "_throttling", "bytes_read", "client_left", "count", "edits",
+        "_produce_version", "_records", "_skip", "_start", "_throttling", "bytes_read", "client_left",
+        "count", "dropped_bytes", "edits",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,9 @@ class ProduceSide(ABC):
         self.count = 0
         """requests judged and forwarded"""
         self.bytes_read = 0
+        self.dropped_bytes = 0
+        """of requests that did not go on"""
+        self._start = 0  # where what `data` was given begins
 
     # Whole on purpose: every Produce comes through here, and a call more is a twentieth of what one costs.
     def _produce(
@@ -141,7 +145,7 @@ class ProduceSide(ABC):
         sensor = throttling.produce_sensor
         paid_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         if paid_ms > now_ms or not acks:
-            return self._go_on(correlation_id, version, request_bytes, acks, paid_ms, now_ms)
+            return self._go_on(pos, correlation_id, version, request_bytes, acks, paid_ms, now_ms)
         self._in_flight.append((
             correlation_id, PRODUCE, version, identity.flow, request_bytes,
             now_ms, 0.0, paid_ms, sensor, self._paid_work,
@@ -169,12 +173,12 @@ class ProduceSide(ABC):
             return False
         held_ms, brings_ids = 0.0, False
         if ids is not None:
-            deadline_ms = now_ms + throttling.delay_limit_ms(PRODUCE)
+            deadline_ms = now_ms + throttling.id_limit_ms
             verdict = ids.judge(buf, pos, body, end, frame_end, version, acks, now_ms, deadline_ms)
             if verdict is not _PASS and verdict is not _ADMIT:
                 return self._stop(buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict)
             brings_ids = verdict is _ADMIT
-            if brings_ids:
+            if brings_ids and not ids.gates_only:
                 self._mark("producer_id")
             held_ms = ids.take_held_ms(now_ms)
         if throttling.request_time is not None and acks:
@@ -183,18 +187,21 @@ class ProduceSide(ABC):
         sensor = throttling.produce_sensor
         paid_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         return self._go_on(
-            correlation_id, version, request_bytes, acks, paid_ms, now_ms, held_ms, brings_ids=brings_ids
+            pos, correlation_id, version, request_bytes, acks, paid_ms, now_ms, held_ms, brings_ids=brings_ids
         )
 
     def _go_on(
-        self, correlation_id: int, version: int, request_bytes: int, acks: int, paid_ms: float, now_ms: float,
-        held_ms: float = 0.0, *, brings_ids: bool = False,
+        self, pos: int, correlation_id: int, version: int, request_bytes: int, acks: int, paid_ms: float,
+        now_ms: float, held_ms: float = 0.0, *, brings_ids: bool = False,
     ) -> bool:  # fmt: skip
         """A Produce that was charged: forward it, or hold it until its turn (False)."""
         throttling = self._throttling
         sensor = throttling.produce_sensor
         if sensor is not None and paid_ms > now_ms:
-            turn_ms, paid_ms = throttling.produces.owe(sensor, paid_ms, request_bytes, now_ms, held_ms)
+            begin = self.bytes_read + self.dropped_bytes + pos - self._start
+            turn_ms, paid_ms = throttling.produces.owe(
+                sensor, paid_ms, request_bytes, acks, now_ms, held_ms, begin, is_group=throttling.is_group
+            )
             if turn_ms > now_ms:
                 begun_ms = now_ms - held_ms
                 throttling.produces.held = Held(
@@ -296,15 +303,13 @@ class ProduceSide(ABC):
             throttling.hold_for_ids(ids, request_bytes, now_ms)
             return False
         self._mark("refused")
-        held_ms = ids.take_held_ms(now_ms)
-        throttling.refused_ids(ids, request_bytes, now_ms)
+        held_ms, throttle_ms, message, sensor = throttling.refused_produce(ids, request_bytes, now_ms)
         if verdict is Verdict.CLOSE:
-            self._pace.end(DisconnectCause.PRODUCER_ID_REFUSED, ids.gate.message, at_boundary=True)
+            self._pace.end(DisconnectCause.PRODUCER_ID_REFUSED, message, at_boundary=True)
             return False
-        gate = ids.gate
         answer = refuse_produce(
             buf, body, limit, version, correlation_id,
-            error_code=NOT_ENOUGH_REPLICAS, message=gate.message, throttle_ms=gate.throttle_ms,
+            error_code=NOT_ENOUGH_REPLICAS, message=message, throttle_ms=throttle_ms,
         )  # fmt: skip
         local = self._local
         if self._in_flight or local.mid_answer:
@@ -317,7 +322,7 @@ class ProduceSide(ABC):
             local.at_once.append(answer)
         self._records.append((
             identity.flow, request_bytes, len(answer), 0.0, held_ms, held_ms, now_ms,
-            PRODUCE, version, identity.user, None,
+            PRODUCE, version, identity.user, sensor,
         ))  # fmt: skip
         self._drop_frame(pos, min(frame_end, limit), frame_end)
         return True
@@ -331,6 +336,7 @@ class ProduceSide(ABC):
         """These bytes are done with, and do not go on."""
         self.edits.append((start, stop, b""))
         self.bytes_read -= stop - start
+        self.dropped_bytes += stop - start
 
     def wake_for_ids(self, now_ms: float, client_left: bool) -> None:
         """The request that waits for its producer ids: its turn, or its time, may have come."""
@@ -345,12 +351,6 @@ class ProduceSide(ABC):
             self._pace.release(0.0)  # the shell gives it again
         else:
             self._pace.wake_ms = ids.wake_ms
-
-    def drop_held(self, now_ms: float) -> None:
-        """A held request, if there is one, will never go."""
-        if self._throttling.ids is not None:
-            self._throttling.ids.dropped(now_ms)
-        self._throttling.produces.drop(now_ms)
 
     def release(self, held: Held, now_ms: float) -> None:
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""

@@ -11,14 +11,17 @@ from math import inf
 from typing import Final
 
 from sluice.protocol.headers import PRODUCE
+from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.policy import SharedState
+from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
 from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.throttle_log import ThrottleLog
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldQueue
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Place
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind
@@ -30,8 +33,9 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_delay_limit_ms", "_identity", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place",
-        "_queue", "_sensor", "_ticket", "held", "is_for_nobody", "wake",
+        "_arrivals", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes", "_log",
+        "_pace", "_place", "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody", "refuses",
+        "wake",
     )  # fmt: skip
 
     def __init__(
@@ -41,8 +45,10 @@ class ProduceTurns:
         identity: Identity,
         log: ThrottleLog,
         delay_limit_ms: Callable[[int], float],
+        arrivals: Arrivals,
     ) -> None:
-        """`delay_limit_ms`: the longest wait of a request, by its API key."""
+        """`delay_limit_ms`: the longest wait of a request, by its API key. `arrivals`: of the connection."""
+        self._arrivals = arrivals
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
         self._pace = pace
@@ -53,8 +59,12 @@ class ProduceTurns:
         self._queue: HoldQueue | None = None  # its queue, once something has been owed
         self._place = Place()  # among the connections there
         self._ticket: HoldTicket | None = None  # of the request that is held
+        self._last_ms = inf  # when its budget is over
+        self._refuse_ms = inf  # when it is refused, if its turn has not come
         self.held: Held | None = None
         """the request that waits for its turn, in state HOLDING"""
+        self.refuses = False
+        """the limit is not in shadow mode, and refuses what has no turn in time"""
         self.is_for_nobody = False
         """its client has left: what it left behind waits for the quota, however long"""
         self.wake: Wake | None = None
@@ -66,29 +76,50 @@ class ProduceTurns:
         self._sensor, self._queue, self._place = sensor, None, Place()
 
     def owe(
-        self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float, spent_ms: float
+        self,
+        sensor: Sensor,
+        paid_ms: float,
+        request_bytes: int,
+        acks: int,
+        now_ms: float,
+        spent_ms: float,
+        begin: int,
+        *,
+        is_group: bool,
     ) -> tuple[float, float]:
         """A request was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
-        budget, of which `spent_ms` is spent already.
+        budget, of which `spent_ms` is spent already, and by its client's patience if it was read ahead.
+        `begin`: its position.
 
         turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
         in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
-        mode: both are now_ms, and nothing is done.
+        mode: both are now_ms, and nothing is done. One that refuses: nothing goes ahead of it. What is held
+        has no deadline in its queue, and is refused when its budget is over; with acks = 0 it waits on, save
+        on a connection of a group.
         """
         limit_ms = self._delay_limit_ms(PRODUCE)
         if sensor.shadow:
             self._log.note_shadow(sensor, PRODUCE, paid_ms, limit_ms, request_bytes, now_ms)
             return now_ms, now_ms
         last_ms = inf if self.is_for_nobody else now_ms + max(0.0, limit_ms - spent_ms)
-        turn_ms = min(sensor.turn_ms, last_ms)
+        if self._arrivals and not self.is_for_nobody and not self.refuses:
+            last_ms = min(last_ms, self._latest_ms(sensor, begin, request_bytes, now_ms))
+        deadline_ms = self._last_ms = last_ms
+        self._refuse_ms = inf
+        if self.refuses and acks:
+            deadline_ms, self._refuse_ms = inf, last_ms
+        elif self.refuses and not is_group:
+            deadline_ms = inf
+        turn_ms = min(sensor.turn_ms, deadline_ms)
         self._queue = queue = sensor.hold_queue()
         if turn_ms > now_ms:
             sensor.hold(request_bytes)
             if queue is not None:
                 self._ticket = queue.enter(
-                    request_bytes, sensor.turn_ms, last_ms, now_ms, self.wake, self._place
+                    request_bytes, sensor.turn_ms, deadline_ms, now_ms, self.wake, self._place
                 )
-                turn_ms = max(self._ask(queue, self._ticket, now_ms, now_ms), now_ms + EARLY_MS)
+                at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
+                turn_ms = max(at_ms, now_ms + EARLY_MS)
             self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
             self._log.add(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
             return turn_ms, min(paid_ms, last_ms)
@@ -98,6 +129,29 @@ class ProduceTurns:
         sensor.count_over(request_bytes, paid_ms)
         self._mute(sensor, paid_ms, request_bytes, now_ms)
         return turn_ms, paid_ms
+
+    def read_ahead(self, begin: int, now_ms: float) -> None:
+        """More has come behind the held request, if there is one, which begins at `begin`: it goes sooner, or
+        all the others would go in one lump at the end of their client's patience."""
+        held, ticket = self.held, self._ticket
+        if held is None or self.is_for_nobody or self.refuses:
+            return
+        latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
+        queue = held.sensor.hold_queue()
+        if queue is None or ticket is None:
+            self.held = replace(held, paid_ms=min(held.paid_ms, latest_ms))
+            self._pace.wake_ms = min(self._pace.wake_ms, latest_ms)
+        elif latest_ms < ticket.deadline_ms - EARLY_MS:
+            queue.hasten(ticket, latest_ms, now_ms)
+            self._pace.wake_ms = self._ask(queue, ticket, now_ms, now_ms)
+
+    def _latest_ms(self, sensor: Sensor, begin: int, request_bytes: int, now_ms: float) -> float:
+        """When the request goes at the latest that begins at `begin`, for it was read ahead, or others were
+        behind it."""
+        queue = sensor.hold_queue()
+        waiting = 1 if queue is None else max(len(queue), 1)
+        shared_ms_per_byte = waiting * 1000.0 / sensor.rate_per_s
+        return self._arrivals.latest_ms(begin, request_bytes, now_ms, shared_ms_per_byte)
 
     def tell_ms(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> float:
         """What an answer tells: what the connection's next request will wait for, its mute and the queue of
@@ -114,8 +168,26 @@ class ProduceTurns:
         held = self.held
         queue = None if held is None else held.sensor.hold_queue()
         if queue is not None and self._ticket is not None:
-            self._pace.wake_ms = self._ask(queue, self._ticket, now_ms + EARLY_MS, now_ms)
+            at_ms = self._ask(queue, self._ticket, now_ms + EARLY_MS, now_ms)
+            self._pace.wake_ms = min(at_ms, self._refuse_ms)
         return now_ms >= self._pace.wake_ms - EARLY_MS
+
+    def is_over_budget(self, now_ms: float) -> bool:
+        """Is the held request to be refused? To be asked when `is_turn` has said yes."""
+        ticket = self._ticket
+        return ticket is not None and ticket.is_in and now_ms >= self._refuse_ms - EARLY_MS
+
+    def refuse(self, now_ms: float) -> ByteRefusal:
+        """It is: its bytes are given back, and its connection keeps its place."""
+        held, ticket = self.held, self._ticket
+        assert held is not None
+        assert ticket is not None
+        self.held = self._ticket = None
+        queue = held.sensor.hold_queue()
+        assert queue is not None
+        told_ms = queue.refuse(ticket, self._delay_limit_ms(PRODUCE), now_ms)
+        held.sensor.drop(held.request_bytes, now_ms)
+        return ByteRefusal(held.sensor, ByteReason.OVER_BUDGET, now_ms - held.begun_ms, told_ms)
 
     def outlast(self, now_ms: float) -> bool:
         """The client of the held request, which has acks = 0, has left. Nobody waits for it any more, so it
@@ -126,6 +198,7 @@ class ProduceTurns:
         if queue is None or ticket is None or not self.outlives_its_client(0, held.request_bytes):
             return False
         self.is_for_nobody = True
+        self._last_ms = self._refuse_ms = inf
         queue.leave(ticket, now_ms)
         own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
         turn_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
@@ -151,7 +224,12 @@ class ProduceTurns:
             # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
             # request waits in the queue, for the budget at most, and not behind a mute besides.
             is_ahead = ticket.turn_ms > now_ms + EARLY_MS
-            held = replace(held, paid_ms=now_ms if is_ahead else min(ticket.paid_ms, ticket.deadline_ms))
+            held = replace(
+                held,
+                paid_ms=now_ms
+                if is_ahead
+                else min(ticket.paid_ms, ticket.deadline_ms, max(self._last_ms, now_ms)),
+            )
         self._pace.release(held.paid_ms)
         held.sensor.go(held.request_bytes, max(held.paid_ms, now_ms))
         if held.paid_ms > now_ms:

@@ -101,6 +101,11 @@ class RequestSide(FetchSide):
         return not self._skip
 
     @property
+    def position(self) -> int:
+        """Of the client's bytes, so many are done with: the next that `data` is given."""
+        return self.bytes_read + self.dropped_bytes
+
+    @property
     def passing_bytes(self) -> int:
         """Bytes still to come of a frame that goes on as it is."""
         return 0 if self._dropping else self._skip
@@ -109,6 +114,12 @@ class RequestSide(FetchSide):
         """So many of them went on without having been given to `data`; one at least is left for it."""
         self._skip -= count
         self.bytes_read += count
+
+    def drop_held(self, now_ms: float) -> None:
+        """A held request, if there is one, will never go."""
+        if self._throttling.ids is not None:
+            self._throttling.ids.dropped(now_ms)
+        self._throttling.produces.drop(now_ms)
 
     def lift_frame_limit(self) -> None:
         """The broker said yes."""
@@ -122,7 +133,7 @@ class RequestSide(FetchSide):
         if self._skip:
             return end
         pace, throttling, quotas = self._pace, self._throttling, self._quotas
-        in_flight, guard = self._in_flight, self._guard
+        in_flight, guard, self._start = self._in_flight, self._guard, start
         judge: Judge
         try:
             while pace.gate_ms <= now_ms:

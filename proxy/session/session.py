@@ -140,7 +140,8 @@ class Session:
     @property
     def has_id_limit(self) -> bool:
         """Its producer ids are judged."""
-        return self._throttling.ids is not None
+        ids = self._throttling.ids
+        return ids is not None and not ids.gates_only
 
     @property
     def requests(self) -> int:
@@ -194,6 +195,18 @@ class Session:
         """The proxy has said it."""
         self.pace.broker_answered()
 
+    def arrived(self, kept_bytes: int, now_ms: float) -> None:
+        """While the client is delayed: so many bytes of it are kept. Call it when more have come, too; then
+        `pace.wake_ms` may be earlier."""
+        requests, throttling = self._requests, self._throttling
+        held = throttling.produces.held
+        if self._in_flight or (held is not None and kept_bytes > held.request_bytes):
+            throttling.arrivals.is_pipelined = True
+        begin = requests.position
+        throttling.arrivals.came(begin, begin + kept_bytes, now_ms)
+        if held is not None and self.pace.state is State.HOLDING:
+            throttling.produces.read_ahead(begin, now_ms)
+
     @property
     def finished(self) -> bool:
         """Nothing more is to come in either direction: the shell may close."""
@@ -226,6 +239,9 @@ class Session:
         if not (left_since and held.acks) and not produces.is_turn(now_ms):
             return
         self._requests.client_left = client_left
+        if not left_since and produces.is_over_budget(now_ms):
+            self._throttling.refuse_held(now_ms)
+            return
         taken = produces.take(now_ms, left_since)
         if taken is not None:
             self._requests.release(taken, now_ms)

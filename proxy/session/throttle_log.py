@@ -57,8 +57,10 @@ class ThrottleLog:
         charged_bytes: int,
         now_ms: float,
         charged: float = 0.0,
+        reason: str = "",
     ) -> None:
-        """A request is held, a connection muted, …; `charged`: units where they are no bytes."""
+        """A request is held, a connection muted, …; `charged`: units where they are no bytes; `reason`: of a
+        refusal."""
         self._throttles.append(
             ThrottleEvent(
                 kind=kind,
@@ -70,6 +72,7 @@ class ThrottleLog:
                 client_id=self._identity.client_id,
                 api_key=api_key,
                 charged_bytes=charged_bytes,
+                reason=reason,
                 limit=sensor.limit,
                 charged=charged,
                 bucket=sensor.entity,

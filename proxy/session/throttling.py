@@ -12,6 +12,7 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol.headers import FETCH, PRODUCE
+from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.fetch.turns import FetchTurns
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.identity import Identity
@@ -35,9 +36,9 @@ class Throttling:
     """One connection's."""
 
     __slots__ = (
-        "_address", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared", "_wake",
-        "fetch_sensor", "fetches", "generation", "ids", "is_group", "known", "mutation_sensor",
-        "produce_sensor", "produces", "request_time",
+        "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",
+        "_wake", "arrivals", "fetch_sensor", "fetches", "generation", "ids", "is_group", "known",
+        "mutation_sensor", "produce_sensor", "produces", "request_time",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,9 @@ class Throttling:
         self._shared = shared
         self._policy = policy
         self._delays = policy.delays
+        self._budget = policy.delays.budget()
+        self.arrivals = Arrivals(self._budget)
+        """when what was read ahead came"""
         self._pace = pace
         self._identity = identity
         self._address = address
@@ -73,7 +77,7 @@ class Throttling:
         self.known = _NO_TEMPLATES
         """those of `ids`"""
         self._wake: Wake | None = None
-        self.produces = ProduceTurns(shared, pace, identity, self._log, self.delay_limit_ms)
+        self.produces = ProduceTurns(shared, pace, identity, self._log, self.delay_limit_ms, self.arrivals)
         """lets Produces go, or wait"""
         self.fetches = FetchTurns(pace, self.delay_limit_ms)
         """lets Fetches go, or wait"""
@@ -86,6 +90,9 @@ class Throttling:
         if produce_sensor is not self.produce_sensor:
             self.produce_sensor = produce_sensor
             self.produces.use(produce_sensor)
+        self.produces.refuses = (
+            produce_sensor is not None and produce_sensor.refuses and not produce_sensor.shadow
+        )
         self.fetch_sensor = quotas.sensor(QuotaKind.FETCH, user, client_id, now_ms, address)
         self.fetches.use(self.fetch_sensor, now_ms)
         self.mutation_sensor = quotas.sensor(QuotaKind.CONTROLLER_MUTATION, user, client_id, now_ms, address)
@@ -109,6 +116,13 @@ class Throttling:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
                 self.known = ids.known
             ids.use(self._identity.user, limit, (self._address, self._identity.client_id))
+        elif self.produces.refuses:
+            if ids is None:
+                ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
+                self.known = ids.known
+            elif not ids.gates_only:
+                ids.dropped(now_ms)
+            ids.use_gates(self._identity.user)
         elif ids is not None:
             ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
             self.ids = None
@@ -233,16 +247,30 @@ class Throttling:
 
     def delay_limit_ms(self, api_key: int) -> float:
         """The longest that a request of this API may wait, or its connection be muted, in ms."""
-        delays = self._delays
+        delays, answer_ms = self._delays, self._budget.answer_ms
         if self.is_group:
             return delays.group_max_ms
         if api_key == PRODUCE:
-            return delays.answer_budget_ms
+            return answer_ms
         if api_key == FETCH:
             identity = self._identity
             timeouts = self._shared.session_timeouts
-            return timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
-        return min(delays.share_fetch_max_ms, delays.answer_budget_ms)
+            limit_ms = timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
+            return min(limit_ms, answer_ms)
+        return min(delays.share_fetch_max_ms, answer_ms)
+
+    @property
+    def id_limit_ms(self) -> float:
+        """The longest that a request waits for its producer ids, before any time of a transaction runs.
+
+        The same for all clients: after shorter waits one would be through with its retries before it is
+        forced in (wire-semantics 3.9).
+        """
+        return self._delays.group_max_ms if self.is_group else self._delays.answer_budget_ms
+
+    def use_software(self, name: str) -> None:
+        """The client has told what it is."""
+        self._budget = self.arrivals.budget = self._delays.budget(name)
 
     def hold_for_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
         """A request waits for the turn of its producer ids, until its answer budget is over."""
@@ -253,6 +281,27 @@ class Throttling:
     def refused_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
         """A request is answered in the broker's place, or its connection ended, for its producer ids."""
         self._log.add_ids(EventKind.REFUSAL, ids, 0.0, request_bytes, now_ms)
+
+    def refuse_held(self, now_ms: float) -> None:
+        """The turn of a held Produce has not come in time, and its limit refuses: the shell gives it again,
+        for its answer."""
+        assert self.ids is not None  # a limit that refuses has them
+        self.ids.refuse(self.produces.refuse(now_ms))
+        self._pace.release(0.0)
+
+    def refused_produce(
+        self, ids: ProduceIds, request_bytes: int, now_ms: float
+    ) -> tuple[float, int, str, Sensor | None]:
+        """A Produce is answered in the broker's place, or its connection ended. Returns (ms it was held, what
+        its answer tells as throttle_time_ms, and why, whose limit on bytes it was held for)."""
+        refusal = ids.take_refusal(self.produce_sensor)
+        if refusal is None:
+            held_ms = ids.take_held_ms(now_ms)
+            self.refused_ids(ids, request_bytes, now_ms)
+            return held_ms, ids.gate.throttle_ms, ids.gate.message, None
+        sensor, reason = refusal.sensor, refusal.reason.value
+        self._log.add(EventKind.REFUSAL, sensor, PRODUCE, 0.0, request_bytes, now_ms, reason=reason)
+        return refusal.held_ms, ceil(refusal.told_ms), refusal.message, sensor
 
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of the shared budgets, and what a held request was

@@ -14,16 +14,21 @@ from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
 from sluice.quotas.files.config_error import Problem, shown, unknown_key_message
 from sluice.quotas.files.schedule_entries import SCHEDULE_KEY, ScheduleReader
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted
-from sluice.quotas.kinds import KIND_BY_KEY, KINDS
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import why_not_for
 from sluice.quotas.limits.schedule import Schedule
 
 ENTITY_KEYS: Final = ("user", "tenant", "client-id", "client-id-prefix", "ip")
 SHADOW_KEY: Final = "shadow"
+OVER_BUDGET_KEY: Final = "over_budget"
+FORWARD: Final = "forward"
+REFUSE: Final = "refuse"
+REFUSABLE_KEY: Final = KINDS[QuotaKind.PRODUCE].config_key
+_OPTION_KEYS: Final = (SHADOW_KEY, SCHEDULE_KEY, OVER_BUDGET_KEY)
 TENANT_KEYS: Final = ("name", "members")
 DEFAULT_NAME: Final = "<default>"
 _WITH_DEFAULT: Final = ("user", "client-id", "ip")
-_NO_LIMITS: Final = frozenset([*ENTITY_KEYS, SHADOW_KEY, SCHEDULE_KEY])
+_NO_LIMITS: Final = frozenset([*ENTITY_KEYS, *_OPTION_KEYS])
 
 
 class ReadEntry(NamedTuple):
@@ -34,6 +39,8 @@ class ReadEntry(NamedTuple):
     shadow: Collection[str]
     """keys in shadow mode"""
     schedule: Schedule
+    refuses: bool
+    """what has no turn in time"""
 
 
 class EntryReader:
@@ -75,7 +82,8 @@ class EntryReader:
         schedule: Schedule = ()
         if SCHEDULE_KEY in item:
             schedule = self._schedules.read((*at, SCHEDULE_KEY), item[SCHEDULE_KEY], limits)
-        return ReadEntry(entity, limits, shadow, schedule) if len(self.problems) == before else None
+        refuses = self._refuses((*at, OVER_BUDGET_KEY), item, limits)
+        return ReadEntry(entity, limits, shadow, schedule, refuses) if len(self.problems) == before else None
 
     def _user(self, at: YamlPath, item: dict[str, YamlValue]) -> str | Default | Tenant | None:
         if "tenant" not in item:
@@ -119,6 +127,16 @@ class EntryReader:
                 )
         return [str(key) for key in value]
 
+    def _refuses(self, at: YamlPath, item: dict[str, YamlValue], limits: dict[str, Any]) -> bool:
+        if OVER_BUDGET_KEY not in item:
+            return False
+        value = item[OVER_BUDGET_KEY]
+        if value not in {FORWARD, REFUSE} if isinstance(value, str) else True:
+            self.problem(at, f"must be {FORWARD} or {REFUSE}, is {shown(value)}")
+        if REFUSABLE_KEY not in limits:
+            self.problem(at, f"is of {REFUSABLE_KEY}, which this entry does not have")
+        return value == REFUSE
+
     def name(self, at: YamlPath, item: dict[str, YamlValue], key: str) -> str | Default | None:
         if key not in item:
             return None
@@ -153,7 +171,7 @@ class EntryReader:
     def _check_limit(self, at: YamlPath, key: str, value: YamlValue, entity: QuotaEntity) -> None:
         kind = KIND_BY_KEY.get(key)
         if kind is None:
-            self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY, SHADOW_KEY, SCHEDULE_KEY]))
+            self.problem(at, unknown_key_message(key, [*ENTITY_KEYS, *KIND_BY_KEY, *_OPTION_KEYS]))
         elif value is None:
             self.problem(at, "must not be blank; leave the key out for no limit")
         else:

@@ -5,6 +5,7 @@
         client-id: app-1
         producer_byte_rate: 1048576
         shadow: true                 # or a list of keys: measured and logged, but nobody is delayed
+        over_budget: refuse          # of producer_byte_rate: what has no turn in time; forward if not given
       - tenant: team-a               # in a user's place: its members share one bucket
         client-id-prefix: etl-       # in a client id's place: all that begin so share one
         producer_byte_rate: 1048576
@@ -31,7 +32,7 @@ from typing import Any, Final, TypeAlias
 
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.files.config_error import ConfigError, Problem, QuotaFileError
-from sluice.quotas.files.entries import DEFAULT_NAME, ENTITY_KEYS, SHADOW_KEY
+from sluice.quotas.files.entries import DEFAULT_NAME, ENTITY_KEYS, OVER_BUDGET_KEY, REFUSE, SHADOW_KEY
 from sluice.quotas.files.replication_section import ReplicationSection
 from sluice.quotas.files.schedule_entries import SCHEDULE_KEY
 from sluice.quotas.files.sections import SectionReader
@@ -43,6 +44,8 @@ from sluice.quotas.steps import at_once
 __all__ = [
     "DEFAULT_NAME",
     "ENTITY_KEYS",
+    "OVER_BUDGET_KEY",
+    "REFUSE",
     "SCHEDULE_KEY",
     "SHADOW_KEY",
     "limits_in_steps",
@@ -75,6 +78,7 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
     entries: list[_Entry] = []
     shadow: dict[QuotaEntity, Collection[str]] = {}
     schedules: dict[QuotaEntity, Schedule] = {}
+    refusing: set[QuotaEntity] = set()
     seen: dict[QuotaEntity, int] = {}
     yield from reader.read_tenants()
     items = reader.items()
@@ -85,7 +89,7 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
         entry = reader.entry(index, item)
         if entry is None:
             continue
-        entity, limits, in_shadow, schedule = entry
+        entity, limits, in_shadow, schedule, refuses = entry
         earlier = seen.setdefault(entity, index)
         if earlier != index:
             line = document.line_of(("quotas", earlier))
@@ -94,6 +98,8 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
             )
         if in_shadow:
             shadow[entity] = in_shadow
+        if refuses:
+            refusing.add(entity)
         if schedule:
             schedules[entity] = schedule
         entries.append((entity, limits))
@@ -111,6 +117,7 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
                 exempt=exempt,
                 tenants=reader.tenants,
                 schedules=schedules,
+                refusing=refusing,
             )
         )
     except QuotaError as error:  # a rule that is checked nowhere above

@@ -26,6 +26,8 @@ _DEFAULT_IP: Final = QuotaEntity(ip=DEFAULT)
 _IP_KEY: Final = KINDS[QuotaKind.CONNECTION_CREATION].config_key
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 _NO_SHADOW: Final[Mapping[QuotaEntity, Collection[str]]] = MappingProxyType({})
+_NOBODY: Final[frozenset[QuotaEntity]] = frozenset()
+_REFUSABLE: Final = KINDS[QuotaKind.PRODUCE].config_key
 _NO_TENANTS: Final[Mapping[str, Iterable[str]]] = MappingProxyType({})
 _NO_SCHEDULES: Final[Mapping[QuotaEntity, Schedule]] = MappingProxyType({})
 _NOT_SCHEDULED: Final[Mapping[QuotaEntity, Mapping[str, Scheduled]]] = MappingProxyType({})
@@ -71,6 +73,7 @@ class QuotaLimits:
         "_tenant_of",
         "_tenants",
         "exempt",
+        "refusing",
         "scheduled",
         "schedules",
     )
@@ -83,17 +86,19 @@ class QuotaLimits:
         exempt: Iterable[ExemptRule] = (),
         tenants: Mapping[str, Iterable[str]] = _NO_TENANTS,
         schedules: Mapping[QuotaEntity, Schedule] = _NO_SCHEDULES,
+        refusing: Collection[QuotaEntity] = _NOBODY,
     ) -> None:
         """Check and index (entity, {config_key: number}) pairs.
 
         `shadow`: of which entities which keys are in shadow mode. `exempt`: whom no limit delays. `tenants`:
         the users that are members of each. `schedules`: calendars of entities, which change nothing here:
-        scheduled.py makes limits of them. An entity without keys is allowed, as in Kafka. Raises
-        QuotaError for an empty or duplicate entity, an empty name, an unknown key, a value that its kind
-        refuses, for a key in `shadow` that the entity does not have, for a tenant that is not in `tenants`,
-        and for a user in two of them.
+        scheduled.py makes limits of them. `refusing`: whose producer_byte_rate refuses what has no turn in
+        time. An entity without keys is allowed, as in Kafka. Raises QuotaError for an empty or duplicate
+        entity, an empty name, an unknown key, a value that its kind refuses, for a key in `shadow` that the
+        entity does not have, the same of `refusing`, for a tenant that is not in `tenants`, and for a user in
+        two of them.
         """
-        for _ in self._fill(entries, shadow, exempt, tenants, schedules, _NOT_SCHEDULED):
+        for _ in self._fill(entries, shadow, exempt, tenants, schedules, _NOT_SCHEDULED, refusing):
             pass
 
     @classmethod
@@ -106,13 +111,14 @@ class QuotaLimits:
         tenants: Mapping[str, Iterable[str]] = _NO_TENANTS,
         schedules: Mapping[QuotaEntity, Schedule] = _NO_SCHEDULES,
         scheduled: Mapping[QuotaEntity, Mapping[str, Scheduled]] = _NOT_SCHEDULED,
+        refusing: Collection[QuotaEntity] = _NOBODY,
     ) -> Generator[None, None, QuotaLimits]:
         """The same, pausing every millisecond or so; the limits are the generator's return value.
 
         `scheduled`: which of the limits stand for others, by a calendar.
         """
         limits = cls.__new__(cls)
-        yield from limits._fill(entries, shadow, exempt, tenants, schedules, scheduled)
+        yield from limits._fill(entries, shadow, exempt, tenants, schedules, scheduled, refusing)
         return limits
 
     def _fill(
@@ -123,6 +129,7 @@ class QuotaLimits:
         tenants: Mapping[str, Iterable[str]],
         schedules: Mapping[QuotaEntity, Schedule],
         scheduled: Mapping[QuotaEntity, Mapping[str, Scheduled]],
+        refusing: Collection[QuotaEntity],
     ) -> Generator[None, None, None]:
         checked: dict[QuotaEntity, Mapping[str, float]] = {}
         tables: dict[QuotaKind, LimitTable] = {}
@@ -150,7 +157,8 @@ class QuotaLimits:
                     kind = KIND_BY_KEY[key]
                     if kind not in tables:
                         tables[kind] = LimitTable(self._tenant_of)
-                    tables[kind].put(Match(level, limit, entity, key in in_shadow))
+                    refuses = key == _REFUSABLE and entity in refusing
+                    tables[kind].put(Match(level, limit, entity, key in in_shadow, refuses))
                     if entity.user is not None:
                         found = (key in in_shadow, limit)
                         lowest[kind] = min(lowest.get(kind, found), found)
@@ -160,6 +168,11 @@ class QuotaLimits:
             for key in shadow_keys:
                 if key not in checked.get(entity, ()):
                     raise QuotaError(f"{entity} has no {key} that could be in shadow mode", entity, key)
+        for entity in refusing:
+            if _REFUSABLE not in checked.get(entity, ()):
+                raise QuotaError(f"{entity} has no {_REFUSABLE} that could refuse", entity, _REFUSABLE)
+        self.refusing = frozenset(refusing)
+        """entities whose producer_byte_rate refuses what has no turn in time"""
         self._shadow = MappingProxyType({entity: frozenset(some) for entity, some in shadow.items() if some})
         self.exempt = ExemptRules(exempt)
         """whom no limit delays; `resolve` and `explain` do not look at it"""
@@ -195,8 +208,8 @@ class QuotaLimits:
             return self._of_unnamed(kind, user) if user in UNNAMED_USERS else None
         if not found.level.mints_buckets:
             return found
-        level, limit, configured, shadow = found
-        return Match(level, limit, level.bucket(user, client_id, configured), shadow)
+        bucket = found.level.bucket(user, client_id, found.bucket)
+        return found._replace(bucket=bucket)
 
     def _of_unnamed(self, kind: QuotaKind, user: str) -> Match | None:
         """For users whose name is not known and for whom nothing is configured: the lowest limit of any user.

@@ -56,6 +56,7 @@ def limits_at_in_steps(base: QuotaLimits, now_unix_s: float) -> Generator[None, 
         tenants=base.tenants,
         schedules=base.schedules,
         scheduled=scheduled,
+        refusing=base.refusing,
     )
     return LimitsAt(limits, until)
 

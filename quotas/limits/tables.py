@@ -23,6 +23,8 @@ class Match(NamedTuple):
     """whose connections share one sensor; as it stands in a table: the configured entity"""
     shadow: bool = False
     """measured and logged, but nobody is delayed by it"""
+    refuses: bool = False
+    """what has no turn in time is refused, and does not go ahead of the limit"""
 
 
 class Row:

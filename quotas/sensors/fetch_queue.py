@@ -19,17 +19,20 @@ fetches from others).
 Worked example, 10,000 B/s, batches of 16 KiB, fifty consumers: the first is granted one batch; 10,000 −
 16,384 < 0, so the others wait. Its answer of 16,500 B leaves a debt of 6,500 B: 650 ms later the next goes.
 
-Turns go by bytes, as those of held requests (hold_queue.py). Knows no clock, no frames. Source:
-wire-semantics 1.3.
+Turns go by bytes, as those of held requests (hold_queue.py), but by where a request begins, not by where it
+would end (start-time fair queueing, Goyal et al. 1996), for that is known only from its answer. Knows no
+clock, no frames. Source: wire-semantics 1.3.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import ClassVar, Final, Protocol
 
 from sluice.quotas.sensors.batch_sizes import BatchSizes
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldQueue
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Place
 
 _MOST_AT_RISK_MS: Final = 9_000.0
@@ -64,10 +67,31 @@ class FetchPlace(Place):
         """that it has brought"""
 
 
+class FetchTicket(HoldTicket):
+    """Its place is where it begins, for what it will bring is a guess, and may be a bad one: of the first
+    that wait nothing is known. What it has brought counts for the next one of its connection (`settle`)."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        request_bytes: float,
+        begin_tag: float,
+        number: int,
+        deadline_ms: float,
+        wake: Callable[[], object] | None,
+        place: Place | None,
+    ) -> None:
+        super().__init__(request_bytes, begin_tag, number, deadline_ms, wake, place)
+        self.tag = begin_tag
+
+
 class FetchQueue(HoldQueue):
     """Of one bucket."""
 
     __slots__ = ("_bucket", "_parked", "_reserved", "batches", "connections")
+
+    _ticket_type: ClassVar = FetchTicket
 
     def __init__(self, bucket: FetchBucket, ms_per_byte: float) -> None:
         super().__init__(ms_per_byte)
@@ -122,8 +146,8 @@ class FetchQueue(HoldQueue):
     def settle(self, place: FetchPlace, reserved: float, charged: float, now_ms: float) -> None:
         """The answer of a Fetch has come, and its bytes were charged."""
         self.take_back(place, reserved)
-        if self._count:  # its turn was by what was reserved; what counts is what it brought
-            place.tag += charged - reserved
+        if self._count:
+            place.tag += charged
             self.virtual_time += charged / (self._count + 1)
             self.changed(now_ms)
 

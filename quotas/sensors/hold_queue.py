@@ -24,10 +24,10 @@ in the order of their deadlines. A request without slack is *late*, and at its a
 
 The pace of the queue is the highest of the late requests that are not behind yet. A request goes when its own
 bytes have passed at that pace since the one before it went. A pace that is kept from the arrival of a request
-on suffices for it: S bytes at pace p ≥ S ÷ (d − t) are done at t + S ÷ p ≤ d. So only arrivals raise it, and
-an operation costs the same however many wait; every 20 ms all paces are found anew, since the highest has
-been too high if what came behind it was less. A twentieth more is for requests with lower tags than the next
-one: even then a small request does not wait behind large ones.
+on suffices for it: S bytes at pace p ≥ S ÷ (d − t) are done at t + S ÷ p ≤ d. So only arrivals raise it.
+Every 20 ms, and at an arrival that is not the last to be due, all are found anew; where many wait, only every
+20 ms, so that an operation costs the same however many wait. A twentieth more is for requests with lower tags
+than the next one: even then a small request does not wait behind large ones.
 
 Worked example, 1 MB/s, budget 8 s, an empty bucket, 17 requests of 1 MB at once. The first goes at once; 16
 wait, with turns at 1 … 16 s and deadlines at 8 s. Pace 16 MB ÷ 8 s: they go at 0.5, 1.0 … 8.0 s.
@@ -37,66 +37,29 @@ Requests go by this plan whether their connections act at once or late. Source: 
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
 from operator import attrgetter
-from typing import Final
+from typing import ClassVar, Final
 
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Expected, Place
 
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
 _ROUNDING_MS: Final = 1e-6
 _PLAN_MS: Final = 20.0
-_SMALL_SHARE: Final = 0.05
-"""of the pace of late requests, for those with lower tags"""
-_COMPACT_AT: Final = 64
+_MANY: Final = 64
+"""requests held; if there are more, the slack of all is not found anew for each of them, but by _PLAN_MS"""
+_SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower tags
 _PATIENCE: Final = 1.25
 _PATIENCE_MS: Final = 50.0
 """So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
-
-
-class HoldTicket:
-    """One held request."""
-
-    __slots__ = (
-        "begin_tag", "deadline_ms", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
-        "request_bytes", "tag", "told_ms", "turn_ms", "wake",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request_bytes: float,
-        begin_tag: float,
-        number: int,
-        deadline_ms: float,
-        wake: Callable[[], object] | None,
-        place: Place | None,
-    ) -> None:
-        self.request_bytes = request_bytes
-        self.begin_tag = begin_tag
-        """the virtual time from which on it waits"""
-        self.tag = begin_tag + request_bytes
-        self.number = number
-        self.deadline_ms = deadline_ms
-        self.wake = wake
-        self.place = place
-        self.turn_ms = inf
-        """when all that went before it is paid; known when it goes"""
-        self.paid_ms = inf
-        """when it is paid itself; known when it goes"""
-        self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
-        self.guess_ms = deadline_ms  # when it goes, if none overtakes another
-        self.told_ms = inf  # when its connection looks again
-        self.is_in = True
-
-    def __lt__(self, other: HoldTicket) -> bool:
-        return (self.tag, self.number) < (other.tag, other.number)
-
-
+_RETRY_MS: Final = 3_000.0
+"""and so much later where it was refused, for before it sends again it also waits by its own rules"""
 _BY_DEADLINE: Final = attrgetter("deadline_ms")
 
 
@@ -104,10 +67,12 @@ class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_late",
-        "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms", "_planned_ms", "_seen_ms", "_served_ms",
-        "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
+        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_is_stale",
+        "_late", "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms", "_planned_ms", "_seen_ms",
+        "_served_ms", "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
     )  # fmt: skip
+
+    _ticket_type: ClassVar = HoldTicket
 
     def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
         self._ms_per_byte = ms_per_byte
@@ -130,6 +95,7 @@ class HoldQueue:
         self._critical: HoldTicket | None = None
         self._expected = Expected()
         self._planned_ms = 0.0  # when the paces of all were last found
+        self._is_stale = False  # earlier deadlines have come since: nobody overtakes for so long
 
     def __len__(self) -> int:
         return self._count
@@ -151,7 +117,7 @@ class HoldQueue:
         if place is not None:
             self.came(place)
         self._number += 1
-        ticket = HoldTicket(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
+        ticket = self._ticket_type(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
         heappush(self._by_tag, ticket)
         self._count += 1
         self.held_bytes += request_bytes
@@ -194,6 +160,37 @@ class HoldQueue:
             self._take_out(ticket)
         else:
             self._give_back(ticket, now_ms)
+        self._tell_next()
+
+    def refuse(self, ticket: HoldTicket, limit_ms: float, now_ms: float) -> float:
+        """The request is given up, and its client told to send it again. Returns how long it will wait if it
+        is sent now, at most `limit_ms`: for what is owed, and for all with lower tags, those included that
+        have been told to come. It keeps its place, so it gets on however often that happens."""
+        self._advance(now_ms)
+        self._expected.forget(now_ms)
+        ahead = sum(other.request_bytes for other in self._by_tag if other.is_in and other < ticket)
+        ahead += self._expected.bytes_to(ticket.tag)
+        told_ms = min(max(self._paid_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
+        if ticket.is_in:
+            self._take_out(ticket)
+        if ticket.place is not None:
+            until_ms = now_ms + told_ms * _PATIENCE + _RETRY_MS
+            ticket.place.keep(ticket.begin_tag, until_ms)
+            self._expected.add(ticket.place, ticket.request_bytes, until_ms)
+        self._tell_next()
+        return told_ms
+
+    def hasten(self, ticket: HoldTicket, deadline_ms: float, now_ms: float) -> None:
+        """The request has an earlier deadline, for its client has sent more behind it."""
+        self._advance(now_ms)
+        if not ticket.is_in or ticket.deadline_ms == inf:
+            return
+        at = bisect_left(self._by_deadline, ticket.deadline_ms, key=_BY_DEADLINE)
+        del self._by_deadline[self._by_deadline.index(ticket, at)]
+        self._deadline_bytes -= ticket.request_bytes
+        ticket.deadline_ms = deadline_ms
+        self._set_deadline(ticket, now_ms)
+        ticket.guess_ms = min(ticket.guess_ms, deadline_ms)
         self._tell_next()
 
     def update(self, ms_per_byte: float, now_ms: float) -> None:
@@ -298,7 +295,7 @@ class HoldQueue:
     def _measure(self, now_ms: float) -> None:
         """The slack of those held, exactly; who has none is late."""
         self._slack_ms, self._critical = inf, None
-        self._planned_ms = now_ms
+        self._planned_ms, self._is_stale = now_ms, False
         before = 0.0
         free_ms = max(self._paid_ms, now_ms)
         for ticket in self._by_deadline:
@@ -320,12 +317,15 @@ class HoldQueue:
     def _set_deadline(self, ticket: HoldTicket, now_ms: float) -> None:
         self._deadline_bytes += ticket.request_bytes
         by_deadline = self._by_deadline
-        if len(by_deadline) > _COMPACT_AT + 2 * self._count:
+        if len(by_deadline) > _MANY + 2 * self._count:
             by_deadline[:] = [held for held in by_deadline if held.is_in]
         if by_deadline and ticket.deadline_ms < by_deadline[-1].deadline_ms:
             insort(by_deadline, ticket, key=_BY_DEADLINE)
-            self._late.clear()
-            self._measure(now_ms)
+            if self._count > _MANY and now_ms - self._planned_ms <= _PLAN_MS:
+                self._slack_ms, self._critical, self._is_stale = 0.0, ticket, True
+            else:
+                self._late.clear()
+                self._measure(now_ms)
             return
         by_deadline.append(ticket)
         before = self._deadline_bytes - ticket.request_bytes
@@ -340,7 +340,7 @@ class HoldQueue:
         one."""
         gone = []
         self._seen_ms = max(self._seen_ms, now_ms)
-        if self._late and now_ms - self._planned_ms > _PLAN_MS:
+        if (self._late or self._is_stale) and now_ms - self._planned_ms > _PLAN_MS:
             self._late.clear()
             self._measure(now_ms)
         while self._count:
@@ -377,7 +377,7 @@ class HoldQueue:
     def _give(self, ticket: HoldTicket) -> None:
         """Each of those who wait would have been given as much."""
         virtual_time = min(self.virtual_time + ticket.request_bytes / self._count, ticket.tag)
-        self.virtual_time = max(virtual_time, ticket.begin_tag)
+        self.virtual_time = max(self.virtual_time, virtual_time, ticket.begin_tag)  # a kept tag is of before
 
     def _take_out(self, ticket: HoldTicket) -> None:
         ticket.is_in = False

@@ -37,6 +37,14 @@ class Expected:
         self._places[place] = (request_bytes, until_ms)
         self.total_bytes += request_bytes
 
+    def bytes_to(self, tag: float) -> float:
+        """Of these, what will have a tag no higher than this one."""
+        return sum(
+            request_bytes
+            for place, (request_bytes, _) in self._places.items()
+            if place.kept_tag + request_bytes <= tag
+        )
+
     def came(self, place: Place) -> None:
         """Its request is here, or will not come."""
         known = self._places.pop(place, None)

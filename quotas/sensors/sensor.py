@@ -41,6 +41,7 @@ class Sensor(ABC):
         "owner",
         "rate_per_s",
         "refunded",
+        "refuses",
         "shadow",
         "turn_ms",
     )
@@ -61,6 +62,8 @@ class Sensor(ABC):
         self.rate_per_s = rate_per_s
         self.shadow = False
         """what it tells is measured and logged, and nobody is delayed by it"""
+        self.refuses = False
+        """a Produce that has no turn in its answer budget is refused, and does not go ahead of the limit"""
         self.exempt = False
         """stands for connections that an exempt rule covers"""
         self.turn_ms = now_ms

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from sluice.proxy.assembly import assemble, connection_rates
-from sluice.proxy.config.config import LimitsOptions, PacingOptions, UpstreamOptions
+from sluice.proxy.config.config import LimitsOptions, UpstreamOptions
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.connection import Connection
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits

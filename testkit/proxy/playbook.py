@@ -37,6 +37,8 @@ from testkit.frames.frames import produce_of
 
 START_MS: Final = 10_000.0
 RECEIVE_BYTES: Final = 1024 * 1024
+AHEAD_BYTES: Final = 256 * 1024
+"""kept while the session is delayed"""
 STALE: Final = b"\xff"
 """behind what has arrived, by default"""
 
@@ -157,6 +159,12 @@ class Shell:
             data = self.kept + bytes(self.unread[:room])
             del self.unread[:room]
             self._take(data)
+        if self.is_delayed:
+            room = max(AHEAD_BYTES - len(self.kept), 0)
+            self.kept += bytes(self.unread[:room])
+            del self.unread[:room]
+            if self.kept:
+                self.session.arrived(len(self.kept), self.now_ms)
         if self.client_left and self.state is State.READING:
             self.kept = b""
             self.session.client_closed(DisconnectCause.CLIENT_CLOSED)

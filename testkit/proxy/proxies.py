@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from testkit.processes.guarded_process import GuardedProcess, log_tail
-from testkit.processes.ports import LOOPBACK, free_ports
+from testkit.processes.ports import LOOPBACK, free_port_range, free_ports
 from testkit.processes.process import BenchError, wait_for_port
 
 SLUICE: Final = "sluice"
@@ -137,7 +137,8 @@ def sluice(
     `quotas` are the entries of the quota file, which is made at `quota_file`, else where nobody finds it;
     `ports` are to listen on, else free ones are taken; `options` are further keys of the configuration.
     """
-    *bind_ports, admin_port = [*ports, *free_ports(1)] if ports else free_ports(len(upstream_ports) + 1)
+    bind_ports = list(ports) if ports else free_ports(len(upstream_ports))
+    admin_port = free_port_range(2)  # and the probes' behind it: an older version does not know that option
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         file = quota_file or Path(folder, "quotas.yaml")
         file.write_text(json.dumps({"quotas": list(quotas)}))  # JSON is YAML

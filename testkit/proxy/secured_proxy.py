@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from sluice.proxy.assembly import Assembled, assemble, connection_rates
-from sluice.proxy.config.config import LimitsOptions, PacingOptions
+from sluice.proxy.config.config import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
+from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits

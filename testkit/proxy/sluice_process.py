@@ -136,7 +136,7 @@ class SluiceProcess:
         config = {
             "listeners": [door.configuration() for door in doors],
             "quotas": {"reload_interval_s": 0.05, **file_option, **(quota_options or {})},
-            "admin": {"bind_host": LOOPBACK, "bind_port": self.admin_port},
+            "admin": {"bind_host": LOOPBACK, "bind_port": self.admin_port, "probes": {"bind_port": 0}},
             **options,
         }
         (self.folder / "sluice.yaml").write_text(json.dumps(config, indent=2))  # JSON is YAML

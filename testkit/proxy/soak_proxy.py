@@ -132,7 +132,7 @@ class Sluice(RestartableProxy):
         config = {
             "listeners": [{"bind_host": LOOPBACK, **listener} for listener in listeners],
             "quotas": {"file": str(quota_file)},
-            "admin": {"bind_host": LOOPBACK, "bind_port": admin_port},
+            "admin": {"bind_host": LOOPBACK, "bind_port": admin_port, "probes": {"bind_port": 0}},
             **options,
         }
         self._config.write_text(json.dumps(config, indent=2))

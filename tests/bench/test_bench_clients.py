@@ -37,7 +37,7 @@ from bench.clients.judge import (
 from bench.clients.programs import HERE
 from bench.clients.report import ClientsRun, summary_of, without_a_bite
 from bench.clients.rig import Bite
-from sluice.proxy.config.config import PacingOptions
+from sluice.proxy.config.pacing import PacingOptions
 
 ANSWER_BUDGET_S = PacingOptions().answer_budget_s
 KNOWN_BATCH_BYTES = 16_384

@@ -13,8 +13,8 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-from sluice.proxy.config.config import PacingOptions
-from sluice.proxy.session.delays import DelayLimits
+from sluice.proxy.config.pacing import PacingOptions
+from sluice.proxy.session.delays import PATIENCE_S, PIPELINING_PATIENCE_S, UNNAMED_PATIENCE_S, DelayLimits
 from testkit.kafka.lock import CURRENT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,8 @@ def figure(cell: str) -> float:
 
 def table() -> dict[str, Row]:
     section = (ROOT / "docs/sizing.md").read_text(encoding="utf-8").split("## How long clients wait\n")[1]
-    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    first = section[: section.index("\n\n", section.index("\n|"))]
+    lines = [line.strip("|").split("|") for line in first.splitlines() if line.startswith("|")]
     return {
         name.strip(" *"): {column: figure(cell) for column, cell in zip(COLUMNS, cells, strict=True)}
         for name, *cells in lines[2:]
@@ -54,6 +55,21 @@ def test_who_is_less_patient_than_sluice_is_named_below_the_table() -> None:
         if wait_s < inf and row[column] <= wait_s
     }
     assert impatient == {("platformatic", "transaction")}
+
+
+def test_how_long_sluice_believes_clients_to_wait_is_what_the_table_says() -> None:
+    """Of platformatic its transactions', which may be one Produce; of those without a name the least."""
+    rows = {name.split()[0]: row for name, row in table().items()}
+    names = {
+        "apache-kafka-java": "Java", "kgo": "franz-go", "platformatic-kafka": "platformatic",
+        "confluent-kafka-dotnet": "librdkafka", "confluent-kafka-go": "librdkafka",
+        "confluent-kafka-python": "librdkafka",
+    }  # fmt: skip
+    for software, patience_s in PATIENCE_S.items():
+        row = rows[names.get(software, software)]
+        assert patience_s == min(row["produce"], row["transaction"] if software.startswith("plat") else inf)
+    assert min(rows[name]["produce"] for name in ("aiokafka", "kafkajs", "kafka-go")) == UNNAMED_PATIENCE_S
+    assert rows["franz-go"]["produce"] == PIPELINING_PATIENCE_S
 
 
 def test_the_versions_are_those_that_tests_and_benchmarks_run() -> None:

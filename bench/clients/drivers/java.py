@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 
@@ -19,10 +20,21 @@ from testkit.clients.client_security import Login, Security
 from testkit.clients.java_client import java_class, java_consumer, java_producer
 from testkit.clients.kafka_clients import Options
 
+WITHOUT_IDEMPOTENCE: Final = "java-plain"
+SMALL_BATCH_BYTES: Final = 1_024
+
 
 def _options(work: Work, transactional_id: str | None = None) -> Options:
-    security = Security(login=Login("PLAIN", work.user, work.password))
-    return Options(client_id=work.client_id, transactional_id=transactional_id, security=security)
+    return Options(
+        client_id=work.client_id,
+        transactional_id=transactional_id,
+        security=Security(login=Login("PLAIN", work.user, work.password)),
+    )
+
+
+def _without_idempotence(options: Options) -> Options:
+    """As many requests behind one another as Java has in flight, with a record in each."""
+    return replace(options, idempotent=False, batch_bytes=SMALL_BATCH_BYTES)
 
 
 def _cause(error: Py4JJavaError) -> str:
@@ -38,7 +50,10 @@ def _send(producer: Any, work: Work, worker: int, seq: int) -> Any:
 
 def produce(work: Work, worker: int) -> None:
     """All records into the client's buffer, then waits for each."""
-    producer = java_producer(work.bootstrap, _options(work))
+    options = _options(work)
+    if work.client == WITHOUT_IDEMPOTENCE:
+        options = _without_idempotence(options)
+    producer = java_producer(work.bootstrap, options)
     sent = [_send(producer, work, worker, seq) for seq in range(work.records)]
     for seq, future in enumerate(sent):
         try:

@@ -151,6 +151,7 @@ def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: 
         {whom: left for whom, keys in now.shadow.items() if (left := keys & limits[whom].keys())},
         now.sections,
         now.schedules,
+        now.refusing & {whom for whom, its in limits.items() if its},
     )
     found = list(differences(now, wanted))
     if not dry_run:

@@ -17,6 +17,7 @@ import yaml
 from yaml.cyaml import CSafeLoader
 
 from sluice.quotas.files.config_error import ConfigError, Problem, QuotaFileError
+from sluice.quotas.files.entries import OVER_BUDGET_KEY, REFUSABLE_KEY
 from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
@@ -117,6 +118,8 @@ def _outcome(
         if entry and whom not in places:
             added.append({**dict(whom), **entry})
     for index, left in enumerate(kept):
+        if left is not None and REFUSABLE_KEY not in left:
+            left.pop(OVER_BUDGET_KEY, None)
         if left is not None and not any(key in KIND_BY_KEY for key in left):
             kept[index] = None
     return kept, added

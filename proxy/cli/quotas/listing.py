@@ -1,7 +1,7 @@
 """Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
 
 A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; an admin socket tells
-of shadow mode, too. Calendars, tenants and exempt rules are the quota file's own. Pure.
+of shadow mode, too. Calendars, over_budget, tenants and exempt rules are the quota file's own. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sluice.proxy.cli.quotas.edit import Entry, Whom, block_lines, entries_of, number, whom_of
-from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS, SCHEDULE_KEY, SHADOW_KEY, parse_quotas
+from sluice.quotas.files.quota_file import (
+    DEFAULT_NAME,
+    ENTITY_KEYS,
+    OVER_BUDGET_KEY,
+    REFUSE,
+    SCHEDULE_KEY,
+    SHADOW_KEY,
+    parse_quotas,
+)
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
 
@@ -36,6 +44,8 @@ class Listing:
     """SECTIONS with their items as in the quota file; None: the source has no place for them"""
     schedules: Mapping[Whom, tuple[Entry, ...]] = field(default_factory=dict)
     """the windows of entities that have a calendar, as in the quota file"""
+    refusing: frozenset[Whom] = frozenset()
+    """entities with `over_budget: refuse`"""
 
     def limits_of(self, whom: Whom) -> dict[str, tuple[float, bool]]:
         """By config key: the limit, and whether it is in shadow mode."""
@@ -52,6 +62,8 @@ class Listing:
             entry[SHADOW_KEY] = True if len(shadow) == len(limits) else sorted(shadow)
         if whom in self.schedules:
             entry[SCHEDULE_KEY] = list(self.schedules[whom])
+        if whom in self.refusing:
+            entry[OVER_BUDGET_KEY] = REFUSE
         return entry
 
 
@@ -81,6 +93,7 @@ def listing_of(text: str, source: str) -> Listing:
     limits: dict[Whom, dict[str, float]] = {}
     shadow: dict[Whom, frozenset[str]] = {}
     schedules: dict[Whom, tuple[Entry, ...]] = {}
+    refusing: set[Whom] = set()
     for entry in entries_of(text):
         whom = whom_of(entry)
         limits[whom] = {key: value for key, value in entry.items() if key in KIND_BY_KEY}
@@ -90,9 +103,11 @@ def listing_of(text: str, source: str) -> Listing:
             shadow[whom] = keys
         if SCHEDULE_KEY in entry:
             schedules[whom] = tuple(entry[SCHEDULE_KEY])
+        if entry.get(OVER_BUDGET_KEY) == REFUSE:
+            refusing.add(whom)
     document: Any = parse_yaml(text, source).value
     sections = {name: tuple(document.get(name, ())) for name in SECTIONS}
-    return Listing(limits, shadow, sections, schedules)
+    return Listing(limits, shadow, sections, schedules, frozenset(refusing))
 
 
 def yaml_of(listing: Listing) -> str:
@@ -122,6 +137,9 @@ def differences(left: Listing, right: Listing) -> Iterator[Difference]:
         windows = left.schedules.get(whom), right.schedules.get(whom)
         if windows[0] != windows[1]:
             yield Difference(whom, SCHEDULE_KEY, _windows(windows[0]), _windows(windows[1]))
+        over_left, over_right = (REFUSE if whom in one.refusing else None for one in (left, right))
+        if over_left != over_right:
+            yield Difference(whom, OVER_BUDGET_KEY, over_left, over_right)
     if left.sections is not None and right.sections is not None:
         for name in SECTIONS:
             left_items, right_items = (
@@ -148,7 +166,9 @@ def merged(base: Listing, over: Listing) -> Listing:
     sections = base.sections
     if sections is not None and over.sections is not None:
         sections = {name: _joined(sections.get(name, ()), over.sections.get(name, ())) for name in SECTIONS}
-    return Listing(limits, shadow, sections, {**base.schedules, **over.schedules})
+    schedules = {**base.schedules, **over.schedules}
+    refusing = (base.refusing | over.refusing) & limits.keys()
+    return Listing(limits, shadow, sections, schedules, refusing)
 
 
 def described(whom: Whom) -> str:

@@ -55,7 +55,7 @@ class QuotaFilePlace:
         return self._write(before, edited(before, self.name, changes))
 
     def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
-        """Entries whose shadow mode or calendar changes are written anew, without the comments within them;
+        """Entries of which an option changes are written anew, without the comments within them;
         so are those in shadow mode that get or lose a limit."""
         before = self._text()
         now = self.listing()
@@ -97,14 +97,18 @@ def lines_of(listing: Listing, whoms: Sequence[Whom]) -> list[str]:
         line = kafka_line(whom, listing.limits[whom])
         shadow = listing.shadow.get(whom)
         line += f" (in shadow mode: {', '.join(sorted(shadow))})" if shadow else ""
+        line += " (over budget: refuse)" if whom in listing.refusing else ""
         lines.append(f"{line} (with a schedule)" if whom in listing.schedules else line)
     return lines
 
 
 def _is_written_anew(now: Listing, wanted: Listing, whom: Whom) -> bool:
-    """Its shadow mode or calendar changes; or may, for `shadow: true` covers whatever limits it has."""
+    """An option of it changes; or may, for `shadow: true` covers whatever limits it has, and over_budget
+    goes with the limit that it is of."""
     before, after = now.shadow.get(whom, frozenset()), wanted.shadow.get(whom, frozenset())
     if before != after or now.schedules.get(whom) != wanted.schedules.get(whom):
+        return True
+    if (whom in now.refusing) != (whom in wanted.refusing):
         return True
     return bool(before) and now.limits.get(whom, {}).keys() != wanted.limits.get(whom, {}).keys()
 

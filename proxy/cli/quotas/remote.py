@@ -1,7 +1,8 @@
 """Quotas that a running process keeps, as a place of commands: a server, or a proxy through its admin socket.
 
 It knows entities and limits, the admin socket also which are in shadow mode. What only a quota file can be
-given (shadow mode, calendars, tenants, prefixes, exempt rules) is refused by name rather than left out.
+given (shadow mode, calendars, over_budget, tenants, prefixes, exempt rules) is refused by name rather than
+left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Difference, Listing, described, sort_key
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.quota_file import DEFAULT_NAME, SCHEDULE_KEY
+from sluice.quotas.files.quota_file import DEFAULT_NAME, OVER_BUDGET_KEY, REFUSE, SCHEDULE_KEY
 
 Found = tuple[dict[Whom, dict[str, float]], dict[Whom, frozenset[str]]]
 """limits of each entity, and its keys in shadow mode"""
@@ -35,11 +36,13 @@ class RemotePlace(ABC):
     """A place (quota_commands.Place). Of several entities some may have been changed when one is refused."""
 
     name: str
+    _refusing: frozenset[Whom] = frozenset()  # entities with `over_budget: refuse`, at the last look
 
     def listing(self) -> Listing:
         """All limits; raises CommandFailed."""
         limits, shadow = self._limits()
-        return Listing({whom: limits[whom] for whom in sorted(limits, key=sort_key) if limits[whom]}, shadow)
+        ordered = {whom: limits[whom] for whom in sorted(limits, key=sort_key) if limits[whom]}
+        return Listing(ordered, shadow, refusing=self._refusing)
 
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
         """Raises CommandFailed. A limit in shadow mode that is set is in force, its number being the same."""
@@ -98,7 +101,10 @@ class SocketPlace(RemotePlace):
 
     def _limits(self) -> Found:
         entries = self._client.ask({"ask": "describe"})["entries"]
-        # A proxy of an older version does not tell of shadow mode.
+        # A proxy of an older version does not tell of shadow mode and over_budget.
+        self._refusing = frozenset(
+            whom_of_names(entry["entity"]) for entry in entries if entry.get(OVER_BUDGET_KEY) == REFUSE
+        )
         return (
             {whom_of_names(entry["entity"]): entry["limits"] for entry in entries},
             {
@@ -159,3 +165,5 @@ def _beyond_kafka(wanted: Listing, difference: Difference) -> Iterator[str]:
         yield f"{key} is in shadow mode"
     if key == SCHEDULE_KEY and whom in wanted.schedules:
         yield "has a schedule"
+    if key == OVER_BUDGET_KEY:
+        yield f"{'has' if whom in wanted.refusing else 'loses'} over_budget: refuse"

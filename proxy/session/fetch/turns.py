@@ -25,7 +25,7 @@ from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.fetch_queue import FetchPlace, FetchQueue
-from sluice.quotas.sensors.hold_queue import HoldTicket
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.sensor import Sensor
 
 _SHARED_POLL_MS: Final = 100

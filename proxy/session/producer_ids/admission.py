@@ -13,9 +13,11 @@ from sluice.protocol.headers import PRODUCE
 from sluice.protocol.produce import ProduceUsage
 from sluice.protocol.transactions.requests import ADD_OFFSETS_TO_TXN, Addition
 from sluice.proxy.session.header_prediction import KnownProduce
+from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
 from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
 from sluice.proxy.session.read_gate import EARLY_MS
+from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Amount, Flow
 
 
@@ -32,8 +34,10 @@ class ProduceIds:
         "acks",
         "api_key",
         "gate",
+        "gates_only",
         "known",
         "limit",
+        "refusal",
         "request_bytes",
         "rule",
         "wake",
@@ -52,6 +56,10 @@ class ProduceIds:
         self._name_turn_ms = -inf
         self._name_until_ms = inf
         self.wake = wake
+        self.gates_only = False
+        """its user has no limit on ids, and one on bytes that refuses"""
+        self.refusal: ByteRefusal | None = None
+        """the request that is given again is refused for its bytes"""
         self.limit = 0.0
         """new ids an hour"""
         self.rule = ""
@@ -65,8 +73,29 @@ class ProduceIds:
     def use(self, user: str, limit: tuple[float, bool, str], client: tuple[str, str] = ("", "")) -> None:
         """The limit in force, as QuotaManager.id_limit tells it. `client`: address and client id."""
         self.limit, enforced, self.rule = limit
+        self.gates_only = False
         self.gate.use(user, self.limit, enforced=enforced, client=client)
         self.known.forget()
+
+    def use_gates(self, user: str) -> None:
+        """There is no limit on ids; but what would overtake a request that its byte rate has refused is
+        refused, too."""
+        self.limit, self.rule, self.gates_only = 0.0, "", True
+        self.gate.use_gates(user)
+        self.known.forget()
+
+    def refuse(self, refusal: ByteRefusal) -> None:
+        """The request that is held for its bytes is given again, and then refused (`judge`)."""
+        self.refusal = refusal
+        self.known.forget()
+
+    def take_refusal(self, sensor: Sensor | None) -> ByteRefusal | None:
+        """Of the request at hand, which is refused, if that is for bytes: its own, or, where ids have no
+        limit, those of an earlier one. `sensor`: that its bytes would be charged to."""
+        refusal, self.refusal = self.refusal, None
+        if refusal is None and self.gates_only and sensor is not None:
+            return ByteRefusal(sensor, ByteReason.GATE)
+        return refusal
 
     def judge(
         self,
@@ -93,6 +122,9 @@ class ProduceIds:
         usage.read(buf, body, end, frame_end, version)
         if not usage.heads_read:
             return None
+        if self.refusal is not None:
+            self.gate.refuse_batches(buf, usage.batches, now_ms)
+            return Verdict.REFUSE
         self.acks = acks
         self.api_key = PRODUCE
         verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
@@ -194,7 +226,7 @@ class ProduceIds:
 
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""
-        self._woken = None
+        self._woken = self.refusal = None
         if self._name_turn_ms > -inf:
             self.gate.withdraw_name(now_ms)
             self._name_since_ms, self._name_turn_ms, self._name_until_ms = 0.0, -inf, inf

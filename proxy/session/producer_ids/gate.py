@@ -30,15 +30,25 @@ from typing import Final
 
 from sluice.protocol.produce import BatchHead
 from sluice.protocol.transactions.requests import Addition
-from sluice.proxy.session.producer_ids.gate_table import Batches, Gate, GateKey, GateTable, GateTables
+from sluice.proxy.session.producer_ids.gate_table import (
+    Batches,
+    Gate,
+    GateKey,
+    GateTable,
+    GateTables,
+    first_batches,
+)
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.producer_ids.principal import PrincipalIds
 from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota
+from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
 from sluice.quotas.producer_ids.ticket import Ticket
 
 _NO_GATES: Final[Sized] = ()
 _MAX_FRESH: Final = 64
 """partitions that a connection is known to write to, at 200 bytes each"""
+_TABLE_KEPT_MS: Final = DEFAULT_SAMPLE_MS / 2.0
+"""a table of gates is kept for longer after it was asked for last"""
 _OFFSETS_PARTITION: Final = -1
 """no topic has it, so that no group is taken for one"""
 RETRY_THROTTLE_MS: Final = 1_000
@@ -76,8 +86,8 @@ class ProducerGate:
 
     __slots__ = (
         "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates",
-        "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms", "held_since_ms", "reason",
-        "wake_ms",
+        "_gates_only", "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
+        "held_since_ms", "reason", "wake_ms",
     )  # fmt: skip
 
     def __init__(self, quota: ProducerIdQuota, tables: GateTables, door: AdmissionDoor | None = None) -> None:
@@ -88,6 +98,7 @@ class ProducerGate:
         self._user = ""
         self._ids_per_hour = inf
         self._enforced = False
+        self._gates_only = False
         self._client = ("", "")
         self._gates: dict[GateKey, Gate] = {}
         self._fresh: set[GateKey] = set()
@@ -114,8 +125,15 @@ class ProducerGate:
         self._user = user
         self._ids_per_hour = ids_per_hour
         self._enforced = enforced
+        self._gates_only = False
         self._client = client
         self._fresh_until_ms = -inf
+
+    def use_gates(self, user: str) -> None:
+        """As `use`, of a user without a limit on ids, whose requests another quota refuses: no id is counted
+        or remembered, and what would overtake a refused batch is refused (`refuse_batches`)."""
+        self.use(user, inf, enforced=False)
+        self._gates_only = True
 
     def saw_member(self, timeout_ms: int, now_ms: float) -> None:
         """The client spoke as a member of a group, or of its transaction; `timeout_ms` ≤ 0: it named none."""
@@ -175,15 +193,19 @@ class ProducerGate:
         """
         if len(batches) == 1 and batches[0][4] < 0:
             return Verdict.PASS
-        first: dict[GateKey, tuple[int, int]] = {}
-        for topic_pos, topic_end, partition, _, producer_id, epoch, sequence, _ in batches:
-            if producer_id >= 0:  # below: none, whatever the number (DefaultRecordBatch.hasProducerId)
-                key = (producer_id, bytes(buf[topic_pos:topic_end]), partition)
-                if key not in first:
-                    first[key] = (epoch, sequence)
+        first = first_batches(buf, batches)
         if not self._gates and now_ms < self._fresh_until_ms and first.keys() <= self._fresh:
             return Verdict.PASS
         return self._judge(first, acks, now_ms, deadline_ms, owner) if first else Verdict.PASS
+
+    def refuse_batches(self, buf: bytearray, batches: Sequence[BatchHead], now_ms: float) -> None:
+        """Another quota refuses a request that would have passed here: its batches are gates, too, and what
+        it was granted is given back."""
+        self._give_up(now_ms)
+        table = self._table(now_ms)
+        self._gates = table.gates
+        table.refused(first_batches(buf, batches), now_ms)
+        self._batches = {}
 
     def judge_transaction(
         self, additions: Sequence[Addition], now_ms: float, deadline_ms: float, owner: object = None
@@ -267,9 +289,8 @@ class ProducerGate:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.commit(ticket, now_ms)
-        principal = self._principal(now_ms)
-        self._tables.table(principal.user, now_ms).forwarded(self._batches, now_ms)
-        self._remember_fresh(principal, self._batches)
+        self._table(now_ms).forwarded(self._batches, now_ms)
+        self._remember_fresh(now_ms, self._batches)
         self._batches = {}
 
     def dropped(self, now_ms: float) -> None:
@@ -282,13 +303,15 @@ class ProducerGate:
     def _judge(
         self, batches: Batches, acks: int, now_ms: float, deadline_ms: float, owner: object
     ) -> Verdict:
-        principal = self._principal(now_ms)
-        table = self._tables.table(principal.user, now_ms)
+        table = self._table(now_ms)
         self._gates = table.gates
         self._batches = batches
         self._acks = acks
         if table.gates and table.blocks(batches, now_ms):
             return self._refuse(table, RefusalReason.GATE, now_ms)
+        if self._gates_only:
+            return self._passed(table, batches, now_ms)
+        principal = self._principal(now_ms)
         unseen: dict[int, bool] = {}  # id → has it written before?
         seen = principal.store.seen
         for (producer_id, _, _), (_, sequence) in batches.items():
@@ -300,15 +323,19 @@ class ProducerGate:
         if not unseen:
             for key in pairs:
                 principal.see_pair(key, now_ms)
-            if table.gates:
-                return Verdict.ADMIT
-            self._remember_fresh(principal, batches)
-            return Verdict.PASS
+            return self._passed(table, batches, now_ms)
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
         if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
             new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
             self._ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
         return self._ask_or_hold(self._ticket, now_ms, deadline_ms)
+
+    def _passed(self, table: GateTable, batches: Batches, now_ms: float) -> Verdict:
+        """None of its ids is new."""
+        if table.gates:
+            return Verdict.ADMIT
+        self._remember_fresh(now_ms, batches)
+        return Verdict.PASS
 
     def _ask_or_hold(self, ticket: Ticket | None, now_ms: float, deadline_ms: float) -> Verdict:
         """None: there is nothing to ask for, and the request waits for its refusal."""
@@ -321,15 +348,23 @@ class ProducerGate:
     def _principal(self, now_ms: float) -> PrincipalIds:
         return self._quota.principal(self._user, self._ids_per_hour, now_ms, enforced=self._enforced)
 
+    def _table(self, now_ms: float) -> GateTable:
+        user = self._user if self._gates_only else self._principal(now_ms).user
+        return self._tables.table(user, now_ms)
+
     def _pairs(self, batches: Batches) -> tuple[int, ...]:
         key = self._quota.pair_keys.key
         return tuple(key(*batch) for batch in batches)
 
-    def _remember_fresh(self, principal: PrincipalIds, batches: Batches) -> None:
+    def _remember_fresh(self, now_ms: float, batches: Batches) -> None:
         """Further requests of the same ids, topics and partitions pass without a look-up, until a layer
-        turns."""
+        turns; where there are none, as long as the table of gates is there."""
         fresh = self._fresh
-        until_ms = min(principal.store.turn_ms, principal.pairs.turn_ms)
+        if self._gates_only:
+            until_ms = (now_ms // _TABLE_KEPT_MS + 1.0) * _TABLE_KEPT_MS
+        else:
+            principal = self._principal(now_ms)
+            until_ms = min(principal.store.turn_ms, principal.pairs.turn_ms)
         if until_ms != self._fresh_until_ms or len(fresh) + len(batches) > _MAX_FRESH:
             fresh.clear()
             self._fresh_until_ms = until_ms

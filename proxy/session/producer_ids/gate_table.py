@@ -19,9 +19,10 @@ Each principal has its own table of fixed size. Pure. Source: wire-semantics 3.5
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from sluice.protocol.produce import BatchHead
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
 
 DEFAULT_MAX_GATES: Final = 20_000
@@ -40,6 +41,17 @@ Gate: TypeAlias = tuple[int, int, float, tuple[int, ...]]
 """epoch, lowest refused sequence, since when, those refused above it in their order"""
 Batches: TypeAlias = Mapping[GateKey, tuple[int, int]]
 """Of one request: (epoch, base sequence) of each key's first batch."""
+
+
+def first_batches(buf: bytearray, batches: Sequence[BatchHead]) -> dict[GateKey, tuple[int, int]]:
+    """(epoch, base sequence) of the first batch of each producer id and partition."""
+    first: dict[GateKey, tuple[int, int]] = {}
+    for topic_pos, topic_end, partition, _, producer_id, epoch, sequence, _ in batches:
+        if producer_id >= 0:  # below: none, whatever the number (DefaultRecordBatch.hasProducerId)
+            key = (producer_id, bytes(buf[topic_pos:topic_end]), partition)
+            if key not in first:
+                first[key] = (epoch, sequence)
+    return first
 
 
 def is_above(sequence: int, gate: int) -> bool:

@@ -85,7 +85,7 @@ class TransactionRequests:
         Raises UnsupportedVersion, MalformedFrame, and FrameTooLarge for one that cannot be kept whole.
         """
         ids, request_bytes = self._throttling.ids, frame_end - pos
-        if ids is None or self._inter_broker.covers(self._identity.user):
+        if ids is None or ids.gates_only or self._inter_broker.covers(self._identity.user):
             self._goes(correlation_id, api_key, version, request_bytes, now_ms)
             return True
         first, last = VERSIONS[api_key]
@@ -131,7 +131,7 @@ class TransactionRequests:
         """The broker's answer at `pos` to an EndTxn of producer `ended_id`: an id that it hands out in its
         place is as known as that."""
         ids = self._throttling.ids
-        if ids is not None:
+        if ids is not None and not ids.gates_only:
             successor = read_successor(buf, pos + RESPONSE_HEAD_BYTES + 1, frame_end)
             if successor >= 0 and successor != ended_id:
                 ids.gate.succeed(ended_id, successor, now_ms)
@@ -151,20 +151,20 @@ class TransactionRequests:
         """An InitProducerId with a transactional id that is new, above the rate of these: it waits."""
         if name is None:
             return False
-        deadline_ms = now_ms + self._limit_ms(INIT_PRODUCER_ID)
+        deadline_ms = now_ms + self._limit_ms()
         verdict = ids.judge_transactional_id(name, INIT_PRODUCER_ID, request_bytes, now_ms, deadline_ms)
         if verdict is not Verdict.HOLD:
             return False
         self._throttling.hold_for_ids(ids, request_bytes, now_ms)
         return True
 
-    def _limit_ms(self, api_key: int) -> float:
-        return min(self._throttling.delay_limit_ms(api_key), _MOST_MS)
+    def _limit_ms(self) -> float:
+        return min(self._throttling.id_limit_ms, _MOST_MS)
 
     def _verdict(
         self, additions: list[Addition], api_key: int, request_bytes: int, now_ms: float, ids: ProduceIds
     ) -> Verdict:
-        deadline_ms = now_ms + self._limit_ms(api_key)
+        deadline_ms = now_ms + self._limit_ms()
         return ids.judge_transaction(additions, api_key, request_bytes, now_ms, deadline_ms)
 
     def _refuse(

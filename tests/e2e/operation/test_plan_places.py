@@ -77,7 +77,7 @@ def test_at_a_proxy_with_a_topic_by_its_socket_and_by_kafkas_api_and_on_record(
     topic = {"bootstrap": [kafka.bootstrap], "name": "__plan_quotas"}
     options = {"source": "topic", "topic": topic, "admins": ["ANONYMOUS"]}
     port = free_port()
-    admin = {"bind_host": LOOPBACK, "bind_port": port, "socket": "admin.socket"}
+    admin = {"bind_host": LOOPBACK, "bind_port": port, "probes": {"bind_port": 0}, "socket": "admin.socket"}
     process = SluiceProcess(doors_of(kafka, ("SLUICE",)), quota_options=options, admin=admin)
     process.admin_port = port
     with process as sluice:

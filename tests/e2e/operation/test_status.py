@@ -27,7 +27,7 @@ TOKEN = "a-token-that-is-long-enough"
 def sluice(kafka: KafkaNode) -> Iterator[SluiceProcess]:
     port = free_port()
     status = {"interval_s": 1, "token_file": "token", "token_on_loopback": True}
-    admin = {"bind_host": LOOPBACK, "bind_port": port, "status": status}
+    admin = {"bind_host": LOOPBACK, "bind_port": port, "probes": {"bind_port": 0}, "status": status}
     process = SluiceProcess(doors_of(kafka), admin=admin)
     process.admin_port = port
     (process.folder / "token").write_text(TOKEN + "\n")

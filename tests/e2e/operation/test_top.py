@@ -30,7 +30,7 @@ WITHIN_S = 30.0
 @contextmanager
 def proxy_with_socket(kafka: KafkaNode, **options: Any) -> Iterator[SluiceProcess]:
     port = free_port()
-    admin = {"bind_host": LOOPBACK, "bind_port": port, "socket": "admin.socket"}
+    admin = {"bind_host": LOOPBACK, "bind_port": port, "probes": {"bind_port": 0}, "socket": "admin.socket"}
     process = SluiceProcess(doors_of(kafka), admin=admin, **options)
     process.admin_port = port
     with process:

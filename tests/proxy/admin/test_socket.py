@@ -179,6 +179,15 @@ async def test_limits_are_told_as_kafkas_api_names_them() -> None:
     }
 
 
+async def test_it_is_told_where_what_is_over_budget_is_refused() -> None:
+    alice = QuotaEntity("alice")
+    limits = QuotaLimits([(alice, {"producer_byte_rate": 1})], refusing=[alice])
+    shared = shared_of(limits)
+    desk = AdminDesk(shared.quotas, shared.producer_ids, list, QuotaDesk(lambda: limits, KeptStore()))
+    (entry,) = (await desk.answer({"ask": "describe"}))["entries"]
+    assert entry["over_budget"] == "refuse"
+
+
 async def test_limits_in_shadow_mode_are_told_as_such_and_left_out_of_kafkas_api() -> None:
     limits = QuotaLimits(
         [

@@ -192,6 +192,18 @@ def test_explain_tells_of_exempt_rules_and_of_shadow_mode(folder: Path, sluice: 
     assert sluice("check", "quotas.yaml")[1] == "OK: quotas.yaml: limits for 1 entity, 1 exempt rule\n"
 
 
+def test_explain_tells_what_becomes_of_what_is_over_budget(folder: Path, sluice: Sluice) -> None:
+    entry = "quotas:\n  - user: alice\n    producer_byte_rate: 1000\n    consumer_byte_rate: 1000\n"
+    explain = ("quotas", "explain", "--user", "alice", "-q", "quotas.yaml")
+    for said, told in (("", "forward"), ("    over_budget: refuse\n", "refuse")):
+        (folder / "quotas.yaml").write_text(entry + said)
+        _, out, _ = sluice(*explain, "--json")
+        over = {quota["key"]: quota["over_budget"] for quota in json.loads(out)["quotas"]}
+        assert (over["producer_byte_rate"], over["consumer_byte_rate"]) == (told, None)
+        _, out, _ = sluice(*explain)
+        assert out.count("; over budget: refuse\n") == bool(said)
+
+
 GROUPS = """\
 tenants:
   - {name: team-a, members: [alice, bob]}

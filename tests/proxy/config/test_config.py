@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from sluice.proxy.config.config import Config, PacingOptions
+from sluice.proxy.config.config import Config
 from sluice.proxy.config.file import load_config, variable_names
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.config.quotas import QuotaOptions
 from sluice.quotas.files.config_error import ConfigError
 from testkit.proxy.configurations import GOOD, errors_of, write

@@ -32,6 +32,7 @@ from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.producer_ids.byte_refusal import ByteReason
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
 from sluice.proxy.session.replication.mirror import SessionMirror
@@ -143,6 +144,12 @@ class Proxy:
                 address="10.0.0.9", reason="sequence_gate",
             )
         )  # fmt: skip
+        self.recorder.throttles.append(
+            ThrottleEvent(
+                EventKind.REFUSAL, now_ms, 0.0, "produce", "user", "alice", "app", 0, 300,
+                reason="over_budget",
+            )
+        )  # fmt: skip
         down, up = self.circuits.of(("10.0.0.1", 9092)), self.circuits.of(("::1", 9092))
         assert down.may_dial(now_ms)
         down.failed(now_ms, 0.0)
@@ -219,6 +226,7 @@ def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
     assert proxy.value("sluice_throttled_requests_total", **alice) == 1
     assert proxy.value("sluice_throttled_seconds_total", **alice) == 0.04
     assert proxy.value("sluice_over_quota_bytes_total", **alice) == 25
+    assert proxy.value("sluice_refused_requests_total", **alice, reason="over_budget") == 1
     assert proxy.value("sluice_quota_forgiven_bytes_total", quota="produce") == pytest.approx(9_000)
     assert proxy.value("sluice_requests_total", api_key="Produce") == 2
     assert proxy.value("sluice_requests_total", api_key="other") == 1
@@ -387,4 +395,5 @@ def test_names_follow_prometheus_rules() -> None:
 
 def test_the_share_of_an_entity_in_max_series_is_what_it_exports() -> None:
     rows = [row for row in METRICS.values() if {"quota", "client_id"} <= set(row.labels)]
-    assert len(rows) == SERIES_PER_ENTITY
+    exported = sum(len(ByteReason) if "reason" in row.labels else 1 for row in rows)
+    assert exported == SERIES_PER_ENTITY

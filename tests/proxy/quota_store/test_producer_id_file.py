@@ -199,7 +199,7 @@ async def errors_of(proxy: SluiceProcess, *producer_ids: int) -> list[int]:
 
 def shows_who_was_refused(proxy: SluiceProcess) -> None:
     """In metrics by user, in the log by client."""
-    of_others = {"user": "other"}
+    of_others = {"user": "ANONYMOUS"}
     assert proxy.metric("sluice_producer_ids_new_total", **of_others) == 2
     assert proxy.metric("sluice_producer_ids_refused_total", **of_others, reason="producer_ids_rate") == 1
     assert 0.1 < proxy.metric("sluice_producer_ids_throttle_time_seconds_total", **of_others) < 60

@@ -64,6 +64,14 @@ def test_of_two_snapshots_only_what_differs_is_told() -> None:
     ]
 
 
+def test_a_change_tells_what_becomes_of_what_is_over_budget() -> None:
+    before = QuotaLimits([(ALICE, {"producer_byte_rate": 1})])
+    after = QuotaLimits([(ALICE, {"producer_byte_rate": 1})], refusing=[ALICE])
+    assert list(differences(before, after)) == [
+        (ALICE, {"producer_byte_rate": 1}, {"producer_byte_rate": 1, "over_budget": "refuse"})
+    ]
+
+
 @pytest.mark.asyncio
 async def test_a_reload_tells_each_change_and_exempt_rules_too() -> None:
     audit = QuotaAudit()

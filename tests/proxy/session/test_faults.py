@@ -232,10 +232,10 @@ def test_a_frame_of_the_limit_passes_and_one_byte_more_ends_the_connection(
 ) -> None:
     """512 KiB before authentication, 100 MiB else; a size counts what stands behind it, as Kafka's does."""
     fits = Shell(session_of(policy=policy))
-    fits.client_sends(head(API_VERSIONS, 3, bytes(100), size=limit))
+    fits.client_sends(head(API_VERSIONS, 0, bytes(100), size=limit))
     assert (fits.state, len(fits.to_broker)) == (State.READING, 114)
     beyond = Shell(session_of(policy=policy))
-    beyond.client_sends(head(API_VERSIONS, 3, bytes(100), size=limit + 1))
+    beyond.client_sends(head(API_VERSIONS, 0, bytes(100), size=limit + 1))
     assert (beyond.cause, len(beyond.to_broker)) == (DisconnectCause.FRAME_TOO_LARGE, 0)
     assert beyond.detail == f"frame of {limit + 1} bytes, the limit is {limit}, offset 0"
 

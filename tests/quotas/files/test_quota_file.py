@@ -16,7 +16,8 @@ from sluice.quotas.files.config_error import QuotaFileError
 from sluice.quotas.files.load import load_quotas
 from sluice.quotas.files.quota_file import parse_quotas, parse_quotas_in_steps
 from sluice.quotas.files.yaml_lines import parse_yaml
-from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
+from sluice.quotas.limits.scheduled import limits_at
 from testkit.proxy.quota_texts import BAD, GOOD
 
 RATE = "producer_byte_rate"
@@ -124,7 +125,44 @@ def test_no_limits_at_all_must_be_said() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("said", "refuses"), [("", False), ("over_budget: forward", False), ("over_budget: refuse", True)]
+)
+def test_a_producer_byte_rate_may_refuse_what_is_over_budget(said: str, refuses: bool) -> None:
+    text = f"quotas:\n  - user: a\n    {RATE}: 1\n    consumer_byte_rate: 1\n    {said}\n"
+    limits = parse_quotas(text, "q")
+    assert limits.refusing == ({QuotaEntity("a")} if refuses else set())
+    found = [limits.resolve(kind, "a", "app") for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)]
+    assert [match is not None and match.refuses for match in found] == [refuses, False]
+
+
+def test_a_default_that_refuses_does_so_in_the_buckets_that_it_makes_and_while_a_window_is_open() -> None:
+    text = (
+        f"quotas:\n  - user: <default>\n    client-id: <default>\n    {RATE}: 1\n    over_budget: refuse\n"
+        f"    schedule: [{{date: 2026-01-01, {RATE}: 2}}]\n"
+    )
+    limits = limits_at(parse_quotas(text, "q"), 1_767_225_600.0).limits
+    match = limits.resolve(QuotaKind.PRODUCE, "a", "app")
+    assert match is not None
+    assert (match.limit, match.bucket, match.refuses) == (2, QuotaEntity("a", "app"), True)
+
+
 WRONG_ENTRIES = [
+    (
+        f"user: a\n    {RATE}: 1\n    over_budget: wait",
+        "4: over_budget",
+        "must be forward or refuse, is 'wait'",
+    ),
+    (
+        f"user: a\n    {RATE}: 1\n    over_budget: [refuse]",
+        "4: over_budget",
+        "must be forward or refuse, is ['refuse']",
+    ),
+    (
+        "user: a\n    consumer_byte_rate: 1\n    over_budget: refuse",
+        "4: over_budget",
+        "is of producer_byte_rate, which this entry does not have",
+    ),
     ("user:", "2: user", "must not be blank; for every other user write <default>"),
     ("user: ' '", "2: user", "must not be blank; for every other user write <default>"),
     ("user: 12", "2: user", "must be a text, is 12; write it in quotes: '12'"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import LevelExplanation, QuotaError, QuotaLimits
+from sluice.quotas.limits.tables import Match
 
 PRODUCE: Final = QuotaKind.PRODUCE
 TEAM: Final = Tenant("team")
@@ -130,7 +131,7 @@ def test_a_limit_of_a_group_can_be_in_shadow_mode() -> None:
     entity = QuotaEntity(TEAM, Prefix("app-"))
     limits = QuotaLimits([(entity, RATE)], shadow={entity: list(RATE)}, tenants=TENANTS)
     match = limits.resolve(PRODUCE, "bob", "app-1")
-    assert match == (QuotaLevel.TENANT_CLIENT_PREFIX, 5, entity, True)
+    assert match == Match(QuotaLevel.TENANT_CLIENT_PREFIX, 5, entity, shadow=True)
 
 
 def test_the_snapshot_knows_the_tenants_and_cannot_be_changed() -> None:

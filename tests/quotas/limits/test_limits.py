@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaError, QuotaLimits
+from sluice.quotas.limits.tables import Match
 
 Pair: TypeAlias = tuple[str | None, str | None]
 
@@ -98,7 +99,7 @@ def test_an_empty_client_id_gets_the_default_client_of_its_user(kind: QuotaKind)
     limits = QuotaLimits([(QuotaEntity("alice", DEFAULT), {KINDS[kind].config_key: 5})])
     match = limits.resolve(kind, "alice", "")
     assert match is not None
-    assert match == (QuotaLevel.USER_DEFAULT_CLIENT, 5, QuotaEntity("alice", ""), False)
+    assert match == Match(QuotaLevel.USER_DEFAULT_CLIENT, 5, QuotaEntity("alice", ""))
 
 
 @settings(deadline=None)

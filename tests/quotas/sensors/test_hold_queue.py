@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.quotas.sensors.hold_queue import HoldQueue, HoldTicket
+from sluice.quotas.sensors.hold_queue import HoldQueue
+from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Place
 
 BUDGET_MS = 8_000.0
@@ -282,3 +284,31 @@ def test_a_limit_that_is_lowered_is_met_without_a_lump() -> None:
     for at_ms, number in world.went[1:]:
         seconds[int(at_ms // 1_000)] += world.sizes[number]
     assert max(seconds[2:]) <= 7_000_000 / 7 + 500_000
+
+
+def test_who_comes_back_to_a_kept_place_makes_no_room_for_newcomers() -> None:
+    """1,000 B/s. One was refused long ago and keeps tag 0; when he goes, who comes anew stands behind those
+    who wait, as before."""
+    queue = HoldQueue(1.0)
+    early, waiting, newcomer = Place(), Place(), Place()
+    refused = queue.enter(100.0, 10_000.0, inf, 0.0, None, early)
+    queue.refuse(refused, 8_000.0, 2_000.0)
+    queue.virtual_time = 5_000.0  # what others have been given since
+    back = queue.enter(100.0, 2_000.0, inf, 2_000.0, None, early)
+    waits = queue.enter(1_000.0, 2_100.0, inf, 2_000.0, None, waiting)
+    assert queue.ask(back, 2_000.0) == 2_000.0, "he goes first"
+    new = queue.enter(500.0, 3_100.0, inf, 2_000.0, None, newcomer)
+    assert (back.begin_tag, queue.virtual_time) == (0.0, 5_000.0)
+    assert new.begin_tag >= waits.begin_tag
+
+
+def test_a_refusal_tells_of_what_stands_before_it_and_of_nothing_else() -> None:
+    """2,000 B are owed, 300 B stand before it, and 400 B behind it."""
+    queue = HoldQueue(1.0)
+    first, middle, last = (
+        queue.enter(size, 2_000.0, inf, 0.0, None, Place()) for size in (300.0, 350.0, 400.0)
+    )
+    assert queue.refuse(middle, 8_000.0, 500.0) == 1_500.0 + 300.0
+    assert queue.refuse(last, 8_000.0, 500.0) == 1_500.0 + 300.0 + 350.0, "who was told to come is before it"
+    assert queue.refuse(first, 1_000.0, 500.0) == 1_000.0, "the budget at most"
+    assert (len(queue), queue.held_bytes) == (0, 0.0)

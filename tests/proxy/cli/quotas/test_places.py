@@ -203,6 +203,19 @@ def test_a_limit_that_shadow_names_is_not_removed_from_under_it(tmp_path: Path) 
     assert file.read_text() == before
 
 
+def test_what_is_over_budget_goes_with_the_limit_that_it_is_of(tmp_path: Path) -> None:
+    file = tmp_path / "quotas.yaml"
+    file.write_text(
+        "quotas:\n  - user: a\n    producer_byte_rate: 1\n    producer_ids_rate: 2\n    over_budget: refuse\n"
+    )
+    place = QuotaFilePlace(file)
+    assert lines_of(place.listing(), [user_of("a")])[0].endswith(" (over budget: refuse)")
+    assert place.alter({user_of("a"): {"producer_byte_rate": 3}})
+    assert place.listing().refusing == {user_of("a")}
+    assert place.alter({user_of("a"): {"producer_byte_rate": None}})
+    assert file.read_text() == "quotas:\n  - user: a\n    producer_ids_rate: 2\n"
+
+
 def test_a_layout_that_cannot_be_edited_is_refused() -> None:
     text = "quotas:\n  -\n    user: a\n    producer_ids_rate: 1\n  - user: b\n    producer_ids_rate: 2\n"
     with pytest.raises(QuotaFileError, match="change it by hand"):
@@ -301,7 +314,9 @@ def listings(draw: st.DrawFn) -> Listing:
     exempt = tuple({"user": name} for name in draw(st.sets(st.sampled_from("abc"))))
     names = draw(st.sets(st.sampled_from("xyz")))
     tenants = tuple({"name": name, "members": [f"{name}1", f"{name}2"]} for name in sorted(names))
-    return Listing(limits, shadow, {"tenants": tenants, "exempt": exempt}, schedules)
+    refusable = sorted(whom for whom, keys in limits.items() if "producer_byte_rate" in keys)
+    refusing = draw(st.frozensets(st.sampled_from(refusable))) if refusable else frozenset()
+    return Listing(limits, shadow, {"tenants": tenants, "exempt": exempt}, schedules, refusing)
 
 
 @given(listings(), listings())

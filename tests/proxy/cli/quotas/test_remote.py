@@ -119,6 +119,14 @@ def test_what_only_a_quota_file_can_have_is_refused_before_anything_is_sent(
     assert place.sent == []
 
 
+def test_what_is_over_budget_cannot_be_kept_by_kafkas_api() -> None:
+    wanted = Listing({user("a"): {"producer_byte_rate": 1.0}}, refusing=frozenset([user("a")]))
+    place = Kept({})
+    with pytest.raises(ConfigError, match="has over_budget: refuse; only a quota file can have that"):
+        place.become(wanted, list(differences(place.listing(), wanted)))
+    assert place.sent == []
+
+
 def test_names_are_those_of_kafkas_api_and_back() -> None:
     names = {"client-id": "app", "user": None}
     whom = whom_of_names(names)

@@ -10,7 +10,7 @@ import pytest
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.fetch_batches import batch_sizes
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.delays import DelayLimits
+from sluice.proxy.session.delays import OTHERS, DelayLimits
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
@@ -317,7 +317,7 @@ def test_answers_that_come_during_a_mute_are_delivered_and_do_not_prolong_it_bey
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_share_fetch_is_muted_for_ten_seconds_at_most_and_told_of_two(version: int) -> None:
     """Acquisition locks last 30 s. Even where the answer budget is 15 s."""
-    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=15_000))
+    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=15_000, patience_s={OTHERS: 30}))
     shell = Shell(session_of(fetch_rate=1_000, policy=policy))
     body: Struct = {"groupId": "g", "memberId": "m", "maxBytes": 50_000_000}
     shell.client_sends(request(SHARE_FETCH, version, body))

@@ -1,0 +1,46 @@
+"""One held request, in the queue of its bucket (hold_queue.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from sluice.quotas.sensors.place import Place
+
+
+class HoldTicket:
+    """One held request."""
+
+    __slots__ = (
+        "begin_tag", "deadline_ms", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
+        "request_bytes", "tag", "told_ms", "turn_ms", "wake",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request_bytes: float,
+        begin_tag: float,
+        number: int,
+        deadline_ms: float,
+        wake: Callable[[], object] | None,
+        place: Place | None,
+    ) -> None:
+        self.request_bytes = request_bytes
+        self.begin_tag = begin_tag
+        """the virtual time from which on it waits"""
+        self.tag = begin_tag + request_bytes
+        self.number = number
+        self.deadline_ms = deadline_ms
+        self.wake = wake
+        self.place = place
+        self.turn_ms = inf
+        """when all that went before it is paid; known when it goes"""
+        self.paid_ms = inf
+        """when it is paid itself; known when it goes"""
+        self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
+        self.guess_ms = deadline_ms  # when it goes, if none overtakes another
+        self.told_ms = inf  # when its connection looks again
+        self.is_in = True
+
+    def __lt__(self, other: HoldTicket) -> bool:
+        return (self.tag, self.number) < (other.tag, other.number)
