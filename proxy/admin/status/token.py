@@ -15,7 +15,7 @@ from sluice.proxy.runtime.file_work import within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, WatchedFiles, identify
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.load import read_bytes
+from sluice.quotas.files.load import MAX_SMALL_BYTES, read_bytes
 
 MIN_TOKEN: Final = 16
 """characters"""
@@ -69,7 +69,7 @@ def token_file(options: StatusOptions) -> TokenFile | None:
 def _read(path: Path) -> bytes:
     """The digest of its token. No message shows what is in the file."""
     try:
-        token = read_bytes(path, MAX_TOKEN + 1).decode().strip()
+        token = read_bytes(path, MAX_SMALL_BYTES).decode().strip()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"cannot read the status page's token: {reason}"

@@ -22,6 +22,7 @@ from sluice.proxy.quota_store.file_watch import QuotaFile
 from sluice.proxy.quota_store.schema import quotas_schema_text
 from sluice.proxy.quota_store.source import QuotaSource, merged_in_steps
 from sluice.proxy.quota_store.topic_records import Stored
+from sluice.proxy.runtime.file_work import LIMIT_S
 from sluice.proxy.runtime.tasks import spawn
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.files.config_error import ConfigError, QuotaFileError
@@ -207,7 +208,7 @@ def test_a_buckets_debt_outlives_the_change_and_is_paid_at_the_new_rate(path: Pa
 
 def test_a_change_by_the_calendar_is_on_record_as_such(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(BEFORE)
-    monkeypatch.setattr(QuotaFile.__init__, "__defaults__", (clock,))
+    monkeypatch.setattr(QuotaFile.__init__, "__defaults__", (clock, LIMIT_S))
     source = QuotaSource(QuotaOptions(file=path))
 
     async def follow() -> list[QuotaChange]:
