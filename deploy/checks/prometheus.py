@@ -57,6 +57,7 @@ def quotas() -> dict[str, Any]:
         {"client-id": "<default>", "producer_byte_rate": 1_000_000, "consumer_byte_rate": 100_000_000},
         {"client-id": "slow", "producer_byte_rate": 20_000, "request_percentage": 50},
         {"client-id": "tried", "producer_byte_rate": 2000, "shadow": True},
+        {"client-id": "refused", "producer_byte_rate": 2000, "over_budget": "refuse"},
         {"user": "ANONYMOUS", "controller_mutation_rate": 5, "producer_ids_rate": 36_000},
         {"ip": "<default>", "connection_creation_rate": 1000},
     ]
@@ -80,6 +81,15 @@ async def pour(port: int, topic: str, name: str) -> None:
             )
             for _ in numbers:
                 await wire.frame()
+
+
+async def overload(port: int, topic: str) -> None:
+    """One request that takes the limit for longer than another may wait, which is refused."""
+    request = produce({topic: [(0, record_batch(b"x" * 50_000))]}, client_id="refused")
+    for _ in range(2):
+        with await dialled(port) as wire:
+            await wire.send(request)
+            await wire.frame()
 
 
 async def dialled(port: int) -> Wire:
@@ -106,6 +116,7 @@ def use(kafka: KafkaNode, sluice: SluiceProcess, ca_file: Path) -> None:
     port = sluice.doors["SLUICE"].port
     asyncio.run(pour(port, topic, "named"))
     asyncio.run(pour(port, topic, "unnamed"))
+    asyncio.run(overload(port, topic))
     certificate_at(sluice.doors["TLS"].port, ca_file)
     with socket.create_connection((LOOPBACK, sluice.doors["DEAD"].port), timeout=10) as client:
         client.recv(1)  # its end: the broker behind cannot be dialled
