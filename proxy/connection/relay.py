@@ -331,7 +331,8 @@ class Relay(ABC):
     def _wait(self, now_ms: float) -> None:
         if self._client_kept is not None:
             self.session.arrived(len(self._client_kept), now_ms)
-        self._timer.delay_until(self._pace.wake_ms, self._pace.throttled_by, self._wake)
+        if self._pace.is_delayed:  # still: the broker may be gone, or its turn have come with what arrived
+            self._timer.delay_until(self._pace.wake_ms, self._pace.throttled_by, self._wake)
 
     def _client_ahead(self) -> None:
         """More has come of a client that waits, or its end."""
