@@ -27,8 +27,7 @@ clock, no frames. Source: wire-semantics 1.3.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from sluice.quotas.sensors.batch_sizes import BatchSizes
 from sluice.quotas.sensors.hold_queue import HoldQueue
@@ -73,17 +72,9 @@ class FetchTicket(HoldTicket):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        request_bytes: float,
-        begin_tag: float,
-        number: int,
-        deadline_ms: float,
-        wake: Callable[[], object] | None,
-        place: Place | None,
-    ) -> None:
-        super().__init__(request_bytes, begin_tag, number, deadline_ms, wake, place)
-        self.tag = begin_tag
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.tag = self.begin_tag
 
 
 class FetchQueue(HoldQueue):
@@ -91,7 +82,7 @@ class FetchQueue(HoldQueue):
 
     __slots__ = ("_bucket", "_parked", "_reserved", "batches", "connections")
 
-    _ticket_type: ClassVar = FetchTicket
+    _ticket_type: ClassVar[type[HoldTicket]] = FetchTicket
 
     def __init__(self, bucket: FetchBucket, ms_per_byte: float) -> None:
         super().__init__(ms_per_byte)

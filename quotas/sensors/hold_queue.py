@@ -72,7 +72,7 @@ class HoldQueue:
         "_served_ms", "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
     )  # fmt: skip
 
-    _ticket_type: ClassVar = HoldTicket
+    _ticket_type: ClassVar[type[HoldTicket]] = HoldTicket
 
     def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
         self._ms_per_byte = ms_per_byte

@@ -66,6 +66,11 @@ def session_of(
     return Session(shared_of(limits_of(produce_rate, fetch_rate)), policy or SessionPolicy(), "10.0.0.1")
 
 
+def shell_of(shared: SharedState, *, address: str = "10.0.0.1") -> Shell:
+    """One more connection of a process."""
+    return Shell(Session(shared, SessionPolicy(), address))
+
+
 class Shell:
     """One connection's two byte streams, and the session between them."""
 

@@ -10,7 +10,7 @@ import pytest
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.groups import GROUP_APIS
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
@@ -43,6 +43,7 @@ from testkit.proxy.playbook import (
     limits_of,
     session_of,
     shared_of,
+    shell_of,
 )
 
 
@@ -53,10 +54,6 @@ def join_group(session_timeout_ms: int, *, client_id: str = "app", correlation_i
 
 def joined(error: int = 0, *, correlation_id: int = 1) -> bytes:
     return answer(JOIN_GROUP, 9, {"errorCode": error}, correlation_id=correlation_id)
-
-
-def fetching(shared: SharedState, *, address: str = "10.0.0.1") -> Shell:
-    return Shell(Session(shared, SessionPolicy(), address))
 
 
 def mute_of(shell: Shell, *, client_id: str = "app") -> float:
@@ -87,7 +84,7 @@ def test_on_a_group_connection_hold_and_mute_together_end_after_two_seconds() ->
     shared = shared_of(limits_of(produce_rate=1_000))
     Shell(Session(shared, SessionPolicy(), "10.0.0.1")).client_sends(produce_of(2_500))
     (
-        Playbook(fetching(shared))
+        Playbook(shell_of(shared))
         >> Client(request(HEARTBEAT, 4, correlation_id=1) + produce_of(5_000, correlation_id=2))
         << ToBroker(request(HEARTBEAT, 4, correlation_id=1))
         << Held(for_ms=1_500)
@@ -103,7 +100,7 @@ def test_on_a_group_connection_a_fetch_answer_behind_a_hold_does_not_begin_anoth
     """Held from 0 to 1,500 ms, muted to 1,700. A Fetch answer at 1,600 may mute to 2,000, not to 3,600."""
     shared = shared_of(limits_of(produce_rate=1_000, fetch_rate=1_000))
     Shell(Session(shared, SessionPolicy(), "10.0.0.1")).client_sends(produce_of(2_500))
-    shell = fetching(shared)
+    shell = shell_of(shared)
     shell.client_sends(request(HEARTBEAT, 4, correlation_id=1) + fetch(correlation_id=2))
     shell.client_sends(produce_of(200, correlation_id=3))
     assert shell.state is State.HOLDING
@@ -117,7 +114,7 @@ def test_on_a_group_connection_a_fetch_answer_during_a_hold_counts_from_its_begi
     """Held from 0 to 1,500 ms. A Fetch answer at 1,000 mutes to 2,000."""
     shared = shared_of(limits_of(produce_rate=1_000, fetch_rate=1_000))
     Shell(Session(shared, SessionPolicy(), "10.0.0.1")).client_sends(produce_of(2_500))
-    shell = fetching(shared)
+    shell = shell_of(shared)
     shell.client_sends(request(HEARTBEAT, 4, correlation_id=1) + fetch(correlation_id=2))
     shell.client_sends(produce_of(200, correlation_id=3))
     shell.advance(1_000)
@@ -149,12 +146,12 @@ def test_on_a_group_connection_answers_that_come_while_a_frame_is_half_read_shar
 def test_a_mute_is_half_the_smallest_session_timeout_of_the_same_user_client_and_address() -> None:
     """Seen 10 s and 8 s: 4 s. Another client id, and another address, stay at 3 s."""
     shared = shared_of(limits_of(fetch_rate=1_000))
-    coordinator = fetching(shared)
+    coordinator = shell_of(shared)
     for timeout_ms in (10_000, 8_000, 30_000):
         coordinator.client_sends(join_group(timeout_ms))
         coordinator.broker_sends(joined())
-    assert mute_of(fetching(shared)) == 4_000
-    for shell, client_id in ((fetching(shared), "other"), (fetching(shared, address="10.0.0.2"), "app")):
+    assert mute_of(shell_of(shared)) == 4_000
+    for shell, client_id in ((shell_of(shared), "other"), (shell_of(shared, address="10.0.0.2"), "app")):
         shell.client_sends(fetch(client_id=client_id))
         assert shell.session.pace.wake_ms - shell.now_ms == 3_000
 
@@ -162,35 +159,35 @@ def test_a_mute_is_half_the_smallest_session_timeout_of_the_same_user_client_and
 def test_a_long_session_timeout_lets_a_mute_be_as_long_as_the_answer_budget() -> None:
     """Half of 45 s would be 22.5."""
     shared = shared_of(limits_of(fetch_rate=1_000))
-    coordinator = fetching(shared)
+    coordinator = shell_of(shared)
     coordinator.client_sends(join_group(45_000))
     coordinator.broker_sends(joined(79))
-    assert mute_of(fetching(shared)) == 8_000
+    assert mute_of(shell_of(shared)) == 8_000
 
 
 @pytest.mark.parametrize("error", [26, 16, 30, 23])
 def test_a_session_timeout_that_the_broker_refused_bounds_nothing(error: int) -> None:
     """INVALID_SESSION_TIMEOUT and others. Else anybody would lower his mutes to half a millisecond."""
     shared = shared_of(limits_of(fetch_rate=1_000))
-    coordinator = fetching(shared)
+    coordinator = shell_of(shared)
     coordinator.client_sends(join_group(1))
     coordinator.broker_sends(joined(error))
-    assert mute_of(fetching(shared)) == 3_000
+    assert mute_of(shell_of(shared)) == 3_000
 
 
 def test_each_join_group_is_judged_by_its_own_answer() -> None:
     """Pipelined: 20 s, which the broker takes, and 1 ms, which it refuses."""
     shared = shared_of(limits_of(fetch_rate=1_000))
-    coordinator = fetching(shared)
+    coordinator = shell_of(shared)
     coordinator.client_sends(join_group(20_000, correlation_id=1) + join_group(1, correlation_id=2))
     coordinator.broker_sends(joined(0, correlation_id=1) + joined(26, correlation_id=2))
-    assert mute_of(fetching(shared)) == 8_000
+    assert mute_of(shell_of(shared)) == 8_000
 
 
 def test_a_mute_belongs_to_the_connection_that_carried_the_bytes() -> None:
     shared = shared_of(limits_of(fetch_rate=1_000))
-    coordinator = fetching(shared)
-    assert mute_of(fetching(shared)) == 3_000
+    coordinator = shell_of(shared)
+    assert mute_of(shell_of(shared)) == 3_000
     coordinator.client_sends(request(HEARTBEAT, 4))
     assert coordinator.state is State.READING
     assert coordinator.to_broker == request(HEARTBEAT, 4)

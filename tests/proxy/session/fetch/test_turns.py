@@ -48,11 +48,8 @@ from testkit.proxy.playbook import (
     limits_of,
     session_of,
     shared_of,
+    shell_of,
 )
-
-
-def fetching(shared: SharedState, *, address: str = "10.0.0.1") -> Shell:
-    return Shell(Session(shared, SessionPolicy(), address))
 
 
 def mute_of(shell: Shell, *, client_id: str = "app") -> float:
@@ -92,7 +89,7 @@ def test_a_fetch_with_tags_in_its_header_is_lowered_where_its_max_bytes_stands(
         return request(FETCH, version, body, client_id=client_id, header_tags=2)
 
     for step in (1, 1_000):
-        shell = fetching(shared_of(limits_of(fetch_rate=1_000)))
+        shell = shell_of(shared_of(limits_of(fetch_rate=1_000)))
         for at in range(0, len(asking(50_000_000)), step):
             shell.client_sends(asking(50_000_000)[at : at + step])
         assert shell.to_broker == asking(1_000)
@@ -119,7 +116,7 @@ def records_of(frame_bytes: int, version: int = 12) -> int:
 def in_debt(debt_ms: float = 60_000, rate: int = 1_000) -> SharedState:
     """A bucket that owes this much, by a Fetch of another connection."""
     shared = shared_of(limits_of(fetch_rate=rate))
-    other = fetching(shared)
+    other = shell_of(shared)
     other.client_sends(fetch())
     other.broker_sends(fetch_answer_of(rate + int(debt_ms * rate / 1_000)))
     return shared
@@ -127,7 +124,7 @@ def in_debt(debt_ms: float = 60_000, rate: int = 1_000) -> SharedState:
 
 def test_a_fetch_waits_until_its_bucket_is_out_of_debt_whatever_connection_it_comes_on() -> None:
     """2 s are owed. Then it asks for one batch, as large as they are known to be, and waits no longer."""
-    shell = (Playbook(fetching(in_debt(2_000))) >> Client(fetch()) << Held(for_ms=2_000)).shell
+    shell = (Playbook(shell_of(in_debt(2_000))) >> Client(fetch()) << Held(for_ms=2_000)).shell
     shell.advance(2_000)
     assert shell.state is State.READING
     went = decoded("request", FETCH, 12, shell.to_broker).body
@@ -147,7 +144,7 @@ def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
     body |= {"topics": [{**name, "partitions": [{"partition": 0}]}]}
     if version >= 7:
         body |= {"sessionId": session_id, "sessionEpoch": epoch}
-    shell = fetching(in_debt())
+    shell = shell_of(in_debt())
     shell.client_sends(request(FETCH, version, body, correlation_id=4))
     assert (shell.state, shell.session.pace.wake_ms - shell.now_ms) == (State.HOLDING, 3_000)
     shell.advance(3_000)
@@ -171,7 +168,7 @@ def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
 def test_a_replaced_fetch_may_arrive_in_parts_and_what_follows_it_goes_on() -> None:
     body: Struct = {"maxBytes": 9, "topics": [{"topic": "t" * 200, "partitions": [{"partition": 0}]}]}
     large = request(FETCH, 12, body, correlation_id=4)
-    shell = fetching(in_debt())
+    shell = shell_of(in_debt())
     shell.client_sends(large[:100])
     shell.advance(3_000)
     replaced = len(shell.to_broker)
@@ -184,7 +181,7 @@ def test_a_replaced_fetch_may_arrive_in_parts_and_what_follows_it_goes_on() -> N
 
 def test_a_held_fetch_whose_client_has_left_goes_nowhere() -> None:
     shared = in_debt(2_000)
-    shell = fetching(shared)
+    shell = shell_of(shared)
     shell.client_sends(fetch())
     shell.client_left = True
     shell.advance(2_000)
@@ -195,7 +192,7 @@ def test_a_held_fetch_whose_client_has_left_goes_nowhere() -> None:
 
 def test_what_a_connection_had_reserved_is_given_back_when_it_ends() -> None:
     shared = shared_of(limits_of(fetch_rate=1_000))
-    first, second = fetching(shared), fetching(shared)
+    first, second = shell_of(shared), shell_of(shared)
     first.client_sends(fetch())
     second.client_sends(fetch())
     assert second.state is State.HOLDING
@@ -206,7 +203,7 @@ def test_what_a_connection_had_reserved_is_given_back_when_it_ends() -> None:
 
 def test_an_answer_without_records_gives_back_what_was_reserved() -> None:
     shared = shared_of(limits_of(fetch_rate=1_000))
-    first, second = fetching(shared), fetching(shared)
+    first, second = shell_of(shared), shell_of(shared)
     first.client_sends(fetch())
     second.client_sends(fetch())
     assert not second.to_broker
@@ -232,7 +229,7 @@ def test_an_answer_that_is_overdue_keeps_nobody_waiting() -> None:
 def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> None:
     """Two idle consumers of a small quota: the second goes with max_wait 0, since the first waits again."""
     shared = shared_of(limits_of(fetch_rate=1_000))
-    first, second = fetching(shared), fetching(shared)
+    first, second = shell_of(shared), shell_of(shared)
     first.client_sends(fetch())
     second.client_sends(fetch())
     first.broker_sends(answer(FETCH, 12))
@@ -247,7 +244,7 @@ def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> N
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: int) -> None:
     """It carries acknowledgements: never replaced."""
-    shell = fetching(in_debt())
+    shell = shell_of(in_debt())
     body: Struct = {"groupId": "g", "memberId": "m", "maxBytes": 50_000_000}
     shell.client_sends(request(SHARE_FETCH, version, body))
     assert shell.session.pace.wake_ms - shell.now_ms == 2_000
@@ -256,7 +253,7 @@ def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: in
 
 
 def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
-    shell = fetching(in_debt())
+    shell = shell_of(in_debt())
     shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))
     shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1))
     shell.client_sends(fetch(correlation_id=2))
@@ -264,13 +261,13 @@ def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
 
 
 def test_a_drain_ends_a_held_fetch_unforwarded() -> None:
-    (Playbook(fetching(in_debt())) >> Client(fetch()) << Held(for_ms=3_000) >> Drain()
+    (Playbook(shell_of(in_debt())) >> Client(fetch()) << Held(for_ms=3_000) >> Drain()
      << Ending(DisconnectCause.DRAINED)).done()  # fmt: skip
 
 
 def test_a_limit_that_goes_while_a_fetch_is_held_lets_it_go_as_it_came() -> None:
     shared = in_debt()
-    shell = fetching(shared)
+    shell = shell_of(shared)
     shell.client_sends(fetch())
     shared.quotas.reload(QuotaLimits([]), shell.now_ms)
     shell.advance(3_000)
