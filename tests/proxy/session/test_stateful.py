@@ -45,7 +45,6 @@ MAX_BYTES = 0x02020202
 MAX_WAIT_MS = 500
 STALE = (b"\x00", b"\x01", b"\xff", produce_of(150), fetch_answer_of(150))
 
-
 RARELY = st.integers(0, 15)
 """Most of a run is to be in the midst of a connection's life."""
 
@@ -112,6 +111,8 @@ class Sent:
     correlation_id: int
     end: int
     """offset of its end in what the broker is to get"""
+    written_end: int
+    """offset of its end in what the client writes"""
     replaced_begin: int | None = None
     """of its begin, if another went in its place"""
 
@@ -146,7 +147,7 @@ class Dialogue(RuleBasedStateMachine):
         self.neighbours_bytes = 0
         self.stream = bytearray()  # all that the client has written
         self.expected = bytearray()  # what the broker is to get of it
-        self.replaced = 0  # bytes by which Fetches for nothing are longer than those in whose place they go
+        self.replaced = 0  # bytes by which Fetches for nothing are longer than what had come of theirs
         self.transmitted = 0
         self.requests: list[Sent] = []
         self.received = 0  # whole requests that the broker has
@@ -172,7 +173,7 @@ class Dialogue(RuleBasedStateMachine):
         struct.pack_into(">i", frame, 8, correlation_id)
         self.stream += frame
         self.expected += frame
-        self.requests.append(Sent(kind, correlation_id, len(self.expected)))
+        self.requests.append(Sent(kind, correlation_id, len(self.expected), len(self.stream)))
         self.client_transmits(transmits)
 
     @rule(size=st.sampled_from((1, 3, 13, 100, 10**6)))
@@ -269,8 +270,7 @@ class Dialogue(RuleBasedStateMachine):
     def the_broker_gets_the_clients_stream(self) -> None:
         """Byte for byte from its beginning, but for max_wait_ms and max_bytes, which may be lowered; and but
         for a Fetch that found no turn, in whose place another goes."""
-        got = self.shell.to_broker
-        start = self.checked_to_broker
+        got, start = self.shell.to_broker, self.checked_to_broker
         for index, sent in enumerate(self.requests):
             if start <= sent.begin < len(got) and sent.kind.max_bytes_at is not None:
                 if self.is_replaced(index, bytes(got)):
@@ -297,11 +297,11 @@ class Dialogue(RuleBasedStateMachine):
             return False
         self.expected[sent.begin : sent.end] = closing
         grown = len(closing) - len(frame)
-        self.replaced += max(grown, 0)
-        begin = sent.begin
+        to_come = max(sent.written_end - self.transmitted, 0)  # the client's own need not be whole
+        self.replaced += max(grown + to_come, 0)
+        sent.replaced_begin = sent.begin
         for later in self.requests[index:]:
             later.end += grown
-        sent.replaced_begin = begin
         return True
 
     @invariant()
