@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException
 
 from bench.bypass import fetches, produces, requests
 from bench.bypass.outcome import FETCH, OTHER, PRODUCE, Attack, Outcome, Transactions
+from bench.bypass.parts import Parts
 from bench.bypass.report import report
 from bench.bypass.rig import DISCARDED, BypassRig, open_bypass_rig
 from bench.bypass.transactions import transactions
@@ -133,29 +134,36 @@ async def measure_all(
                 attacks.append(await _attack(rig, name, way, arguments))
     found: dict[str, Transactions] = {}
     if TRANSACTIONS in chosen:
+        parts, seconds = arguments.parts, arguments.transactions_seconds
         for side in arguments.sides:
-            found[side] = await transactions(side, arguments.transactions_seconds)
+            found[side] = parts.transactions(TRANSACTIONS, side, seconds) or await transactions(side, seconds)
+            parts.keep(TRANSACTIONS, side, seconds, found[side])
             print(f"  {TRANSACTIONS}, {side}: survived {found[side].survived}, {found[side].how}", flush=True)
     return attacks, found
 
 
 async def _attack(rig: BypassRig, name: str, way: Way, arguments: argparse.Namespace) -> Attack:
     outcomes: dict[str, Outcome] = {}
-    native_died = False
+    native_ended = ""
     for side in arguments.sides:
         print(f"  {name}, {side}", flush=True)
-        try:
-            outcomes[side] = await way.run(rig, side, arguments.seconds)
-        except (EOFError, OSError, KafkaException, BenchError) as error:
-            said = rig.node.log_tail(20)
-            died = await rig.revive()
-            if not died or side != NATIVE:
-                end = "the broker died" if died else "the broker lives"
-                raise BenchError(f"{name}, {side}: {error!r}; {end}, its log:\n{said}") from error
-            print(f"  {name}, {side}: the broker died", flush=True)
-            native_died = True
+        one = arguments.parts.outcome(name, side, arguments.seconds)
+        if one is None:
+            try:
+                one = await way.run(rig, side, arguments.seconds)
+            except (EOFError, OSError, KafkaException, BenchError) as error:
+                said = rig.node.log_tail(20)
+                one = await rig.revive()
+                if one is None or side != NATIVE:
+                    raise BenchError(
+                        f"{name}, {side}: {error!r}; the broker {one or 'lives'}, its log:\n{said}"
+                    ) from error
+        arguments.parts.keep(name, side, arguments.seconds, one)
+        if isinstance(one, str):
+            print(f"  {name}, {side}: the broker {one}", flush=True)
+            native_ended = one
             continue
-        one = outcomes[side]
+        outcomes[side] = one
         print(
             f"  {name}, {side}: {one.vs_limit:.2f} of the limit, {one.vs_bound:.2f} of the bound", flush=True
         )
@@ -167,7 +175,7 @@ async def _attack(rig: BypassRig, name: str, way: Way, arguments: argparse.Names
         outcomes.get(SLUICE),
         outcomes.get(NATIVE),
         way.counts_for_fetch,
-        native_died,
+        native_ended,
     )
 
 
@@ -181,12 +189,16 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", choices=[*WAYS, TRANSACTIONS], help="only these attacks")
     parser.add_argument("--sides", nargs="+", choices=[SLUICE, NATIVE], default=[SLUICE, NATIVE])
+    parser.add_argument(
+        "--resume", action="store_true", help="take what earlier runs of the last hours have measured"
+    )
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
     arguments.full = not (arguments.seconds or arguments.only) and len(arguments.sides) > 1
     if arguments.transactions_seconds is None:
         arguments.transactions_seconds = arguments.seconds or TRANSACTIONS_SECONDS
     arguments.seconds = arguments.seconds or SECONDS
+    arguments.parts = Parts(results_folder(None, official=False) / "bypass-parts", resumes=arguments.resume)
     return arguments
 
 

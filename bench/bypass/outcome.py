@@ -40,7 +40,7 @@ class Attack:
     sluice: Outcome | None
     native: Outcome | None = None
     counts_for_fetch: bool = False  # one of those that must stay at the fetch limit
-    native_died: bool = False  # the attack on the broker itself ended it
+    native_ended: str = ""  # how the attack on the broker itself ended it
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def _table(attacks: Sequence[Attack]) -> Table:
             _amount(ours) if ours else "",
             f"{ours.vs_limit:.2f}" if ours else "",
             f"{ours.vs_bound:.2f}" if ours else "",
-            f"{theirs.vs_limit:.2f}" if theirs else "it died" if attack.native_died else "",
+            f"{theirs.vs_limit:.2f}" if theirs else attack.native_ended,
         )
     return table
 

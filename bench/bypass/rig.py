@@ -49,6 +49,7 @@ LIMITS: Final[Mapping[str, Mapping[str, float]]] = {
 }
 
 NO_LEADER_YET: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+NO_FILES: Final = "Too many open files"
 LEADERS_WITHIN_S: Final = 60.0
 """a broker that was started anew leads its partitions by then"""
 
@@ -63,13 +64,16 @@ class BypassRig(LightRig):
             return self.node.address("SASL")[1]
         return self.sluice.doors["SLUICE_SASL"].port
 
-    async def revive(self) -> bool:
-        """Starts the broker anew, with its data, if it has ended: True."""
-        if not has_ended(self.node.pid):
-            return False
-        self.node.stop(graceful=False)
-        await asyncio.to_thread(self.node.start)
-        return True
+    async def revive(self) -> str | None:
+        """Starts the broker anew, with its data, if it has ended or can open no file: which of both it is.
+        None: it lives."""
+        how = "died" if has_ended(self.node.pid) else None
+        if NO_FILES in self.node.log_tail(200):
+            how = "ran out of descriptors"
+        if how is not None:
+            self.node.stop(graceful=False)
+            await asyncio.to_thread(self.node.start)
+        return how
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Where the broker's log ends now: what was written, answered or not."""
