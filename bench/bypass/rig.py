@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bench.bypass.wires import ask, dialled
 from bench.lib.light_rig import NATIVE, LightRig
@@ -47,6 +48,10 @@ LIMITS: Final[Mapping[str, Mapping[str, float]]] = {
     "requests": {"request_percentage": REQUEST_PERCENTAGE},
 }
 
+NO_LEADER_YET: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+LEADERS_WITHIN_S: Final = 60.0
+"""a broker that was started anew leads its partitions by then"""
+
 
 @dataclass(slots=True)
 class BypassRig(LightRig):
@@ -70,8 +75,17 @@ class BypassRig(LightRig):
         """Where the broker's log ends now: what was written, answered or not."""
         options = {"bootstrap.servers": self.node.bootstrap, "group.id": "reads-without-a-group"}
         consumer = Consumer({**options, "log_level": 0})
+        deadline_s = time.monotonic() + LEADERS_WITHIN_S
         try:
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1])
+            while True:
+                try:
+                    place = TopicPartition(topic, partition)
+                    return int(consumer.get_watermark_offsets(place, timeout=30.0)[1])
+                except KafkaException as error:
+                    # A broker that has just come back takes up its partitions one after the other.
+                    if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > deadline_s:
+                        raise
+                    time.sleep(0.5)
         finally:
             consumer.close()
 
