@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from math import inf
 from time import monotonic
 
 import pytest
@@ -104,6 +105,25 @@ async def test_a_client_that_resets_while_it_is_held_leaves_nothing() -> None:
             client.reset()
             assert (await proxy.end()).cause == DisconnectCause.LEFT_WHILE_HELD
     assert broker_side.ids == [1000]
+
+
+async def test_more_of_a_held_client_that_comes_when_its_brokers_end_is_known_waits_for_nothing() -> None:
+    """The session may know of it before the connection is closed, as when a write to the broker failed."""
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port, limits_of(RATE)) as proxy:
+        with await into_debt(proxy), await proxy.client() as ahead:
+            await ahead.send(produce_of(RATE * 3))
+            await ahead.silence()
+            known = set(proxy.connections)
+            with await proxy.client() as waiting:
+                await waiting.send(produce())
+                await waiting.silence()
+                (connection,) = proxy.connections - known
+                connection.session.broker_closed(DisconnectCause.BROKER_RESET)
+                connection.session.pace.meet_gate()
+                assert connection.session.pace.wake_ms == inf
+                await waiting.send(produce(correlation_id=2))
+                await waiting.silence()
+            assert (await proxy.end()).cause == DisconnectCause.BROKER_RESET
 
 
 async def test_a_client_that_closed_its_side_only_still_gets_the_answers_it_waits_for() -> None:
