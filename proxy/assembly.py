@@ -57,6 +57,7 @@ def assemble(
         options,
         circuits,
         dial_timeout_s=upstream.dial_timeout_s,
+        dial_total_s=upstream.dial_total_s,
         tls=security.upstream_tls,
         credentials=security.credentials,
     )

@@ -106,7 +106,13 @@ class UpstreamOptions(Options):
 
     dial_timeout_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
         default=5.0,
-        description="Longest wait for a connection to the broker; then the client's connection is closed.",
+        description="Longest wait of one try for a connection to the broker, and for a login there; a "
+        "connection that is not taken in time is tried again.",
+    )
+    dial_total_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
+        default=20.0,
+        description="Longest that a client waits for its connection to the broker, over all tries (64 of one "
+        "broker at a time, the others in turn); then its own is closed. At least dial_timeout_s.",
     )
 
 

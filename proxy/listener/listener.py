@@ -159,7 +159,9 @@ class Listener:
             if refused is None:
                 if node_id is None and arrival.server_name is not None:
                     node_id = self._route.node_of(arrival.server_name)
+                dialled_ms = self._worker.clock.now_ms
                 broker = await self._connect(arrival, node_id)
+                begun_ms += self._worker.clock.now_ms - dialled_ms  # the broker's time, not the client's
                 self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms))
                 return
             cause, detail = refused, _BEYOND_LIMITS
@@ -196,7 +198,9 @@ class Listener:
             await self._find(node_id)
         addresses = route.addresses(node_id, monotonic() * 1000.0)
         user = ANONYMOUS if arrival.user is None else arrival.user
-        broker = await self._upstream.connect(addresses, user, (arrival.source, arrival.destination))
+        broker = await self._upstream.connect(
+            addresses, user, (arrival.source, arrival.destination), arrival.stream
+        )
         route.reached(broker.address)
         return broker
 

@@ -256,7 +256,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_upstream_dial_failures_total", "counter", ("upstream",), "dials",
-        "Dials of this address that failed.",
+        "Dials of this address that failed, or got no connection in time (those are tried again).",
     ),
     MetricDefinition(
         "sluice_upstream_refused_total", "counter", ("upstream",), "dials",
@@ -264,7 +264,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_upstream_silent", "gauge", ("listener",), "",
-        "1: connections to this listener's upstream succeed, and nothing has answered for 30 s; not ready.",
+        "1: this listener's upstream refuses no connection, and nothing has answered for 30 s; not ready.",
     ),
     MetricDefinition(
         "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),

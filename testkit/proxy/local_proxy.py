@@ -42,6 +42,7 @@ class LocalProxy:
         *,
         policy: SessionPolicy | None = None,
         dial_timeout_s: float = 5.0,
+        dial_total_s: float = 20.0,
         upstream_host: str = LOOPBACK,
         bind_host: str = LOOPBACK,
         bind_port: int = 0,
@@ -55,7 +56,8 @@ class LocalProxy:
         self._admins = admins
         self._store = store
         self._policy = policy or SessionPolicy()
-        self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s)
+        self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s, dial_total_s=dial_total_s)
+        self.circuits = Circuits()
         self._options = ListenerOptions(
             name="test",
             bind_host=bind_host,
@@ -76,7 +78,7 @@ class LocalProxy:
             self._options,
             self.shared,
             self._policy,
-            Circuits(),
+            self.circuits,
             ListenerSecurity(),
             limits=LimitsOptions(),
             upstream=self._upstream_options,

@@ -32,8 +32,9 @@ class SecuredProxy(LocalProxy):
         listener: Mapping[str, Any],
         connections: LimitsOptions | None = None,
         dial_timeout_s: float = 5.0,
+        dial_total_s: float = 20.0,
     ) -> None:
-        super().__init__(upstream_port, limits, dial_timeout_s=dial_timeout_s)
+        super().__init__(upstream_port, limits, dial_timeout_s=dial_timeout_s, dial_total_s=dial_total_s)
         upstream = {"upstream_host": LOOPBACK, "upstream_port": upstream_port}
         self._options = ListenerOptions.model_validate(
             {
