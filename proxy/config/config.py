@@ -26,6 +26,10 @@ from sluice.proxy.config.quotas import QuotaOptions, quota_contradictions
 from sluice.proxy.config.replication import ReplicationOptions, replication_contradictions
 from sluice.proxy.config.request_time import RequestTimeOptions
 
+DEFAULT_CONNECTIONS: Final = 10_000
+DEFAULT_CONNECTIONS_PER_USER: Final = 5_000
+DEFAULT_UNAUTHENTICATED: Final = 1_000
+
 
 class LimitsOptions(Options):
     """Bounds on what a client can make the proxy keep."""
@@ -53,19 +57,24 @@ class LimitsOptions(Options):
         description="Buckets kept in all; beyond it new ones share their user's overflow bucket.",
     )
     max_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None,
-        description="Client connections at a time, over all listeners (Kafka: max.connections); further ones "
-        "are closed at once.",
+        default=DEFAULT_CONNECTIONS,
+        description="Client connections at a time, over all listeners (Kafka: max.connections), at most half "
+        "of the files that the process may open; further ones are closed at once.",
     )
     max_connections_per_ip: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
         default=None, description="Of one address, or one IPv6 /64 (Kafka: max.connections.per.ip)."
     )
     max_connections_per_user: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None, description="Of one principal, once it is known."
+        default=DEFAULT_CONNECTIONS_PER_USER,
+        description="Of one principal, once it is known. The default is at most half of max_connections, and "
+        "not for ANONYMOUS and other names that many share.",
     )
     max_unauthenticated_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None,
-        description="Of which the principal is not known yet; one address may have a quarter of them.",
+        default=DEFAULT_UNAUTHENTICATED,
+        description="Of which the principal is not known yet. Beyond it the oldest that has had 1 s and is "
+        "to speak is ended for a newer one, or newer ones wait to be accepted. The default is at most a "
+        "quarter of max_connections. One address may have a quarter of the places where it is surely a "
+        "client's (PROXY protocol, or max_connections_per_ip is set).",
     )
     connections_per_s: Annotated[float, Field(gt=0, le=MAX_INT32), NO_BOOL] | None = Field(
         default=None,

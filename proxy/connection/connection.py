@@ -58,7 +58,9 @@ class Connection(Relay):
         """Begin to relay."""
         self._worker.gauges.connections += 1
         self._worker.gauges.connections_opened += 1
-        if self.session.identity.authenticated and not self._is_seated():
+        if not self.session.identity.authenticated:
+            self._footprint.may_end(self._is_to_speak, self._make_room)
+        elif not self._is_seated():
             return
         self._broker.read(True)
         self._client.read(True)
@@ -74,6 +76,13 @@ class Connection(Relay):
         elif self._client_kept is not None:
             self._tell_kept()
         return not self._closed
+
+    def _is_to_speak(self) -> bool:
+        return not self.session.in_flight
+
+    def _make_room(self) -> None:
+        detail = "it had not authenticated, and made room for a newer one"
+        self.abort(DisconnectCause.TOO_MANY_UNAUTHENTICATED, detail)
 
     def _tell_kept(self) -> None:
         """What is kept here has changed: the budget may want connections of this user ended for it."""

@@ -41,6 +41,9 @@ from sluice.usage.records import ConnectionRecord
 _BROKERS_KNOWN_S: Final = 5.0
 """How long a client of a broker's port waits for the gateway's first question to be answered."""
 _BEYOND_LIMITS: Final = "one connection more than limits.* allow"
+_ROOM_S: Final = 0.05
+"""until it is asked again whether there is room for one more that has not authenticated"""
+_MADE_ROOM: Final = "it had not authenticated, and made room for a newer one"
 _NOT_BEGUN: Final = "no PROXY header or TLS handshake in time"
 
 _log = get_logger()
@@ -94,7 +97,7 @@ class Listener:
     def _bind(self, port: int, node_id: int | None) -> None:
         on_client = partial(self._arrived, node_id=node_id)
         host = self._options.bind_host
-        self._ports.append(AcceptPort(self._worker.loop, host, port, on_client, self._rate))
+        self._ports.append(AcceptPort(self._worker.loop, host, port, on_client, self._rate, self._wait_s))
 
     @property
     def port(self) -> int:
@@ -122,6 +125,17 @@ class Listener:
             task.cancel()
         self._held_back.stop()
 
+    def _wait_s(self, somebody_waits: bool) -> float | None:
+        """For how long to accept nobody. None: that depends on whether somebody waits."""
+        limits = self._worker.limits
+        if limits.is_crowded:
+            if not somebody_waits:
+                return None
+            if not limits.make_room(monotonic() * 1000.0):
+                self._worker.gauges.accepts_delayed += 1
+                return _ROOM_S
+        return 0.0
+
     def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:
         is_trusted = self._entrance.is_trusted(source)
         if not is_trusted:
@@ -131,7 +145,7 @@ class Listener:
                 self._held_back.hold(client, error.delay_ms)
                 self._count(error.cause, error.detail, source, monotonic() * 1000.0)
                 return
-        seat = self._worker.limits.admit(None if is_trusted else source.host)
+        seat = self._worker.limits.admit(None if is_trusted else source.host, monotonic() * 1000.0)
         if not isinstance(seat, Seat):
             self._let_go(client)
             self._count(seat, _BEYOND_LIMITS, source, monotonic() * 1000.0)
@@ -151,8 +165,10 @@ class Listener:
         if not self._entrance.is_trusted(source):
             self._shared.recorder.arrivals.append((source.host, opened_ms))
         try:
-            async with asyncio.timeout(self.authentication_timeout_s):
+            async with asyncio.timeout(self.authentication_timeout_s) as patience:
+                seat.may_end(_speaks, partial(self._make_room, patience))
                 arrival = await self._entrance.let_in(client, source, self._check_rate)
+            seat.may_not_end()
             if self._entrance.is_trusted(source):
                 self._shared.recorder.arrivals.append((arrival.source.host, opened_ms))
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
@@ -173,7 +189,9 @@ class Listener:
         except (NotLetIn, NotConnected) as error:
             cause, detail = error.cause, error.detail
         except OSError as error:  # TimeoutError is one: then the cause stands already
-            if not isinstance(error, TimeoutError):
+            if not seat.is_open:
+                cause, detail = DisconnectCause.TOO_MANY_UNAUTHENTICATED, _MADE_ROOM
+            elif not isinstance(error, TimeoutError):
                 cause, detail = DisconnectCause.CLIENT_RESET, ""
         except BaseException:
             seat.close()
@@ -182,6 +200,10 @@ class Listener:
         seat.close()
         self._let_go(arrival.stream if arrival is not None else client)
         self._count(cause, detail, source if arrival is None else arrival.source, opened_ms)
+
+    def _make_room(self, patience: asyncio.Timeout) -> None:
+        if not patience.expired():
+            patience.reschedule(self._worker.loop.time())
 
     def _check_rate(self, source: Endpoint) -> None:
         """Raises TooFast."""
@@ -270,3 +292,8 @@ class Listener:
                 bytes_to_client=0,
             )
         )
+
+
+def _speaks() -> bool:
+    """Whose turn it is before there is a broker: the client's."""
+    return True

@@ -251,6 +251,11 @@ _ROWS: Final = (
         "Client connections that ended, by cause; also those that limits.* refused (too_many_…).",
     ),
     MetricDefinition(
+        "sluice_accepts_delayed_total", "counter", (), "pauses",
+        "Times that nobody was accepted for a moment, because too many had not authenticated; who was ended "
+        "for a newer one is in sluice_disconnects_total (too_many_unauthenticated).",
+    ),
+    MetricDefinition(
         "sluice_upstream_circuit_open", "gauge", ("upstream",), "",
         "1: the last dial of this broker's address failed, and clients are refused until a probe succeeds.",
     ),
