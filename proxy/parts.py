@@ -9,8 +9,9 @@ from math import inf
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Final
 
-from sluice.proxy.config.config import Config, LimitsOptions
+from sluice.proxy.config.config import Config
 from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.options import MAX_INT32
 from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
@@ -66,6 +67,7 @@ def follow_connection_limits(
     by_files = max(1, int(min(files, 4.0 * MAX_INT32) - _FILES_OF_OURS) // 2)
     wanted = MAX_INT32 if options.max_connections is None else options.max_connections
     limits.max_connections = most = min(wanted, by_files)
+    limits.guests.share = options.unauthenticated_cpu_share
     limits.max_connections_per_address = options.max_connections_per_ip
     limits.max_connections_per_user = options.max_connections_per_user
     limits.max_unauthenticated = options.max_unauthenticated_connections

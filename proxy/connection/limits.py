@@ -24,6 +24,7 @@ from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import Final
 
+from sluice.proxy.connection.guest_share import GuestShare
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import ANONYMOUS, UNNAMED_USERS
 
@@ -135,6 +136,7 @@ class ConnectionLimits:
         "caps_shared_names",
         "connections",
         "ended_for_others",
+        "guests",
         "max_connections",
         "max_connections_per_address",
         "max_connections_per_user",
@@ -164,6 +166,8 @@ class ConnectionLimits:
         """open now"""
         self.unauthenticated = 0
         """of these, those whose principal is not known yet"""
+        self.guests = GuestShare()
+        """what these may cost"""
         self.ended_for_others = 0
         """of these, since the start, those that were ended for a newer one"""
         self._guests: dict[Seat, None] = {}

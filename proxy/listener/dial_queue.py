@@ -66,10 +66,10 @@ class ClientPatience:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
         if self._look is not None:
             self._look.cancel()
-        return await self._timeout.__aexit__(kind, error, trace)
+        await self._timeout.__aexit__(kind, error, trace)
 
     def _look_at(self, client: Stream) -> None:
         if has_left(client):

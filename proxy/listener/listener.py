@@ -18,6 +18,7 @@ from typing import Final
 from sluice.protocol.proxy_protocol import Endpoint
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.guests import Guest, Metered
 from sluice.proxy.connection.limits import AcceptRate, Seat
 from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
@@ -40,9 +41,13 @@ from sluice.usage.records import ConnectionRecord
 
 _BROKERS_KNOWN_S: Final = 5.0
 """How long a client of a broker's port waits for the gateway's first question to be answered."""
+_ACCEPTED_S: Final = 100e-6
+"""what a connection costs that is not measured: its accept, its end, the loop's part; rounded down"""
 _BEYOND_LIMITS: Final = "one connection more than limits.* allow"
 _ROOM_S: Final = 0.05
 """until it is asked again whether there is room for one more that has not authenticated"""
+_SHARE_S: Final = 0.005
+"""at least, while the share of those who have not authenticated is used up"""
 _MADE_ROOM: Final = "it had not authenticated, and made room for a newer one"
 _NOT_BEGUN: Final = "no PROXY header or TLS handshake in time"
 
@@ -134,6 +139,10 @@ class Listener:
             if not limits.make_room(monotonic() * 1000.0):
                 self._worker.gauges.accepts_delayed += 1
                 return _ROOM_S
+        wait_s = self._worker.guests.wait_s()
+        if wait_s > 0.0:
+            self._worker.gauges.accepts_delayed += 1
+            return max(wait_s, _SHARE_S)
         return 0.0
 
     def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:
@@ -151,12 +160,21 @@ class Listener:
             self._count(seat, _BEYOND_LIMITS, source, monotonic() * 1000.0)
             return
         begun_ms = self._worker.clock.now_ms
-        task = spawn(self._serve(client, source, node_id, seat, begun_ms), "arrival")
+        guest = Guest(self._worker.guests)
+        guest.took(_ACCEPTED_S)
+        work = self._serve(client, source, node_id, seat, begun_ms, guest)
+        task = spawn(Metered(work, guest), "arrival")
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
     async def _serve(
-        self, client: socket.socket, source: Endpoint, node_id: int | None, seat: Seat, begun_ms: float
+        self,
+        client: socket.socket,
+        source: Endpoint,
+        node_id: int | None,
+        seat: Seat,
+        begun_ms: float,
+        guest: Guest,
     ) -> None:
         """Until the client relays, or is let go. `begun_ms`: as the SweepClock has it."""
         opened_ms = monotonic() * 1000.0
@@ -178,7 +196,7 @@ class Listener:
                 dialled_ms = self._worker.clock.now_ms
                 broker = await self._connect(arrival, node_id)
                 begun_ms += self._worker.clock.now_ms - dialled_ms  # the broker's time, not the client's
-                self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms))
+                self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms), guest)
                 return
             cause, detail = refused, _BEYOND_LIMITS
         except TooFast as error:
@@ -251,12 +269,17 @@ class Listener:
             relogin.end()
 
     def _relay(
-        self, arrival: Arrival, node_id: int | None, broker: BrokerStream, footprint: Footprint[Connection]
+        self,
+        arrival: Arrival,
+        node_id: int | None,
+        broker: BrokerStream,
+        footprint: Footprint[Connection],
+        guest: Guest,
     ) -> None:
         leads_to = in_text(broker.address) if node_id is None else str(node_id)
         session = Session(self._shared, self.policy, arrival.source.host, arrival.user, leads_to)
         connection = Connection(
-            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended
+            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended, guest
         )
         self.connections.add(connection)
         if node_id is not None:

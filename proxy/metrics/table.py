@@ -252,8 +252,19 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_accepts_delayed_total", "counter", (), "pauses",
-        "Times that nobody was accepted for a moment, because too many had not authenticated; who was ended "
+        "Times that nobody was accepted for a moment, because too many had not authenticated, or they had "
+        "used up their share of the processor; who was ended "
         "for a newer one is in sluice_disconnects_total (too_many_unauthenticated).",
+    ),
+    MetricDefinition(
+        "sluice_unauthenticated_seconds_total", "counter", (), "seconds",
+        "Processor time of client connections until they authenticated (without a login: until their first "
+        "request); its rate is a share of one core.",
+    ),
+    MetricDefinition(
+        "sluice_unauthenticated_delays_total", "counter", (), "reads",
+        "Times that such a connection was not read for a while, because limits.unauthenticated_cpu_share was "
+        "used up.",
     ),
     MetricDefinition(
         "sluice_upstream_circuit_open", "gauge", ("upstream",), "",

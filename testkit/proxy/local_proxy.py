@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from sluice.proxy.assembly import assemble, connection_rates
-from sluice.proxy.config.config import LimitsOptions, UpstreamOptions
+from sluice.proxy.config.config import UpstreamOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.connection import Connection

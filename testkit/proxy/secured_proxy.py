@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sluice.proxy.assembly import Assembled, assemble, connection_rates
-from sluice.proxy.config.config import LimitsOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
 from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.limits import ConnectionLimits

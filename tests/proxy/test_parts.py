@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from structlog.testing import capture_logs
 
-from sluice.proxy.config.config import LimitsOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.parts import follow_connection_limits
 
