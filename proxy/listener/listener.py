@@ -41,8 +41,8 @@ from sluice.usage.records import ConnectionRecord
 
 _BROKERS_KNOWN_S: Final = 5.0
 """How long a client of a broker's port waits for the gateway's first question to be answered."""
-_ACCEPTED_S: Final = 100e-6
-"""what a connection costs that is not measured: its accept, its end, the loop's part; rounded down"""
+_ACCEPTED_S: Final = 250e-6
+"""what a connection costs that is not measured, its accept and the loop's part: 235 µs (docs/decisions.md)"""
 _BEYOND_LIMITS: Final = "one connection more than limits.* allow"
 _ROOM_S: Final = 0.05
 """until it is asked again whether there is room for one more that has not authenticated"""

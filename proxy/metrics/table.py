@@ -7,31 +7,13 @@ that a limit counts (user_names.py); empty where the level does not look at them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
+
+from sluice.proxy.metrics.definition import MetricDefinition
 
 _ENTITY: Final = ("quota", "user", "client_id")
 _CLIENT: Final = ("user", "client_id")
 _USER: Final = ("user",)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricDefinition:
-    """One metric family."""
-
-    name: str
-    type: Literal["counter", "gauge", "histogram", "info"]
-    labels: tuple[str, ...]
-    unit: str
-    help: str
-    """one sentence"""
-
-    @property
-    def family(self) -> str:
-        """The name without the suffix that its type adds."""
-        suffix = {"counter": "_total", "info": "_info"}.get(self.type, "")
-        return self.name.removesuffix(suffix)
-
 
 _ROWS: Final = (
     MetricDefinition(
