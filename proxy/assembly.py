@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from sluice.proxy.calibration.request_cost_file import CostTables
-from sluice.proxy.config.config import Config, LimitsOptions, UpstreamOptions
+from sluice.proxy.config.config import Config, UpstreamOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import GatewayOptions, ListenerOptions
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.config.pacing import PacingOptions
@@ -57,6 +58,7 @@ def assemble(
         options,
         circuits,
         dial_timeout_s=upstream.dial_timeout_s,
+        dial_total_s=upstream.dial_total_s,
         tls=security.upstream_tls,
         credentials=security.credentials,
     )

@@ -5,10 +5,14 @@ What belongs to one listener is made in assembly.py.
 
 from __future__ import annotations
 
+from math import inf
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Final
 
-from sluice.proxy.config.config import Config, LimitsOptions
+from sluice.proxy.config.config import Config
 from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
+from sluice.proxy.config.limits import LimitsOptions
+from sluice.proxy.config.options import MAX_INT32
 from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics.usage_meter import UsageMeter
@@ -19,6 +23,10 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 
 _log = get_logger()
+_FILES_OF_OURS: Final = 48
+"""files and sockets that no client made, with room for a few more"""
+_FEW: Final = 16
+"""places that a small limit of all connections leaves nonetheless"""
 _UNNAMED_REMEDY: Final = (
     "logins whose user is not known here (delegation tokens, GSSAPI, opaque bearer tokens) share the lowest "
     "limit of any user: configure one for the users `<delegation-token>` and `<unknown>`, or for `<default>`"
@@ -48,12 +56,39 @@ def connection_limits_of(options: LimitsOptions) -> ConnectionLimits:
     return limits
 
 
-def follow_connection_limits(limits: ConnectionLimits, options: LimitsOptions) -> None:
-    """Put the bounds of a changed configuration in force, for new connections."""
-    limits.max_connections = options.max_connections
+def follow_connection_limits(
+    limits: ConnectionLimits, options: LimitsOptions, open_files: float | None = None
+) -> None:
+    """Put the bounds of a changed configuration in force, for new connections.
+
+    What nobody has set fits what is set, and the descriptors that the process may have (`open_files`).
+    """
+    files = _open_files() if open_files is None else open_files
+    by_files = max(1, int(min(files, 4.0 * MAX_INT32) - _FILES_OF_OURS) // 2)
+    wanted = MAX_INT32 if options.max_connections is None else options.max_connections
+    limits.max_connections = most = min(wanted, by_files)
+    limits.guests.share = options.unauthenticated_cpu_share
     limits.max_connections_per_address = options.max_connections_per_ip
     limits.max_connections_per_user = options.max_connections_per_user
     limits.max_unauthenticated = options.max_unauthenticated_connections
+    by_hand = options.model_fields_set
+    limits.caps_shared_names = "max_connections_per_user" in by_hand
+    if not limits.caps_shared_names and limits.max_connections_per_user is not None:
+        limits.max_connections_per_user = min(limits.max_connections_per_user, max(_FEW, most // 2))
+    if "max_unauthenticated_connections" not in by_hand and limits.max_unauthenticated is not None:
+        limits.max_unauthenticated = min(limits.max_unauthenticated, max(_FEW, most // 4))
+    if by_files < wanted and options.max_connections is not None:
+        _log.warning(
+            "open_files_bound_connections",
+            max_connections=wanted,
+            in_force=by_files,
+            remedy=f"raise the limit of open files (ulimit -n) to {2 * wanted + _FILES_OF_OURS}",
+        )
+
+
+def _open_files() -> float:
+    soft, _ = getrlimit(RLIMIT_NOFILE)
+    return inf if soft == RLIM_INFINITY else soft
 
 
 def kafka_page_of(

@@ -17,6 +17,7 @@ from bench.lib.results import machine, print_last_line, wide_console, write_json
 from bench.lib.stats import Spread, median, pairwise_ratios, percentile, spread
 
 GOAL_P99_RATIO: Final = 1.2
+GOAL_CPU_SHARE: Final = 0.25  # of one core
 BOTH: Final = (PRODUCE, FETCH)
 SHOWN: Final = {
     CONTROL: "good clients alone",
@@ -46,6 +47,13 @@ class HostileRun:
     def ratio(self, kind: str, requests: Sequence[str] = BOTH) -> Spread:
         """p99 with hostile connections ÷ p99 without, round by round."""
         return spread(pairwise_ratios(self.p99s_s(kind, requests), self.p99s_s(CONTROL, requests)))
+
+    def hostile_cpu_cores(self) -> float:
+        """What Sluice used with hostile connections and not without, round by round; the median."""
+        pairs = zip(self.of(HOSTILE), self.of(CONTROL), strict=True)
+        return median(
+            [with_them.cpu_cores["sluice"] - without.cpu_cores["sluice"] for with_them, without in pairs]
+        )
 
     def control_ratio(self) -> Spread | None:
         """Each control ÷ the one before: what the same load differs by from minute to minute."""
@@ -95,6 +103,8 @@ def summary_of(run: HostileRun) -> dict[str, object]:
         "p99_control_ms": round(median(run.p99s_s(CONTROL)) * 1e3, 2),
         "p99_hostile_ms": round(median(run.p99s_s(HOSTILE)) * 1e3, 2),
     }
+    summary["hostile_cpu_share"] = round(run.hostile_cpu_cores(), 3)
+    summary["hostile_cpu_share_goal"] = GOAL_CPU_SHARE
     if run.of(DIRECT):
         direct = run.ratio(DIRECT)
         summary["p99_ratio_past_sluice"] = round(direct.median, 3)

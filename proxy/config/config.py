@@ -15,10 +15,11 @@ from pydantic_core import PydanticCustomError
 from sluice.proxy.config.access_log import AccessLogOptions, access_log_contradictions
 from sluice.proxy.config.admin import AdminOptions, admin_contradictions
 from sluice.proxy.config.inter_broker import InterBrokerOptions, inter_broker_contradictions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
 from sluice.proxy.config.log import LogOptions
 from sluice.proxy.config.mutations import MutationOptions
-from sluice.proxy.config.options import MAX_INT32, NO_BOOL, Options, Text
+from sluice.proxy.config.options import NO_BOOL, Options, Text
 from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.config.ports import port_contradictions
 from sluice.proxy.config.producer_ids import ProducerIdOptions
@@ -27,86 +28,18 @@ from sluice.proxy.config.replication import ReplicationOptions, replication_cont
 from sluice.proxy.config.request_time import RequestTimeOptions
 
 
-class LimitsOptions(Options):
-    """Bounds on what a client can make the proxy keep."""
-
-    max_frame_bytes: Annotated[int, Field(ge=1024, le=MAX_INT32), NO_BOOL] = Field(
-        default=104_857_600,
-        description="Largest request accepted (Kafka: socket.request.max.bytes).",
-    )
-    max_frame_bytes_before_authentication: Annotated[int, Field(ge=1024, le=MAX_INT32), NO_BOOL] = Field(
-        default=524_288,
-        description="Largest request accepted on a SASL listener until the broker has said yes.",
-    )
-    unfinished_bytes_per_user: Annotated[int, Field(ge=0), NO_BOOL] = Field(
-        default=16_777_216,
-        description="Bytes of acks=0 requests that clients of one user left behind while muted, still "
-        "forwarded at the user's quota; beyond it they are dropped and counted.",
-    )
-    max_client_ids_per_user: Annotated[int, Field(ge=1), NO_BOOL] = Field(
-        default=1000,
-        description="Client ids of one user that get a bucket of their own under a default-client quota; "
-        "those beyond it share one overflow bucket of that user.",
-    )
-    max_sensors: Annotated[int, Field(ge=1), NO_BOOL] = Field(
-        default=100_000,
-        description="Buckets kept in all; beyond it new ones share their user's overflow bucket.",
-    )
-    max_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None,
-        description="Client connections at a time, over all listeners (Kafka: max.connections); further ones "
-        "are closed at once.",
-    )
-    max_connections_per_ip: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None, description="Of one address, or one IPv6 /64 (Kafka: max.connections.per.ip)."
-    )
-    max_connections_per_user: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None, description="Of one principal, once it is known."
-    )
-    max_unauthenticated_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None,
-        description="Of which the principal is not known yet; one address may have a quarter of them.",
-    )
-    connections_per_s: Annotated[float, Field(gt=0, le=MAX_INT32), NO_BOOL] | None = Field(
-        default=None,
-        description="New connections a second of one listener (Kafka: max.connection.creation.rate); "
-        "further ones wait to be accepted.",
-    )
-    idle_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] | None = Field(
-        default=None,
-        description="Ends connections on which nothing happens for so long; if left out the broker does "
-        "(connections.max.idle.ms).",
-    )
-    stopped_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] = Field(
-        default=600.0,
-        description="Ends connections whose client or broker takes nothing of what waits for it for so long.",
-    )
-    authentication_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
-        default=30.0,
-        description="Longest that a client may take from its connection to its login, PROXY header and TLS "
-        "handshake included.",
-    )
-    slow_frame_timeout_s: Annotated[float, Field(gt=0, le=3600), NO_BOOL] = Field(
-        default=30.0,
-        description="Ends a client that began a request and sent less than 1 KiB of it in so long; time in "
-        "which it was not read does not count.",
-    )
-    max_buffered_bytes: Annotated[int, Field(ge=1_048_576), NO_BOOL] = Field(
-        default=268_435_456,
-        description="Bytes kept for clients and brokers that do not take them; beyond it connections are "
-        "read in small pieces.",
-    )
-    max_buffered_bytes_per_user: Annotated[int, Field(ge=65_536), NO_BOOL] = Field(
-        default=134_217_728, description="The share of one principal: half of max_buffered_bytes at most."
-    )
-
-
 class UpstreamOptions(Options):
     """The way to the broker."""
 
     dial_timeout_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
         default=5.0,
-        description="Longest wait for a connection to the broker; then the client's connection is closed.",
+        description="Longest wait of one try for a connection to the broker, and for a login there; a "
+        "connection that is not taken in time is tried again.",
+    )
+    dial_total_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
+        default=20.0,
+        description="Longest that a client waits for its connection to the broker, over all tries (64 of one "
+        "broker at a time, the others in turn); then its own is closed. At least dial_timeout_s.",
     )
 
 
@@ -227,6 +160,7 @@ LIVE_OPTIONS: Final = frozenset(
         "limits.max_unauthenticated_connections",
         "limits.slow_frame_timeout_s",
         "limits.stopped_timeout_s",
+        "limits.unauthenticated_cpu_share",
         "limits.unfinished_bytes_per_user",
         "log.level",
         "pacing.answer_budget_s",

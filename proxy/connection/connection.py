@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from time import monotonic
+from time import monotonic, thread_time
 
 from sluice.protocol.errors import ProtocolError
+from sluice.proxy.connection.guests import Guest
 from sluice.proxy.connection.lingering_close import Linger
 from sluice.proxy.connection.relay import Relay
 from sluice.proxy.connection.resources import Footprint
@@ -22,6 +23,7 @@ from sluice.proxy.runtime.tasks import spawn
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.local_responses import QuotaQuestion
 from sluice.proxy.session.session import Session
+from sluice.quotas.entity import ANONYMOUS
 
 _log = get_logger()
 
@@ -29,7 +31,7 @@ _log = get_logger()
 class Connection(Relay):
     """Two streams and the session between them."""
 
-    __slots__ = ("__weakref__", "_footprint", "_linger", "_on_close", "_opened_ms", "peer")
+    __slots__ = ("__weakref__", "_footprint", "_guest", "_linger", "_on_close", "_opened_ms", "peer")
 
     def __init__(
         self,
@@ -40,12 +42,15 @@ class Connection(Relay):
         peer: str,
         footprint: Footprint[Connection],
         on_close: Callable[[Connection], None],
+        guest: Guest | None = None,
     ) -> None:
-        """Both streams are connected and non-blocking. `peer`: the client's address, for the log."""
+        """Both streams are connected and non-blocking. `peer`: the client's address, for the log. `guest`:
+        what it has cost up to now; None: nobody asks."""
         super().__init__(worker, client, broker, session)
         self.peer = peer
         self._on_close = on_close
         self._opened_ms = monotonic() * 1000.0
+        self._guest = guest
         self._linger: Linger | None = None
         self._footprint = footprint
         footprint.open(self)
@@ -58,10 +63,54 @@ class Connection(Relay):
         """Begin to relay."""
         self._worker.gauges.connections += 1
         self._worker.gauges.connections_opened += 1
-        if self.session.identity.authenticated and not self._is_seated():
+        identity = self.session.identity
+        if self._guest is not None and (not identity.authenticated or self.session.user == ANONYMOUS):
+            self._footprint.may_end(self._is_to_speak, self._make_room)
+            self._client.on_readable = self._guest_readable
+        elif identity.authenticated and not self._is_seated():
             return
         self._broker.read(True)
         self._client.read(True)
+
+    # Until it authenticates -------------------------------------------------------------------------------
+
+    def _guest_readable(self) -> None:
+        """As `_client_readable`, of a connection that has not authenticated, or not asked for anything."""
+        guest, room = self._guest, self._worker.guests
+        if guest is None:
+            self._client_readable()
+            return
+        if room.wait_s() > 0.0:
+            self._client.read(False)
+            room.wait(self._guest_may_read)
+            return
+        begun_s = thread_time()
+        self._client_readable()
+        guest.took(thread_time() - begun_s)
+        session = self.session
+        if self._guest is not None and session.requests and session.identity.authenticated:
+            self._seat_guest()
+
+    def _guest_may_read(self) -> None:
+        if not self._closed and not self._pace.state:
+            self._read_client()
+
+    def _seat_guest(self) -> None:
+        """Where nobody logs in: it has asked for something."""
+        if not self._closed and self._is_seated() and self._client.on_readable == self._guest_readable:
+            self._client.call(self._client_readable, self._client.reading)
+
+    def _read_client(self) -> None:
+        super()._read_client()
+        if self._guest is not None:
+            self._client.call(self._guest_readable, self._client.reading)
+
+    def _is_to_speak(self) -> bool:
+        return self._client.reading and not self.session.in_flight
+
+    def _make_room(self) -> None:
+        detail = "it had not authenticated, and made room for a newer one"
+        self.abort(DisconnectCause.TOO_MANY_UNAUTHENTICATED, detail)
 
     # What all share ---------------------------------------------------------------------------------------
 
@@ -69,6 +118,9 @@ class Connection(Relay):
         """The principal is known: the connection counts as his. False: he has too many, and it is ended."""
         refused = self._footprint.belongs_to(self.session.user)
         self._share = self._footprint.share
+        if self._guest is not None:
+            self._guest.authenticated()
+            self._guest = None
         if refused is not None:
             self.abort(refused, "one connection more than limits.max_connections_per_user")
         elif self._client_kept is not None:

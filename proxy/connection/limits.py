@@ -3,6 +3,10 @@
     accept ─ AcceptRate.wait_ms ─► ConnectionLimits.admit ─► Seat: located ─ authenticated ─► close
              too fast: the accept waits    too many: closed at once, with the cause that is returned
 
+*Too many who have not authenticated*: the oldest of those whose turn it is to speak is ended for the one
+that comes; where all have come just now, or wait for the broker, nobody is accepted for a moment
+(docs/decisions.md). One that has authenticated is never ended for another.
+
 *Too many* closes at once. Kafka does so for one address (max.connections.per.ip, SocketServer's
 ConnectionQuotas), but stops accepting when there are too many in all (max.connections). Sluice closes then
 too: a client that nobody accepts is connected all the same, for the kernel answers it, and learns of nothing
@@ -16,25 +20,38 @@ are connections: addresses that came and went leave nothing (wire-semantics 4.4)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import Final
 
+from sluice.proxy.connection.guest_share import GuestShare
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.quotas.entity import ANONYMOUS, UNNAMED_USERS
 
 IPV6_PREFIX_BITS: Final = 64
 """One host has all addresses of its /64, and may use another one for every connection (RFC 8981). Where many
 hosts share a /64, as the pods of a Kubernetes node do, 128 counts each by itself."""
 _UNAUTHENTICATED_SHARE: Final = 4
-"""One address may have a quarter of the places of those that have not authenticated yet."""
+"""One address may have a quarter of the places of those that have not authenticated yet, where it is surely a
+client's: a balancer told it (PROXY protocol), or somebody who knows has set max_connections_per_address. Else
+a thousand clients may come from behind one (NAT)."""
+GRACE_MS: Final = 1_000.0
+"""for which who has just come may not be ended for another: a login's round trips, on a long way too"""
+_SHARED_NAMES: Final = UNNAMED_USERS | {ANONYMOUS}
+"""each is many principals"""
 
 
 class Seat:
     """One connection's place, from its accept to its end."""
 
-    __slots__ = ("_address", "_is_open", "_limits", "_user")
+    __slots__ = ("_address", "_end", "_is_open", "_limits", "_user", "_waits", "begun_ms")
 
-    def __init__(self, limits: ConnectionLimits, address: str | None) -> None:
+    def __init__(self, limits: ConnectionLimits, address: str | None, begun_ms: float) -> None:
         self._limits = limits
+        self.begun_ms = begun_ms
+        """when the client was accepted"""
+        self._waits: Callable[[], bool] | None = None
+        self._end: Callable[[], None] | None = None
         self._address = address
         self._user: str | None = None
         self._is_open = True
@@ -47,7 +64,7 @@ class Seat:
         assert self._address is None
         assert self._user is None
         key = self._limits.address_key(address)
-        cause = self._limits._address_refusal(key)
+        cause = self._limits._address_refusal(key, is_real=True)
         if cause is None:
             self._limits._address_enters(key)
             self._address = key
@@ -63,15 +80,42 @@ class Seat:
         assert self._user is None, "a connection's principal never changes"
         cause = self._limits._user_refusal(user)
         if cause is None:
-            self._limits._authenticates(self._address, user)
+            self._limits._authenticates(self, self._address, user)
             self._user = user
+            self._waits = self._end = None
         return cause
+
+    def may_end(self, waits: Callable[[], bool], end: Callable[[], None]) -> None:
+        """Until it authenticates `end` ends the connection for a newer one, if `waits` says that it is the
+        client's turn."""
+        self._waits = waits
+        self._end = end
+
+    def may_not_end(self) -> None:
+        """It is the broker's turn, or ours."""
+        self._waits = self._end = None
+
+    @property
+    def is_open(self) -> bool:
+        """The connection has not ended."""
+        return self._is_open
+
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing is lost with it but what the client might have said."""
+        return self._waits is not None and self._waits()
+
+    def end(self) -> None:
+        """One that is waiting, for a newer one."""
+        assert self._end is not None
+        self._end()
 
     def close(self) -> None:
         """The connection has ended; may be called twice."""
         if self._is_open:
             self._is_open = False
-            self._limits._leaves(self._address, self._user)
+            self._waits = self._end = None  # no circle: the connection is freed at once
+            self._limits._leaves(self, self._address, self._user)
 
 
 class ConnectionLimits:
@@ -86,9 +130,13 @@ class ConnectionLimits:
     __slots__ = (
         "_by_address",
         "_by_user",
+        "_guests",
         "_ipv6_prefix_bits",
         "_unauthenticated_by_address",
+        "caps_shared_names",
         "connections",
+        "ended_for_others",
+        "guests",
         "max_connections",
         "max_connections_per_address",
         "max_connections_per_user",
@@ -106,16 +154,24 @@ class ConnectionLimits:
         max_unauthenticated: int | None = None,
         ipv6_prefix_bits: int = IPV6_PREFIX_BITS,
     ) -> None:
-        """`max_unauthenticated`: connections whose principal is not known yet; of one address a quarter."""
+        """`max_unauthenticated`: connections whose principal is not known yet."""
         self.max_connections = max_connections
         self.max_connections_per_address = max_connections_per_address
         self.max_connections_per_user = max_connections_per_user
         self.max_unauthenticated = max_unauthenticated
+        self.caps_shared_names = True
+        """whether max_connections_per_user holds for names that many principals share, too"""
         self._ipv6_prefix_bits = ipv6_prefix_bits
         self.connections = 0
         """open now"""
         self.unauthenticated = 0
         """of these, those whose principal is not known yet"""
+        self.guests = GuestShare()
+        """what these may cost"""
+        self.ended_for_others = 0
+        """of these, since the start, those that were ended for a newer one"""
+        self._guests: dict[Seat, None] = {}
+        """the same; the oldest first"""
         self._by_address: dict[str, int] = {}
         self._unauthenticated_by_address: dict[str, int] = {}
         self._by_user: dict[str, int] = {}
@@ -127,7 +183,27 @@ class ConnectionLimits:
         }
         """by cause, since the start"""
 
-    def admit(self, address: str | None) -> Seat | DisconnectCause:
+    @property
+    def is_crowded(self) -> bool:
+        """A newer connection has no place, unless one that has not authenticated makes room."""
+        return _is_reached(self.unauthenticated, self.max_unauthenticated) or (
+            self.unauthenticated > 0 and _is_reached(self.connections, self.max_connections)
+        )
+
+    def make_room(self, now_ms: float) -> bool:
+        """End the oldest that has not authenticated and is to speak, if it has had its time. True: so it was
+        done, or nothing is to be gained: accept the next one. False: later."""
+        for guest in self._guests:
+            if now_ms - guest.begun_ms < GRACE_MS:
+                break
+            if guest.is_waiting:
+                self.ended_for_others += 1
+                guest.end()
+                guest.close()
+                return True
+        return not _is_reached(self.unauthenticated, self.max_unauthenticated)
+
+    def admit(self, address: str | None, now_ms: float = 0.0) -> Seat | DisconnectCause:
         """A place for a connection just accepted, or why it is to be closed at once.
 
         `address`: the client's, without its port; None if a balancer will only tell (PROXY protocol).
@@ -138,13 +214,15 @@ class ConnectionLimits:
             return self._refuse(DisconnectCause.TOO_MANY_UNAUTHENTICATED)
         key = None if address is None else self.address_key(address)
         if key is not None:
-            cause = self._address_refusal(key)
+            cause = self._address_refusal(key, is_real=self.max_connections_per_address is not None)
             if cause is not None:
                 return cause
             self._address_enters(key)
         self.connections += 1
         self.unauthenticated += 1
-        return Seat(self, key)
+        seat = Seat(self, key, now_ms)
+        self._guests[seat] = None
+        return seat
 
     def address_key(self, address: str) -> str:
         """What is counted as one address: an IPv4 address, or the prefix of an IPv6 address.
@@ -175,10 +253,10 @@ class ConnectionLimits:
         self.refused[cause] += 1
         return cause
 
-    def _address_refusal(self, key: str) -> DisconnectCause | None:
+    def _address_refusal(self, key: str, *, is_real: bool) -> DisconnectCause | None:
         if _is_reached(self._by_address.get(key, 0), self.max_connections_per_address):
             return self._refuse(DisconnectCause.TOO_MANY_CONNECTIONS_OF_ADDRESS)
-        if self.max_unauthenticated is not None:
+        if is_real and self.max_unauthenticated is not None:
             share = max(1, self.max_unauthenticated // _UNAUTHENTICATED_SHARE)
             if self._unauthenticated_by_address.get(key, 0) >= share:
                 return self._refuse(DisconnectCause.TOO_MANY_UNAUTHENTICATED)
@@ -189,23 +267,27 @@ class ConnectionLimits:
         _add(self._unauthenticated_by_address, key)
 
     def _user_refusal(self, user: str) -> DisconnectCause | None:
+        if user in _SHARED_NAMES and not self.caps_shared_names:
+            return None
         if _is_reached(self._by_user.get(user, 0), self.max_connections_per_user):
             return self._refuse(DisconnectCause.TOO_MANY_CONNECTIONS_OF_USER)
         return None
 
-    def _authenticates(self, address_key: str | None, user: str) -> None:
+    def _authenticates(self, seat: Seat, address_key: str | None, user: str) -> None:
         _add(self._by_user, user)
+        del self._guests[seat]
         self.unauthenticated -= 1
         if address_key is not None:
             _take(self._unauthenticated_by_address, address_key)
 
-    def _leaves(self, address_key: str | None, user: str | None) -> None:
+    def _leaves(self, seat: Seat, address_key: str | None, user: str | None) -> None:
         self.connections -= 1
         if address_key is not None:
             _take(self._by_address, address_key)
         if user is not None:
             _take(self._by_user, user)
             return
+        del self._guests[seat]
         self.unauthenticated -= 1
         if address_key is not None:
             _take(self._unauthenticated_by_address, address_key)

@@ -9,11 +9,8 @@ from __future__ import annotations
 import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from typing import Final
 
-from sluice.proxy.connection.stream import Stream
-
-_ESTABLISHED: Final = 1  # TCP_ESTABLISHED, the first byte of struct tcp_info
+from sluice.proxy.connection.stream import Stream, has_left
 
 
 class Peer:
@@ -51,12 +48,8 @@ class Peer:
 
     @property
     def has_left(self) -> bool:
-        """It closed its side. A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO
-        knows."""
-        try:
-            return self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
-        except OSError:
-            return True
+        """It closed its side."""
+        return has_left(self.sock)
 
     def read(self, want: bool) -> None:
         """Have `on_readable` called, or not."""

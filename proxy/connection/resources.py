@@ -5,6 +5,7 @@ Tells which connections are to be ended for it; ending them is the caller's. Kno
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from sluice.proxy.connection.budget import BufferAccount, BufferBudget, BufferShare
@@ -31,6 +32,10 @@ class Footprint(Generic[Owner]):
     def open(self, owner: Owner) -> None:
         """It is `owner`'s. To be called first, once."""
         self._account = self._budget.open(None, owner)
+
+    def may_end(self, waits: Callable[[], bool], end: Callable[[], None]) -> None:
+        """As Seat.may_end."""
+        self._seat.may_end(waits, end)
 
     @property
     def share(self) -> BufferShare[Owner]:

@@ -8,8 +8,11 @@ leaves no reader or writer behind.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+_ESTABLISHED: Final = 1  # TCP_ESTABLISHED, the first byte of struct tcp_info
 
 
 class Stream(Protocol):
@@ -32,6 +35,15 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """At once."""
+
+
+def has_left(stream: Stream) -> bool:
+    """The other end closed its side. A FIN behind unread bytes shows neither in a peek nor as readable;
+    TCP_INFO knows."""
+    try:
+        return stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
+    except OSError:
+        return True
 
 
 async def readable(loop: asyncio.AbstractEventLoop, stream: Stream) -> None:

@@ -69,7 +69,7 @@ class WatchTimeouts:
     """The settings; None: never."""
 
     authentication_s: float | None = 30.0
-    """From the accept to the broker's yes, TLS handshake and dial included."""
+    """From the accept to the broker's yes, TLS handshake included; not while the broker is dialled."""
     slow_frame_s: float | None = 30.0
     slow_frame_min_bytes: int = 1024
     """what must come within slow_frame_s of a frame that has begun"""

@@ -6,6 +6,7 @@ from asyncio import AbstractEventLoop
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferBudget
+from sluice.proxy.connection.guests import WaitingRoom
 from sluice.proxy.connection.kernel_pipe import KernelPipe
 from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.connection.rates import ConnectionRates
@@ -30,6 +31,7 @@ class Worker:
         "buf",
         "clock",
         "gauges",
+        "guests",
         "head_view",
         "limits",
         "loop",
@@ -55,6 +57,7 @@ class Worker:
         self.recorder = recorder
         self.gauges = gauges
         self.limits = limits or ConnectionLimits()
+        self.guests = WaitingRoom(loop, self.limits.guests, gauges)
         self.budget: BufferBudget[Any] = budget or BufferBudget()
         self.rates: ConnectionRates | None = None
         """how fast each address may connect"""

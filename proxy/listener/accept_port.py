@@ -28,7 +28,11 @@ _log = get_logger()
 
 
 class AcceptPort:
-    """`on_client` gets each accepted socket, non-blocking, and who connected."""
+    """`on_client` gets each accepted socket, non-blocking, and who connected.
+
+    `wait_s`, asked before each accept, says for how long nobody is to be accepted, while the kernel's queue
+    keeps the clients. It is told whether somebody surely waits; None: it would have to know.
+    """
 
     def __init__(
         self,
@@ -37,11 +41,13 @@ class AcceptPort:
         port: int,
         on_client: Callable[[socket.socket, Endpoint], None],
         rate: AcceptRate | None = None,
+        wait_s: Callable[[bool], float | None] = lambda _: 0.0,
     ) -> None:
         """Binds at once; `::` takes IPv4 too. Raises OSError if the address cannot be had."""
         self._loop = loop
         self._on_client = on_client
         self._rate = rate
+        self._wait_s = wait_s
         self._accepting = False
         self._complained_s = float("-inf")
         self._socket = _bound(host, port)
@@ -66,7 +72,13 @@ class AcceptPort:
 
     def _acceptable(self) -> None:
         rate = self._rate
-        for _ in range(_ACCEPTS_PER_WAKE):
+        for number in range(_ACCEPTS_PER_WAKE):
+            wait_s = self._wait_s(number == 0)
+            if wait_s is None:
+                return
+            if wait_s > 0.0:
+                self._pause(wait_s)
+                return
             now_ms = monotonic() * 1000.0
             wait_ms = 0.0 if rate is None else rate.wait_ms(now_ms)
             if wait_ms > 0.0:

@@ -6,10 +6,10 @@
       │                  is over ▼ │
       └── a dial succeeded ── HALF OPEN: one dial is tried, the other clients are refused
 
-Only what is the address's own fault is a failure: a connection refused or timed out, a TLS handshake with the
-proxy's one identity that is refused. Never a login that the broker refused: one user's bad credentials would
-refuse others. Nor silence behind a connection that was taken: the broker may be paused, and its clients wait
-(upstream_watch.py tells readiness).
+Only what is the address's own fault is a failure: a connection refused, a TLS handshake with the proxy's one
+identity that is refused. Never a login that the broker refused: one user's bad credentials would refuse
+others. Nor silence, before or behind the connection: the broker may be paused or starved, its queue full of
+those who came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readiness).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ FIRST_BACK_OFF_MS: Final = 100.0
 MAX_BACK_OFF_MS: Final = 1_000.0
 """as long as clients wait at most between two attempts (Java: reconnect.backoff.max.ms)"""
 MAX_CIRCUITS: Final = 1_000
+_TOLD_EVERY_MS: Final = 60_000.0
 
 Address: TypeAlias = tuple[str, int]
 """host, port"""
@@ -31,12 +32,24 @@ class Circuit:
     """Of one upstream address. Each dial that `may_dial` allowed ends in one of `succeeded`, `failed` and
     `abandoned`, or no other is ever tried."""
 
-    __slots__ = ("_back_off_ms", "_under_way", "_until_ms", "failures", "openings", "refused")
+    __slots__ = (
+        "_back_off_ms",
+        "_slow_told_ms",
+        "_under_way",
+        "_until_ms",
+        "failures",
+        "is_slow",
+        "openings",
+        "refused",
+    )
 
     def __init__(self) -> None:
         self._until_ms = -inf
         self._back_off_ms = 0.0  # 0: closed
         self._under_way = 0
+        self._slow_told_ms = -inf
+        self.is_slow = False
+        """the last dial that ended got no answer in time; others may go first"""
         self.failures = 0
         """dials that failed since the start"""
         self.openings = 0
@@ -48,6 +61,11 @@ class Circuit:
     def is_closed(self) -> bool:
         """The last that was heard of the address is good, or nothing was."""
         return not self._back_off_ms
+
+    @property
+    def under_way(self) -> int:
+        """Dials that have begun and not ended."""
+        return self._under_way
 
     @property
     def is_unused(self) -> bool:
@@ -87,10 +105,27 @@ class Circuit:
         self._until_ms = now_ms + self._back_off_ms * (1.0 - jitter / 2.0)
         return was_closed
 
+    def timed_out(self, now_ms: float, jitter: float) -> bool:
+        """A dial got no answer in time. True: worth a line in the log, at most one a minute.
+
+        It opens nothing; where the circuit is open already, the probe has failed.
+        """
+        if not self.is_closed:
+            self.failed(now_ms, jitter)
+            return False
+        self._ended()
+        self.failures += 1
+        self.is_slow = True
+        if now_ms - self._slow_told_ms < _TOLD_EVERY_MS:
+            return False
+        self._slow_told_ms = now_ms
+        return True
+
     def succeeded(self) -> bool:
         """A dial succeeded. True: it was open until now, which is worth a line in the log."""
         self._ended()
         was_open = not self.is_closed
+        self.is_slow = False
         self._back_off_ms = 0.0
         return was_open
 
@@ -145,13 +180,19 @@ class Rotation:
         self._first = 0
 
     def order(self, now_ms: float) -> list[Address]:
-        """The last good one first, then those behind it in turn; those whose circuit is open come last.
+        """The last good one first, then those behind it in turn; behind them those that are slow, and
+        last those whose circuit is open.
 
         All are in it: whoever dials asks each one's circuit, and goes on with the next if it may not or
         fails.
         """
         turned = self._addresses[self._first :] + self._addresses[: self._first]
-        return sorted(turned, key=lambda address: self._circuits.of(address).would_refuse(now_ms))
+
+        def doubt(address: Address) -> tuple[bool, bool]:
+            circuit = self._circuits.of(address)
+            return circuit.would_refuse(now_ms), circuit.is_slow
+
+        return sorted(turned, key=doubt)
 
     def __contains__(self, address: Address) -> bool:
         return address in self._addresses

@@ -18,6 +18,7 @@ from typing import Final
 from sluice.protocol.proxy_protocol import Endpoint
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.guests import Guest, Metered
 from sluice.proxy.connection.limits import AcceptRate, Seat
 from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
@@ -40,7 +41,14 @@ from sluice.usage.records import ConnectionRecord
 
 _BROKERS_KNOWN_S: Final = 5.0
 """How long a client of a broker's port waits for the gateway's first question to be answered."""
+_ACCEPTED_S: Final = 250e-6
+"""what a connection costs that is not measured, its accept and the loop's part: 235 µs (docs/decisions.md)"""
 _BEYOND_LIMITS: Final = "one connection more than limits.* allow"
+_ROOM_S: Final = 0.05
+"""until it is asked again whether there is room for one more that has not authenticated"""
+_SHARE_S: Final = 0.005
+"""at least, while the share of those who have not authenticated is used up"""
+_MADE_ROOM: Final = "it had not authenticated, and made room for a newer one"
 _NOT_BEGUN: Final = "no PROXY header or TLS handshake in time"
 
 _log = get_logger()
@@ -94,7 +102,7 @@ class Listener:
     def _bind(self, port: int, node_id: int | None) -> None:
         on_client = partial(self._arrived, node_id=node_id)
         host = self._options.bind_host
-        self._ports.append(AcceptPort(self._worker.loop, host, port, on_client, self._rate))
+        self._ports.append(AcceptPort(self._worker.loop, host, port, on_client, self._rate, self._wait_s))
 
     @property
     def port(self) -> int:
@@ -122,6 +130,21 @@ class Listener:
             task.cancel()
         self._held_back.stop()
 
+    def _wait_s(self, somebody_waits: bool) -> float | None:
+        """For how long to accept nobody. None: that depends on whether somebody waits."""
+        limits = self._worker.limits
+        if limits.is_crowded:
+            if not somebody_waits:
+                return None
+            if not limits.make_room(monotonic() * 1000.0):
+                self._worker.gauges.accepts_delayed += 1
+                return _ROOM_S
+        wait_s = self._worker.guests.wait_s()
+        if wait_s > 0.0:
+            self._worker.gauges.accepts_delayed += 1
+            return max(wait_s, _SHARE_S)
+        return 0.0
+
     def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:
         is_trusted = self._entrance.is_trusted(source)
         if not is_trusted:
@@ -131,18 +154,27 @@ class Listener:
                 self._held_back.hold(client, error.delay_ms)
                 self._count(error.cause, error.detail, source, monotonic() * 1000.0)
                 return
-        seat = self._worker.limits.admit(None if is_trusted else source.host)
+        seat = self._worker.limits.admit(None if is_trusted else source.host, monotonic() * 1000.0)
         if not isinstance(seat, Seat):
             self._let_go(client)
             self._count(seat, _BEYOND_LIMITS, source, monotonic() * 1000.0)
             return
         begun_ms = self._worker.clock.now_ms
-        task = spawn(self._serve(client, source, node_id, seat, begun_ms), "arrival")
+        guest = Guest(self._worker.guests)
+        guest.took(_ACCEPTED_S)
+        work = self._serve(client, source, node_id, seat, begun_ms, guest)
+        task = spawn(Metered(work, guest), "arrival")
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
     async def _serve(
-        self, client: socket.socket, source: Endpoint, node_id: int | None, seat: Seat, begun_ms: float
+        self,
+        client: socket.socket,
+        source: Endpoint,
+        node_id: int | None,
+        seat: Seat,
+        begun_ms: float,
+        guest: Guest,
     ) -> None:
         """Until the client relays, or is let go. `begun_ms`: as the SweepClock has it."""
         opened_ms = monotonic() * 1000.0
@@ -151,16 +183,20 @@ class Listener:
         if not self._entrance.is_trusted(source):
             self._shared.recorder.arrivals.append((source.host, opened_ms))
         try:
-            async with asyncio.timeout(self.authentication_timeout_s):
+            async with asyncio.timeout(self.authentication_timeout_s) as patience:
+                seat.may_end(_speaks, partial(self._make_room, patience))
                 arrival = await self._entrance.let_in(client, source, self._check_rate)
+            seat.may_not_end()
             if self._entrance.is_trusted(source):
                 self._shared.recorder.arrivals.append((arrival.source.host, opened_ms))
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
             if refused is None:
                 if node_id is None and arrival.server_name is not None:
                     node_id = self._route.node_of(arrival.server_name)
+                dialled_ms = self._worker.clock.now_ms
                 broker = await self._connect(arrival, node_id)
-                self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms))
+                begun_ms += self._worker.clock.now_ms - dialled_ms  # the broker's time, not the client's
+                self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms), guest)
                 return
             cause, detail = refused, _BEYOND_LIMITS
         except TooFast as error:
@@ -171,7 +207,9 @@ class Listener:
         except (NotLetIn, NotConnected) as error:
             cause, detail = error.cause, error.detail
         except OSError as error:  # TimeoutError is one: then the cause stands already
-            if not isinstance(error, TimeoutError):
+            if not seat.is_open:
+                cause, detail = DisconnectCause.TOO_MANY_UNAUTHENTICATED, _MADE_ROOM
+            elif not isinstance(error, TimeoutError):
                 cause, detail = DisconnectCause.CLIENT_RESET, ""
         except BaseException:
             seat.close()
@@ -180,6 +218,10 @@ class Listener:
         seat.close()
         self._let_go(arrival.stream if arrival is not None else client)
         self._count(cause, detail, source if arrival is None else arrival.source, opened_ms)
+
+    def _make_room(self, patience: asyncio.Timeout) -> None:
+        if not patience.expired():
+            patience.reschedule(self._worker.loop.time())
 
     def _check_rate(self, source: Endpoint) -> None:
         """Raises TooFast."""
@@ -196,7 +238,9 @@ class Listener:
             await self._find(node_id)
         addresses = route.addresses(node_id, monotonic() * 1000.0)
         user = ANONYMOUS if arrival.user is None else arrival.user
-        broker = await self._upstream.connect(addresses, user, (arrival.source, arrival.destination))
+        broker = await self._upstream.connect(
+            addresses, user, (arrival.source, arrival.destination), arrival.stream
+        )
         route.reached(broker.address)
         return broker
 
@@ -225,12 +269,17 @@ class Listener:
             relogin.end()
 
     def _relay(
-        self, arrival: Arrival, node_id: int | None, broker: BrokerStream, footprint: Footprint[Connection]
+        self,
+        arrival: Arrival,
+        node_id: int | None,
+        broker: BrokerStream,
+        footprint: Footprint[Connection],
+        guest: Guest,
     ) -> None:
         leads_to = in_text(broker.address) if node_id is None else str(node_id)
         session = Session(self._shared, self.policy, arrival.source.host, arrival.user, leads_to)
         connection = Connection(
-            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended
+            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended, guest
         )
         self.connections.add(connection)
         if node_id is not None:
@@ -266,3 +315,8 @@ class Listener:
                 bytes_to_client=0,
             )
         )
+
+
+def _speaks() -> bool:
+    """Whose turn it is before there is a broker: the client's."""
+    return True

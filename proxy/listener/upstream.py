@@ -1,7 +1,8 @@
 """The way to the broker: dial one of several addresses, PROXY header, TLS, login.
 
 Then the client's bytes may follow. Of one listener. An address that failed is left alone for a while
-(circuit.py). Closes what it opened if it fails.
+(circuit.py); one that is slow is tried again, in turn, for as long as its client waits (dial_queue.py).
+Closes what it opened if it fails.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.stream import Stream, receive, send_all
 from sluice.proxy.listener.circuit import Address, Circuits
+from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 _READ_BYTES: Final = 16 * 1024
 _CLIENT_ID: Final = "sluice"
+DIAL_TOTAL_S: Final = 20.0
+"""below the 30 s after which most clients give a request up; who has less patience leaves, and its place"""
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
@@ -49,7 +53,7 @@ class NotConnected(Exception):
 
 
 class SaysNothing(Exception):
-    """A broker took the connection, and then said nothing in time.
+    """A broker did not take the connection in time, or took it and then said nothing.
 
     That is no failure of a dial: a broker that is paused for a while must not have its clients refused.
     """
@@ -75,17 +79,21 @@ class Upstream:
         circuits: Circuits,
         *,
         dial_timeout_s: float,
+        dial_total_s: float = DIAL_TOTAL_S,
         tls: ClientTls | None = None,
         credentials: CredentialsFile | None = None,
     ) -> None:
         """`circuits`: of all listeners. `tls`: if the broker has it; `credentials`: if the proxy logs in.
 
-        `dial_timeout_s`: for the connection with TLS, and again for the login.
+        `dial_timeout_s`: for the connection with TLS, and again for the login. `dial_total_s`: for all tries
+        of one client, its place in the queue included.
         """
         self._loop = loop
         self._options = options
         self._circuits = circuits
         self.dial_timeout_s = dial_timeout_s
+        self._dial_total_s = max(dial_total_s, dial_timeout_s)
+        self._queue = DialQueue()
         self._tls = tls
         self._credentials = credentials
 
@@ -97,26 +105,55 @@ class Upstream:
         return self._credentials is not None and self._credentials.service is not None
 
     async def connect(
-        self, addresses: Sequence[Address], user: str | None, ends: tuple[Endpoint, Endpoint] | None
+        self,
+        addresses: Sequence[Address],
+        user: str | None,
+        ends: tuple[Endpoint, Endpoint] | None,
+        client: Stream | None = None,
     ) -> BrokerStream:
         """To the first of `addresses` that can be had, for `user` (None: the proxy itself).
 
-        `ends`: the client's and what it connected to, for the PROXY header. Raises NotConnected.
+        `ends`: the client's and what it connected to, for the PROXY header. `client`: who waits, and may
+        leave. Raises NotConnected.
         """
-        silence = ""  # an unreachable one was told when its circuit opened
-        for address in addresses:
-            try:
-                stream = await self.dial(address, ends)
-            except SaysNothing as error:
-                silence = str(error)
-                continue
-            if stream is not None:
-                return await self._log_in(stream, address, user)
-        raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, silence)
+        patience = ClientPatience(self._loop, client, self._dial_total_s)
+        try:
+            async with patience:
+                stream, address = await self._dial_in_turn(addresses, ends, patience)
+        except TimeoutError:
+            if patience.client_left:
+                raise NotConnected(DisconnectCause.CLIENT_CLOSED, "before a broker was reached") from None
+            waits_for = patience.waits_for or f"{', '.join(map(in_text, addresses))}: too many wait before it"
+            detail = f"{waits_for}; given up after {self._dial_total_s:g} s"
+            raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, detail) from None
+        return await self._log_in(stream, address, user)
+
+    async def _dial_in_turn(
+        self,
+        addresses: Sequence[Address],
+        ends: tuple[Endpoint, Endpoint] | None,
+        patience: ClientPatience,
+    ) -> tuple[Stream, Address]:
+        """Again and again while any of them is slow. Raises NotConnected when all have failed."""
+        is_slow = True
+        while is_slow:
+            is_slow = False
+            for address in addresses:
+                try:
+                    async with self._queue.place(address):
+                        stream = await self.dial(address, ends)
+                except SaysNothing as error:
+                    is_slow = True
+                    patience.waits_for = str(error)
+                    continue
+                if stream is not None:
+                    return stream, address
+        raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")  # told when its circuit opened
 
     async def dial(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | None:
         """A connection without a login, with its PROXY header and TLS; None: not tried again yet, or failed.
 
+        At once, also where others wait.
         Raises SaysNothing, NotConnected (for want of file descriptors).
         """
         circuit = self._circuits.of(address)
@@ -130,9 +167,12 @@ class Upstream:
                 stream = await self._secured(broker, address, ends)
         except (OSError, TimeoutError) as error:
             reason = str(error) or "timed out"
-            if has_connected and isinstance(error, TimeoutError) and error.errno is None:
-                circuit.abandoned()
-                raise SaysNothing(f"{in_text(address)}: no answer to the TLS handshake in time") from None
+            if isinstance(error, TimeoutError):
+                if has_connected:
+                    circuit.abandoned()
+                    raise SaysNothing(f"{in_text(address)}: no answer to the TLS handshake in time") from None
+                self._took_no_connection(address)
+                raise SaysNothing(f"{in_text(address)}: took no connection in time") from None
             if error.errno in _OURS:
                 circuit.abandoned()
                 raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
@@ -150,6 +190,15 @@ class Upstream:
         if circuit.succeeded():
             _log.info("upstream_reachable_again", listener=self._options.name, upstream=in_text(address))
         return stream
+
+    def _took_no_connection(self, address: Address) -> None:
+        if self._circuits.of(address).timed_out(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
+            _log.warning(
+                "upstream_accepts_slowly",
+                listener=self._options.name,
+                upstream=in_text(address),
+                reason=f"no connection within {self.dial_timeout_s:g} s; it is tried again, its clients wait",
+            )
 
     async def _secured(
         self, broker: socket.socket, address: Address, ends: tuple[Endpoint, Endpoint] | None

@@ -112,7 +112,7 @@ class UpstreamWatch:
             for_s = monotonic() - self._unanswered_since_s
             shown = ", ".join(map(in_text, addresses))
             return (
-                f"listener {self.name}: {shown} accepts connections, and has not answered for {for_s:.0f} s"
+                f"listener {self.name}: {shown} refuses no connection, and has not answered for {for_s:.0f} s"
             )
         return ""
 

@@ -107,6 +107,9 @@ class SluiceCollector(Collector):
         yield _family("sluice_connections", [((), gauges.connections)])
         yield _family("sluice_connections_opened_total", [((), gauges.connections_opened)])
         rules = [(rule, shadow) for rule in ("ip", "default_ip") for shadow in (False, True)]
+        yield _family("sluice_accepts_delayed_total", [((), gauges.accepts_delayed)])
+        yield _family("sluice_unauthenticated_seconds_total", [((), gauges.guests_s)])
+        yield _family("sluice_unauthenticated_delays_total", [((), gauges.guests_delayed)])
         over = (((rule, str(shadow).lower()), gauges.over_rate[rule, shadow]) for rule, shadow in rules)
         yield _family("sluice_connections_over_rate_total", over)
         yield _family("sluice_disconnects_total", (((cause,), n) for cause, n in meter.disconnects.items()))

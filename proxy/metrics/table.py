@@ -7,31 +7,13 @@ that a limit counts (user_names.py); empty where the level does not look at them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
+
+from sluice.proxy.metrics.definition import MetricDefinition
 
 _ENTITY: Final = ("quota", "user", "client_id")
 _CLIENT: Final = ("user", "client_id")
 _USER: Final = ("user",)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricDefinition:
-    """One metric family."""
-
-    name: str
-    type: Literal["counter", "gauge", "histogram", "info"]
-    labels: tuple[str, ...]
-    unit: str
-    help: str
-    """one sentence"""
-
-    @property
-    def family(self) -> str:
-        """The name without the suffix that its type adds."""
-        suffix = {"counter": "_total", "info": "_info"}.get(self.type, "")
-        return self.name.removesuffix(suffix)
-
 
 _ROWS: Final = (
     MetricDefinition(
@@ -251,12 +233,28 @@ _ROWS: Final = (
         "Client connections that ended, by cause; also those that limits.* refused (too_many_…).",
     ),
     MetricDefinition(
+        "sluice_accepts_delayed_total", "counter", (), "pauses",
+        "Times that nobody was accepted for a moment, because too many had not authenticated, or they had "
+        "used up their share of the processor; who was ended "
+        "for a newer one is in sluice_disconnects_total (too_many_unauthenticated).",
+    ),
+    MetricDefinition(
+        "sluice_unauthenticated_seconds_total", "counter", (), "seconds",
+        "Processor time of client connections until they authenticated (without a login: until their first "
+        "request); its rate is a share of one core.",
+    ),
+    MetricDefinition(
+        "sluice_unauthenticated_delays_total", "counter", (), "reads",
+        "Times that such a connection was not read for a while, because limits.unauthenticated_cpu_share was "
+        "used up.",
+    ),
+    MetricDefinition(
         "sluice_upstream_circuit_open", "gauge", ("upstream",), "",
         "1: the last dial of this broker's address failed, and clients are refused until a probe succeeds.",
     ),
     MetricDefinition(
         "sluice_upstream_dial_failures_total", "counter", ("upstream",), "dials",
-        "Dials of this address that failed.",
+        "Dials of this address that failed, or got no connection in time (those are tried again).",
     ),
     MetricDefinition(
         "sluice_upstream_refused_total", "counter", ("upstream",), "dials",
@@ -264,7 +262,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_upstream_silent", "gauge", ("listener",), "",
-        "1: connections to this listener's upstream succeed, and nothing has answered for 30 s; not ready.",
+        "1: this listener's upstream refuses no connection, and nothing has answered for 30 s; not ready.",
     ),
     MetricDefinition(
         "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from sluice.proxy.assembly import assemble, connection_rates
-from sluice.proxy.config.config import LimitsOptions, UpstreamOptions
+from sluice.proxy.config.config import UpstreamOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.connection import Connection
@@ -42,6 +43,7 @@ class LocalProxy:
         *,
         policy: SessionPolicy | None = None,
         dial_timeout_s: float = 5.0,
+        dial_total_s: float = 20.0,
         upstream_host: str = LOOPBACK,
         bind_host: str = LOOPBACK,
         bind_port: int = 0,
@@ -55,7 +57,8 @@ class LocalProxy:
         self._admins = admins
         self._store = store
         self._policy = policy or SessionPolicy()
-        self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s)
+        self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s, dial_total_s=dial_total_s)
+        self.circuits = Circuits()
         self._options = ListenerOptions(
             name="test",
             bind_host=bind_host,
@@ -76,7 +79,7 @@ class LocalProxy:
             self._options,
             self.shared,
             self._policy,
-            Circuits(),
+            self.circuits,
             ListenerSecurity(),
             limits=LimitsOptions(),
             upstream=self._upstream_options,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sluice.proxy.assembly import Assembled, assemble, connection_rates
-from sluice.proxy.config.config import LimitsOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
 from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.limits import ConnectionLimits
@@ -32,8 +32,9 @@ class SecuredProxy(LocalProxy):
         listener: Mapping[str, Any],
         connections: LimitsOptions | None = None,
         dial_timeout_s: float = 5.0,
+        dial_total_s: float = 20.0,
     ) -> None:
-        super().__init__(upstream_port, limits, dial_timeout_s=dial_timeout_s)
+        super().__init__(upstream_port, limits, dial_timeout_s=dial_timeout_s, dial_total_s=dial_total_s)
         upstream = {"upstream_host": LOOPBACK, "upstream_port": upstream_port}
         self._options = ListenerOptions.model_validate(
             {

@@ -216,10 +216,17 @@ def test_the_p99_of_a_hostile_phase_is_held_against_its_own_control(tmp_path: Pa
     load = {"began": {"truncated": 3}, "not_connected": 0}
     run = HostileRun(
         [
-            phase(CONTROL, 1, 0.0),
-            phase(HOSTILE, 1, 10.0, load=load, disconnects={"client_closed": 1, "malformed_frame": 1}),
-            phase(CONTROL, 2, 20.0),
-            phase(HOSTILE, 2, 30.0, load=load, disconnects={"client_closed": 3}),
+            phase(CONTROL, 1, 0.0, cpu_cores={"sluice": 0.25}),
+            phase(
+                HOSTILE,
+                1,
+                10.0,
+                load=load,
+                cpu_cores={"sluice": 0.5},
+                disconnects={"client_closed": 1, "malformed_frame": 1},
+            ),
+            phase(CONTROL, 2, 20.0, cpu_cores={"sluice": 0.25}),
+            phase(HOSTILE, 2, 30.0, load=load, cpu_cores={"sluice": 0.375}, disconnects={"client_closed": 3}),
         ],
         read_samples(tmp_path / "samples"),
         40,
@@ -230,6 +237,7 @@ def test_the_p99_of_a_hostile_phase_is_held_against_its_own_control(tmp_path: Pa
     assert summary["p99_ratio"] == pytest.approx((1.1 + 1.3) / 2)
     assert summary["p99_ratio_range"] == [pytest.approx(1.1), pytest.approx(1.3)]
     assert summary["p99_ratio_of_controls_range"] == [10.0, 10.0]
+    assert summary["hostile_cpu_share"] == pytest.approx((0.25 + 0.125) / 2, abs=0.001)
     assert (summary["hostile_connections"], summary["hostile_connections_uncounted"]) == (6, 1)
 
 

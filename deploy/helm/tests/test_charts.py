@@ -124,6 +124,34 @@ def restart_hash(charts: Charts, **proxy: Any) -> str:
     return found
 
 
+def max_connections(charts: Charts, **proxy: Any) -> int | None:
+    for manifest in charts.render("sluice", {"proxy": proxy}):
+        text = manifest.get("data", {}).get("sluice.yaml") if manifest["kind"] == "ConfigMap" else None
+        if text is not None:
+            found: int | None = yaml.safe_load(text).get("limits", {}).get("max_connections")
+            return found
+    raise AssertionError("no configuration")
+
+
+@pytest.mark.parametrize(
+    ("memory", "limits", "connections"),
+    [
+        ("512Mi", {}, (512 - 256 - 80) * 1024 // 36),
+        ("2Gi", {"max_buffered_bytes": 512 * 1024 * 1024}, (2048 - 512 - 80) * 1024 // 36),
+        ("1G", {}, (1_000_000_000 - (256 + 80) * 1024 * 1024) // (36 * 1024)),
+        ("536870912", {}, (512 - 256 - 80) * 1024 // 36),
+        ("128Mi", {}, 100),
+        ("512Mi", {"max_connections": 7}, 7),
+        (None, {}, None),
+    ],
+)
+def test_connections_are_as_many_as_the_memory_limit_has_room_for(
+    charts: Charts, memory: object, limits: dict[str, int], connections: int | None
+) -> None:
+    proxy = {"resources": {"limits": {"memory": memory}}, "config": {"limits": limits}}
+    assert max_connections(charts, **proxy) == connections
+
+
 @pytest.mark.parametrize(
     "proxy",
     [

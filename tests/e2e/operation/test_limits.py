@@ -147,6 +147,31 @@ async def test_no_more_of_one_user_and_others_come_in() -> None:
             assert line["user"] == "alice"
 
 
+@pytest.mark.parametrize("says", [b"", request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})[:9]])
+@pytest.mark.parametrize("door", ["SASL", "PLAIN"])
+async def test_silent_clients_make_room_for_good_ones_and_who_is_known_stays(door: str, says: bytes) -> None:
+    places = 8
+    async with running(limits={"max_unauthenticated_connections": places}) as sluice:
+        port = sluice.doors[door].port
+        with ExitStack() as stack:
+            first = stack.enter_context(await dial(port))
+            if door == "SASL":
+                await log_in(first, "alice")
+            assert await is_served(first)
+            silent = [stack.enter_context(await dial(port)) for _ in range(2 * places)]
+            for client in silent:
+                await client.send(says)
+            for number in range(2 * places):
+                good = stack.enter_context(await dial(port))
+                if door == "SASL":
+                    await log_in(good, f"user-{number}")
+                assert await is_served(good)
+            assert await is_served(first)
+            assert [await client.end() for client in silent[:places]] == ["closed"] * places
+        assert sluice.disconnects("too_many_unauthenticated") >= places
+        assert sluice.metric("sluice_accepts_delayed_total") > 0  # those of the first second
+
+
 async def test_new_connections_beyond_the_rate_wait_and_are_not_refused() -> None:
     async with running(limits={"connections_per_s": 20}) as sluice:
         begun_s = time.monotonic()

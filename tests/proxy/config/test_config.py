@@ -101,12 +101,12 @@ ONE_WRONG_KEY = [
     (
         "blank section",
         "upstream:\n",
-        "sluice.yaml:8: upstream: is blank; leave it out, or give keys: dial_timeout_s",
+        "sluice.yaml:8: upstream: is blank; leave it out, or give keys: dial_timeout_s, dial_total_s",
     ),
     (
         "section of the wrong shape",
         "upstream: 5\n",
-        "sluice.yaml:8: upstream: is 5; must be a mapping: dial_timeout_s",
+        "sluice.yaml:8: upstream: is 5; must be a mapping: dial_timeout_s, dial_total_s",
     ),
     (
         "debt below the answer budget",

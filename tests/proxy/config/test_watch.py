@@ -75,7 +75,7 @@ async def test_what_can_change_does_and_is_named(watched: Watched) -> None:
     assert line["hash"] == watched.watch.status.hash
     watched.write()
     await watched.check()
-    assert watched.applied[-1].limits.max_connections is None, "and back"
+    assert watched.applied[-1].limits.max_connections == 10_000, "and back"
 
 
 @pytest.mark.asyncio

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sluice.proxy.connection.limits import AcceptRate, ConnectionLimits, Seat
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.quotas.entity import ANONYMOUS, UNNAMED_USERS
 
 OVER_ALL = DisconnectCause.TOO_MANY_CONNECTIONS
 OVER_ADDRESS = DisconnectCause.TOO_MANY_CONNECTIONS_OF_ADDRESS
@@ -144,7 +145,7 @@ def test_a_connection_that_a_balancer_passes_on_counts_for_the_client_it_names()
 
 def test_those_who_never_authenticate_do_not_use_up_all_places() -> None:
     """100 places, 8 of them for those who have not authenticated; one address has 2 of the 8."""
-    limits = ConnectionLimits(max_connections=100, max_unauthenticated=8)
+    limits = ConnectionLimits(max_connections=100, max_unauthenticated=8, max_connections_per_address=50)
     for _ in range(2):
         seat(limits, "10.6.6.6")
     for _ in range(50):
@@ -152,6 +153,30 @@ def test_those_who_never_authenticate_do_not_use_up_all_places() -> None:
     for number in range(50):
         seat(limits, f"10.0.0.{number}", user="alice")
     assert limits.refused[OVER_UNAUTHENTICATED] == 50
+
+
+def test_behind_a_nat_that_nobody_told_of_one_address_may_have_all_places() -> None:
+    limits = ConnectionLimits(max_unauthenticated=8)
+    for _ in range(8):
+        seat(limits, "10.6.6.6")
+
+
+def test_an_address_that_a_balancer_tells_has_a_quarter_of_the_places() -> None:
+    limits = ConnectionLimits(max_unauthenticated=8)
+    seats = [seat(limits, None) for _ in range(3)]
+    assert [one.located("10.6.6.6") for one in seats] == [None, None, OVER_UNAUTHENTICATED]
+
+
+def test_names_that_many_share_have_no_cap_unless_somebody_sets_one() -> None:
+    limits = ConnectionLimits(max_connections_per_user=1)
+    seat(limits, user=ANONYMOUS)
+    assert seat(limits).authenticated(ANONYMOUS) is OVER_USER
+    limits.caps_shared_names = False
+    for user in (ANONYMOUS, *UNNAMED_USERS):
+        for _ in range(3):
+            seat(limits, user=user)
+    seat(limits, user="alice")
+    assert seat(limits).authenticated("alice") is OVER_USER
 
 
 def test_from_many_addresses_they_have_so_many_places_and_no_more() -> None:

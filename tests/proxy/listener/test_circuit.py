@@ -284,3 +284,27 @@ def test_a_client_finds_the_one_broker_that_is_left_and_stays_with_it() -> None:
     assert connect() == [C]
     assert A in rotation
     assert ("d", 9092) not in rotation
+
+
+def test_a_dial_that_times_out_opens_nothing_is_told_once_a_minute_and_goes_behind_the_others() -> None:
+    circuits = Circuits()
+    rotation, circuit = Rotation([A, B, C], circuits), circuits.of(A)
+    told = []
+    for now_ms in (0.0, 59_999.0, 60_000.0):
+        assert circuit.may_dial(now_ms)
+        told.append(circuit.timed_out(now_ms, 0.0))
+    assert told == [True, False, True]
+    assert (circuit.is_closed, circuit.failures, circuit.is_unused) == (True, 3, True)
+    assert rotation.order(60_000.0) == [B, C, A]
+    dial(circuits.of(B), 60_000.0, succeeds=False)
+    assert rotation.order(60_000.0) == [C, A, B]
+    dial(circuit, 60_000.0, succeeds=True)
+    assert rotation.order(60_000.0) == [A, C, B]
+
+
+def test_a_probe_that_times_out_has_failed() -> None:
+    circuit = Circuit()
+    dial(circuit, 0.0, succeeds=False)
+    assert circuit.may_dial(FIRST_BACK_OFF_MS)
+    assert not circuit.timed_out(FIRST_BACK_OFF_MS, 0.0)
+    assert circuit.would_refuse(3.0 * FIRST_BACK_OFF_MS - 1.0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, SIGNATURE, build_v2
-from sluice.proxy.config.config import LimitsOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import ANONYMOUS
 from testkit.frames.frames import METADATA, produce, request

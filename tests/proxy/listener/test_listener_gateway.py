@@ -10,7 +10,8 @@ import pytest
 
 from sluice.protocol.headers import METADATA
 from sluice.proxy.assembly import assemble
-from sluice.proxy.config.config import LimitsOptions, UpstreamOptions
+from sluice.proxy.config.config import UpstreamOptions
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import GatewayOptions, ListenerOptions
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits

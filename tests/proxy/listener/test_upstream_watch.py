@@ -73,7 +73,8 @@ async def watching(*ports: int, known: int | None = None, tls: ClientTls | None 
     brokers = BrokerMap("gw", 9100, 0, 5, bind_port=9092)
     if known is not None:
         brokers.learn(1, LOOPBACK, known)
-    upstream = Upstream(loop, ListenerOptions(name="gw", bind_port=0), circuits, dial_timeout_s=0.1, tls=tls)
+    options = ListenerOptions(name="gw", bind_port=0)
+    upstream = Upstream(loop, options, circuits, dial_timeout_s=0.1, dial_total_s=0.3, tls=tls)
     route = GatewayRoute(brokers, Rotation([(LOOPBACK, port) for port in ports], circuits))
     sessions: list[Session] = []
     watch = UpstreamWatch(loop, "gw", upstream, route, circuits, lambda: sessions, SHORT)

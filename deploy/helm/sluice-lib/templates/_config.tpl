@@ -12,7 +12,30 @@ its listener names neither advertised_host nor sni_domain.
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $limits := default dict $config.limits -}}
+{{- if not (hasKey $limits "max_connections") -}}
+{{- with include "sluice.connectionsOf" (dict "memory" (default dict .sluice.resources.limits).memory "buffered" $limits.max_buffered_bytes) -}}
+{{- $_ := set $config "limits" (merge (dict "max_connections" (int64 .)) $limits) -}}
+{{- end -}}
+{{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/*
+Connections that a memory limit has room for: 36 KiB each (10, and 26 with TLS and client certificates) of what
+80 MiB for the process and the buffers leave; 100 at least, 100,000 at most. Empty: there is no limit.
+*/}}
+{{- define "sluice.connectionsOf" -}}
+{{- if .memory -}}
+{{- $text := toString .memory -}}
+{{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "" 1 -}}
+{{- $unit := get $units (regexFind "[A-Za-z]*$" $text) -}}
+{{- if $unit -}}
+{{- $bytes := mulf (float64 (regexFind "^[0-9.]+" $text)) (float64 $unit) -}}
+{{- $buffered := float64 (default 268435456 .buffered) -}}
+{{- max 100 (min 100000 (int64 (floor (divf (subf $bytes $buffered 83886080.0) 36864.0)))) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Changes with every option that the running proxy cannot take. */}}

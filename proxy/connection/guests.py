@@ -1,0 +1,123 @@
+"""What connections may cost before they authenticate: a share of one core, taken together.
+
+    accept ─► Metered: PROXY header, TLS, dial ─► reads until the login ─► authenticated: given back
+      ▲ waits                                       ▲ wait, in turn (WaitingRoom)
+
+Over its share nobody new is accepted, and those who are in are not read, so the kernel keeps what they send;
+connections that have authenticated do not notice. What is measured is the thread's processor time, which is
+not read once a connection has authenticated. Who does gets its time back: clients that come back all at once
+wait for each other's logins, not for a quarter of the core.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable, Coroutine
+from time import monotonic, thread_time
+from typing import Any, Final
+
+from sluice.proxy.connection.guest_share import GuestShare
+from sluice.proxy.runtime.gauges import Gauges
+
+_LET_ON: Final = 4
+"""at a time: what they will cost is not known before"""
+_PAUSE_S: Final = 0.002
+
+
+class WaitingRoom:
+    """Where connections wait that have not authenticated, while their share is used up."""
+
+    __slots__ = ("_gauges", "_has_timer", "_loop", "_share", "_waiting")
+
+    def __init__(self, loop: AbstractEventLoop, share: GuestShare, gauges: Gauges) -> None:
+        self._loop = loop
+        self._share = share
+        self._gauges = gauges
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._has_timer = False
+
+    def wait_s(self) -> float:
+        """Until there is something of the share again; 0: now."""
+        return self._share.wait_s(monotonic())
+
+    def wait(self, call: Callable[[], None]) -> None:
+        """Have it called in turn, when there is."""
+        self._gauges.guests_delayed += 1
+        self._waiting.append(call)
+        if not self._has_timer:
+            self._arm()
+
+    def charge(self, took_s: float) -> None:
+        """Somebody took so much."""
+        self._share.charge(took_s, monotonic())
+        self._gauges.guests_s += took_s
+
+    def refund(self, took_s: float) -> None:
+        """It was a good one."""
+        self._share.refund(took_s)
+
+    def _arm(self) -> None:
+        self._has_timer = True
+        self._loop.call_later(max(_PAUSE_S, self.wait_s()), self._let_on)
+
+    def _let_on(self) -> None:
+        self._has_timer = False
+        if self.wait_s() <= 0.0:
+            for _ in range(min(_LET_ON, len(self._waiting))):
+                self._waiting.popleft()()
+        if self._waiting:
+            self._arm()
+
+
+class Guest:
+    """What one connection has taken."""
+
+    __slots__ = ("_room", "_took_s")
+
+    def __init__(self, room: WaitingRoom) -> None:
+        self._room = room
+        self._took_s = 0.0
+
+    def took(self, took_s: float) -> None:
+        """So much more of the processor."""
+        self._took_s += took_s
+        self._room.charge(took_s)
+
+    def authenticated(self) -> None:
+        """It is no guest any more."""
+        self._room.refund(self._took_s)
+        self._took_s = 0.0
+
+
+class Metered(Coroutine[Any, Any, None]):
+    """`work`, for a task; each of its steps is charged to `guest`."""
+
+    __slots__ = ("_guest", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, None], guest: Guest) -> None:
+        self._work = work
+        self._guest = guest
+
+    def send(self, value: Any) -> Any:
+        """One step."""
+        begun_s = thread_time()
+        try:
+            return self._work.send(value)
+        finally:
+            self._guest.took(thread_time() - begun_s)
+
+    def throw(self, *error: Any) -> Any:
+        """One step, that begins with an exception."""
+        begun_s = thread_time()
+        try:
+            return self._work.throw(*error)
+        finally:
+            self._guest.took(thread_time() - begun_s)
+
+    def close(self) -> None:
+        """Before its end."""
+        self._work.close()
+
+    def __await__(self) -> Any:
+        return self._work.__await__()

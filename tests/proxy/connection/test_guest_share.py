@@ -1,0 +1,49 @@
+"""The share of a core before authentication: what it lets through, and what is given back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.proxy.connection.guest_share import _BURST_S, GuestShare
+
+
+def test_nobody_waits_who_takes_less_than_the_share() -> None:
+    share = GuestShare(0.25)
+    for tick in range(1_000):
+        assert share.wait_s(tick / 100.0) == 0.0
+        share.charge(0.0024, tick / 100.0)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 0.5), st.floats(0.0001, 0.05)), min_size=1, max_size=200))
+def test_they_take_no_more_than_the_share_the_burst_and_what_was_begun(
+    steps: list[tuple[float, float]],
+) -> None:
+    share, now_s, taken_s, largest_s = GuestShare(0.25), 100.0, 0.0, 0.0
+    for pause_s, cost_s in steps:
+        now_s += pause_s
+        now_s += share.wait_s(now_s)
+        share.charge(cost_s, now_s)
+        taken_s += cost_s
+        largest_s = max(largest_s, cost_s)
+        assert taken_s <= 0.25 * (now_s - 100.0) + _BURST_S + largest_s + 1e-9
+
+
+def test_what_good_ones_took_is_given_back() -> None:
+    share = GuestShare(0.25)
+    for _ in range(1_000):
+        share.charge(0.1, 5.0)
+        share.refund(0.1)
+    assert share.wait_s(5.0) == 0.0
+    share.charge(2.0, 5.0)
+    assert share.wait_s(5.0) == pytest.approx((2.0 - _BURST_S) / 0.25)
+
+
+def test_a_refund_of_what_is_paid_already_lends_nothing() -> None:
+    share = GuestShare(0.25)
+    share.charge(0.1, 0.0)
+    assert share.wait_s(100.0) == 0.0
+    share.refund(0.1)
+    share.charge(_BURST_S + 0.1, 100.0)
+    assert share.wait_s(100.0) == pytest.approx(0.1 / 0.25)
