@@ -7,9 +7,13 @@ import time
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from sluice.proxy.connection.timer import DelayTimer
 from sluice.proxy.connection.worker import Worker
 from sluice.quotas.kinds import QuotaKind
+
+pytestmark = pytest.mark.asyncio
 
 
 def timer_of_this_loop() -> DelayTimer:
