@@ -9,25 +9,10 @@ these, not for nine. (Weighted fair queueing, Demers et al. 1989; the virtual ti
 
 **Time: by the quota.** The first goes when all that went before it is paid.
 
-**Deadlines.** A held request has a deadline, when its answer budget ends, and goes then at the latest. Two
-things keep the rate even where deadlines are near:
-
-*Slack.* As long as all could go in the order of their deadlines, each in time, requests of lower tags may
-overtake; a request is overtaken only by as many bytes as its slack allows:
-
-    slack = deadline − (when all before it in the order of deadlines will be paid)
-
-*Pace.* Where the quota cannot pay all in time, they go ahead of it, evenly, not in one lump at the deadline,
-in the order of their deadlines. A request without slack is *late*, and at its arrival so many bytes are due:
-
-    pace = bytes held with no later deadline, its own included ÷ (deadline − now)
-
-The pace of the queue is the highest of the late requests that are not behind yet. A request goes when its own
-bytes have passed at that pace since the one before it went. A pace that is kept from the arrival of a request
-on suffices for it: S bytes at pace p ≥ S ÷ (d − t) are done at t + S ÷ p ≤ d. So only arrivals raise it.
-Every 20 ms, and at an arrival that is not the last to be due, all are found anew; where many wait, only every
-20 ms, so that an operation costs the same however many wait. A twentieth more is for requests with lower tags
-than the next one: even then a small request does not wait behind large ones.
+**Deadlines.** A held request has a deadline, when its answer budget ends, and goes then at the latest. Where
+the quota cannot pay all in time, they go ahead of it, evenly, at the pace that keeps all deadlines; by tags
+as long as nobody is too late for it (hold_deadlines.py). A twentieth more is for requests with lower tags
+than the next one that have to wait all the same: even then a small request does not wait behind large ones.
 
 Worked example, 1 MB/s, budget 8 s, an empty bucket, 17 requests of 1 MB at once. The first goes at once; 16
 wait, with turns at 1 … 16 s and deadlines at 8 s. Pace 16 MB ÷ 8 s: they go at 0.5, 1.0 … 8.0 s.
@@ -37,39 +22,31 @@ Requests go by this plan whether their connections act at once or late. Source: 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
-from operator import attrgetter
 from typing import ClassVar, Final
 
+from sluice.quotas.sensors.hold_deadlines import HoldDeadlines
 from sluice.quotas.sensors.hold_ticket import HoldTicket
 from sluice.quotas.sensors.place import Expected, Place
 
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
-_ROUNDING_MS: Final = 1e-6
-_PLAN_MS: Final = 20.0
-_MANY: Final = 64
-"""requests held; if there are more, the slack of all is not found anew for each of them, but by _PLAN_MS"""
 _SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower tags
 _PATIENCE: Final = 1.25
 _PATIENCE_MS: Final = 50.0
 """So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
 _RETRY_MS: Final = 3_000.0
 """and so much later where it was refused, for before it sends again it also waits by its own rules"""
-_BY_DEADLINE: Final = attrgetter("deadline_ms")
 
 
 class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_by_deadline", "_by_tag", "_count", "_critical", "_deadline_bytes", "_expected", "_is_stale",
-        "_late", "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms", "_planned_ms", "_seen_ms",
-        "_served_ms", "_slack_ms", "_small_bytes", "held_bytes", "virtual_time",
+        "_by_tag", "_count", "_deadlines", "_expected", "_max_debt_ms", "_ms_per_byte", "_number", "_paid_ms",
+        "_seen_ms", "_served_ms", "_small_bytes", "held_bytes", "virtual_time",
     )  # fmt: skip
 
     _ticket_type: ClassVar[type[HoldTicket]] = HoldTicket
@@ -78,24 +55,17 @@ class HoldQueue:
         self._ms_per_byte = ms_per_byte
         self._max_debt_ms = max_debt_ms
         self._by_tag: list[HoldTicket] = []  # a heap; who is out stays until it is first
-        self._by_deadline: list[HoldTicket] = []  # sorted; the same
-        self._late: deque[HoldTicket] = deque()  # by falling pace: the first is the highest of those held
+        self._deadlines = HoldDeadlines()
         self._count = 0
         self._number = 0
         self.held_bytes = 0.0
-        self._deadline_bytes = 0.0  # of these, bytes that have a deadline
         self.virtual_time = 0.0
         """in bytes: what a connection has been given that always waited"""
         self._paid_ms = 0.0  # when all that went is paid
         self._seen_ms = 0.0
         self._served_ms = 0.0  # when the last one went
         self._small_bytes = 0.0  # that may go beside the late ones
-        # Of those held, the least slack, or less; and whose it was when it was measured.
-        self._slack_ms = inf
-        self._critical: HoldTicket | None = None
         self._expected = Expected()
-        self._planned_ms = 0.0  # when the paces of all were last found
-        self._is_stale = False  # earlier deadlines have come since: nobody overtakes for so long
 
     def __len__(self) -> int:
         return self._count
@@ -124,9 +94,8 @@ class HoldQueue:
         if deadline_ms < inf:
             self._set_deadline(ticket, now_ms)
         ticket.guess_ms = min(turn_ms, deadline_ms)
-        if self._late:
-            last_ms = self._served_ms + self._deadline_bytes / self._late[0].pace
-            ticket.guess_ms = min(ticket.guess_ms, last_ms)
+        if pace := self._deadlines.pace():
+            ticket.guess_ms = min(ticket.guess_ms, self._served_ms + self._deadlines.held_bytes / pace)
         self._tell_next()
         return ticket
 
@@ -140,7 +109,8 @@ class HoldQueue:
             self._tell_next()
             return now_ms
         following, at_ms = self._next()
-        if following is not ticket:  # who is told too late is woken
+        if following is not ticket:  # it was, when it was told; now another is, and has to know it
+            self._tell(following, at_ms)
             guess_ms = ticket.guess_ms
             at_ms = guess_ms if guess_ms > now_ms + _GAIN_MS else ticket.deadline_ms
         ticket.told_ms = max(at_ms, now_ms)
@@ -185,9 +155,7 @@ class HoldQueue:
         self._advance(now_ms)
         if not ticket.is_in or ticket.deadline_ms == inf:
             return
-        at = bisect_left(self._by_deadline, ticket.deadline_ms, key=_BY_DEADLINE)
-        del self._by_deadline[self._by_deadline.index(ticket, at)]
-        self._deadline_bytes -= ticket.request_bytes
+        self._deadlines.remove(ticket)
         ticket.deadline_ms = deadline_ms
         self._set_deadline(ticket, now_ms)
         ticket.guess_ms = min(ticket.guess_ms, deadline_ms)
@@ -199,8 +167,7 @@ class HoldQueue:
         if self._paid_ms > now_ms:
             self._paid_ms = now_ms + (self._paid_ms - now_ms) * ms_per_byte / self._ms_per_byte
         self._ms_per_byte = ms_per_byte
-        self._late.clear()
-        self._measure(now_ms)
+        self._plan(now_ms)
         self._tell_next()
 
     def tell(
@@ -256,93 +223,65 @@ class HoldQueue:
 
     def _next(self) -> tuple[HoldTicket | None, float]:
         """Who goes next, and when."""
-        by_tag, by_deadline, late = self._by_tag, self._by_deadline, self._late
+        by_tag, deadlines = self._by_tag, self._deadlines
         while by_tag and not by_tag[0].is_in:
             heappop(by_tag)
         if not by_tag:
             return None, inf
-        while by_deadline and not by_deadline[0].is_in:
-            del by_deadline[0]
-        while late and not late[0].is_in:
-            late.popleft()
         first, free_ms = by_tag[0], self._free_ms()
-        if not by_deadline:
+        urgent = deadlines.first()
+        if urgent is None:
             return first, free_ms
-        urgent = by_deadline[0]
-        if late:
-            if (
-                first is not urgent
-                and first.request_bytes <= self._small_bytes
-                and first.tag <= urgent.begin_tag
-            ):
-                return first, self._seen_ms
-            at_ms = self._served_ms + urgent.request_bytes / late[0].pace
-            return urgent, min(free_ms, urgent.deadline_ms, at_ms)
+        if pace := deadlines.pace():
+            return self._next_at_pace(first, urgent, pace, free_ms)
         if first is not urgent and not self._may_overtake(first):
-            if late:  # found now: a limit has become lower
+            if deadlines.pace():  # found now: a limit has become lower
                 return self._next()
             first = urgent
         if urgent.deadline_ms < free_ms:
             return urgent, urgent.deadline_ms
         return first, free_ms
 
+    def _next_at_pace(
+        self, first: HoldTicket, urgent: HoldTicket, pace: float, free_ms: float
+    ) -> tuple[HoldTicket, float]:
+        following = self._deadlines.lowest() or urgent
+        if (
+            first is not following
+            and first.request_bytes <= self._small_bytes
+            and first.tag <= following.begin_tag
+        ):
+            return first, self._seen_ms
+        at_ms = min(free_ms, self._served_ms + following.request_bytes / pace)
+        if urgent.deadline_ms < at_ms:
+            return urgent, urgent.deadline_ms
+        return following, at_ms
+
     def _may_overtake(self, ticket: HoldTicket) -> bool:
-        cost_ms = ticket.request_bytes * self._ms_per_byte
-        if self._slack_ms < cost_ms and (self._critical is None or not self._critical.is_in):
-            self._measure(self._seen_ms)
-        return self._slack_ms >= cost_ms
+        deadlines = self._deadlines
+        if deadlines.may_overtake(ticket, self._ms_per_byte):
+            return True
+        if not deadlines.is_unknown(self._count, self._seen_ms):
+            return False
+        self._plan(self._seen_ms)
+        return deadlines.may_overtake(ticket, self._ms_per_byte) and not deadlines.pace()
 
-    def _measure(self, now_ms: float) -> None:
-        """The slack of those held, exactly; who has none is late."""
-        self._slack_ms, self._critical = inf, None
-        self._planned_ms, self._is_stale = now_ms, False
-        before = 0.0
-        free_ms = max(self._paid_ms, now_ms)
-        for ticket in self._by_deadline:
-            if ticket.is_in:
-                slack_ms = ticket.deadline_ms - free_ms - before * self._ms_per_byte
-                before += ticket.request_bytes
-                if slack_ms < self._slack_ms:
-                    self._slack_ms, self._critical = slack_ms, ticket
-                if slack_ms < -_ROUNDING_MS:  # the first one's turn has begun when the last one went
-                    self._is_late(ticket, before, min(self._served_ms, now_ms))
-
-    def _is_late(self, ticket: HoldTicket, due_bytes: float, now_ms: float) -> None:
-        ticket.pace = due_bytes / max(ticket.deadline_ms - now_ms, _GAIN_MS)
-        late = self._late
-        while late and late[-1].pace <= ticket.pace:
-            late.pop()
-        late.append(ticket)
+    def _plan(self, now_ms: float) -> None:
+        free_ms, begin_ms = max(self._paid_ms, now_ms), min(self._served_ms, now_ms)
+        self._deadlines.plan(free_ms, begin_ms, self._ms_per_byte, now_ms)
 
     def _set_deadline(self, ticket: HoldTicket, now_ms: float) -> None:
-        self._deadline_bytes += ticket.request_bytes
-        by_deadline = self._by_deadline
-        if len(by_deadline) > _MANY + 2 * self._count:
-            by_deadline[:] = [held for held in by_deadline if held.is_in]
-        if by_deadline and ticket.deadline_ms < by_deadline[-1].deadline_ms:
-            insort(by_deadline, ticket, key=_BY_DEADLINE)
-            if self._count > _MANY and now_ms - self._planned_ms <= _PLAN_MS:
-                self._slack_ms, self._critical, self._is_stale = 0.0, ticket, True
-            else:
-                self._late.clear()
-                self._measure(now_ms)
-            return
-        by_deadline.append(ticket)
-        before = self._deadline_bytes - ticket.request_bytes
-        slack_ms = ticket.deadline_ms - max(self._paid_ms, now_ms) - before * self._ms_per_byte
-        if slack_ms < self._slack_ms:
-            self._slack_ms, self._critical = slack_ms, ticket
-        if slack_ms < -_ROUNDING_MS:
-            self._is_late(ticket, self._deadline_bytes, now_ms)
+        free_ms = max(self._paid_ms, now_ms)
+        if self._deadlines.add(ticket, free_ms, self._ms_per_byte, self._count, now_ms):
+            self._plan(now_ms)
 
     def _advance(self, now_ms: float) -> None:
         """All whose time has come are out; their connections are woken, for each may have been told a later
         one."""
         gone = []
         self._seen_ms = max(self._seen_ms, now_ms)
-        if (self._late or self._is_stale) and now_ms - self._planned_ms > _PLAN_MS:
-            self._late.clear()
-            self._measure(now_ms)
+        if self._deadlines.is_late() and self._deadlines.is_old(self._count, now_ms):
+            self._plan(now_ms)
         while self._count:
             ticket, at_ms = self._next()
             if ticket is None or at_ms > now_ms:
@@ -356,16 +295,15 @@ class HoldQueue:
             self._tell_next()
 
     def _go(self, ticket: HoldTicket, at_ms: float) -> None:
-        if self._late:
-            if ticket is self._by_deadline[0]:
-                self._small_bytes += ticket.request_bytes * _SMALL_SHARE
-                self._served_ms = at_ms
-            else:
-                self._small_bytes = max(0.0, self._small_bytes - ticket.request_bytes)
-        else:
+        deadlines = self._deadlines
+        if not deadlines.pace():
             self._served_ms = at_ms
-            if self._by_deadline and ticket is not self._by_deadline[0]:
-                self._slack_ms -= ticket.request_bytes * self._ms_per_byte
+        elif ticket is (deadlines.lowest() or deadlines.first()):
+            self._small_bytes += ticket.request_bytes * _SMALL_SHARE
+            self._served_ms = at_ms
+        else:
+            self._small_bytes = max(0.0, self._small_bytes - ticket.request_bytes)
+        deadlines.goes(ticket, self._ms_per_byte)
         if self._by_tag[0] is ticket:
             self._give(ticket)
         if ticket.place is not None:
@@ -383,18 +321,17 @@ class HoldQueue:
         ticket.is_in = False
         self._count -= 1
         self.held_bytes -= ticket.request_bytes
-        if ticket.deadline_ms < inf:
-            self._deadline_bytes -= ticket.request_bytes
+        self._deadlines.out(ticket)
         if not self._count:
-            self.held_bytes = self._deadline_bytes = 0.0
+            self.held_bytes = 0.0
             self._by_tag.clear()
-            self._by_deadline.clear()
-            self._late.clear()
-            self._slack_ms, self._critical = inf, None
+            self._deadlines.clear()
 
     def _tell_next(self) -> None:
         """Who goes next is to ask again if its time is earlier than what it was told."""
-        ticket, at_ms = self._next()
+        self._tell(*self._next())
+
+    def _tell(self, ticket: HoldTicket | None, at_ms: float) -> None:
         if ticket is not None and ticket.wake is not None and at_ms < ticket.told_ms - _GAIN_MS:
             ticket.told_ms = at_ms
             ticket.wake()

@@ -14,15 +14,15 @@ HELD = 500
 
 
 class Counted(HoldQueue):
-    """Counts how often the slack of all was found."""
+    """Counts how often a plan was made."""
 
     def __init__(self) -> None:
         super().__init__(1.0)  # 1,000 B/s
         self.measured = 0
 
-    def _measure(self, now_ms: float) -> None:
+    def _plan(self, now_ms: float) -> None:
         self.measured += 1
-        super()._measure(now_ms)
+        super()._plan(now_ms)
 
 
 def filled(queue: HoldQueue) -> list[HoldTicket]:
