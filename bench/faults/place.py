@@ -42,7 +42,9 @@ class Place:
         try:
             self._server.bind((_RESOLVER, 53))
         except OSError as error:
-            raise BenchError(f"no name server can be set up at {_RESOLVER}:53 ({error}): run as root") from None
+            raise BenchError(
+                f"no name server can be set up at {_RESOLVER}:53 ({error}): run as root"
+            ) from None
         mounts = [f"mount -t tmpfs -o size={DISK_BYTES} none {shlex.quote(str(self.disk))}"]
         for name in ("hosts", "resolv.conf", "nsswitch.conf"):
             mounts.append(f"mount --bind {shlex.quote(str(folder / name))} /etc/{name}")

@@ -95,7 +95,9 @@ class Admin:
 
 def value_of(samples: Samples, metric: Metric) -> float:
     """The sum."""
-    return sum(x for name, labels, x in samples if name == metric.name and metric.labels.items() <= labels.items())
+    return sum(
+        x for name, labels, x in samples if name == metric.name and metric.labels.items() <= labels.items()
+    )
 
 
 class Watch:
@@ -105,7 +107,7 @@ class Watch:
         self._admin = admin
         self._log = log
         self._tells = tells
-        self._before = {metric: self._value(metric) for metric in tells.metrics}
+        self._before = [(metric, self._value(metric)) for metric in tells.metrics]
         self._read_bytes = log.stat().st_size
         self._rest = b""
         self._begun_s = time.monotonic()
@@ -171,7 +173,7 @@ class Watch:
 
     def _look_at_metrics(self) -> None:
         samples = self._admin.samples()
-        for metric, before in self._before.items():
+        for metric, before in self._before:
             if value_of(samples, metric) > before:
                 self._tell(f"metric: {metric}")
 
