@@ -16,7 +16,7 @@ from typing import Final
 
 from bench.faults.catalog import Fault, all_faults
 from bench.faults.report import FaultRow, progress, report
-from bench.faults.rig import FaultRig, Newcomers, open_rig
+from bench.faults.rig import Clients, FaultRig, Newcomers, open_rig
 from bench.faults.told import Metric, Watch, value_of
 from bench.lib.results import results_folder
 from testkit.kafka.lock import KafkaDistError
@@ -35,7 +35,7 @@ _LOSSES: Final = (
 
 
 def measure(rig: FaultRig, number: int, fault: Fault) -> FaultRow:
-    """One row. Raises BenchError when it cannot be measured: clients that never began, a broker that is gone."""
+    """One row. Raises BenchError when it cannot be measured: clients that never began, no broker."""
     clients = rig.start_clients(number)
     newcomers = Newcomers(rig.properties())
     newcomers.start()
@@ -81,12 +81,9 @@ def measure(rig: FaultRig, number: int, fault: Fault) -> FaultRow:
 
 
 def _recovered(
-    rig: FaultRig, fault: Fault, newcomers: Newcomers, over_s: float, clients: object
+    rig: FaultRig, fault: Fault, newcomers: Newcomers, over_s: float, clients: Clients
 ) -> float | None:
     """Seconds from the fault's end until everybody is served and the proxy says so; None: not in time."""
-    from bench.faults.rig import Clients
-
-    assert isinstance(clients, Clients)
     while time.monotonic() < over_s + RECOVERS_WITHIN_S and rig.sluice.is_alive():
         try:
             is_well = rig.admin.ready()[0] and fault.well(rig)
@@ -127,10 +124,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             for number, fault in enumerate(faults, 1):
                 rows.append(measure(rig, number, fault))
                 print(f"{number}/{len(faults)}  {progress(rows[-1])}", flush=True)
-            (results_folder(arguments.out, official=False) / "faults.log").write_bytes(rig.sluice.log.read_bytes())
+            kept = results_folder(arguments.out, official=False) / "faults.log"
+            kept.write_bytes(rig.sluice.log.read_bytes())
             if log := rig.sluice.faults_logged():
                 print(
-                    f"{len(log)} lines of the log tell of a fault of the proxy's own; the first: {log[0][:300]}"
+                    f"{len(log)} lines of {kept} tell of a fault of the proxy's own, the injected ones included"
                 )
     except (BenchError, KafkaNodeError, KafkaDistError, TimeoutError) as error:
         print(f"bench-faults: {error}", file=sys.stderr)

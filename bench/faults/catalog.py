@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -86,7 +87,7 @@ def all_faults(kills: int) -> list[Fault]:
     ]
 
 
-# The proxy ----------------------------------------------------------------------------------------------------
+# The proxy --------------------------------------------------------------------------------------------------
 
 
 def _kills(count: int) -> Fault:
@@ -113,7 +114,7 @@ def _kills(count: int) -> Fault:
     )
 
 
-# Files --------------------------------------------------------------------------------------------------------
+# Files ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def _no_file_is_refused(rig: FaultRig) -> bool:
     return value_of(rig.admin.samples(), Metric("sluice_config_refused")) == 0.0
 
 
-# Certificates -------------------------------------------------------------------------------------------------
+# Certificates -----------------------------------------------------------------------------------------------
 
 
 def _certificate_faults() -> list[Fault]:
@@ -246,26 +247,26 @@ def _foreign_ca(rig: FaultRig, _: Clients) -> Undo:
     return _swapped(rig, {rig.files.upstream_ca: rig.files.foreign.certificate_pem})
 
 
-# Clock --------------------------------------------------------------------------------------------------------
+# Clock ------------------------------------------------------------------------------------------------------
 
 
 def _clock_faults() -> list[Fault]:
     return [
         Fault(
             f"clock {hours:+d} h",
-            lambda rig, _, hours=hours: _clock_off(rig, hours * HOUR_S),
+            partial(_clock_off, by_s=hours * HOUR_S),
             Tells(("clock_jumped",)),
         )
         for hours in (1, -1, 24, -24)
     ]
 
 
-def _clock_off(rig: FaultRig, by_s: float) -> Undo:
+def _clock_off(rig: FaultRig, _: Clients, by_s: float) -> Undo:
     rig.shift_clock(by_s)
     return lambda: rig.shift_clock(0.0)
 
 
-# Access log ---------------------------------------------------------------------------------------------------
+# Access log -------------------------------------------------------------------------------------------------
 
 
 def _access_log_faults() -> list[Fault]:
@@ -284,7 +285,7 @@ def _access_log_faults() -> list[Fault]:
         faults.append(
             Fault(
                 f"thread {thread} killed",
-                lambda rig, _, thread=thread: _thrown(rig, thread),
+                partial(_thrown, thread=thread),
                 Tells(("task_failed",), (task,)),
                 well=_log_is_written(),
             )
@@ -309,12 +310,12 @@ def _disk_full(rig: FaultRig, _: Clients) -> Undo:
     return rig.place.empty_disk
 
 
-def _thrown(rig: FaultRig, thread: str) -> Undo:
+def _thrown(rig: FaultRig, _: Clients, thread: str) -> Undo:
     rig.throw_in(thread)
     return _nothing
 
 
-# Its surroundings ---------------------------------------------------------------------------------------------
+# Its surroundings -------------------------------------------------------------------------------------------
 
 
 def _few_descriptors(rig: FaultRig, _: Clients) -> Undo:

@@ -134,8 +134,8 @@ def _shown(row: FaultRow) -> dict[str, object]:
 def _table(rows: Sequence[FaultRow]) -> Table:
     table = Table(
         title="Faults under real clients",
-        caption="silence: longest without an acknowledgement; recovered: from the fault's end until old and new "
-        "clients are served and the proxy says so",
+        caption="silence: longest without an acknowledgement; recovered: from the fault's end until old and "
+        "new clients are served and the proxy says so",
     )
     table.add_column("fault")
     for column in ("lost", "doubled", "out of order", "log rows lost", "turned away"):

@@ -33,8 +33,8 @@ class WallClock:
             _log.warning(
                 "clock_jumped",
                 by_s=round(by_s, 1),
-                reason="the machine's clock was set, or the machine was suspended; the access log's times and "
-                "the quotas' calendars go by it",
+                reason="the machine's clock was set, or the machine was suspended; the access log's times "
+                "and the quotas' calendars go by it",
             )
 
 

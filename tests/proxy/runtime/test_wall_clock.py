@@ -41,7 +41,7 @@ async def test_it_is_watched_until_it_is_cancelled(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sluice.proxy.runtime.wall_clock.time", lambda: 1e9 + off_s)
     monkeypatch.setattr("sluice.proxy.runtime.wall_clock.monotonic", lambda: 0.0)
     with capture_logs() as lines:
-        watching = asyncio.create_task(watch_wall_clock(0.01))
+        watching = asyncio.get_running_loop().create_task(watch_wall_clock(0.01))
         await asyncio.sleep(0)
         off_s = 60.0
         await until(lambda: bool(lines))
