@@ -127,9 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             kept = results_folder(arguments.out, official=False) / "faults.log"
             kept.write_bytes(rig.sluice.log.read_bytes())
             if log := rig.sluice.faults_logged():
-                print(
-                    f"{len(log)} lines of {kept} tell of a fault of the proxy's own, the injected ones included"
-                )
+                print(f"{len(log)} lines of {kept} tell of a fault of its own, the injected ones included")
     except (BenchError, KafkaNodeError, KafkaDistError, TimeoutError) as error:
         print(f"bench-faults: {error}", file=sys.stderr)
         return 2

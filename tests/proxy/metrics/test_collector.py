@@ -30,6 +30,7 @@ from sluice.proxy.metrics.exposition import exposition
 from sluice.proxy.metrics.table import METRICS
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.supervision import restarts
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason
@@ -185,7 +186,9 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy() -> Proxy:
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    # The counts are of the process: one that has begun no supervised work has no sample of it.
+    monkeypatch.setitem(restarts, "usage_meter", 0)
     proxy = Proxy()
     proxy.use()
     return proxy
