@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -400,3 +403,22 @@ def test_the_share_of_an_entity_in_max_series_is_what_it_exports() -> None:
     rows = [row for row in METRICS.values() if {"quota", "client_id"} <= set(row.labels)]
     exported = sum(len(ByteReason) if "reason" in row.labels else 1 for row in rows)
     assert exported == SERIES_PER_ENTITY
+
+
+def test_a_scrape_needs_no_descriptor(proxy: Proxy) -> None:
+    """When clients have taken them all, metrics are what an operator looks at."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, before[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open(os.devnull, os.O_RDONLY)
+        text = b"".join(family.name.encode() for family in proxy.collector.collect())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for each in taken:
+            os.close(each)
+    assert b"sluice_build" in text
