@@ -42,7 +42,6 @@ def measure(rig: FaultRig, number: int, fault: Fault) -> FaultRow:
     watch = Watch(rig.admin, rig.sluice.log, fault.tells)
     rows_before = _rows_lost(rig)
     rss_before = rig.sluice.rss_bytes()
-    fault.well(rig)
     watch.start()
     begun_s = time.monotonic()
     undo = fault.begin(rig, clients)
@@ -69,9 +68,7 @@ def measure(rig: FaultRig, number: int, fault: Fault) -> FaultRow:
         found=rig.end_clients(clients),
         turned_away=sum(map(len, newcomers.turned_away.values())),
         newcomers=sum(map(len, newcomers.served.values())) + sum(map(len, newcomers.turned_away.values())),
-        access_log_rows_lost=int(_rows_lost(rig) - (0 if fault.ends_proxy else rows_before))
-        if alive
-        else None,
+        access_log_rows_lost=int(_rows_lost(rig) - rows_before) if alive and not fault.ends_proxy else None,
         rss_growth_bytes=highest - rss_before,
     )
     if not alive:
@@ -84,9 +81,10 @@ def _recovered(
     rig: FaultRig, fault: Fault, newcomers: Newcomers, over_s: float, clients: Clients
 ) -> float | None:
     """Seconds from the fault's end until everybody is served and the proxy says so; None: not in time."""
+    well = fault.well()
     while time.monotonic() < over_s + RECOVERS_WITHIN_S and rig.sluice.is_alive():
         try:
-            is_well = rig.admin.ready()[0] and fault.well(rig)
+            is_well = rig.admin.ready()[0] and well(rig)
         except OSError:
             is_well = False
         if is_well and clients.all_acknowledged_since(over_s) and newcomers.all_served_since(over_s):

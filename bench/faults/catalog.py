@@ -25,6 +25,7 @@ BACK_WITHIN_S: Final = 30.0
 _ENCODER, _SENDER = "access-log-encoder", "access-log-sender"
 
 Undo = Callable[[], None]
+Well = Callable[[FaultRig], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class Fault:
     held_s: float = 6.0
     """at least; where it is not told so soon, up to PATIENCE_S"""
     ends_proxy: bool = False
-    well: Callable[[FaultRig], bool] = lambda rig: True
-    """besides clients that are served and /readyz that says so: what must be as before"""
+    well: Callable[[], Well] = lambda: lambda rig: True
+    """made at the fault's end: what must be as before, besides clients served and /readyz"""
 
 
 def all_faults(kills: int) -> list[Fault]:
@@ -180,7 +181,11 @@ def _file_fault(what: Followed, damage: tuple[str, Callable[[Path], None]]) -> F
     if what.metric:
         metrics.append(Metric("sluice_config_refused", {"file": what.metric}))
     return Fault(
-        f"{what.name}: {kind}", begin, Tells((what.event,), metrics), held_s=3.0, well=_no_file_is_refused
+        f"{what.name}: {kind}",
+        begin,
+        Tells((what.event,), metrics),
+        held_s=3.0,
+        well=lambda: _no_file_is_refused,
     )
 
 
@@ -203,9 +208,11 @@ def _certificate_faults() -> list[Fault]:
                 ("certificate_expired", "certificates_not_applied"),
             ),
             held_s=4.0,
-            well=_no_file_is_refused,
+            well=lambda: _no_file_is_refused,
         ),
-        Fault("certificate of another key", _another_key, refused, held_s=4.0, well=_no_file_is_refused),
+        Fault(
+            "certificate of another key", _another_key, refused, held_s=4.0, well=lambda: _no_file_is_refused
+        ),
         Fault(
             "broker's certificate of a CA that is not ours",
             _foreign_ca,
@@ -277,7 +284,7 @@ def _access_log_faults() -> list[Fault]:
             "disk of the access log full",
             _disk_full,
             Tells(("access_log_failing", "access_log_rows_dropped"), failing),
-            well=_log_is_written(),
+            well=_log_is_written,
         )
     ]
     for thread in (_ENCODER, _SENDER):
@@ -287,14 +294,14 @@ def _access_log_faults() -> list[Fault]:
                 f"thread {thread} killed",
                 partial(_thrown, thread=thread),
                 Tells(("task_failed",), (task,)),
-                well=_log_is_written(),
+                well=_log_is_written,
             )
         )
     return faults
 
 
-def _log_is_written() -> Callable[[FaultRig], bool]:
-    """Whether rows have come since this was asked first."""
+def _log_is_written() -> Well:
+    """Whether rows have been written since this was asked first."""
     first: list[float] = []
 
     def well(rig: FaultRig) -> bool:
