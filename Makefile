@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo recalibrate-demo test test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy docs generate reference lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -68,6 +68,9 @@ bench-cost: setup kafka  ## processor time and memory of the proxy against HAPro
 
 bench-hostile: setup kafka  ## good clients beside damaged frames, garbage and slow drips; last line JSON
 	@$(PY) -m bench.hostile $(ARGS)
+
+bench-faults: setup kafka  ## kills, damaged files, a full disk, a clock that jumps …: lost, told, how soon over (root); last line JSON
+	@$(PY) -m bench.faults $(ARGS)
 
 bench-soak: setup kafka  ## 300 restarts of the proxy and 20 broker kills under load; last line JSON
 	@$(PY) -m bench.soak $(ARGS)

@@ -52,6 +52,7 @@ from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.log import configure_logging, get_logger
 from sluice.proxy.runtime.supervision import Work, keep_running
 from sluice.proxy.runtime.tasks import spawn
+from sluice.proxy.runtime.wall_clock import watch_wall_clock
 from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.delays import LeftBehind, SessionTimeouts
@@ -126,8 +127,7 @@ class Server:
             own_topic=quota_source.own_topic,
             topic_names=None if self._access_log is None else self._access_log.topic_names,
         )
-        limits = config.limits
-        self._limits = connection_limits_of(limits)
+        self._limits = connection_limits_of(limits := config.limits)
         self._rates = connection_rates(config.pacing, self._quotas, self._limits, self._gauges)
         self._budget: BufferBudget[Connection] = BufferBudget(
             limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
@@ -226,6 +226,7 @@ class Server:
             (partial(self._sweep, worker), "sweep"),
             (self._clean_up_ids, "producer_ids_clean_up"),
             (self._serve_ids, "producer_ids"),
+            (watch_wall_clock, "wall_clock"),
             *((one, "beside a listener") for one in beside),
         ]
         if kafka_page is not None:
@@ -345,8 +346,7 @@ class Server:
     def _reconfigure(self, config: Config) -> None:
         """Put in force what may change while traffic flows (config.LIVE_OPTIONS)."""
         self._config = config
-        limits = config.limits
-        follow_connection_limits(self._limits, limits)
+        follow_connection_limits(self._limits, limits := config.limits)
         self._meter.warnings.share = config.quotas.warning_share
         self._shared.left_behind.cap_bytes = limits.unfinished_bytes_per_user
         for listener, options in zip(self._listeners, config.listeners, strict=True):

@@ -1,6 +1,6 @@
 """What good clients notice of hostile ones behind one Sluice, and what those leave behind in it.
 
-    python -m bench.hostile [--quick] [--rounds 7] [--seconds 36]
+    python -m bench.hostile [--quick] [--rounds 15] [--seconds 36]
 
 Phases by turns, on a real broker: without hostile connections, with them, and with them at the broker itself.
 The last line of standard output is one JSON object. What is measured, and why so: docs/benchmarks.md.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.hostile.good import read_samples
+from bench.hostile.probes import SILENT
 from bench.hostile.report import HostileRun, progress, report
 from bench.hostile.rig import CONTROL, DIRECT, HOSTILE, Phase, open_rig
 from bench.lib.results import results_folder
@@ -24,8 +25,10 @@ from testkit.processes.process import BenchError
 
 DAMAGED_FRAMES: Final = 20_000  # over all rounds, through Sluice
 OTHER_CONNECTIONS: Final = 5_000  # a third each: garbage, half-open, slow drips
-ROUNDS: Final = 7
+ROUNDS: Final = 15
 SECONDS: Final = 36.0  # 100 hostile connections a second
+PROBES_S: Final = 60.0
+QUICK_PROBES_S: Final = 10.0
 QUICK_ROUNDS: Final = 2
 QUICK_SECONDS: Final = 8.0
 QUICK_SHARE: Final = 0.1
@@ -49,9 +52,11 @@ def measure_all(arguments: argparse.Namespace) -> HostileRun:
                 rig.check()
                 samples = read_samples(rig.good_output)
                 print(f"{number}/{arguments.rounds}  {progress(phases[-1], samples)}", flush=True)
+        print(f"probes, while {SILENT:,} silent connections are held at the admin port", flush=True)
+        probes = rig.ask_probes(QUICK_PROBES_S if arguments.quick else PROBES_S)
         records = rig.end_good_clients()
         faults = rig.sluice.faults_logged()
-        return HostileRun(phases, read_samples(rig.good_output), records, frame_kinds, faults)
+        return HostileRun(phases, read_samples(rig.good_output), records, frame_kinds, faults, probes)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -12,6 +12,7 @@ from typing import Final
 from rich.table import Table
 
 from bench.hostile.good import FETCH, LAG, PRODUCE, Samples
+from bench.hostile.probes import ProbeRun
 from bench.hostile.rig import CONTROL, DIRECT, FETCHERS, HOSTILE, PERIOD_MS, PRODUCERS, Phase
 from bench.lib.results import machine, print_last_line, wide_console, write_json
 from bench.lib.stats import Spread, median, pairwise_ratios, percentile, spread
@@ -36,6 +37,7 @@ class HostileRun:
     records: int  # acknowledged to good clients, and stored
     frame_kinds: int  # (API, version) pairs
     faults_logged: Sequence[str]
+    probes: ProbeRun
 
     def of(self, kind: str) -> list[Phase]:
         return [phase for phase in self.phases if phase.kind == kind]
@@ -95,9 +97,11 @@ def summary_of(run: HostileRun) -> dict[str, object]:
         causes.update(phase.disconnects)
     files = [phase.open_files for phase in hostile]
     summary: dict[str, object] = {
-        "p99_ratio": round(ratio.median, 3),
-        "p99_ratio_range": ratio.as_range(),
-        "p99_ratio_goal": GOAL_P99_RATIO,
+        "good_p99_ratio_median": round(ratio.median, 3),
+        "good_p99_ratio_range": ratio.as_range(),
+        "good_p99_ratio_goal": GOAL_P99_RATIO,
+        "rounds": len(hostile),
+        "rounds_discarded": 0,  # there is no rule by which one could be
         "p99_ratio_produce": round(run.ratio(HOSTILE, [PRODUCE]).median, 3),
         "p99_ratio_fetch": round(run.ratio(HOSTILE, [FETCH]).median, 3),
         "p99_control_ms": round(median(run.p99s_s(CONTROL)) * 1e3, 2),
@@ -112,6 +116,7 @@ def summary_of(run: HostileRun) -> dict[str, object]:
     if noise := run.control_ratio():
         summary["p99_ratio_of_controls_range"] = noise.as_range()
     return summary | {
+        **run.probes.summary(),
         "hostile_connections": sum(began.values()),
         "hostile_connections_uncounted": sum(phase.uncounted for phase in hostile),
         "hostile_connections_refused": sum(phase.load["not_connected"] for phase in hostile if phase.load),
@@ -147,6 +152,7 @@ def report(run: HostileRun, folder: Path) -> None:
                 }
                 for phase in run.phases
             ],
+            "probes": run.probes.shown(),
             "faults_logged": list(run.faults_logged),
         },
     )

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.hostile.frames import at_every_version
 from bench.hostile.good import FETCH, PRODUCE, read_samples
 from bench.hostile.load import READY
+from bench.hostile.probes import ProbeRun, ask_under_silence
 from bench.hostile.record import record
 from testkit.kafka.java_tools import run_tool
 from testkit.kafka.node import KafkaNode
@@ -86,8 +87,12 @@ class Phase:
 class HostileRig:
     """All that runs during the benchmark."""
 
-    def __init__(self, node: KafkaNode, sluice: Sluice, good: GuardedProcess, folder: Path) -> None:
+    def __init__(
+        self, node: KafkaNode, sluice: Sluice, good: GuardedProcess, folder: Path, ports: tuple[int, int]
+    ) -> None:
+        """`ports`: of the admin, and of the probes."""
         self.node = node
+        self._ports = ports
         self.sluice = sluice
         self._good = good
         self._folder = folder
@@ -122,6 +127,10 @@ class HostileRig:
         phase.rss_bytes = self.sluice.rss_bytes()
         phase.open_files = self.sluice.open_files()
         return phase
+
+    def ask_probes(self, seconds: float) -> ProbeRun:
+        """The probes' answers while silent connections are held at the admin port."""
+        return asyncio.run(ask_under_silence(*self._ports, seconds))
 
     def end_good_clients(self) -> int:
         """Ends them in order and returns how many records were acknowledged to them.
@@ -189,7 +198,7 @@ class HostileRig:
 @contextlib.contextmanager
 def open_rig() -> Iterator[tuple[HostileRig, int]]:
     """The rig, and of how many (API, version) pairs there are frames; all gone when the block ends."""
-    door, sasl_door, relay_port, admin_port = free_ports(4)
+    door, sasl_door, relay_port, admin_port, probe_port = free_ports(5)
     advertised = {
         "SLUICE": (LOOPBACK, door),
         "SLUICE_SASL": (LOOPBACK, sasl_door),
@@ -208,12 +217,13 @@ def open_rig() -> Iterator[tuple[HostileRig, int]]:
         frames = at_every_version(recorded)
         (folder / "frames").write_bytes(b"".join(frames))
         _fill(node)
-        sluice = Sluice("sluice", folder, admin_port, _listeners(node), [QUOTA], limits=LIMITS)
+        admin = {"bind_host": LOOPBACK, "bind_port": admin_port, "probes": {"bind_port": probe_port}}
+        sluice = Sluice("sluice", folder, admin_port, _listeners(node), [QUOTA], limits=LIMITS, admin=admin)
         stack.enter_context(sluice)
         numbers = [str(x) for x in (door, GOOD_TOPIC, PRODUCERS, FETCHERS, PERIOD_MS)]
         command = [sys.executable, "-m", "bench.hostile.good", *numbers, str(folder / "good.samples")]
         good = stack.enter_context(GuardedProcess(command, output=folder / "good.log"))
-        rig = HostileRig(node, sluice, good, folder)
+        rig = HostileRig(node, sluice, good, folder, (admin_port, probe_port))
         try:
             yield rig, len(frames)
         except BaseException:

@@ -11,15 +11,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import EINVAL
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 SUFFIX: Final = ".journal"
 _MODE: Final = 0o640
+_MAX_LINE_BYTES: Final = 4096
+_MAX_BYTES: Final = 64 * 1024 * 1024
+"""a line has 80 bytes, and the file is emptied whenever all is settled"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +98,11 @@ class AccessJournal:
             if instance != self.instance or path == self._path:
                 continue
             try:
-                with open(path, "rb") as file:
+                with open(path, "rb", opener=_not_waiting) as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    yield token, _unsettled(file.read())
+                    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                        raise OSError(EINVAL, "is no regular file", str(path))
+                    yield token, _unsettled(iter(partial(file.readline, _MAX_LINE_BYTES), b""))
                     path.unlink()
             except (FileNotFoundError, BlockingIOError):
                 continue  # another process of this instance has told it; or its own is alive
@@ -106,10 +114,20 @@ class AccessJournal:
             os.write(self._handle, json.dumps(entry).encode() + b"\n")
 
 
-def _unsettled(text: bytes) -> list[LostPart]:
-    """What a journal says; a line that was cut off, or is none, says nothing."""
+def _not_waiting(path: str, flags: int) -> int:
+    """A FIFO would never be opened."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _unsettled(lines: Iterable[bytes]) -> list[LostPart]:
+    """What a journal says; a line that was cut off, or is none, says nothing. Of what is larger than any
+    journal the rest is not read."""
     parts: dict[int, LostPart] = {}
-    for line in text.splitlines():
+    size_bytes = 0
+    for line in lines:
+        size_bytes += len(line)
+        if size_bytes > _MAX_BYTES:
+            break
         try:
             entry = json.loads(line)
             if entry.get("settled"):

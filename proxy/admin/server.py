@@ -19,7 +19,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, cast
 
@@ -43,7 +43,6 @@ from sluice.proxy.metrics.collector import SluiceCollector
 from sluice.proxy.metrics.exposition import Page, exposition
 from sluice.proxy.metrics.kafka_page import KafkaPage
 from sluice.proxy.runtime.supervision import keep_running
-from sluice.proxy.runtime.tasks import spawn
 
 _MAX_CONNECTIONS: Final = 64
 _BACKLOG: Final = 64
@@ -102,6 +101,8 @@ class AdminServer:
         self._collector = collector
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._listening: socket.socket | None = None
+        self._is_up = asyncio.Event()
         self.port = options.bind_port
         """the bound one once started (the option may be 0)"""
         host, port = options.probe_address
@@ -120,9 +121,9 @@ class AdminServer:
         except OSError:
             listening.close()
             raise
-        server = self._server = _Server(self._app())
-        self._serving = spawn(server.serve(sockets=[listening]), "admin")
-        await server.is_up.wait()
+        self._listening = listening
+        self._serving = keep_running(self._serve, "admin")
+        await self._is_up.wait()
         if self._status is not None:
             self._following = keep_running(self._status.run, "status")
 
@@ -133,10 +134,29 @@ class AdminServer:
             self._following.cancel()
         if self._socket is not None:
             await self._socket.stop()
-        if self._server is not None and self._serving is not None:
+        if self._serving is None:
+            return
+        if self._server is not None:
             self._server.should_exit = True
+        else:  # it has failed, and waits until it is begun again
+            self._serving.cancel()
+        with suppress(asyncio.CancelledError):
             await self._serving
+        self._serving = None
+
+    async def _serve(self) -> None:
+        """Until `stop`; begun again after a fault, on the same port. Raises OSError if that is taken."""
+        listening, self._listening = self._listening, None
+        if listening is None:
+            listening = bound(self._options.bind_host, self.port, _BACKLOG)
+        server = self._server = _Server(self._app(), self._is_up)
+        try:
+            await server.serve(sockets=[listening])
+        finally:
             self._server = None
+            for one in getattr(server, "servers", ()):  # after a fault they listen on
+                one.close()
+            listening.close()
 
     def _app(self) -> Starlette:
         routes = [
@@ -182,7 +202,7 @@ class AdminServer:
 class _Server(uvicorn.Server):
     """uvicorn in a loop that is not its own: signals are the proxy's business, its start can be awaited."""
 
-    def __init__(self, app: Starlette) -> None:
+    def __init__(self, app: Starlette, is_up: asyncio.Event) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -197,7 +217,7 @@ class _Server(uvicorn.Server):
                 timeout_graceful_shutdown=1,
             )
         )
-        self.is_up = asyncio.Event()
+        self._is_up = is_up
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -205,7 +225,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.is_up.set()
+        self._is_up.set()
 
 
 async def _shown(page: Page, request: Request) -> Response:

@@ -43,6 +43,7 @@ from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
 from sluice.quotas.manager import QuotaManager
 
 DISTRIBUTION: Final = "kafka-sluice"
+_VERSION: Final = version(DISTRIBUTION)  # it is in a file, for which a scrape may find no descriptor
 SIZE_BUCKETS: Final = range(6, 28, 2)
 """slots that become buckets: 64 B, 256 B, … 64 MiB"""
 DURATION_BUCKETS: Final = range(1, 20)
@@ -126,7 +127,7 @@ class SluiceCollector(Collector):
         yield _family("sluice_quota_topic_records_skipped_total", [((), skipped)])
         yield _family("sluice_kept_bytes", [((), self._kept_bytes())])
         yield _family("sluice_event_loop_lag_seconds", [((), meter.loop_lag.largest_s(time.monotonic()))])
-        yield _family("sluice_build_info", [((version(DISTRIBUTION),), 1)])
+        yield _family("sluice_build_info", [((_VERSION,), 1)])
         for library in _LIBRARY_COLLECTORS:
             yield from library.collect()
 

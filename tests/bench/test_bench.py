@@ -20,6 +20,7 @@ from bench.evenness.cases import QUOTA_BYTES_PER_S, BoundResult, bound_bytes_per
 from bench.hostile.frames import DAMAGE, api_of, at_every_version, damaged, garbage
 from bench.hostile.good import FETCH, LAG, PRODUCE, read_samples
 from bench.hostile.load import split
+from bench.hostile.probes import ADMIN_PORT, PROBE_PORT, ProbeRun
 from bench.hostile.report import HostileRun, summary_of
 from bench.hostile.rig import CONTROL, HOSTILE, Phase
 from bench.lib import stats
@@ -232,10 +233,13 @@ def test_the_p99_of_a_hostile_phase_is_held_against_its_own_control(tmp_path: Pa
         40,
         1,
         [],
+        ProbeRun(1000, 990, {PROBE_PORT: 120, ADMIN_PORT: 120}, {PROBE_PORT: 0, ADMIN_PORT: 118}),
     )
     summary = summary_of(run)
-    assert summary["p99_ratio"] == pytest.approx((1.1 + 1.3) / 2)
-    assert summary["p99_ratio_range"] == [pytest.approx(1.1), pytest.approx(1.3)]
+    assert summary["good_p99_ratio_median"] == pytest.approx((1.1 + 1.3) / 2)
+    assert summary["good_p99_ratio_range"] == [pytest.approx(1.1), pytest.approx(1.3)]
+    assert (summary["probe_failures"], summary["probe_failures_at_the_admin_port"]) == (0, 118)
+    assert (summary["rounds"], summary["rounds_discarded"]) == (2, 0)
     assert summary["p99_ratio_of_controls_range"] == [10.0, 10.0]
     assert summary["hostile_cpu_share"] == pytest.approx((0.25 + 0.125) / 2, abs=0.001)
     assert (summary["hostile_connections"], summary["hostile_connections_uncounted"]) == (6, 1)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sluice.proxy.access_log.sinks.sink import BucketSettings, LogFile, SinkError
 from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.load import MAX_SMALL_BYTES, read_bytes
 
 _ATTEMPTS: Final = 2
 """of one write; the sender has its own pauses, in which the process can end"""
@@ -90,7 +91,7 @@ class BucketSink:
 def _read(path: Path, profile: str) -> dict[str, str]:
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(path.read_text(encoding="utf-8"))
+        parser.read_string(read_bytes(path, MAX_SMALL_BYTES).decode("utf-8"))
     except OSError as error:
         raise SinkError(f"{path} cannot be read: {error.strerror}") from None
     except (configparser.Error, UnicodeDecodeError):

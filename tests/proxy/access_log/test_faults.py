@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -300,3 +301,32 @@ def test_without_a_journal_the_log_is_written_all_the_same(tmp_path: Path) -> No
     writer.close(20)
     assert writer.counters.rows_written == 2
     assert writer.counters.last_error.startswith("FileExistsError")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "zero"])
+def test_a_journal_that_is_no_file_is_told_and_keeps_no_other_from_it(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "proxy-1-a.journal")
+    dead = AccessJournal(tmp_path, "proxy-1", "b")
+    dead.begin()
+    dead.took(1, ROLLUP, 5, 10_000, 20_000)
+    dead.end()
+    failures: list[OSError] = []
+    found = list(AccessJournal(tmp_path, "proxy-1", "next").abandoned(failures.append))
+    assert found == [("b", [LostPart(ROLLUP, 5, 10_000, 20_000)])]
+    assert [error.strerror for error in failures] == ["is no regular file"]
+
+
+def test_of_a_journal_that_is_larger_than_any_the_beginning_is_read(tmp_path: Path) -> None:
+    dead = AccessJournal(tmp_path, "proxy-1", "a")
+    dead.begin()
+    dead.took(1, ROLLUP, 5, 10_000, 20_000)
+    dead.end()
+    os.truncate(tmp_path / "proxy-1-a.journal", 4 * 2**30)
+    tracemalloc.start()
+    try:
+        assert abandoned(tmp_path) == [("a", [LostPart(ROLLUP, 5, 10_000, 20_000)])]
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

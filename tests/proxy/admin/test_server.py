@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
+import uvicorn
 import uvloop
 
 from sluice.proxy.admin import http
@@ -22,11 +23,13 @@ from sluice.proxy.metrics.collector import SluiceCollector
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.supervision import restarts
 from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import Recorder
+from testkit.proxy.local_proxy import until
 
 
 @dataclass
@@ -249,5 +252,44 @@ def test_half_a_request_is_not_waited_for_and_a_pause_between_two_is_fine(
             assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
             await asyncio.sleep(0.1)
         writer.close()
+
+    with_server(use)
+
+
+def test_a_server_that_fails_is_begun_again_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One exception in uvicorn's own loop ended /metrics until the next restart."""
+    tick = uvicorn.Server.on_tick
+    fails = [True]
+
+    async def failing(server: uvicorn.Server, counter: int) -> bool:
+        if counter > 0 and fails:
+            fails.clear()
+            raise RuntimeError("boom")
+        return await tick(server, counter)
+
+    monkeypatch.setattr(uvicorn.Server, "on_tick", failing)
+    before = restarts["admin"]
+
+    async def use(server: AdminServer, _: Health) -> None:
+        port = server.port
+        await until(lambda: restarts["admin"] == before + 1)
+        await until(lambda: server._server is not None and server._server.started)
+        assert (server.port, (await get(port, "/metrics")).status) == (port, 200)
+
+    with_server(use)
+
+
+def test_one_that_has_failed_and_not_begun_again_yet_stops_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def failing(*_: object) -> bool:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(uvicorn.Server, "on_tick", failing)
+    before = restarts["admin"]
+
+    async def use(server: AdminServer, _: Health) -> None:
+        await until(lambda: restarts["admin"] > before)
+        await asyncio.wait_for(server.stop(), 5.0)
 
     with_server(use)

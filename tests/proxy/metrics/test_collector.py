@@ -30,6 +30,7 @@ from sluice.proxy.metrics.exposition import exposition
 from sluice.proxy.metrics.table import METRICS
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.supervision import restarts
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason
@@ -157,13 +158,12 @@ class Proxy:
         assert up.may_dial(now_ms)
         up.succeeded()
         self.recorder.exempt_request_ms["rule"] = 2500.0
-        self.gauges.connections = 3
         throttled = {"orders": ThrottledReplicas(all=True)}
         limits = ReplicationLimits({1: 5e6}, {2: 4e6}, throttled, throttled)
         self.replication.apply(limits, {}, now_ms)
         self.replication.begun(SessionMirror(2, self.replication), 77)
         self.replication.passed(2, 1_000)
-        self.gauges.connections_opened = 4
+        self.gauges.connections, self.gauges.connections_opened = 3, 4
         self.gauges.delayed["produce"] = 2
         self.reloads.outcomes[ReloadOutcome.INVALID] = 1
 
@@ -185,7 +185,8 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy() -> Proxy:
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    monkeypatch.setitem(restarts, "usage_meter", 0)  # a process that began no such work has no sample of it
     proxy = Proxy()
     proxy.use()
     return proxy

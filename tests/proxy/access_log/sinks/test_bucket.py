@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from sluice.proxy.access_log.sinks.bucket import BucketSink
 from sluice.proxy.access_log.sinks.sink import BucketSettings
 from sluice.proxy.access_log.writer import AccessWriter
 from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.load import MAX_SMALL_BYTES
 from sluice.usage.access_record import ROLLUP
 from testkit.access_log.access_rows import clients, columns, read, rows
 from testkit.access_log.access_writers import settings_of, wait_until, writing
@@ -176,3 +179,20 @@ def test_a_file_of_credentials_that_cannot_be_used_is_refused_and_not_quoted(
 def test_a_ca_file_that_is_not_there_is_refused(s3: FakeS3, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file"):
         AccessWriter(settings_of(bucket(s3, tmp_path, ca_file=tmp_path / "none.pem")))
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (os.mkfifo, "not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (lambda path: path.write_bytes(bytes(MAX_SMALL_BYTES + 1)), "has more than"),
+    ],
+    ids=["fifo", "zero", "large"],
+)
+def test_credentials_that_hang_or_grow_are_told(
+    tmp_path: Path, make: Callable[[Path], None], why: str
+) -> None:
+    make(tmp_path / "damaged")
+    with pytest.raises(ConfigError, match=why):
+        BucketSink(BucketSettings("logs", "", None, None, tmp_path / "damaged", "default", None))
