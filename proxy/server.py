@@ -127,10 +127,10 @@ class Server:
             own_topic=quota_source.own_topic,
             topic_names=None if self._access_log is None else self._access_log.topic_names,
         )
-        self._limits = connection_limits_of(limits := config.limits)
+        self._limits = connection_limits_of(config.limits)
         self._rates = connection_rates(config.pacing, self._quotas, self._limits, self._gauges)
         self._budget: BufferBudget[Connection] = BufferBudget(
-            limits.max_buffered_bytes, limits.max_buffered_bytes_per_user
+            config.limits.max_buffered_bytes, config.limits.max_buffered_bytes_per_user
         )
         self._costs = load_request_costs(config.request_time.cost_file)
         self._meter = UsageMeter(
@@ -346,13 +346,13 @@ class Server:
     def _reconfigure(self, config: Config) -> None:
         """Put in force what may change while traffic flows (config.LIVE_OPTIONS)."""
         self._config = config
-        follow_connection_limits(self._limits, limits := config.limits)
+        follow_connection_limits(self._limits, config.limits)
         self._meter.warnings.share = config.quotas.warning_share
-        self._shared.left_behind.cap_bytes = limits.unfinished_bytes_per_user
+        self._shared.left_behind.cap_bytes = config.limits.unfinished_bytes_per_user
         for listener, options in zip(self._listeners, config.listeners, strict=True):
             policy = self._replication.told(policy_of(config, options, self._costs), options)
             listener.policy = replace(policy, broker_map=listener.policy.broker_map)
-            listener.authentication_timeout_s = limits.authentication_timeout_s
+            listener.authentication_timeout_s = config.limits.authentication_timeout_s
         configure_logging(config.log)
 
     def _signal(self) -> None:
