@@ -5,7 +5,8 @@ charged for it, and fetches it again: half of a small quota can be waste. With `
 exactly one whole batch, but each of them costs a round trip. So, for batches of which the typical byte lies
 in one of `typical` bytes:
 
-    batches alike          a multiple of the largest: nothing is cut
+    batches alike          a multiple of the largest: nothing is cut; half of the most, so that a second holds
+                           twenty grants of a bucket in debt: ten made it swing by a tenth (variation 0.044)
     grant ≥ 10 · typical   as it is: the part that is cut is a twentieth of it
     less                   max_bytes = 1: one batch
 
@@ -82,6 +83,8 @@ class BatchSizes:
         enough = typical * _ENOUGH_BATCHES
         if share_bytes < enough:
             if self._alike_bytes:
+                if share_bytes <= most_bytes:
+                    share_bytes = min(share_bytes, most_bytes / 2)
                 return max(share_bytes // self._alike_bytes, 1.0) * self._alike_bytes
             share_bytes = max(share_bytes, min(enough, most_bytes))
         return share_bytes if share_bytes >= enough else 1.0
