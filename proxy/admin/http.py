@@ -7,6 +7,8 @@ cap: 64 that said nothing kept everybody else out.
 from __future__ import annotations
 
 import asyncio
+from email.utils import formatdate
+from time import time
 from typing import Any, Final
 
 import h11
@@ -58,6 +60,7 @@ class AdminHttp(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """As uvicorn's."""
+        self.server_state.default_headers = [(b"date", formatdate(time(), usegmt=True).encode())]
         super().data_received(data)
         self._look()
 

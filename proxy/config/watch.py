@@ -5,7 +5,6 @@ On an error the configuration in force stays. When the file has changed is decid
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from sluice.proxy.config.config import LIVE_OPTIONS, Config
 from sluice.proxy.config.file import config_of
+from sluice.proxy.runtime.file_sentinel import FileSentinel
 from sluice.proxy.runtime.file_work import FileHangs, FileWork
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, hash_of, identify
@@ -43,9 +43,13 @@ class ConfigWatch:
 
     async def watch(self, apply: Callable[[Config], None]) -> None:
         """Look until cancelled; `apply` puts into force, in the event loop, what may change."""
-        while True:
-            await self.check(apply)
-            await asyncio.sleep(LOOK_INTERVAL_S)
+        sentinel = FileSentinel((self._path,), LOOK_INTERVAL_S, self._watched)
+        try:
+            while True:
+                await sentinel.changed()
+                await self.check(apply)
+        finally:
+            sentinel.close()
 
     async def check(self, apply: Callable[[Config], None]) -> ReloadOutcome | None:
         """One look. Returns what became of a new state of the file, None if there is none."""

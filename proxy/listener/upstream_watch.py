@@ -25,6 +25,7 @@ from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import NotConnected, SaysNothing, Upstream
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.tasks import next_beat
 from sluice.proxy.session.gateway.broker_map import in_text
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
@@ -122,7 +123,7 @@ class UpstreamWatch:
             await self.look()
             patience = self._patience
             is_away = self.problem and not self.is_silent
-            await asyncio.sleep(patience.retry_s if is_away else patience.interval_s)
+            await next_beat(patience.retry_s if is_away else patience.interval_s)
 
     async def look(self) -> None:
         """Ask, unless clients have been answered since the last look."""

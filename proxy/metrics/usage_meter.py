@@ -31,7 +31,7 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
 
 DRAIN_INTERVAL_S: Final = 0.1
-IDLE_DRAIN_INTERVAL_S: Final = 0.5
+IDLE_DRAIN_INTERVAL_S: Final = 1.0
 """after so long without a record"""
 FOLD_INTERVAL_S: Final = 10.0
 SENSORS_PER_STEP: Final = 300
@@ -137,7 +137,9 @@ class UsageMeter:
         fold_at_s = idle_at_s = time.monotonic()
         while True:
             begun_s = time.monotonic()
-            interval_s = DRAIN_INTERVAL_S if begun_s < idle_at_s else IDLE_DRAIN_INTERVAL_S
+            interval_s = DRAIN_INTERVAL_S
+            if begun_s >= idle_at_s:  # on the beat of the others that have nothing to do
+                interval_s = IDLE_DRAIN_INTERVAL_S - begun_s % IDLE_DRAIN_INTERVAL_S
             await asyncio.sleep(interval_s)
             now_s = time.monotonic()
             self.loop_lag.note(now_s - begun_s - interval_s, now_s)

@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
+from sluice.proxy.runtime.file_sentinel import FileSentinel
 from sluice.proxy.runtime.file_work import LIMIT_S, FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import in_turns
@@ -72,9 +73,16 @@ class QuotaFile:
 
     async def watch(self, interval_s: float, apply: Callable[[QuotaLimits], None]) -> None:
         """Look every `interval_s` until cancelled; `apply` puts new limits in force, in the event loop."""
-        while True:
-            await asyncio.sleep(interval_s)
-            await self.check(apply)
+        sentinel = FileSentinel((self._path,), interval_s, self._watched)
+        try:
+            while True:
+                if self.base.schedules:  # a window may begin or end, whatever the file
+                    await asyncio.sleep(interval_s)
+                else:
+                    await sentinel.changed()
+                await self.check(apply)
+        finally:
+            sentinel.close()
 
     async def check(self, apply: Callable[[QuotaLimits], None]) -> ReloadOutcome | None:
         """One look: reading is done in a thread, parsing in small steps between which connections are served.

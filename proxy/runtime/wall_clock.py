@@ -5,11 +5,11 @@ Delays, quotas and timeouts go by the monotonic clock, which nobody can set.
 
 from __future__ import annotations
 
-import asyncio
 from time import monotonic, time
 from typing import Final
 
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.tasks import next_beat
 
 _INTERVAL_S: Final = 5.0
 _JUMP_S: Final = 2.0
@@ -42,5 +42,5 @@ async def watch_wall_clock(interval_s: float = _INTERVAL_S) -> None:
     """Until cancelled."""
     clock = WallClock(monotonic(), time())
     while True:
-        await asyncio.sleep(interval_s)
+        await next_beat(interval_s)
         clock.look(monotonic(), time())

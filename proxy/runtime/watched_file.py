@@ -83,6 +83,11 @@ class WatchedFiles:
         self._refused_hash = ""
         self._hangs = False
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing can be new unless `identify` finds something else."""
+        return self._settled and not self._hangs
+
     def hangs(self, error: OSError, paths: Iterable[Path]) -> ReloadOutcome | None:
         """A look has not ended in time (file_work.py). None: nothing new, it still hangs."""
         self._settled = False

@@ -21,7 +21,7 @@ bucket, so the bound is the same whoever says that he is a member.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Final, Protocol, TypeAlias
 
@@ -35,6 +35,10 @@ OTHERS: Final = "\0others"
 """the principal of those beyond max_principals; no user has this name"""
 _EARLIER_MS: Final = 1.0
 """by so much must a turn come earlier than it was foretold to be worth another wake"""
+
+
+def _nobody_listens() -> None:
+    pass
 
 
 _Queues: TypeAlias = tuple[FairQueue[Ticket], FairQueue[Ticket], FairQueue[Ticket]]
@@ -71,6 +75,8 @@ class ProducerIdQuota:
         self._dues: list[tuple[float, int, PrincipalIds]] = []
         self._granted: list[Ticket] = []
         self._number = 0
+        self.when_due: Callable[[], object] = _nobody_listens
+        """called when `due_ms` may have become earlier: who calls `serve` need not look while nobody waits"""
 
     def principal(
         self, user: str, ids_per_hour: float, now_ms: float, *, enforced: bool = True
@@ -217,6 +223,7 @@ class ProducerIdQuota:
             principal.due_ms = due_ms
             self._number += 1
             heappush(self._dues, (due_ms, self._number, principal))
+            self.when_due()
 
     def _set_forced_at(self, ticket: Ticket, now_ms: float) -> None:
         """From when on the forced bucket is open to it."""
@@ -297,6 +304,7 @@ class ProducerIdQuota:
         principal.reserved_pairs += len(ticket.pairs)
         self.ceiling.reserved += len(ticket.pairs)
         self._granted.append(ticket)
+        self.when_due()
 
     def _release(self, ticket: Ticket, spent: list[int], now_ms: float) -> None:
         """The ticket is done with; `spent`: how many new and resumed ids went to the broker."""

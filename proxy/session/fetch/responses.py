@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch import forget_session
 from sluice.protocol.fetch_batches import batch_sizes
@@ -10,6 +12,9 @@ from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle
 from sluice.proxy.session.in_flight import NEW_SESSION, AnswerWork, InFlight
 from sluice.proxy.session.throttling import Throttling
 from sluice.quotas.sensors.sensor import Sensor
+
+_AROUND_RECORDS_BYTES: Final = 1024
+"""what stands around the records of an answer: by so much it may pass its max_bytes, and tells nothing new"""
 
 
 def charge_fetch(
@@ -24,7 +29,11 @@ def charge_fetch(
     )
     limit = min(end, frame_end)
     fetches = throttling.fetches
-    if reserved and api_key == FETCH and (throttle_ms > 0.0 or size > reserved or fetches.wants_sizes):
+    if (
+        reserved
+        and api_key == FETCH
+        and (throttle_ms > 0.0 or size > reserved + _AROUND_RECORDS_BYTES or fetches.wants_sizes)
+    ):
         body = response_body(buf, pos, limit, FETCH, version)
         fetches.brought(batch_sizes(buf, body, limit, version), now_ms)
     if throttle_ms > 0.0:

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
-import uvicorn
 import uvloop
 
 from sluice.proxy.admin import http
 from sluice.proxy.admin.handlers import AdminDesk
-from sluice.proxy.admin.server import AdminServer, Health
+from sluice.proxy.admin.server import AdminServer, Health, _Server
 from sluice.proxy.config.admin import AdminOptions
 from sluice.proxy.metrics.collector import SluiceCollector
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
@@ -258,16 +257,16 @@ def test_half_a_request_is_not_waited_for_and_a_pause_between_two_is_fine(
 
 def test_a_server_that_fails_is_begun_again_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """One exception in uvicorn's own loop ended /metrics until the next restart."""
-    tick = uvicorn.Server.on_tick
+    main_loop = _Server.main_loop
     fails = [True]
 
-    async def failing(server: uvicorn.Server, counter: int) -> bool:
-        if counter > 0 and fails:
+    async def failing(server: _Server) -> None:
+        if fails:
             fails.clear()
             raise RuntimeError("boom")
-        return await tick(server, counter)
+        await main_loop(server)
 
-    monkeypatch.setattr(uvicorn.Server, "on_tick", failing)
+    monkeypatch.setattr(_Server, "main_loop", failing)
     before = restarts["admin"]
 
     async def use(server: AdminServer, _: Health) -> None:
@@ -285,7 +284,7 @@ def test_one_that_has_failed_and_not_begun_again_yet_stops_at_once(
     async def failing(*_: object) -> bool:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(uvicorn.Server, "on_tick", failing)
+    monkeypatch.setattr(_Server, "main_loop", failing)
     before = restarts["admin"]
 
     async def use(server: AdminServer, _: Health) -> None:
