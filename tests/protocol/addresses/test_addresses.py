@@ -21,11 +21,12 @@ from sluice.protocol.addresses.addresses import (
     names_controllers,
     rewrite_addresses,
 )
+from sluice.protocol.apis import FETCH, METADATA, PRODUCE, SHARE_FETCH
 from sluice.protocol.codec._schemas import REQUESTS
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.spec_model import Field
 from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
-from sluice.protocol.headers import FETCH, METADATA, PRODUCE, SHARE_FETCH, response_body
+from sluice.protocol.headers import response_body
 from testkit.frames.frames import decoded, random_answer, sized
 from testkit.frames.message_values import message_of, versions_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol._tables import API_NAMES, VERSIONS
-from sluice.protocol.groups import GROUP_APIS
+from sluice.protocol.apis import GROUP_APIS
 from testkit.frames.frames import (
     answer,
     fetch,

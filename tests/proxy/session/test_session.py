@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
@@ -55,7 +56,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_within_its_quota_goes_on_at_once_and_its_answer_is_not_touched(version: int) -> None:
     (
         Playbook(session_of(produce_rate=1_000))
@@ -197,7 +198,7 @@ def test_a_fetch_may_ask_for_what_its_bucket_holds() -> None:
     ).done()
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
 def test_max_bytes_of_every_fetch_version_is_lowered(version: int) -> None:
     (
         Playbook(session_of(fetch_rate=1_000))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.spec_model import load_message
 from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.names import api_name
@@ -61,7 +62,7 @@ def fetch_of(topics: Sequence[str], version: int, **fields: Any) -> bytes:
 # Produce ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_to_it_is_refused_with_error_29(version: int) -> None:
     own, other = (NAME, "orders") if version < 13 else (ID_TEXT, uuid_text(bytes(16)))
     one = shell()
@@ -85,7 +86,7 @@ def test_a_refused_produce_is_counted_for_the_client_id_that_it_has_itself() -> 
     assert [record.client_id for record in one.records] == ["app"] * 4 + ["ape"]
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_elsewhere_passes_though_its_records_speak_of_it(version: int) -> None:
     other = "orders" if version < 13 else uuid_text(bytes(16))
     sent = produce({other: [(0, record_batch(NAME.encode() + ID))]}, version=version)
@@ -138,7 +139,7 @@ def test_a_produce_without_acknowledgement_ends_the_connection() -> None:
 # Fetch ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
 def test_a_fetch_of_it_is_refused_and_says_which_it_is(version: int) -> None:
     own, other = (NAME, "orders") if version < 13 else (ID_TEXT, uuid_text(bytes(16)))
     one = shell()

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from sluice.protocol._tables import THROTTLE, VERSIONS
+from sluice.protocol.apis import CLUSTER_ACTIONS
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.proxy.session.policy import SharedState
 from sluice.proxy.session.read_gate import State
-from sluice.proxy.session.request_time import CLUSTER_ACTIONS, IN_FLIGHT_WITHIN_QUOTA
+from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
