@@ -12,8 +12,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, THROTTLE
-from sluice.protocol.apis import API_VERSIONS, PRODUCE, ApiKey, ErrorCode
+from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, KIND_WALK, THROTTLE
+from sluice.protocol.apis import API_VERSIONS, PRODUCE, READABLE, ApiKey, ErrorCode
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
 from sluice.protocol.primitives import compact_array_count, skip_compact_nullable, skip_tags
@@ -23,12 +23,15 @@ _UNSUPPORTED_VERSION: Final = Struct(">h").pack(ErrorCode.UNSUPPORTED_VERSION)
 MAX_THROTTLE_MS: Final = 2**31 - 1
 
 
+_NO_WALK: Final = (0, -1)
 _PLACES: dict[tuple[int, int], tuple[int, int]] = {
     (api_key, version): (kind, offset)
     for api_key, runs in THROTTLE.items()
     for first, last, kind, offset in runs
     for version in range(first, last + 1)
+    if kind != KIND_WALK or version <= READABLE.get(api_key, _NO_WALK)[1]
 }
+"""A version whose walk nobody has written has no place: nothing is written where its field is guessed."""
 
 
 def at_fixed_offset(api_key: int, version: int) -> int | None:

@@ -8,8 +8,7 @@ from typing import cast
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
-from sluice.protocol.apis import MUTATION_APIS, ApiKey
+from sluice.protocol.apis import MUTATION_APIS, ApiKey, readable_versions
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value, uuid_bytes, uuid_text
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame
@@ -28,12 +27,8 @@ from testkit.frames.message_values import random_frame
 from testkit.frames.mutation_frames import METADATA, create, delete, grow, question, sizes
 from testkit.frames.produce_usage import body_of
 
-EVERY = [
-    (api_key, version)
-    for api_key in sorted(MUTATION_APIS)
-    for version in range(VERSIONS[api_key][0], VERSIONS[api_key][1] + 1)
-]
-TOLD = {
+EVERY = [(api_key, version) for api_key in sorted(MUTATION_APIS) for version in readable_versions(api_key)]
+TOLD: dict[int, str] = {
     ApiKey.CREATE_TOPICS: "topics",
     ApiKey.DELETE_TOPICS: "responses",
     ApiKey.CREATE_PARTITIONS: "results",

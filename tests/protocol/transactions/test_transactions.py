@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
-from sluice.protocol.apis import STATE_MAKERS, ApiKey
+from sluice.protocol.apis import OFFERED, STATE_MAKERS, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.transactions.refusals import RETRIED_ERRORS, refuse_additions
@@ -24,9 +23,7 @@ from testkit.frames.produce_usage import body_of
 
 BEFORE = b"\xff" * 7
 EVERY_VERSION = [
-    (api_key, version)
-    for api_key in sorted(STATE_MAKERS)
-    for version in range(VERSIONS[api_key][0], VERSIONS[api_key][1] + 1)
+    (api_key, version) for api_key in sorted(STATE_MAKERS) for version in readable_versions(api_key)
 ]
 
 
@@ -161,7 +158,7 @@ def results_of(addition: Addition, api_key: int, error: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("version", range(VERSIONS[ApiKey.END_TXN][1] + 1))
+@pytest.mark.parametrize("version", range(OFFERED[ApiKey.END_TXN][1] + 1))
 def test_the_producer_whose_transaction_ends_is_read(version: int) -> None:
     body: Struct = {"transactionalId": "täx", "producerId": 2**61 + 1, "producerEpoch": 3, "committed": True}
     frame = bytearray(request(ApiKey.END_TXN, version, body))
@@ -178,7 +175,7 @@ def test_the_successor_is_read_in_an_answer_without_error(error: int, expected: 
         read_successor(frame, 9, 20)
 
 
-@pytest.mark.parametrize("version", range(VERSIONS[ApiKey.INIT_PRODUCER_ID][1] + 1))
+@pytest.mark.parametrize("version", range(OFFERED[ApiKey.INIT_PRODUCER_ID][1] + 1))
 @pytest.mark.parametrize("name", [None, "", "täx", "t" * 300])
 def test_the_transactional_id_is_read(version: int, name: str | None) -> None:
     frame = request(ApiKey.INIT_PRODUCER_ID, version, {"transactionalId": name, "transactionTimeoutMs": 1})

@@ -6,8 +6,7 @@ import struct
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
-from sluice.protocol.apis import ApiKey, readable_versions
+from sluice.protocol.apis import OFFERED, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
@@ -207,7 +206,7 @@ def test_max_bytes_of_every_fetch_version_is_lowered(version: int) -> None:
     ).done()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
 def test_max_bytes_of_a_share_fetch_is_lowered(version: int) -> None:
     shell = Shell(session_of(fetch_rate=1_000))
     shell.client_sends(
@@ -329,7 +328,7 @@ def test_an_api_versions_answer_offers_no_version_beyond_our_tables() -> None:
     shell = Shell(session_of())
     shell.client_sends(request(API_VERSIONS, 3))
     shell.broker_sends(answer(API_VERSIONS, 3, {"apiKeys": keys}))
-    keys[0] = {"apiKey": PRODUCE, "minVersion": 3, "maxVersion": VERSIONS[PRODUCE][1]}
+    keys[0] = {"apiKey": PRODUCE, "minVersion": 3, "maxVersion": OFFERED[PRODUCE][1]}
     assert decoded("response", API_VERSIONS, 3, shell.to_client).body["apiKeys"] == keys
 
 

@@ -242,7 +242,7 @@ def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> N
     assert (second.state, second.session.pace.wake_ms) == (State.HOLDING, START_MS + 1 + 499)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
 def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: int) -> None:
     """It carries acknowledgements: never replaced."""
     shell = shell_of(in_debt())
@@ -312,7 +312,7 @@ def test_answers_that_come_during_a_mute_are_delivered_and_do_not_prolong_it_bey
     assert shell.state is State.READING
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
 def test_a_share_fetch_is_muted_for_ten_seconds_at_most_and_told_of_two(version: int) -> None:
     """Acquisition locks last 30 s. Even where the answer budget is 15 s."""
     policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=15_000, patience_s={OTHERS: 30}))

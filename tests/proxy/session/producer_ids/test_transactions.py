@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.protocol.apis import ApiKey
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -27,11 +27,15 @@ HOLD_MS = 8_000.0
 GROUP_HOLD_MS = 2_000.0
 HOUR_MS = 3_600_000.0
 STATE_MAKING = [
-    (ApiKey.ADD_PARTITIONS_TO_TXN, version) for version in range(6)
-] + [(ApiKey.ADD_OFFSETS_TO_TXN, version) for version in range(5)] + [
-    (ApiKey.TXN_OFFSET_COMMIT, version) for version in range(6)
-]  # fmt: skip
-RETRIED = {ApiKey.ADD_PARTITIONS_TO_TXN: 51, ApiKey.ADD_OFFSETS_TO_TXN: 51, ApiKey.TXN_OFFSET_COMMIT: 14}
+    (api_key, version)
+    for api_key in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
+    for version in readable_versions(api_key)
+]
+RETRIED: dict[int, int] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 51,
+    ApiKey.ADD_OFFSETS_TO_TXN: 51,
+    ApiKey.TXN_OFFSET_COMMIT: 14,
+}
 
 
 def shells(
