@@ -14,7 +14,7 @@ from aiokafka.client import AIOKafkaClient
 
 from sluice.protocol.apis import METADATA, ApiKey, ErrorCode
 from sluice.protocol.codec.wire import uuid_bytes
-from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.config.quotas import TopicOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.listener.login.credential_entries import PasswordCredentials
 from sluice.proxy.listener.login.credentials import CredentialsFile
@@ -36,7 +36,7 @@ class TopicRefused(Exception):
 class ClusterAccess:
     """The way to the brokers. Its files are read when it is made, and again for each new connection."""
 
-    def __init__(self, options: QuotaTopicOptions) -> None:
+    def __init__(self, options: TopicOptions) -> None:
         """Raises ConfigError for a file that cannot be used."""
         self._options = options
         self._credentials: CredentialsFile | None = None
@@ -103,7 +103,7 @@ async def topic_id(client: AIOKafkaClient, name: str) -> bytes | None:
     return uuid_bytes(topic["topicId"]) if "topicId" in topic else b""
 
 
-async def ensure_topic(client: AIOKafkaClient, options: QuotaTopicOptions) -> bytes:
+async def ensure_topic(client: AIOKafkaClient, options: TopicOptions) -> bytes:
     """The topic's id, after it has been made if it was missing. Raises as `topic_id`."""
     found = await topic_id(client, options.name)
     if found is None:
@@ -114,7 +114,7 @@ async def ensure_topic(client: AIOKafkaClient, options: QuotaTopicOptions) -> by
     return found
 
 
-async def _create(client: AIOKafkaClient, options: QuotaTopicOptions) -> None:
+async def _create(client: AIOKafkaClient, options: TopicOptions) -> None:
     topic: dict[str, Any] = {
         "name": options.name,
         "numPartitions": 1,
