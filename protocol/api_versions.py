@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
+from sluice.protocol.apis import API_VERSIONS, ErrorCode
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.primitives import (
     INT16,
@@ -27,7 +28,6 @@ from sluice.protocol.primitives import (
     skip_tags,
 )
 
-UNSUPPORTED_VERSION: Final = 35
 _FIRST_WITH_THROTTLE: Final = 1
 _FIRST_FLEXIBLE: Final = 3
 FIRST_WITH_SOFTWARE: Final = 3
@@ -37,14 +37,13 @@ _ENTRY_BYTES: Final = 6
 _MAX_VERSION_AT: Final = 4
 
 _QUESTION_HEAD: Final = Struct(">ihhih")
-_API_VERSIONS: Final = 18
 
 
 def api_versions_request(correlation_id: int, client_id: str) -> bytes:
     """An ApiVersions request of v0, its size included: every broker answers it, before a login too."""
     name = client_id.encode()
     size = _QUESTION_HEAD.size - 4 + len(name)
-    return _QUESTION_HEAD.pack(size, _API_VERSIONS, 0, correlation_id, len(name)) + name
+    return _QUESTION_HEAD.pack(size, API_VERSIONS, 0, correlation_id, len(name)) + name
 
 
 def client_software(buf: bytearray | memoryview, pos: int, end: int) -> tuple[str, str]:
@@ -74,8 +73,8 @@ def cap_versions(
     not.
     """
     error_code, entries = int16(buf, pos, end)
-    flexible = version >= _FIRST_FLEXIBLE and error_code != UNSUPPORTED_VERSION
-    with_throttle = version >= _FIRST_WITH_THROTTLE and error_code != UNSUPPORTED_VERSION
+    flexible = version >= _FIRST_FLEXIBLE and error_code != ErrorCode.UNSUPPORTED_VERSION
+    with_throttle = version >= _FIRST_WITH_THROTTLE and error_code != ErrorCode.UNSUPPORTED_VERSION
     count, pos = (compact_array_count if flexible else array_count)(
         buf, entries, end, _ENTRY_BYTES + flexible
     )

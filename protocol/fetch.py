@@ -14,9 +14,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from sluice.protocol._tables import FLEXIBLE, VERSIONS
+from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.apis import FETCH, READABLE, ErrorCode
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import FETCH
 from sluice.protocol.primitives import skip_compact_nullable
 
 _INT32: Final = Struct(">i")
@@ -32,7 +32,6 @@ FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_RACK: Final = 11
 _FINAL_EPOCH: Final = -1
 NO_SESSION: Final = (0, _FINAL_EPOCH)
-FETCH_SESSION_ID_NOT_FOUND: Final = 70
 FIXED_BYTES: Final = 16
 """A Fetch whose first 16 body bytes have arrived can be patched."""
 FIRST_FLEXIBLE: Final = FLEXIBLE[FETCH]
@@ -43,7 +42,7 @@ def _in_fetch(version: int) -> int:
 
 
 MAX_BYTES_AT: Final = tuple(
-    (version >= FIRST_FLEXIBLE) + _in_fetch(version) for version in range(VERSIONS[FETCH][1] + 1)
+    (version >= FIRST_FLEXIBLE) + _in_fetch(version) for version in range(READABLE[FETCH][1] + 1)
 )
 """of a Fetch, by version: so far behind the client id max_bytes stands, if its header has no tags"""
 
@@ -121,4 +120,4 @@ def forget_session(buf: bytearray, body: int, end: int) -> None:
     """Say in an answer without an error, v7 or newer, that the broker does not know the session: the client's
     next Fetch is a full one, with all its offsets. `body`: where throttle_time_ms stands."""
     if body + 6 <= end and _INT16.unpack_from(buf, body + 4)[0] == 0:
-        _INT16.pack_into(buf, body + 4, FETCH_SESSION_ID_NOT_FOUND)
+        _INT16.pack_into(buf, body + 4, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Final
 
 from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.apis import FETCH
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import FETCH
 from sluice.protocol.primitives import (
     INT32,
     UUID_BYTES,

@@ -8,30 +8,24 @@ GroupCoordinator.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
+from sluice.protocol.apis import JOIN_GROUP, ApiKey, ErrorCode
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import JOIN_GROUP, response_body
+from sluice.protocol.headers import response_body
 from sluice.protocol.primitives import skip, skip_compact_nullable, uvarint
-
-GROUP_APIS: Final = frozenset({8, 9, 11, 12, 13, 14, 68, 69, 76, 88, 89})
-"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat,
-ConsumerGroupDescribe, ShareGroupHeartbeat, StreamsGroupHeartbeat, StreamsGroupDescribe (KIP-1071)."""
-CONSUMER_GROUP_HEARTBEAT: Final = 68
-STREAMS_GROUP_HEARTBEAT: Final = 88
-MEMBER_APIS: Final = frozenset({11, 12, 14, CONSUMER_GROUP_HEARTBEAT, 76, STREAMS_GROUP_HEARTBEAT})
-"""Those that only a member of a group sends, for as long as it is one: JoinGroup, Heartbeat, SyncGroup,
-ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat."""
 
 _FIRST_FLEXIBLE_JOIN: Final = 6
 _FIRST_THROTTLED_JOIN: Final = 2
 _FIRST_REBALANCE_TIMEOUT: Final = 1
 _INT32_BYTES: Final = 4
-_EPOCHS_BYTES: Final = {CONSUMER_GROUP_HEARTBEAT: 4, STREAMS_GROUP_HEARTBEAT: 8}
+_EPOCHS_BYTES: Final[Mapping[int, int]] = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 4,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 8,
+}
 """memberEpoch int32, in StreamsGroupHeartbeat endpointInformationEpoch int32 as well"""
-_NO_ERROR: Final = 0
-_MEMBER_ID_REQUIRED: Final = 79
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
@@ -77,7 +71,7 @@ def session_timeout_accepted(buf: bytearray, pos: int, end: int, version: int) -
     if body + 2 > end:
         raise MalformedFrame("no error code", offset=body)
     (error,) = _INT16.unpack_from(buf, body)
-    return error in {_NO_ERROR, _MEMBER_ID_REQUIRED}
+    return error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}
 
 
 def _behind_group_id(buf: bytearray, body: int, end: int, version: int) -> int:

@@ -15,17 +15,11 @@ from struct import Struct
 from typing import Final
 
 from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.apis import (
+    API_VERSIONS,
+)
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.primitives import skip_tags
-
-PRODUCE: Final = 0
-FETCH: Final = 1
-METADATA: Final = 3
-JOIN_GROUP: Final = 11
-SASL_HANDSHAKE: Final = 17
-API_VERSIONS: Final = 18
-SASL_AUTHENTICATE: Final = 36
-SHARE_FETCH: Final = 78
 
 REQUEST_HEAD: Final = Struct(">ihhih")
 """size, apiKey, apiVersion, correlationId, length of the client id (-1: null)."""

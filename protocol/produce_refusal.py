@@ -19,8 +19,6 @@ from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.primitives import int16, int32, skip, skip_tags, uvarint
 from sluice.protocol.produce import FIRST_FLEXIBLE, FIRST_TOPIC_ID, UUID_BYTES
 
-NOT_ENOUGH_REPLICAS: Final = 19
-"""After this one every client that was tried sends the same batch again (wire-semantics 3.4)."""
 _FIRST_THROTTLE: Final = 1
 _FIRST_APPEND_TIME: Final = 2
 _FIRST_TRANSACTIONAL: Final = 3

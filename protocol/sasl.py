@@ -18,8 +18,8 @@ import json
 import re
 from typing import Final, NamedTuple
 
+from sluice.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, readable_versions
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
-from sluice.protocol.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sluice.protocol.primitives import (
     NULL,
     Buffer,
@@ -36,8 +36,6 @@ from sluice.protocol.primitives import (
     uvarint,
 )
 
-_MAX_HANDSHAKE_VERSION: Final = 1
-_MAX_AUTHENTICATE_VERSION: Final = 2
 _FIRST_WITH_LIFETIME: Final = 1
 _FIRST_FLEXIBLE: Final = 2
 
@@ -88,7 +86,7 @@ class ScramClient(NamedTuple):
 
 def read_handshake_request(buf: Buffer, pos: int, end: int, version: int) -> str:
     """The mechanism that a SaslHandshake request (v0–1) whose body is `buf[pos:end]` asks for."""
-    _known(SASL_HANDSHAKE, version, _MAX_HANDSHAKE_VERSION)
+    _known(SASL_HANDSHAKE, version)
     mechanism, pos = string(buf, pos, end)
     _ends(pos, end)
     return mechanism
@@ -96,7 +94,7 @@ def read_handshake_request(buf: Buffer, pos: int, end: int, version: int) -> str
 
 def read_handshake_response(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, tuple[str, ...]]:
     """Error code and the broker's mechanisms of a SaslHandshake response (v0–1)."""
-    _known(SASL_HANDSHAKE, version, _MAX_HANDSHAKE_VERSION)
+    _known(SASL_HANDSHAKE, version)
     error_code, pos = int16(buf, pos, end)
     count, pos = array_count(buf, pos, end, 2)
     if count == NULL:
@@ -111,7 +109,7 @@ def read_handshake_response(buf: Buffer, pos: int, end: int, version: int) -> tu
 
 def locate_auth_bytes(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]:
     """Where the client's token stands in a SaslAuthenticate request (v0–2): `buf[start:stop]`."""
-    _known(SASL_AUTHENTICATE, version, _MAX_AUTHENTICATE_VERSION)
+    _known(SASL_AUTHENTICATE, version)
     start, stop = _token(buf, pos, end, version)
     _ends(skip_tags(buf, stop, end) if version >= _FIRST_FLEXIBLE else stop, end)
     return start, stop
@@ -119,7 +117,7 @@ def locate_auth_bytes(buf: Buffer, pos: int, end: int, version: int) -> tuple[in
 
 def read_authenticate_response(buf: Buffer, pos: int, end: int, version: int) -> AuthenticateAnswer:
     """A SaslAuthenticate response (v0–2)."""
-    _known(SASL_AUTHENTICATE, version, _MAX_AUTHENTICATE_VERSION)
+    _known(SASL_AUTHENTICATE, version)
     flexible = version >= _FIRST_FLEXIBLE
     error_code, pos = int16(buf, pos, end)
     error_message, pos = (compact_nullable_string if flexible else nullable_string)(buf, pos, end)
@@ -254,8 +252,8 @@ def _token(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]:
     return pos, skip(pos, length, end)
 
 
-def _known(api_key: int, version: int, newest: int) -> None:
-    if not 0 <= version <= newest:
+def _known(api_key: int, version: int) -> None:
+    if version not in readable_versions(api_key):
         raise UnsupportedVersion("who authenticates cannot be read", api_key=api_key, api_version=version)
 
 

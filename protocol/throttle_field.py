@@ -12,24 +12,26 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, THROTTLE
+from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, KIND_WALK, THROTTLE
+from sluice.protocol.apis import API_VERSIONS, PRODUCE, READABLE, ApiKey, ErrorCode
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import API_VERSIONS, PRODUCE, RESPONSE_HEAD_BYTES, response_body
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
 from sluice.protocol.primitives import compact_array_count, skip_compact_nullable, skip_tags
 
 _INT32: Final = Struct(">i")
-_UNSUPPORTED_VERSION: Final = b"\0\x23"  # error 35
+_UNSUPPORTED_VERSION: Final = Struct(">h").pack(ErrorCode.UNSUPPORTED_VERSION)
 MAX_THROTTLE_MS: Final = 2**31 - 1
 
-CREATE_DELEGATION_TOKEN: Final = 38
-DESCRIBE_DELEGATION_TOKEN: Final = 41
 
+_NO_WALK: Final = (0, -1)
 _PLACES: dict[tuple[int, int], tuple[int, int]] = {
     (api_key, version): (kind, offset)
     for api_key, runs in THROTTLE.items()
     for first, last, kind, offset in runs
     for version in range(first, last + 1)
+    if kind != KIND_WALK or version <= READABLE.get(api_key, _NO_WALK)[1]
 }
+"""A version whose walk nobody has written has no place: nothing is written where its field is guessed."""
 
 
 def at_fixed_offset(api_key: int, version: int) -> int | None:
@@ -80,7 +82,7 @@ def _walk(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> int
         for _ in range(count):
             pos = skip_tags(buf, pos + 6, end)
         return pos
-    if api_key == CREATE_DELEGATION_TOKEN:
+    if api_key == ApiKey.CREATE_DELEGATION_TOKEN:
         pos += 2
         for _ in range(4 if version >= 3 else 2):
             pos = skip_compact_nullable(
@@ -89,7 +91,7 @@ def _walk(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> int
         return skip_compact_nullable(
             buf, skip_compact_nullable(buf, pos + 24, end), end
         )  # three timestamps; token id, hmac
-    if api_key == DESCRIBE_DELEGATION_TOKEN:
+    if api_key == ApiKey.DESCRIBE_DELEGATION_TOKEN:
         return _walk_describe_tokens(buf, pos, end, version)
     raise MalformedFrame("no walk to throttle_time_ms", api_key=api_key, api_version=version)
 

@@ -18,38 +18,28 @@ brokers' own addresses, StreamsGroup* those of applications: they stay (wire-sem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from sluice.protocol._tables import FLEXIBLE
-from sluice.protocol.addresses.walks import (
-    DESCRIBE_CLUSTER,
-    FIND_COORDINATOR,
-    SHARE_ACKNOWLEDGE,
-    WALKS,
-    Address,
-    TaggedField,
-)
+from sluice.protocol.addresses.walks import WALKS, Address, TaggedField
+from sluice.protocol.apis import FETCH, METADATA, PRODUCE, READABLE, SHARE_FETCH, ApiKey
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
-from sluice.protocol.headers import (
-    FETCH,
-    METADATA,
-    PRODUCE,
-    RESPONSE_HEAD_BYTES,
-    SHARE_FETCH,
-    SIZE_BYTES,
-)
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES, SIZE_BYTES
 from sluice.protocol.primitives import INT16, INT32, Buffer, int32, skip, skip_compact_nullable, skip_tags
 
-VERSIONS_WITH_ADDRESSES: Final = {
-    PRODUCE: (10, 13),
-    FETCH: (16, 18),
-    METADATA: (0, 13),
-    FIND_COORDINATOR: (0, 6),
-    DESCRIBE_CLUSTER: (0, 2),
-    SHARE_FETCH: (1, 2),
-    SHARE_ACKNOWLEDGE: (1, 2),
+VERSIONS_WITH_ADDRESSES: Final[Mapping[int, tuple[int, int]]] = {
+    api_key: (first, READABLE[api_key][1])
+    for api_key, first in {
+        PRODUCE: 10,
+        FETCH: 16,
+        METADATA: 0,
+        ApiKey.FIND_COORDINATOR: 0,
+        ApiKey.DESCRIBE_CLUSTER: 0,
+        SHARE_FETCH: 1,
+        ApiKey.SHARE_ACKNOWLEDGE: 1,
+    }.items()
 }
 """api_key -> first and last version whose response can carry an address; above the last we cannot tell."""
 
@@ -91,7 +81,7 @@ def find_addresses(buf: Buffer, pos: int, end: int, api_key: int, version: int) 
 
 def names_controllers(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> bool:
     """Are the addresses in the response body `buf[pos:end]` those of controllers (KIP-919)?"""
-    if api_key != DESCRIBE_CLUSTER or version < 1:
+    if api_key != ApiKey.DESCRIBE_CLUSTER or version < 1:
         return False
     pos = skip_compact_nullable(buf, skip(pos, 6, end), end)  # throttle, error code; error message
     return buf[skip(pos, 1, end) - 1] == _CONTROLLERS

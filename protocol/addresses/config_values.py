@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final, cast
 
 from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.codec import DecodedFrame, EncodeError, decode_frame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
@@ -35,8 +36,6 @@ from sluice.protocol.primitives import (
     skip_tags,
 )
 
-DESCRIBE_CONFIGS: Final = 32
-DESCRIBE_QUORUM: Final = 55
 QUORUM_WITH_LISTENERS: Final = 2
 """the first version of DescribeQuorum that tells the nodes' listeners"""
 
@@ -68,7 +67,7 @@ def asks_for_brokers(buf: Buffer, pos: int, end: int, version: int) -> bool:
 
     Raises MalformedFrame if the array of resources does not end before `end`.
     """
-    flexible = version >= FLEXIBLE[DESCRIBE_CONFIGS]
+    flexible = version >= FLEXIBLE[ApiKey.DESCRIBE_CONFIGS]
     skip_text = skip_compact_nullable if flexible else skip_nullable_string
     count_of = compact_array_count if flexible else array_count
     resources, pos = count_of(buf, pos, end, 3)
@@ -91,7 +90,7 @@ def show_configs(frame: bytes, version: int, shown: Shown) -> bytes:
     Raises MalformedFrame and UnsupportedVersion as `decode_frame`, MalformedFrame also if a value grows too
     long for its field.
     """
-    decoded = decode_frame("response", DESCRIBE_CONFIGS, version, frame[SIZE_BYTES:])
+    decoded = decode_frame("response", ApiKey.DESCRIBE_CONFIGS, version, frame[SIZE_BYTES:])
     for result in _objects(decoded.body["results"]):
         if result["resourceType"] != _BROKER:
             continue
@@ -100,7 +99,7 @@ def show_configs(frame: bytes, version: int, shown: Shown) -> bytes:
         for config in _objects(result["configs"]):
             for entry in (config, *_objects(config.get("synonyms", []))):
                 _show_value(entry, own, shown)
-    return _encoded(DESCRIBE_CONFIGS, version, decoded)
+    return _encoded(ApiKey.DESCRIBE_CONFIGS, version, decoded)
 
 
 def hide_quorum_listeners(frame: bytes, version: int) -> bytes:
@@ -109,10 +108,10 @@ def hide_quorum_listeners(frame: bytes, version: int) -> bytes:
     They are controllers, and clients cannot reach them; where one process is both, it is a broker's host.
     Raises MalformedFrame and UnsupportedVersion as `decode_frame`.
     """
-    decoded = decode_frame("response", DESCRIBE_QUORUM, version, frame[SIZE_BYTES:])
+    decoded = decode_frame("response", ApiKey.DESCRIBE_QUORUM, version, frame[SIZE_BYTES:])
     for node in _objects(decoded.body.get("nodes", [])):
         node["listeners"] = []
-    return _encoded(DESCRIBE_QUORUM, version, decoded)
+    return _encoded(ApiKey.DESCRIBE_QUORUM, version, decoded)
 
 
 def _show_value(entry: Struct, own: str, shown: Shown) -> None:

@@ -10,10 +10,11 @@ from typing import Final
 
 from sluice.protocol.addresses.addresses import find_addresses
 from sluice.protocol.addresses.walks import Address
+from sluice.protocol.apis import METADATA
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import METADATA, RESPONSE_HEAD, SIZE_BYTES
+from sluice.protocol.headers import RESPONSE_HEAD, SIZE_BYTES
 from sluice.protocol.primitives import INT32, skip_tags
 
 _VERSION: Final = 12

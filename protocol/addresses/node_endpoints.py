@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final, TypeAlias
 
+from sluice.protocol.apis import FETCH, PRODUCE, SHARE_FETCH
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import FETCH, PRODUCE, SHARE_FETCH
 from sluice.protocol.primitives import UUID_BYTES, UVARINT_MAX_BYTES, uvarint
 
 _NODE_ENDPOINTS_TAG: Final = 0

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.apis import FETCH, METADATA, PRODUCE, SHARE_FETCH, ApiKey
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import FETCH, METADATA, PRODUCE, SHARE_FETCH
 from sluice.protocol.primitives import (
     NULL,
     UUID_BYTES,
@@ -28,10 +28,6 @@ from sluice.protocol.primitives import (
     text,
     uvarint,
 )
-
-FIND_COORDINATOR: Final = 10
-DESCRIBE_CLUSTER: Final = 60
-SHARE_ACKNOWLEDGE: Final = 79
 
 _NODE_ENDPOINTS_TAG: Final = 0
 _INT32_BYTES: Final = 4
@@ -85,7 +81,7 @@ def _find_coordinator(buf: Buffer, pos: int, end: int, version: int, found: list
     pos = skip(pos, 4 if version >= 1 else 0, end)  # throttle
     if version <= 3:
         pos = skip(pos, 2, end)  # error code
-        flexible = version >= FLEXIBLE[FIND_COORDINATOR]
+        flexible = version >= FLEXIBLE[ApiKey.FIND_COORDINATOR]
         if version >= 1:
             pos = (skip_compact_nullable if flexible else skip_nullable_string)(buf, pos, end)
         pos = _node(buf, pos, end, found, flexible=flexible)
@@ -174,10 +170,10 @@ WALKS: Final[dict[int, Callable[[Buffer, int, int, int, list[Address]], int]]] =
     PRODUCE: _produce,
     FETCH: _fetch,
     METADATA: _metadata,
-    FIND_COORDINATOR: _find_coordinator,
-    DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     SHARE_FETCH: _share_fetch,
-    SHARE_ACKNOWLEDGE: _share_acknowledge,
+    ApiKey.SHARE_ACKNOWLEDGE: _share_acknowledge,
 }
 
 

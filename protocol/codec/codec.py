@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, cast
+from typing import cast
 
 from sluice.protocol._tables import KAFKA_VERSION
+from sluice.protocol.apis import API_VERSIONS, ErrorCode
 from sluice.protocol.codec.compile import struct_codec
 from sluice.protocol.codec.spec_model import Direction, load_header, load_message
 from sluice.protocol.codec.wire import MAX_VARINT_BYTES, Codec, Reader, Struct, Value, WireError, Writer
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
 from sluice.protocol.names import api_name
-
-API_VERSIONS: Final = 18
-UNSUPPORTED_VERSION: Final = 35  # Kafka's error code
 
 
 class EncodeError(ValueError):
@@ -119,7 +117,7 @@ def _body_version(direction: Direction, api_key: int, api_version: int, error_co
 
     Then its error is 35; the version may be one that we do not know either. Source: KIP-511.
     """
-    if direction == "response" and api_key == API_VERSIONS and error_code == UNSUPPORTED_VERSION:
+    if direction == "response" and api_key == API_VERSIONS and error_code == ErrorCode.UNSUPPORTED_VERSION:
         return 0
     return api_version
 

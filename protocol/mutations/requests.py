@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.headers import SIZE_BYTES
@@ -39,11 +40,11 @@ from sluice.protocol.primitives import (
     skip_tags,
 )
 
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
-CREATE_PARTITIONS: Final = 37
-MUTATION_APIS: Final = frozenset({CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS})
-STRICT_SINCE: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+STRICT_SINCE: Final[Mapping[int, int]] = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+}
 """From these versions on clients know error 89, and what is above the quota is refused (KIP-599)."""
 BY_TOPIC_ID: Final = 6
 """DeleteTopics from this version on"""
@@ -133,13 +134,13 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
     for _ in range(max(count, 0)):
         start = pos
         name, topic_id, partitions, is_sound, assigned = None, NO_ID, 0, True, None
-        if api_key == DELETE_TOPICS:
+        if api_key == ApiKey.DELETE_TOPICS:
             name, pos = _name(frame, pos, end, flexible)
             if version >= BY_TOPIC_ID:
                 topic_id, pos = frame[pos : pos + UUID_BYTES], skip(pos, UUID_BYTES, end)
                 pos = skip_tags(frame, pos, end)
                 is_sound = (name is None) != (topic_id == NO_ID)
-        elif api_key == CREATE_TOPICS:
+        elif api_key == ApiKey.CREATE_TOPICS:
             name, pos = _name(frame, pos, end, flexible)
             partitions, pos = int32(frame, pos, end)
             replication, pos = int16(frame, pos, end)
@@ -164,7 +165,7 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
     topics_end = pos
     pos = skip(pos, 4, end)  # timeout
     validate_only = False
-    if api_key != DELETE_TOPICS:
+    if api_key != ApiKey.DELETE_TOPICS:
         validate_only = frame[pos : pos + 1] not in {b"", b"\0"}
         pos = skip(pos, 1, end)
     if flexible:

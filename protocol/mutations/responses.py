@@ -19,17 +19,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from sluice.protocol.apis import ApiKey, ErrorCode
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import SIZE_BYTES, response_body
-from sluice.protocol.mutations.requests import (
-    BY_TOPIC_ID,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    NO_ID,
-    array_head,
-    is_flexible,
-)
+from sluice.protocol.mutations.requests import BY_TOPIC_ID, NO_ID, array_head, is_flexible
 from sluice.protocol.primitives import (
     INT16,
     INT32,
@@ -47,7 +41,6 @@ from sluice.protocol.primitives import (
     skip_tags,
 )
 
-THROTTLING_QUOTA_EXCEEDED: Final = 89
 _CREATED_WITH_ID: Final = 7
 _CREATED_WITH_CONFIGS: Final = 5
 _DELETED_WITH_MESSAGE: Final = 5
@@ -73,16 +66,16 @@ def refusals(
 ) -> bytes:
     """Of each (name, id) the part of an answer that says THROTTLING_QUOTA_EXCEEDED."""
     flexible = is_flexible(api_key, version)
-    error = INT16.pack(THROTTLING_QUOTA_EXCEEDED)
+    error = INT16.pack(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     out = bytearray()
     for name, topic_id in topics:
         out += _text(name, flexible=flexible)
-        if api_key == CREATE_TOPICS:
+        if api_key == ApiKey.CREATE_TOPICS:
             out += (topic_id if version >= _CREATED_WITH_ID else b"") + error
             out += _text(message, flexible=flexible)
             if version >= _CREATED_WITH_CONFIGS:
                 out += _UNKNOWN + array_head(0, flexible=True)
-        elif api_key == DELETE_TOPICS:
+        elif api_key == ApiKey.DELETE_TOPICS:
             out += (topic_id if version >= BY_TOPIC_ID else b"") + error
             if version >= _DELETED_WITH_MESSAGE:
                 out += _text(message, flexible=flexible)
@@ -174,14 +167,14 @@ class ResultReader:
         read_text = compact_nullable_string if flexible else nullable_string
         topic_id, partitions = NO_ID, None
         name, pos = read_text(buf, pos, end)
-        if (api_key == CREATE_TOPICS and version >= _CREATED_WITH_ID) or (
-            api_key == DELETE_TOPICS and version >= BY_TOPIC_ID
+        if (api_key == ApiKey.CREATE_TOPICS and version >= _CREATED_WITH_ID) or (
+            api_key == ApiKey.DELETE_TOPICS and version >= BY_TOPIC_ID
         ):
             topic_id, pos = buf[pos : pos + UUID_BYTES], skip(pos, UUID_BYTES, end)
         error_code, pos = int16(buf, pos, end)
-        if api_key != DELETE_TOPICS or version >= _DELETED_WITH_MESSAGE:
+        if api_key != ApiKey.DELETE_TOPICS or version >= _DELETED_WITH_MESSAGE:
             pos = _skip_text(buf, pos, end, flexible)
-        if api_key == CREATE_TOPICS and version >= _CREATED_WITH_CONFIGS:
+        if api_key == ApiKey.CREATE_TOPICS and version >= _CREATED_WITH_CONFIGS:
             told, pos = int32(buf, pos, end)
             partitions = told if told > 0 else None
             pos = _skip_configs(buf, skip(pos, 2, end), end)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sluice.protocol.apis import METADATA
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value, uuid_text
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import METADATA
 from sluice.protocol.mutations.requests import NO_ID, TopicKey
 from sluice.protocol.primitives import (
     INT32,

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias
 
+from sluice.protocol.apis import FETCH, READABLE
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import FETCH, SIZE_BYTES, request_body
+from sluice.protocol.headers import SIZE_BYTES, request_body
 from sluice.protocol.primitives import (
     INT32,
     UUID_BYTES,
@@ -35,7 +36,7 @@ from sluice.protocol.primitives import (
 )
 
 FIRST_WITH_TOPIC_IDS: Final = 13
-LAST_KNOWN: Final = 18
+LAST_KNOWN: Final = READABLE[FETCH][1]
 _FIRST_WITHOUT_REPLICA_ID: Final = 15
 _REPLICA_STATE_TAG: Final = 1
 _STATE_BYTES: Final = 15

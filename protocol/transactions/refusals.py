@@ -14,26 +14,18 @@ for TxnOffsetCommit it is fatal to Java's older clients, COORDINATOR_LOAD_IN_PRO
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from sluice.protocol.apis import ApiKey, ErrorCode
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.primitives import INT16, INT32
-from sluice.protocol.transactions.requests import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    FIRST_BATCHED,
-    TXN_OFFSET_COMMIT,
-    Addition,
-    Topics,
-    is_flexible,
-)
+from sluice.protocol.transactions.requests import FIRST_BATCHED, Addition, Topics, is_flexible
 
-COORDINATOR_LOAD_IN_PROGRESS: Final = 14
-CONCURRENT_TRANSACTIONS: Final = 51
-RETRIED_ERRORS: Final = {
-    ADD_PARTITIONS_TO_TXN: CONCURRENT_TRANSACTIONS,
-    ADD_OFFSETS_TO_TXN: CONCURRENT_TRANSACTIONS,
-    TXN_OFFSET_COMMIT: COORDINATOR_LOAD_IN_PROGRESS,
+RETRIED_ERRORS: Final[Mapping[int, ErrorCode]] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: ErrorCode.CONCURRENT_TRANSACTIONS,
+    ApiKey.ADD_OFFSETS_TO_TXN: ErrorCode.CONCURRENT_TRANSACTIONS,
+    ApiKey.TXN_OFFSET_COMMIT: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 """After these every client that was tried sends the request again."""
 
@@ -46,9 +38,9 @@ def refuse_additions(
     error = INT16.pack(RETRIED_ERRORS[api_key])
     tags = b"\0" if flexible else b""
     answer = bytearray(INT32.pack(correlation_id) + tags + INT32.pack(throttle_ms))
-    if api_key == ADD_OFFSETS_TO_TXN:
+    if api_key == ApiKey.ADD_OFFSETS_TO_TXN:
         answer += error
-    elif api_key == ADD_PARTITIONS_TO_TXN and version >= FIRST_BATCHED:
+    elif api_key == ApiKey.ADD_PARTITIONS_TO_TXN and version >= FIRST_BATCHED:
         answer += INT16.pack(0) + encode_varint(len(additions) + 1)
         for addition in additions:
             name = addition.transactional_id

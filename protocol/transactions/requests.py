@@ -23,6 +23,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from sluice.protocol._tables import FLEXIBLE
+from sluice.protocol.apis import ApiKey
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.primitives import (
     Buffer,
@@ -37,14 +38,6 @@ from sluice.protocol.primitives import (
     uvarint,
 )
 
-INIT_PRODUCER_ID: Final = 22
-ADD_PARTITIONS_TO_TXN: Final = 24
-ADD_OFFSETS_TO_TXN: Final = 25
-END_TXN: Final = 26
-TXN_OFFSET_COMMIT: Final = 28
-STATE_MAKERS: Final = frozenset({ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT})
-"""APIs that make state for a producer without a Produce"""
-TRANSACTION_APIS: Final = STATE_MAKERS | {INIT_PRODUCER_ID, END_TXN}
 FIRST_BATCHED: Final = 4
 """AddPartitionsToTxn of several transactions at once, as between brokers"""
 FIRST_WITH_SUCCESSOR: Final = 5
@@ -86,9 +79,9 @@ def read_additions(buf: Buffer, body: int, end: int, api_key: int, version: int)
     Raises MalformedFrame if a count or length does not fit, or if the walk does not end at `end`.
     """
     flexible = is_flexible(api_key, version)
-    if api_key == ADD_PARTITIONS_TO_TXN:
+    if api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
         additions, pos = _read_partitions_request(buf, body, end, version)
-    elif api_key == ADD_OFFSETS_TO_TXN:
+    elif api_key == ApiKey.ADD_OFFSETS_TO_TXN:
         transactional_id, pos = _text(buf, body, end, flexible)
         (producer_id, epoch), pos = _producer(buf, pos, end)
         group, pos = _text(buf, pos, end, flexible)
@@ -105,7 +98,7 @@ def read_additions(buf: Buffer, body: int, end: int, api_key: int, version: int)
 
 def read_ended_producer(buf: Buffer, body: int, end: int, version: int) -> int:
     """The producer id of an EndTxn request. Raises MalformedFrame."""
-    _, pos = _text(buf, body, end, is_flexible(END_TXN, version))
+    _, pos = _text(buf, body, end, is_flexible(ApiKey.END_TXN, version))
     (producer_id, _), _ = _producer(buf, pos, end)
     return producer_id
 
@@ -123,7 +116,7 @@ def read_successor(buf: Buffer, body: int, end: int) -> int:
 
 def read_transactional_id(buf: Buffer, body: int, end: int, version: int) -> bytes | None:
     """Of an InitProducerId request; None: it is a producer's without transactions. Raises MalformedFrame."""
-    if is_flexible(INIT_PRODUCER_ID, version):
+    if is_flexible(ApiKey.INIT_PRODUCER_ID, version):
         length, pos = uvarint(buf, body, end)
         return bytes(buf[pos : skip(pos, length - 1, end)]) if length else None
     name, pos = nullable_string(buf, body, end)
@@ -132,14 +125,16 @@ def read_transactional_id(buf: Buffer, body: int, end: int, version: int) -> byt
 
 def read_transaction_timeout_ms(buf: Buffer, body: int, end: int, version: int) -> int:
     """Of an InitProducerId request: after so long the broker aborts a transaction. Raises MalformedFrame."""
-    skip_name = skip_compact_nullable if is_flexible(INIT_PRODUCER_ID, version) else skip_nullable_string
+    skip_name = (
+        skip_compact_nullable if is_flexible(ApiKey.INIT_PRODUCER_ID, version) else skip_nullable_string
+    )
     timeout_ms, _ = int32(buf, skip_name(buf, body, end), end)
     return timeout_ms
 
 
 def _read_partitions_request(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[Addition], int]:
     if version < FIRST_BATCHED:
-        flexible = is_flexible(ADD_PARTITIONS_TO_TXN, version)
+        flexible = is_flexible(ApiKey.ADD_PARTITIONS_TO_TXN, version)
         transactional_id, pos = _text(buf, pos, end, flexible)
         (producer_id, epoch), pos = _producer(buf, pos, end)
         topics, pos = _read_topics(buf, pos, end, flexible, _partition_list(flexible))
@@ -159,7 +154,7 @@ def _read_partitions_request(buf: Buffer, pos: int, end: int, version: int) -> t
 
 
 def _read_offsets_request(buf: Buffer, pos: int, end: int, version: int) -> tuple[Addition, int]:
-    flexible = is_flexible(TXN_OFFSET_COMMIT, version)
+    flexible = is_flexible(ApiKey.TXN_OFFSET_COMMIT, version)
     skip_text = skip_compact_nullable if flexible else skip_nullable_string
     transactional_id, pos = _text(buf, pos, end, flexible)
     group, pos = _text(buf, pos, end, flexible)

@@ -21,7 +21,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.access_log.sinks.directory import DirectorySink
 from sluice.proxy.access_log.sinks.sink import DirectorySettings, LogFile, SinkError
 from sluice.proxy.access_log.sinks.topic import partitions_of
-from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.config.quotas import TopicOptions
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
 from sluice.usage.access_record import TABLES
 
@@ -48,7 +48,7 @@ class Fetched:
     """records that are no file of the log; skipped"""
 
 
-async def fetch_files(cluster: QuotaTopicOptions, folder: Path, group: str = GROUP) -> Fetched:
+async def fetch_files(cluster: TopicOptions, folder: Path, group: str = GROUP) -> Fetched:
     """All that is in the topic now, and was not fetched before. Raises ConfigError, FetchFailed."""
     sink = DirectorySink(DirectorySettings(folder))
     access = ClusterAccess(cluster)

@@ -12,54 +12,34 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
+from sluice.protocol.apis import API_VERSIONS, FETCH, JOIN_GROUP, METADATA, PRODUCE, ApiKey, ErrorCode
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec.error_codes import error_codes
 from sluice.protocol.codec.wire import Struct, Value
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-METADATA: Final = 3
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
-FIND_COORDINATOR: Final = 10
-JOIN_GROUP: Final = 11
-HEARTBEAT: Final = 12
-LEAVE_GROUP: Final = 13
-SYNC_GROUP: Final = 14
-DESCRIBE_GROUPS: Final = 15
-LIST_GROUPS: Final = 16
-API_VERSIONS: Final = 18
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
-INIT_PRODUCER_ID: Final = 22
-DESCRIBE_CONFIGS: Final = 32
-ALTER_CLIENT_QUOTAS: Final = 49
-DESCRIBE_CLUSTER: Final = 60
 VERSIONS: Final[Mapping[int, int]] = {
     PRODUCE: 12,
     FETCH: 12,
-    LIST_OFFSETS: 7,
+    ApiKey.LIST_OFFSETS: 7,
     METADATA: 12,
-    OFFSET_COMMIT: 8,
-    OFFSET_FETCH: 8,
-    FIND_COORDINATOR: 4,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 8,
+    ApiKey.FIND_COORDINATOR: 4,
     JOIN_GROUP: 9,
-    HEARTBEAT: 4,
-    LEAVE_GROUP: 5,
-    SYNC_GROUP: 5,
-    DESCRIBE_GROUPS: 5,
-    LIST_GROUPS: 4,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 4,
     API_VERSIONS: 3,
-    CREATE_TOPICS: 7,
-    DELETE_TOPICS: 6,
-    INIT_PRODUCER_ID: 4,
-    DESCRIBE_CONFIGS: 4,
-    ALTER_CLIENT_QUOTAS: 1,
-    DESCRIBE_CLUSTER: 0,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
+    ApiKey.DESCRIBE_CLUSTER: 0,
 }
 """which version of each API is sent: topics by their names, as Kafka 3.0 and newer know it"""
-NO_ERROR: Final = 0
 
 
 def _crc32c_table() -> tuple[int, ...]:
@@ -140,7 +120,7 @@ def answered(api_key: int, frame: bytes) -> Struct:
 
 def error_in(body: Value) -> int:
     """An error code in an answer that is one; 0: none."""
-    return next((code for code in error_codes(body) if code != NO_ERROR), NO_ERROR)
+    return next((code for code in error_codes(body) if code != ErrorCode.NONE), ErrorCode.NONE)
 
 
 def produce(client_id: str, topic: str, batches: Mapping[int, bytes], acks: int) -> bytes:
@@ -183,7 +163,9 @@ def set_request_percentage(client_ids: Sequence[str], percentage: float | None) 
         }
         for client_id in client_ids
     ]
-    return request(ALTER_CLIENT_QUOTAS, "sluice-calibration", {"entries": entries, "validateOnly": False})
+    return request(
+        ApiKey.ALTER_CLIENT_QUOTAS, "sluice-calibration", {"entries": entries, "validateOnly": False}
+    )
 
 
 def _varint(value: int) -> bytes:

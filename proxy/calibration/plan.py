@@ -8,27 +8,10 @@ from itertools import product
 from random import Random
 from typing import Final
 
+from sluice.protocol.apis import API_VERSIONS, METADATA, ApiKey
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.proxy.calibration.fit import Kind
-from sluice.proxy.calibration.frames import (
-    API_VERSIONS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_GROUPS,
-    FIND_COORDINATOR,
-    HEARTBEAT,
-    INIT_PRODUCER_ID,
-    LIST_GROUPS,
-    LIST_OFFSETS,
-    METADATA,
-    OFFSET_COMMIT,
-    OFFSET_FETCH,
-    compressors,
-    fetch,
-    produce,
-    record_batch,
-    request,
-)
+from sluice.proxy.calibration.frames import compressors, fetch, produce, record_batch, request
 from sluice.proxy.calibration.request_cost_file import CODECS
 
 PARTITIONS: Final = 8
@@ -150,20 +133,20 @@ def commit_load(names: Names, partitions: int) -> Load:
         "memberId": names.member,
         "topics": [{"name": names.written, "partitions": committed}],
     }
-    return api_load("OffsetCommit", OFFSET_COMMIT, body, f"{partitions} partitions")
+    return api_load("OffsetCommit", ApiKey.OFFSET_COMMIT, body, f"{partitions} partitions")
 
 
 def heartbeat_load(names: Names) -> Load:
     """Of a member of a classic group."""
     body: Struct = {"groupId": names.group, "generationId": names.generation, "memberId": names.member}
-    return api_load("Heartbeat", HEARTBEAT, body)
+    return api_load("Heartbeat", ApiKey.HEARTBEAT, body)
 
 
 def offset_fetch_load(names: Names, partitions: int) -> Load:
     """What a group committed."""
     topics: list[Value] = [{"name": names.written, "partitionIndexes": list(range(partitions))}]
     groups: list[Value] = [{"groupId": names.group, "topics": topics}]
-    return api_load("OffsetFetch", OFFSET_FETCH, {"groups": groups}, f"{partitions} partitions")
+    return api_load("OffsetFetch", ApiKey.OFFSET_FETCH, {"groups": groups}, f"{partitions} partitions")
 
 
 def list_offsets_load(names: Names, partitions: int) -> Load:
@@ -172,7 +155,7 @@ def list_offsets_load(names: Names, partitions: int) -> Load:
         {"partitionIndex": index, "currentLeaderEpoch": -1, "timestamp": -1} for index in range(partitions)
     ]
     body: Struct = {"replicaId": -1, "topics": [{"name": names.written, "partitions": asked}]}
-    return api_load("ListOffsets", LIST_OFFSETS, body, f"{partitions} partitions")
+    return api_load("ListOffsets", ApiKey.LIST_OFFSETS, body, f"{partitions} partitions")
 
 
 def loads(names: Names) -> list[Load]:
@@ -199,12 +182,14 @@ def _others(names: Names) -> list[Load]:
     software: Struct = {"clientSoftwareName": "sluice", "clientSoftwareVersion": "1"}
     return [
         api_load("ApiVersions", API_VERSIONS, software),
-        api_load("FindCoordinator", FIND_COORDINATOR, {"keyType": 0, "coordinatorKeys": [names.group]}),
-        api_load("DescribeGroups", DESCRIBE_GROUPS, {"groups": [names.group]}),
-        api_load("ListGroups", LIST_GROUPS, {}),
-        api_load("DescribeConfigs", DESCRIBE_CONFIGS, config),
-        api_load("DescribeCluster", DESCRIBE_CLUSTER, {}),
-        api_load("InitProducerId", INIT_PRODUCER_ID, idempotent),
+        api_load(
+            "FindCoordinator", ApiKey.FIND_COORDINATOR, {"keyType": 0, "coordinatorKeys": [names.group]}
+        ),
+        api_load("DescribeGroups", ApiKey.DESCRIBE_GROUPS, {"groups": [names.group]}),
+        api_load("ListGroups", ApiKey.LIST_GROUPS, {}),
+        api_load("DescribeConfigs", ApiKey.DESCRIBE_CONFIGS, config),
+        api_load("DescribeCluster", ApiKey.DESCRIBE_CLUSTER, {}),
+        api_load("InitProducerId", ApiKey.INIT_PRODUCER_ID, idempotent),
     ]
 
 

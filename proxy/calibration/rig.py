@@ -14,16 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+from sluice.protocol.apis import JOIN_GROUP, METADATA, ApiKey, ErrorCode
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.proxy.calibration.fit import Measured
 from sluice.proxy.calibration.frames import (
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    FIND_COORDINATOR,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    METADATA,
-    SYNC_GROUP,
     answered,
     error_in,
     produce,
@@ -45,7 +39,6 @@ ADMIN: Final = "sluice-calibration"
 _TIMEOUT_S: Final = 30.0
 _MAX_BYTES: Final = 32 * 1024 * 1024
 """of one load: what is written stays on the broker's disk until the topic is removed"""
-_MEMBER_ID_REQUIRED: Final = 79
 _COORDINATOR_LOADS: Final = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: soon after it was found"""
 _HIGH_PERCENTAGE: Final = 1e6
@@ -201,9 +194,9 @@ class Rig:
     def __exit__(self, *_: object) -> None:
         if self.names.member:
             members: list[Value] = [{"memberId": self.names.member}]
-            self._link.ask(LEAVE_GROUP, {"groupId": self.names.group, "members": members})
+            self._link.ask(ApiKey.LEAVE_GROUP, {"groupId": self.names.group, "members": members})
         topics: list[Value] = [{"name": name} for name in self._topics()]
-        self._link.ask(DELETE_TOPICS, {"topics": topics, "timeoutMs": 30_000})
+        self._link.ask(ApiKey.DELETE_TOPICS, {"topics": topics, "timeoutMs": 30_000})
         if self._client_ids:
             self._link.exchange(set_request_percentage(self._client_ids, None))
 
@@ -256,7 +249,7 @@ class Rig:
                     {"name": "min.insync.replicas", "value": "1"},
                 ],
             })  # fmt: skip
-        made = self._link.ask(CREATE_TOPICS, {"topics": asked, "timeoutMs": 30_000})
+        made = self._link.ask(ApiKey.CREATE_TOPICS, {"topics": asked, "timeoutMs": 30_000})
         if error_in(made):
             raise CalibrationError(f"topics cannot be created: error {error_in(made)}")
         for size in (*FETCHED_BYTES, *FETCHED_IN_MIXES):
@@ -288,7 +281,7 @@ class Rig:
         while joined["errorCode"] in _COORDINATOR_LOADS and time.monotonic() < deadline_s:
             time.sleep(0.2)
             joined = self._link.ask(JOIN_GROUP, body)
-        if joined["errorCode"] == _MEMBER_ID_REQUIRED:
+        if joined["errorCode"] == ErrorCode.MEMBER_ID_REQUIRED:
             joined = self._link.ask(JOIN_GROUP, {**body, "memberId": joined["memberId"]})
         if joined["errorCode"]:
             raise CalibrationError(f"no group can be joined: error {joined['errorCode']}")
@@ -303,7 +296,7 @@ class Rig:
             "protocolName": "range",
             "assignments": [{"memberId": member, "assignment": ""}],
         }
-        error = self._link.ask(SYNC_GROUP, sync)["errorCode"]
+        error = self._link.ask(ApiKey.SYNC_GROUP, sync)["errorCode"]
         if error:
             raise CalibrationError(f"no group can be joined: error {error}")
         self.names = Names(self.names.written, self.names.many, group, member, generation)
@@ -319,7 +312,7 @@ class Rig:
     def _coordinator_of(self, group: str) -> Value:
         deadline_s = time.monotonic() + _TIMEOUT_S
         while True:
-            found = self._link.ask(FIND_COORDINATOR, {"keyType": 0, "coordinatorKeys": [group]})
+            found = self._link.ask(ApiKey.FIND_COORDINATOR, {"keyType": 0, "coordinatorKeys": [group]})
             coordinators = found["coordinators"]
             assert isinstance(coordinators, list)
             coordinator = coordinators[0]

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sluice.proxy.config.options import NO_BLANK, NO_BOOL, File, Options, Text
-from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.config.quotas import TopicOptions
 
 _SINKS = ("directory", "bucket", "topic")
 
@@ -40,13 +40,12 @@ class AccessLogBucketOptions(Options):
     )
 
 
-class AccessLogTopicOptions(QuotaTopicOptions):
+class AccessLogTopicOptions(TopicOptions):
     """Records of a Kafka topic, each of them a whole Parquet file."""
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$"), NO_BLANK] = Field(
         default="__sluice_access_log", description="The topic; made if it is missing."
     )
-    copy_file: File | None = Field(default=None, description="Of no meaning here.")
     partitions: Annotated[int, Field(ge=1, le=10_000), NO_BOOL] = Field(
         default=8, description="Of the topic when it is made."
     )

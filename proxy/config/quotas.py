@@ -23,24 +23,16 @@ class QuotaTopicSaslOptions(Options):
     credentials_file: File = Field(description="YAML: `service:` with username and password.")
 
 
-class QuotaTopicOptions(Options):
-    """The compacted topic that holds the limits of all proxies, and the way to it."""
+class TopicOptions(Options):
+    """A topic of the proxy's own, and the way to it."""
 
-    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$"), NO_BLANK] = Field(
-        default="__sluice_quotas",
-        description="The topic; made if it is missing: one partition, compacted.",
-    )
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$"), NO_BLANK]
     bootstrap: Annotated[tuple[Address, ...], Field(min_length=1)] = Field(
         description="Brokers (host:port) by a listener of theirs that is not behind a proxy."
     )
     replication_factor: Annotated[int, Field(ge=-1, le=32_767), NO_BOOL] = Field(
         default=-1,
         description="Of the topic when it is made; −1: the brokers' default.replication.factor.",
-    )
-    copy_file: File | None = Field(
-        default=None,
-        description="Where the limits are kept for a start at which the topic cannot be read; if left out, "
-        "the proxy then waits for the topic. One file for one process.",
     )
     security_protocol: SecurityProtocol = Field(
         default="PLAINTEXT", description="Towards the brokers in `bootstrap`."
@@ -63,6 +55,20 @@ class QuotaTopicOptions(Options):
     def has_sasl(self) -> bool:
         """The brokers want a login."""
         return self.security_protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
+
+
+class QuotaTopicOptions(TopicOptions):
+    """The compacted topic that holds the limits of all proxies, and the way to it."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$"), NO_BLANK] = Field(
+        default="__sluice_quotas",
+        description="The topic; made if it is missing: one partition, compacted.",
+    )
+    copy_file: File | None = Field(
+        default=None,
+        description="Where the limits are kept for a start at which the topic cannot be read; if left out, "
+        "the proxy then waits for the topic. One file for one process.",
+    )
 
 
 class QuotaOptions(Options):

@@ -12,21 +12,15 @@ from typing import Any, Final
 
 from aiokafka.client import AIOKafkaClient
 
+from sluice.protocol.apis import METADATA, ApiKey, ErrorCode
 from sluice.protocol.codec.wire import uuid_bytes
-from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.config.quotas import TopicOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.listener.login.credential_entries import PasswordCredentials
 from sluice.proxy.listener.login.credentials import CredentialsFile
 from sluice.proxy.listener.tls.context import ClientTls
 
-_METADATA: Final = 3
-_CREATE_TOPICS: Final = 19
-_DESCRIBE_CONFIGS: Final = 32
-_INCREMENTAL_ALTER_CONFIGS: Final = 44
 _SET: Final = 0
-_NONE: Final = 0
-_UNKNOWN_TOPIC: Final = 3
-_TOPIC_ALREADY_EXISTS: Final = 36
 _TOPIC: Final = 2
 """type of a config resource"""
 _TOMBSTONES_MS: Final = 7 * 24 * 3_600_000
@@ -42,7 +36,7 @@ class TopicRefused(Exception):
 class ClusterAccess:
     """The way to the brokers. Its files are read when it is made, and again for each new connection."""
 
-    def __init__(self, options: QuotaTopicOptions) -> None:
+    def __init__(self, options: TopicOptions) -> None:
         """Raises ConfigError for a file that cannot be used."""
         self._options = options
         self._credentials: CredentialsFile | None = None
@@ -98,18 +92,18 @@ async def topic_id(client: AIOKafkaClient, name: str) -> bytes | None:
         "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "name": name}],
         "allowAutoTopicCreation": False,
     }
-    answer = await call(client, _METADATA, body, max_version=12)
+    answer = await call(client, METADATA, body, max_version=12)
     (topic,) = answer["topics"]
-    if topic["errorCode"] == _UNKNOWN_TOPIC:
+    if topic["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
-    if topic["errorCode"] != _NONE and not topic["partitions"]:
+    if topic["errorCode"] != ErrorCode.NONE and not topic["partitions"]:
         raise TopicRefused(f"Metadata of {name}: error {topic['errorCode']}")
     if len(topic["partitions"]) != 1:
         raise TopicRefused(f"{name} has {len(topic['partitions'])} partitions; it must have one")
     return uuid_bytes(topic["topicId"]) if "topicId" in topic else b""
 
 
-async def ensure_topic(client: AIOKafkaClient, options: QuotaTopicOptions) -> bytes:
+async def ensure_topic(client: AIOKafkaClient, options: TopicOptions) -> bytes:
     """The topic's id, after it has been made if it was missing. Raises as `topic_id`."""
     found = await topic_id(client, options.name)
     if found is None:
@@ -120,7 +114,7 @@ async def ensure_topic(client: AIOKafkaClient, options: QuotaTopicOptions) -> by
     return found
 
 
-async def _create(client: AIOKafkaClient, options: QuotaTopicOptions) -> None:
+async def _create(client: AIOKafkaClient, options: TopicOptions) -> None:
     topic: dict[str, Any] = {
         "name": options.name,
         "numPartitions": 1,
@@ -130,9 +124,9 @@ async def _create(client: AIOKafkaClient, options: QuotaTopicOptions) -> None:
     }
     timeout_ms = int(options.request_timeout_s * 1000)
     body: Any = {"topics": [topic], "timeoutMs": timeout_ms, "validateOnly": False}
-    answer = await call(client, _CREATE_TOPICS, body, max_version=7)
+    answer = await call(client, ApiKey.CREATE_TOPICS, body, max_version=7)
     (made,) = answer["topics"]
-    if made["errorCode"] not in {_NONE, _TOPIC_ALREADY_EXISTS}:
+    if made["errorCode"] not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
         raise TopicRefused(
             f"{options.name} cannot be made: error {made['errorCode']}: {made['errorMessage']}"
         )
@@ -145,7 +139,7 @@ async def cleanup_policy(client: AIOKafkaClient, name: str) -> str | None:
         "resourceName": name,
         "configurationKeys": ["cleanup.policy"],
     }
-    answer = await call(client, _DESCRIBE_CONFIGS, {"resources": [resource]}, max_version=4)
+    answer = await call(client, ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]}, max_version=4)
     for result in answer["results"]:
         for config in result["configs"]:
             return str(config["value"])
@@ -157,7 +151,7 @@ async def make_compacted(client: AIOKafkaClient, name: str) -> None:
     one that has just been deleted (auto.create.topics.enable). Raises TopicRefused if that may not be."""
     configs = [{"name": key, "configOperation": _SET, "value": value} for key, value in CONFIGS.items()]
     body: Any = {"resources": [{"resourceType": _TOPIC, "resourceName": name, "configs": configs}]}
-    answer = await call(client, _INCREMENTAL_ALTER_CONFIGS, body, max_version=1)
+    answer = await call(client, ApiKey.INCREMENTAL_ALTER_CONFIGS, body, max_version=1)
     (result,) = answer["responses"]
-    if result["errorCode"] != _NONE:
+    if result["errorCode"] != ErrorCode.NONE:
         raise TopicRefused(f"{name} cannot be made compacted: {result['errorMessage']}")

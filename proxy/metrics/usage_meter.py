@@ -15,7 +15,7 @@ from math import inf
 from typing import Final
 
 from sluice.protocol._tables import API_NAMES
-from sluice.protocol.headers import FETCH, PRODUCE, SHARE_FETCH
+from sluice.protocol.apis import FETCH, PRODUCE, SHARE_FETCH
 from sluice.proxy.metrics.entity_series import OTHER, EntitySeries, EntityTable
 from sluice.proxy.metrics.producer_id_meter import ProducerIdMeter
 from sluice.proxy.metrics.quota_warning import QuotaWarnings

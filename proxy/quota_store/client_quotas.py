@@ -18,15 +18,11 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
+from sluice.protocol.apis import ErrorCode
 from sluice.quotas.entity import DEFAULT, Default, QuotaEntity
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, Scope, whole_int, whole_number
 from sluice.quotas.limits.limits import QuotaLimits, why_not_for
 
-NONE: Final = 0
-CLUSTER_AUTHORIZATION_FAILED: Final = 31
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
-POLICY_VIOLATION: Final = 44
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
 _IP: Final = "ip"
@@ -98,7 +94,7 @@ class Outcome:
         changed = {_key_of(alteration.parts) for alteration in self.asked.values()}
         return [
             Result(result.parts, code, message)
-            if result.code == NONE and _key_of(result.parts) in changed
+            if result.code == ErrorCode.NONE and _key_of(result.parts) in changed
             else result
             for result in self.results
         ]
@@ -134,31 +130,33 @@ def checked_filter(components: Sequence[Component]) -> None:
     for component in components:
         entity_type = component.entity_type
         if not entity_type:
-            raise QuotaApiError(INVALID_REQUEST, "Invalid empty entity type.")
+            raise QuotaApiError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if entity_type in seen:
             raise QuotaApiError(
-                INVALID_REQUEST, f"Entity type {entity_type} cannot appear more than once in the filter."
+                ErrorCode.INVALID_REQUEST,
+                f"Entity type {entity_type} cannot appear more than once in the filter.",
             )
         if entity_type not in _TYPES:
-            raise QuotaApiError(UNSUPPORTED_VERSION, f"Unsupported entity type {entity_type}")
+            raise QuotaApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {entity_type}")
         seen.add(entity_type)
         if component.match_type == _EXACT:
             if component.match is None:
                 raise QuotaApiError(
-                    INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."
+                    ErrorCode.INVALID_REQUEST,
+                    "Request specified MATCH_TYPE_EXACT, but set match string to null.",
                 )
         elif component.match_type in {_DEFAULT, _SPECIFIED}:
             if component.match is not None:
                 name = "DEFAULT" if component.match_type == _DEFAULT else "SPECIFIED"
                 raise QuotaApiError(
-                    INVALID_REQUEST,
+                    ErrorCode.INVALID_REQUEST,
                     f"Request specified MATCH_TYPE_{name}, but also specified a match string.",
                 )
         else:
-            raise QuotaApiError(INVALID_REQUEST, f"Unknown match type {component.match_type}")
+            raise QuotaApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
     if _IP in seen and len(seen) > 1:
         raise QuotaApiError(
-            INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST,
             "Invalid entity filter component combination. IP filter component should not be used with "
             "user or clientId filter component.",
         )
@@ -221,7 +219,7 @@ def alter(
         ops = dict(alteration.ops)
         if key in results or len(ops) != len(alteration.ops):
             message = f"Ignoring duplicate entity {_java_text(parts)}"
-            results[key] = Result(parts, INVALID_REQUEST, message)
+            results[key] = Result(parts, ErrorCode.INVALID_REQUEST, message)
             continue
         try:
             entity = _checked_entity(parts)
@@ -229,7 +227,7 @@ def alter(
         except QuotaApiError as error:
             results[key] = Result(parts, error.code, error.message)
             continue
-        results[key] = Result(parts, NONE, None)
+        results[key] = Result(parts, ErrorCode.NONE, None)
         ends_shadow = not shadow.get(entity, frozenset()).isdisjoint(alteration.keys_set)
         if ends_shadow or limits != entries.get(entity, {}):
             outcome.changes[entity] = limits
@@ -246,17 +244,19 @@ def _key_of(parts: Parts) -> frozenset[tuple[str, str | None]]:
 def _checked_entity(parts: Parts) -> QuotaEntity:
     """Raises QuotaApiError for an entity for which no limit can be set."""
     if not parts:
-        raise QuotaApiError(INVALID_REQUEST, "Invalid empty client quota entity")
+        raise QuotaApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     for entity_type, name in parts:
         if entity_type not in _TYPES:
-            raise QuotaApiError(INVALID_REQUEST, f"Unhandled client quota entity type: {entity_type}")
+            raise QuotaApiError(
+                ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {entity_type}"
+            )
         if name is not None and not name:
-            raise QuotaApiError(INVALID_REQUEST, f"Empty {entity_type} not supported")
+            raise QuotaApiError(ErrorCode.INVALID_REQUEST, f"Empty {entity_type} not supported")
     names = dict(parts)
     if _IP in names:
         if len(names) > 1:
             raise QuotaApiError(
-                INVALID_REQUEST,
+                ErrorCode.INVALID_REQUEST,
                 "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
             )
         address = names[_IP]
@@ -265,7 +265,7 @@ def _checked_entity(parts: Parts) -> QuotaEntity:
                 return QuotaEntity(ip=str(ip_address(address)))
             except ValueError:
                 raise QuotaApiError(
-                    INVALID_REQUEST, f"{address} is not a valid IP or resolvable host."
+                    ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host."
                 ) from None
     return entity_of(parts)
 
@@ -291,11 +291,11 @@ def checked_limit(entity: QuotaEntity, key: str, value: float) -> float:
     if spec is None or reason is not None:
         # Of a key that Kafka does not have either, more can be said than Kafka says.
         more = f": {key} {reason}" if spec is not None and spec.scope is Scope.USERS else ""
-        raise QuotaApiError(INVALID_REQUEST, f"Invalid configuration key {key}{more}")
+        raise QuotaApiError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}{more}")
     try:
         return spec.validated(key, _whole(spec, value))
     except ValueError as error:
-        raise QuotaApiError(INVALID_REQUEST, str(error)) from None
+        raise QuotaApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 def _whole(spec: KindSpec, value: float) -> float:

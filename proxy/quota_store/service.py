@@ -12,9 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
+from sluice.protocol.apis import ErrorCode
 from sluice.proxy.quota_store.client_quotas import (
-    CLUSTER_AUTHORIZATION_FAILED,
-    POLICY_VIOLATION,
     Alteration,
     Component,
     Parts,
@@ -70,7 +69,7 @@ class FileStore:
         self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
     ) -> Sequence[Result]:
         """Refuses: POLICY_VIOLATION, with a message that names the file."""
-        raise QuotaApiError(POLICY_VIOLATION, self._message)
+        raise QuotaApiError(ErrorCode.POLICY_VIOLATION, self._message)
 
 
 class QuotaDesk:
@@ -172,7 +171,7 @@ class QuotaDesk:
     def _check(self, principal: str | None) -> None:
         if principal is not None and principal not in self.admins:
             raise QuotaApiError(
-                CLUSTER_AUTHORIZATION_FAILED,
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 f"Cluster authorization failed: {principal} is not in quotas.admins of this proxy.",
             )
 

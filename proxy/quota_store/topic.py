@@ -25,6 +25,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
+from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.kafka_client.clients import (
@@ -52,8 +53,6 @@ from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.tasks import spawn
 from sluice.quotas.entity import QuotaEntity
 
-REQUEST_TIMED_OUT: Final = 7
-"""Kafka's error code: the alteration may have been kept, or not"""
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
 _LOOK_S: Final = 3.0
@@ -297,7 +296,7 @@ class QuotaTopic:
         async with self._writing:
             if not self.is_followed or self._producer is None:
                 raise QuotaApiError(
-                    REQUEST_TIMED_OUT,
+                    ErrorCode.REQUEST_TIMED_OUT,
                     f"The quota topic {self._options.name} cannot be reached: {self._why_not}",
                 )
             # What another writes from here on, the records below do not stand on: so they must not say that
@@ -322,7 +321,7 @@ class QuotaTopic:
             except (KafkaError, OSError, TimeoutError) as error:
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 message = f"It is not known whether this is kept: the quota topic did not answer ({reason})"
-                return outcome.refused(REQUEST_TIMED_OUT, message)
+                return outcome.refused(ErrorCode.REQUEST_TIMED_OUT, message)
             return outcome.results
 
     async def _write(

@@ -10,13 +10,12 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from sluice.protocol.apis import ApiKey, ErrorCode
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value, encode_varint
 from sluice.protocol.headers import SIZE_BYTES
-from sluice.proxy.quota_store.client_quotas import NONE, Alteration, Component, Parts, Result
+from sluice.proxy.quota_store.client_quotas import Alteration, Component, Parts, Result
 
-DESCRIBE_CLIENT_QUOTAS: Final = 48
-ALTER_CLIENT_QUOTAS: Final = 49
 _FIRST_FLEXIBLE: Final = 1
 _ENTRIES_PER_STEP: Final = 100
 """about a millisecond"""
@@ -41,7 +40,7 @@ class AlterRequest:
 def read_request(api_key: int, version: int, frame: bytes) -> DescribeRequest | AlterRequest:
     """`frame`: without its size. Raises ProtocolError for one that is none."""
     body: Any = decode_frame("request", api_key, version, frame).body
-    if api_key == DESCRIBE_CLIENT_QUOTAS:
+    if api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
         components = (
             Component(one["entityType"], one["matchType"], one["match"]) for one in body["components"]
         )
@@ -76,7 +75,7 @@ def described_in_steps(
 def describe_refused(version: int, correlation_id: int, code: int, message: str) -> bytes:
     """The answer that tells an error, size included."""
     body: Struct = {"throttleTimeMs": 0, "errorCode": code, "errorMessage": message, "entries": None}
-    return _sized(_encode(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body))
+    return _sized(_encode(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body))
 
 
 def altered(version: int, correlation_id: int, results: Iterable[Result]) -> bytes:
@@ -86,7 +85,7 @@ def altered(version: int, correlation_id: int, results: Iterable[Result]) -> byt
         for parts, code, message in results
     ]
     body: Struct = {"throttleTimeMs": 0, "entries": entries}
-    return _sized(_encode(ALTER_CLIENT_QUOTAS, version, correlation_id, body))
+    return _sized(_encode(ApiKey.ALTER_CLIENT_QUOTAS, version, correlation_id, body))
 
 
 def _described(
@@ -99,8 +98,8 @@ def _described(
         }
         for parts, limits in entries
     ]
-    body: Struct = {"throttleTimeMs": 0, "errorCode": NONE, "errorMessage": "", "entries": found}
-    return _encode(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body)
+    body: Struct = {"throttleTimeMs": 0, "errorCode": ErrorCode.NONE, "errorMessage": "", "entries": found}
+    return _encode(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body)
 
 
 def _entity(parts: Parts) -> list[Value]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
+from sluice.protocol.apis import METADATA, ApiKey
 from sluice.protocol.codec.wire import uuid_bytes
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.replication import ReplicationOptions
@@ -45,8 +46,6 @@ from sluice.quotas.replication.limits import (
     parse_replicas,
 )
 
-_METADATA: Final = 3
-_DESCRIBE_CONFIGS: Final = 32
 _TOPIC: Final = 2
 _BROKER: Final = 4
 _TOPICS_AT_ONCE: Final = 500
@@ -150,7 +149,7 @@ class ReplicationWatch:
         replication.findings = found
 
     async def _read(self, client: AIOKafkaClient) -> ClusterState:
-        brokers = (await call(client, _METADATA, {"topics": []}, max_version=12))["brokers"]
+        brokers = (await call(client, METADATA, {"topics": []}, max_version=12))["brokers"]
         largest: dict[int, int] = {}
         rates: dict[str, dict[int, float]] = {key: {} for key in RATE_KEYS}
         for broker in brokers:
@@ -197,7 +196,7 @@ class ReplicationWatch:
         )
 
     async def _topics(self, client: AIOKafkaClient) -> Any:
-        return (await call(client, _METADATA, {"topics": None}, max_version=12))["topics"]
+        return (await call(client, METADATA, {"topics": None}, max_version=12))["topics"]
 
     async def _read_section(
         self, client: AIOKafkaClient, brokers: list[int], largest: Mapping[int, int]
@@ -229,7 +228,7 @@ class ReplicationWatch:
     ) -> list[tuple[str, str, str]]:
         """(resource's name, key, value) of what is set."""
         body: Any = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
-        answer = await call(client, _DESCRIBE_CONFIGS, body, max_version=4, node_id=node_id)
+        answer = await call(client, ApiKey.DESCRIBE_CONFIGS, body, max_version=4, node_id=node_id)
         return [
             (result["resourceName"], config["name"], config["value"])
             for result in answer["results"]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from sluice.protocol.apis import SASL_HANDSHAKE
 from sluice.protocol.errors import FrameTooLarge
-from sluice.protocol.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, SIZE_BYTES, request_body, response_body
+from sluice.protocol.headers import SIZE_BYTES, request_body, response_body
 from sluice.proxy.session.in_flight import AnswerWork
 from sluice.proxy.session.sasl_observer import SaslWatch
 from sluice.proxy.session.token_owners import TokenOwners
-
-AUTHENTICATION_APIS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 WHOLE_MAX_BYTES: Final = 512 * 1024
 """Largest size of a frame that is kept until it is whole: half the receive buffer, and Kafka's own limit

@@ -10,22 +10,26 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
 from sluice.protocol.api_versions import FIRST_WITH_SOFTWARE, client_software
-from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.groups import GROUP_APIS, MEMBER_APIS, member_timeout_ms, session_timeout_ms
-from sluice.protocol.headers import (
+from sluice.protocol.apis import (
     API_VERSIONS,
+    AUTHENTICATION_APIS,
+    CLUSTER_ACTIONS,
+    GROUP_APIS,
     JOIN_GROUP,
+    MEMBER_APIS,
     METADATA,
+    MUTATION_APIS,
+    OFFERED,
+    QUOTA_APIS,
     SASL_AUTHENTICATE,
-    SIZE_BYTES,
-    refuse_size,
-    request_body,
+    TOKEN_APIS,
+    TRANSACTION_APIS,
 )
-from sluice.protocol.mutations.requests import MUTATION_APIS
-from sluice.protocol.transactions.requests import TRANSACTION_APIS
-from sluice.proxy.session.authentication import AUTHENTICATION_APIS, WHOLE_MAX_BYTES, Authentication
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.groups import member_timeout_ms, session_timeout_ms
+from sluice.protocol.headers import SIZE_BYTES, refuse_size, request_body
+from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import LoginNotTaken, UnknownApi
 from sluice.proxy.session.gateway.address_rewrite import work_in_gateway
 from sluice.proxy.session.identity import Identity
@@ -43,14 +47,12 @@ from sluice.proxy.session.in_flight import (
 from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.producer_ids.transactions import TransactionRequests
-from sluice.proxy.session.quota_requests import QUOTA_APIS, QuotaRequests
+from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
-from sluice.proxy.session.request_time import CLUSTER_ACTIONS
 from sluice.proxy.session.throttling import Throttling
-from sluice.proxy.session.token_owners import TOKEN_APIS
 from sluice.proxy.session.topic_attribution import Flows
 
-_JOIN_GROUP_MAX: Final = VERSIONS[JOIN_GROUP][1]
+_JOIN_GROUP_MAX: Final = OFFERED[JOIN_GROUP][1]
 _SOFTWARE_MAX_BYTES: Final = 1024
 """of an ApiVersions request that names its client; what is longer is not waited for"""
 
@@ -134,7 +136,7 @@ class OtherRequests:
                 work = JOIN
             self._throttling.is_group = True
             self._note_member(buf, client_id_end, min(end, frame_end), api_key, version, now_ms)
-        elif api_key in CLUSTER_ACTIONS and api_key in VERSIONS:
+        elif api_key in CLUSTER_ACTIONS:
             work = CLUSTER_ACTION
         elif self.quota_requests is not None and api_key in QUOTA_APIS:
             return self.quota_requests.ask(buf, pos, end, frame_end, api_key, version, correlation_id, now_ms)
@@ -149,7 +151,7 @@ class OtherRequests:
             )
         elif api_key in TOKEN_APIS:
             work = TOKENS
-        elif api_key not in VERSIONS and not self._policy.pass_unknown_apis:
+        elif api_key not in OFFERED and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
         self._in_flight.append((
             correlation_id, api_key, version, self._identity.flow, frame_end - pos,
@@ -179,7 +181,7 @@ class OtherRequests:
         ids, timeout_ms = self._throttling.ids, 0
         if ids is None or api_key not in MEMBER_APIS:
             return
-        if version <= VERSIONS[api_key][1]:
+        if version <= OFFERED[api_key][1]:
             with suppress(MalformedFrame):
                 body = request_body(buf, client_id_end, end, api_key, version)
                 timeout_ms = member_timeout_ms(buf, body, end, api_key, version)

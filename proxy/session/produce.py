@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.apis import OFFERED, PRODUCE, ErrorCode
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
-from sluice.protocol.headers import PRODUCE, REQUEST_HEAD_BYTES, request_body
+from sluice.protocol.headers import REQUEST_HEAD_BYTES, request_body
 from sluice.protocol.names import api_name
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
-from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
+from sluice.protocol.produce_refusal import refuse_produce
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.header_prediction import LENGTHS_2, MAX_2, MIN_2
 from sluice.proxy.session.identity import Identity
@@ -31,7 +31,7 @@ from sluice.usage.flow import AccessFlow
 
 HEAD_ENOUGH_BYTES: Final = 128 * 1024
 """What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
-_PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
+_PRODUCE_MIN, _PRODUCE_MAX = OFFERED[PRODUCE]
 _PASS: Final = Verdict.PASS
 _ADMIT: Final = Verdict.ADMIT
 
@@ -309,7 +309,7 @@ class ProduceSide(ABC):
             return False
         answer = refuse_produce(
             buf, body, limit, version, correlation_id,
-            error_code=NOT_ENOUGH_REPLICAS, message=message, throttle_ms=throttle_ms,
+            error_code=ErrorCode.NOT_ENOUGH_REPLICAS, message=message, throttle_ms=throttle_ms,
         )  # fmt: skip
         local = self._local
         if self._in_flight or local.mid_answer:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from sluice.protocol.headers import PRODUCE
+from sluice.protocol.apis import PRODUCE
 from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import Held

@@ -22,7 +22,6 @@ from sluice.proxy.session.policy import QuotaApi
 from sluice.proxy.session.read_gate import Pace
 from sluice.usage.records import Flow, RequestRecord
 
-QUOTA_APIS: Final = frozenset({48, 49})
 _OF_ANYBODY_BYTES: Final = 65_536
 """of who may not ask: his request is read only to refuse each part of it"""
 _OF_ADMINS_BYTES: Final = 8_388_608

@@ -13,18 +13,18 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final, TypeAlias
 
+from sluice.protocol.apis import (
+    AUTHENTICATION_APIS,
+    FETCHES,
+    FLEXIBLE_WHEN_REMOVED,
+    PRODUCE,
+    ErrorCode,
+)
 from sluice.protocol.codec.codec import decode_frame
 from sluice.protocol.codec.error_codes import error_codes
 from sluice.protocol.errors import MalformedFrame, ProtocolError
-from sluice.protocol.headers import (
-    FETCH,
-    PRODUCE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    SHARE_FETCH,
-    request_body,
-    response_body,
-)
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body, response_body
+from sluice.protocol.primitives import int16, skip_tags
 from sluice.protocol.produce import ProduceUsage
 from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
 from sluice.proxy.session.identity import Identity
@@ -36,14 +36,8 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind, Flow, Recorder, ThrottleEvent
 from sluice.usage.request_cost import RequestCosts, request_cost_ms
 
-CLUSTER_ACTIONS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 62, 63, 67, 83, 84, 85, 86, 87})
-"""Requests between brokers, exempt unless the broker refuses them. Source: ApiKeys.clusterAction, without
-DescribeQuorum and UpdateFeatures, which administrators send and the broker throttles."""
 IN_FLIGHT_WITHIN_QUOTA: Final = 5
 """requests of a connection under way while its entity owes nothing; what idempotent producers have at most"""
-_CLUSTER_AUTHORIZATION_FAILED: Final = 31
-_LOGIN_APIS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-_FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _HEAD_BYTES: Final = 1024
 _KEPT_MAX_BYTES: Final = 512 * 1024
 _ATTRIBUTES_AT: Final = 21
@@ -163,7 +157,7 @@ class RequestTime:
         acks_all = False
         if api_key == PRODUCE:
             _, batches, records, codec, acks_all = self._take_mark(correlation_id)
-        elif api_key in _LOGIN_APIS and _is_fine(buf, pos, min(end, frame_end), api_key, version):
+        elif api_key in AUTHENTICATION_APIS and _is_fine(buf, pos, min(end, frame_end), api_key, version):
             return  # a login that the broker took for one, on its network threads
         coefficients = self._costs.of(api_key, version, codec, acks_all)
         upstream_ms = now_ms - forwarded_ms
@@ -210,7 +204,7 @@ class RequestTime:
             self._event(EventKind.MUTE, sensor, api_key, until_ms - now_ms, cost_ms, flow, now_ms)
             pace.mute(until_ms, now_ms, QuotaKind.REQUEST, at_boundary=at_boundary)
         told_ms = until_ms - now_ms
-        return min(told_ms, self._delays.written_fetch_throttle_max_ms) if api_key in _FETCHES else told_ms
+        return min(told_ms, self._delays.written_fetch_throttle_max_ms) if api_key in FETCHES else told_ms
 
     def _take_mark(self, correlation_id: int) -> _Mark:
         """Of the Produce that is answered: the first, unless it went on before there was a limit."""
@@ -267,10 +261,15 @@ def count_cluster_action(
 def is_refused(buf: bytearray, pos: int, frame_end: int, api_key: int, version: int) -> bool:
     """Did the broker deny ClusterAction to who sent this request? By its answer `buf[pos:frame_end]`."""
     try:
+        if api_key in FLEXIBLE_WHEN_REMOVED:
+            body = pos + RESPONSE_HEAD_BYTES
+            if version >= FLEXIBLE_WHEN_REMOVED[api_key]:
+                body = skip_tags(buf, body, frame_end)
+            return int16(buf, body, frame_end)[0] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         frame = decode_frame("response", api_key, version, bytes(buf[pos + 4 : frame_end]))
     except ProtocolError:
         return True  # what cannot be read is not exempt
-    return _CLUSTER_AUTHORIZATION_FAILED in error_codes(frame.body)
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED in error_codes(frame.body)
 
 
 def _is_fine(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> bool:

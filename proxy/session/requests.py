@@ -9,19 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from sluice.protocol.apis import API_VERSIONS, AUTHENTICATION_APIS, FETCHES, PRODUCE
 from sluice.protocol.errors import MalformedFrame, ProtocolError
-from sluice.protocol.headers import (
-    API_VERSIONS,
-    FETCH,
-    MIN_REQUEST_SIZE,
-    PRODUCE,
-    REQUEST_HEAD,
-    REQUEST_HEAD_BYTES,
-    SHARE_FETCH,
-    SIZE_BYTES,
-    check_size,
-)
-from sluice.proxy.session.authentication import AUTHENTICATION_APIS, Authentication
+from sluice.protocol.headers import MIN_REQUEST_SIZE, REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, check_size
+from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import NotAuthenticated
 from sluice.proxy.session.fetch.requests import FetchSide
@@ -40,7 +31,6 @@ from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import Flows
 from sluice.usage.records import Flow
 
-_FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
 _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first request is looked up
 
@@ -153,7 +143,7 @@ class RequestSide(FetchSide):
                     break
                 judge, begin = self._produce, self._produce_begin
                 if api_key != PRODUCE:
-                    judge = self._fetch if api_key in _FETCHES else self._others.judge
+                    judge = self._fetch if api_key in FETCHES else self._others.judge
                     begin = self._client_id_raw
                 if guard is not None:
                     judge, begin = self._guarded(guard, judge, begin, api_key)

@@ -11,19 +11,12 @@ from collections import deque
 from math import ceil
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses.addresses import Edit
 from sluice.protocol.api_versions import cap_versions
+from sluice.protocol.apis import API_VERSIONS, METADATA, OFFERED, PRODUCE
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.groups import session_timeout_accepted
-from sluice.protocol.headers import (
-    API_VERSIONS,
-    METADATA,
-    PRODUCE,
-    RESPONSE_HEAD,
-    RESPONSE_HEAD_BYTES,
-    SIZE_BYTES,
-)  # fmt: skip
+from sluice.protocol.headers import RESPONSE_HEAD, RESPONSE_HEAD_BYTES, SIZE_BYTES
 from sluice.protocol.throttle_field import raise_throttle, throttle_offset
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import BrokerError, BrokerMalformed, contradiction, malformed_answer
@@ -67,7 +60,7 @@ from sluice.usage.flow import AccessFlow
 _HEAD_BYTES: Final = 1024
 """throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
 
-_API_VERSIONS_MAX: Final = VERSIONS[API_VERSIONS][1]
+_API_VERSIONS_MAX: Final = OFFERED[API_VERSIONS][1]
 
 _BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
 _FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
@@ -336,7 +329,7 @@ class AnswerSide:
             # One in a layout newer than ours goes on as it is: what we cannot meter is refused when it is
             # used.
             if frame_end <= end and version <= _API_VERSIONS_MAX:
-                cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, VERSIONS)
+                cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, OFFERED)
             return 0.0
         if work is SUCCESSOR:
             if frame_end <= end and (transactions := self._requests.transactions) is not None:

@@ -11,7 +11,7 @@ from collections import deque
 from math import ceil
 from typing import Final
 
-from sluice.protocol.headers import FETCH, PRODUCE
+from sluice.protocol.apis import FETCH, PRODUCE
 from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.fetch.turns import FetchTurns
 from sluice.proxy.session.header_prediction import KnownProduce

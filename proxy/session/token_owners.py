@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.codec import decode_frame
 from sluice.protocol.errors import ProtocolError
 
-CREATE_DELEGATION_TOKEN: Final = 38
-DESCRIBE_DELEGATION_TOKEN: Final = 41
-TOKEN_APIS: Final = frozenset({CREATE_DELEGATION_TOKEN, DESCRIBE_DELEGATION_TOKEN})
 MAX_TOKENS: Final = 20_000
 """of all owners; some 200 bytes each"""
 MAX_TOKENS_OF_OWNER: Final = 1_000
@@ -74,6 +72,6 @@ def _tokens(api_key: int, body: Any) -> Iterator[tuple[str, str]]:
     """(token id, owner) of each token in an answer."""
     if body["errorCode"]:
         return
-    for token in [body] if api_key == CREATE_DELEGATION_TOKEN else body["tokens"]:
+    for token in [body] if api_key == ApiKey.CREATE_DELEGATION_TOKEN else body["tokens"]:
         if token["principalType"] == _USER_TYPE and token["tokenId"]:
             yield token["tokenId"], token["principalName"]

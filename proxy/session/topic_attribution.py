@@ -13,10 +13,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from sluice.protocol.apis import PRODUCE
 from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch import FIRST_FLEXIBLE as FETCH_FIRST_FLEXIBLE
-from sluice.protocol.headers import PRODUCE, request_body
+from sluice.protocol.headers import request_body
 from sluice.protocol.mutations.topic_sizes import SizeReader
 from sluice.protocol.primitives import (
     UUID_BYTES,

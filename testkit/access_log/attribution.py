@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import readable_versions
 from sluice.protocol.codec.wire import Struct, Value, uuid_text
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
@@ -14,8 +14,8 @@ from sluice.usage.records import Recorder
 from testkit.frames.frames import FETCH, PRODUCE, produce, record_batch, request
 from testkit.proxy.playbook import Shell, limits_of
 
-PRODUCES = range(VERSIONS[PRODUCE][0], VERSIONS[PRODUCE][1] + 1)
-FETCHES = range(VERSIONS[FETCH][0], VERSIONS[FETCH][1] + 1)
+PRODUCES = readable_versions(PRODUCE)
+FETCHES = readable_versions(FETCH)
 IDS = {name: uuid_text(name.encode().ljust(16, b"\0")) for name in ("a", "b", "orders")}
 FULL, NEXT = 0, 5
 """a fetch session's epoch in its first request, and in a later one"""

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from sluice.protocol.codec.codec import API_VERSIONS, DecodedFrame
+from sluice.protocol.apis import API_VERSIONS
+from sluice.protocol.codec.codec import DecodedFrame
 from sluice.protocol.codec.spec_model import Direction, Field, Message, load_header, load_message
 from sluice.protocol.codec.tags import UNKNOWN_TAGS
 from sluice.protocol.codec.wire import Struct, Value, uuid_text

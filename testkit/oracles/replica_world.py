@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sluice.protocol.addresses.addresses import spliced
+from sluice.protocol.apis import ErrorCode
 from sluice.protocol.replication.fetch_request import PartitionKey
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.replication.followers import Replication
-from sluice.proxy.session.replication.requests import INVALID_FETCH_SESSION_EPOCH
 from sluice.proxy.session.session import Session
 from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplicas
 from sluice.quotas.replication.throttle import MAX_DEBT_MS
@@ -108,7 +108,7 @@ class World:
                 return out
             if what == "answered":
                 follower.handle(out, self.broker.logs)
-                assert follower.errors[-1] == INVALID_FETCH_SESSION_EPOCH
+                assert follower.errors[-1] == ErrorCode.INVALID_FETCH_SESSION_EPOCH
                 return None
             held_ms += door.pace.wake_ms - self.now_ms
             assert held_ms <= MAX_DEBT_MS + 2_000.0, "held for too long"

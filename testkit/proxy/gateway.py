@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from sluice.protocol.addresses.addresses import VERSIONS_WITH_ADDRESSES, carries_addresses, rewrite_addresses
 from sluice.protocol.addresses.node_endpoints import EndpointEraser
+from sluice.protocol.apis import SHARE_FETCH
 from sluice.protocol.codec.codec import encode_frame
 from sluice.protocol.codec.tags import UNKNOWN_TAGS
-from sluice.protocol.headers import RESPONSE_HEAD_BYTES, SHARE_FETCH
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session

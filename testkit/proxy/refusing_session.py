@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sluice.protocol.headers import PRODUCE
+from sluice.protocol.apis import PRODUCE
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds

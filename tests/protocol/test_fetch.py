@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import encode_frame
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch import max_bytes_offset, write_max_bytes
@@ -13,7 +14,7 @@ from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_bo
 from testkit.frames.frames import FETCH, SHARE_FETCH, max_bytes_of, request, sized
 from testkit.frames.message_values import random_frame
 
-FETCH_VERSIONS = [(FETCH, version) for version in range(4, 19)]
+FETCH_VERSIONS = [(FETCH, version) for version in readable_versions(ApiKey.FETCH)]
 SHARE_FETCH_VERSIONS = [(SHARE_FETCH, version) for version in (1, 2)]
 VERSIONS = pytest.mark.parametrize(("api_key", "version"), FETCH_VERSIONS + SHARE_FETCH_VERSIONS)
 FRAMES = 12

@@ -7,9 +7,10 @@ from random import Random
 import pytest
 
 from sluice.protocol._tables import API_NAMES
+from sluice.protocol.apis import GROUP_APIS
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.groups import GROUP_APIS, session_timeout_accepted, session_timeout_ms
+from sluice.protocol.groups import session_timeout_accepted, session_timeout_ms
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
 from testkit.frames.frames import JOIN_GROUP, sized
 from testkit.frames.message_values import random_frame

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from sluice.protocol.apis import READABLE, ApiKey, readable_versions
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.produce import ProduceUsage, read_acks
@@ -23,8 +24,8 @@ from testkit.frames.produce_usage import (
     read,
 )
 
-VERSIONS = pytest.mark.parametrize("version", range(3, 14))
-FLEXIBLE = pytest.mark.parametrize("version", range(9, 14))
+VERSIONS = pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
+FLEXIBLE = pytest.mark.parametrize("version", range(9, READABLE[ApiKey.PRODUCE][1] + 1))
 
 
 @VERSIONS

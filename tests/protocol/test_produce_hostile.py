@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.produce import ProduceUsage
 from testkit.frames.frames import PRODUCE, record_batch, sized
 from testkit.frames.produce_usage import BEFORE, FILLERS, Walk, body_of, expected_usage, random_produce, read
 
-VERSIONS = pytest.mark.parametrize("version", range(3, 14))
+VERSIONS = pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 
 
 def flexible(*parts: bytes) -> bytes:

@@ -9,14 +9,15 @@ from typing import Any, cast
 
 import pytest
 
+from sluice.protocol.apis import ApiKey, ErrorCode, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS, refuse_produce
+from sluice.protocol.produce_refusal import refuse_produce
 from testkit.frames.frames import PRODUCE, TOPIC_ID, answer, decoded, produce_of, sized
 from testkit.frames.produce_usage import body_of, random_produce
 from testkit.oracles.java_oracle import java_oracle
 
-VERSIONS = range(3, 14)
+VERSIONS = readable_versions(ApiKey.PRODUCE)
 TEXT = "producer-id quota (producer_ids_rate) of user ünï: new producer ids above 50 an hour wait"
 THROTTLE_MS = 1_234
 
@@ -30,7 +31,7 @@ def refusal(frame: bytes, version: int, *, limit: int | None = None, correlation
         len(before) + (len(frame) if limit is None else limit),
         version,
         correlation_id,
-        error_code=NOT_ENOUGH_REPLICAS,
+        error_code=ErrorCode.NOT_ENOUGH_REPLICAS,
         message=TEXT,
         throttle_ms=THROTTLE_MS,
     )
@@ -44,7 +45,7 @@ def expected(frame: bytes, version: int) -> bytes:
         for partition in cast("list[Struct]", topic["partitionData"]):
             result: Struct = {
                 "index": partition["index"],
-                "errorCode": NOT_ENOUGH_REPLICAS,
+                "errorCode": ErrorCode.NOT_ENOUGH_REPLICAS,
                 "baseOffset": -1,
                 "logAppendTimeMs": -1,
             }

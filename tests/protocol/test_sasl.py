@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from sluice.protocol import sasl
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
 from sluice.protocol.sasl import ScramClient
 
@@ -49,7 +50,7 @@ def with_unknown_tag(body: bytes) -> bytes:
 # --- frames
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SASL_HANDSHAKE))
 @untimed
 @given(mechanism=st.text(max_size=50), before=st.binary(max_size=3))
 def test_handshake_request_gives_the_mechanism(version: int, mechanism: str, before: bytes) -> None:
@@ -58,7 +59,7 @@ def test_handshake_request_gives_the_mechanism(version: int, mechanism: str, bef
     assert sasl.read_handshake_request(buf, len(before), len(before) + len(body), version) == mechanism
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SASL_HANDSHAKE))
 @pytest.mark.parametrize(
     "error", [ErrorCode.none, ErrorCode.unsupported_sasl_mechanism, ErrorCode.illegal_sasl_state]
 )
@@ -71,7 +72,7 @@ def test_handshake_response_gives_error_and_mechanisms(version: int, error: Erro
     )
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SASL_AUTHENTICATE))
 @untimed
 @given(token=st.binary(max_size=300))
 def test_authenticate_request_tells_where_the_token_stands(version: int, token: bytes) -> None:
@@ -82,7 +83,7 @@ def test_authenticate_request_tells_where_the_token_stands(version: int, token: 
         assert each[start:stop] == token
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SASL_AUTHENTICATE))
 @untimed
 @given(
     token=st.binary(max_size=300),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.config.quotas import TopicOptions
 
 UNBOUNDED_BYTES: Final = 1 << 40
 
@@ -85,8 +85,8 @@ class BucketSettings:
 class TopicSettings:
     """Records of a Kafka topic, each a whole Parquet file."""
 
-    cluster: QuotaTopicOptions
-    """the way to the brokers, and the topic's name; `copy_file` is of no meaning"""
+    cluster: TopicOptions
+    """the way to the brokers, and the topic's name"""
     partitions: int = 8
     """of the topic, when it is made"""
     retention_s: float = 7 * 86_400.0

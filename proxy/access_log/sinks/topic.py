@@ -22,17 +22,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
+from sluice.protocol.apis import METADATA, ApiKey, ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.access_log.sinks.sink import LogFile, SinkError, SinkRefuses, TopicSettings
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
 from sluice.usage.access_record import SCHEMA_VERSION, VERSION_KEY
 
-_METADATA: Final = 3
-_CREATE_TOPICS: Final = 19
-_NONE: Final = 0
-_UNKNOWN_TOPIC: Final = 3
-_TOPIC_ALREADY_EXISTS: Final = 36
 _OVERHEAD_BYTES: Final = 4096
 """of key, headers and the batch around a record, at most"""
 _STOP_S: Final = 5.0
@@ -162,8 +158,8 @@ class TopicSink:
         }
         timeout_ms = int(settings.cluster.request_timeout_s * 1000)
         body: Any = {"topics": [topic], "timeoutMs": timeout_ms, "validateOnly": False}
-        (made,) = (await call(client, _CREATE_TOPICS, body, max_version=7))["topics"]
-        if made["errorCode"] not in {_NONE, _TOPIC_ALREADY_EXISTS}:
+        (made,) = (await call(client, ApiKey.CREATE_TOPICS, body, max_version=7))["topics"]
+        if made["errorCode"] not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
             raise TopicRefused(f"{name} cannot be made: error {made['errorCode']}: {made['errorMessage']}")
 
 
@@ -173,7 +169,7 @@ async def partitions_of(client: AIOKafkaClient, topic: str) -> list[int] | None:
         "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "name": topic}],
         "allowAutoTopicCreation": False,
     }
-    (found,) = (await call(client, _METADATA, asked, max_version=12))["topics"]
-    if found["errorCode"] == _UNKNOWN_TOPIC:
+    (found,) = (await call(client, METADATA, asked, max_version=12))["topics"]
+    if found["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     return sorted(partition["partitionIndex"] for partition in found["partitions"])

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
 
+from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import ProtocolError
@@ -24,8 +25,6 @@ from sluice.proxy.config.options import host_and_port
 from sluice.proxy.listener.login.login import UpstreamLogin
 from sluice.quotas.files.config_error import ConfigError, Problem
 
-DESCRIBE_CLIENT_QUOTAS: Final = 48
-ALTER_CLIENT_QUOTAS: Final = 49
 _VERSION: Final = 1
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
@@ -44,7 +43,7 @@ class QuotaServer(RemotePlace):
 
     def _limits(self) -> Found:
         """Those in force: a proxy leaves out what is in shadow mode, for which the protocol has no field."""
-        body = self._ask(DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
+        body = self._ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
         if body["errorCode"]:
             raise CommandFailed(f"{self.name}: {refusal(body['errorCode'], body['errorMessage'])}")
         limits = {
@@ -57,7 +56,7 @@ class QuotaServer(RemotePlace):
         entries: list[Value] = [
             {"entity": _entity(whom), "ops": list(_ops(limits))} for whom, limits in changes.items()
         ]
-        body = self._ask(ALTER_CLIENT_QUOTAS, {"entries": entries, "validateOnly": False})
+        body = self._ask(ApiKey.ALTER_CLIENT_QUOTAS, {"entries": entries, "validateOnly": False})
         return [
             f"{described(_whom(entry['entity']))}: {refusal(entry['errorCode'], entry['errorMessage'])}"
             for entry in body["entries"]

@@ -11,13 +11,12 @@ import re
 from enum import Enum
 from typing import Final
 
+from sluice.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.headers import (
     REQUEST_HEAD,
     RESPONSE_HEAD,
     RESPONSE_HEAD_BYTES,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
     SIZE_BYTES,
     response_body,
 )
@@ -30,14 +29,11 @@ from sluice.proxy.session.causes import DisconnectCause
 FIRST_CORRELATION_ID: Final = 2**31 - 8
 """Kafka's clients keep the last eight ids for SASL, for nothing else (SaslClientAuthenticator)."""
 MAX_ANSWER_BYTES: Final = 65_536
-UNSUPPORTED_SASL_MECHANISM: Final = 33
-ILLEGAL_SASL_STATE: Final = 34
-SASL_AUTHENTICATION_FAILED: Final = 58
 _ERROR_NAMES: Final = {
-    UNSUPPORTED_SASL_MECHANISM: "UNSUPPORTED_SASL_MECHANISM",
-    ILLEGAL_SASL_STATE: "ILLEGAL_SASL_STATE",
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "UNSUPPORTED_SASL_MECHANISM",
+    ErrorCode.ILLEGAL_SASL_STATE: "ILLEGAL_SASL_STATE",
     35: "UNSUPPORTED_VERSION",
-    SASL_AUTHENTICATION_FAILED: "SASL_AUTHENTICATION_FAILED",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "SASL_AUTHENTICATION_FAILED",
 }
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
@@ -236,7 +232,7 @@ class UpstreamLogin:
 
     def _on_handshake(self, answer: bytearray, body: int) -> bytes:
         error_code, offered = read_handshake_response(answer, body, len(answer), _HANDSHAKE_VERSION)
-        if error_code == ILLEGAL_SASL_STATE:
+        if error_code == ErrorCode.ILLEGAL_SASL_STATE:
             raise self._error("its listener has no SASL, or wants no new login now", error_code)
         if error_code != 0:
             raise self._error("it does not take this mechanism", error_code, offered=offered)

@@ -9,7 +9,7 @@ from abc import ABC
 from collections import deque
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import FETCH, OFFERED
 from sluice.protocol.errors import UnsupportedVersion
 from sluice.protocol.fetch import (
     FIRST_FLEXIBLE,
@@ -18,7 +18,7 @@ from sluice.protocol.fetch import (
     max_bytes_offset,
     read_session,
 )
-from sluice.protocol.headers import FETCH, request_body
+from sluice.protocol.headers import request_body
 from sluice.protocol.replication.fetch_request import is_follower
 from sluice.proxy.session.fetch.turns import Turn
 from sluice.proxy.session.identity import Identity
@@ -112,7 +112,7 @@ class FetchSide(ProduceSide, ABC):
         int, client_id_end: int, now_ms: float,
     ) -> bool:  # fmt: skip
         """Lower a Fetch's max_bytes to its connection's share, and forward it; its answer will be charged."""
-        first, last = VERSIONS[api_key]
+        first, last = OFFERED[api_key]
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go unmetered")
         if self.replicas is not None and api_key == FETCH:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from sluice.protocol.apis import FETCH
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch import forget_session
 from sluice.protocol.fetch_batches import batch_sizes
-from sluice.protocol.headers import FETCH, response_body
+from sluice.protocol.headers import response_body
 from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle
 from sluice.proxy.session.in_flight import NEW_SESSION, AnswerWork, InFlight
 from sluice.proxy.session.throttling import Throttling

@@ -19,8 +19,8 @@ from enum import IntEnum
 from math import inf
 from typing import Final
 
+from sluice.protocol.apis import FETCH
 from sluice.protocol.fetch import read_waits, write_max_bytes, write_max_wait
-from sluice.protocol.headers import FETCH
 from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.quotas.kinds import QuotaKind

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses.addresses import (
     Edit,
     address_edits,
@@ -20,8 +19,6 @@ from sluice.protocol.addresses.addresses import (
     names_controllers,
 )
 from sluice.protocol.addresses.config_values import (
-    DESCRIBE_CONFIGS,
-    DESCRIBE_QUORUM,
     QUORUM_WITH_LISTENERS,
     Shown,
     asks_for_brokers,
@@ -29,26 +26,25 @@ from sluice.protocol.addresses.config_values import (
     show_configs,
 )
 from sluice.protocol.addresses.node_endpoints import EndpointEraser
-from sluice.protocol.errors import FrameTooLarge, MalformedFrame, UnsupportedVersion
-from sluice.protocol.headers import (
+from sluice.protocol.apis import (
     API_VERSIONS,
+    BETWEEN_NODES,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_QUORUM,
     FETCH,
     METADATA,
+    OFFERED,
     PRODUCE,
-    RESPONSE_HEAD_BYTES,
     SHARE_FETCH,
-    request_body,
-    response_body,
 )
+from sluice.protocol.errors import FrameTooLarge, MalformedFrame, UnsupportedVersion
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body, response_body
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.errors import UnknownApi
 from sluice.proxy.session.gateway.broker_map import BrokerMap, HostPort, in_text
 from sluice.proxy.session.in_flight import ADDRESSES, CONFIGS, NONE, QUORUM, AnswerWork
 
 _CUT_THROUGH: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH})
-_BETWEEN_NODES: Final = frozenset({52, 53, 54, 59, 82})
-"""Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot, UpdateRaftVoter: their answers name controllers' or
-brokers' addresses, and no client sends them (RequestListenerType CONTROLLER)."""
 _MAX_ID_DIGITS: Final = 10
 
 
@@ -62,8 +58,8 @@ def work_in_gateway(
     so that only those get here that do not ask it); FrameTooLarge for a DescribeConfigs that cannot be kept
     whole.
     """
-    known = VERSIONS.get(api_key)
-    if known is None or api_key in _BETWEEN_NODES:
+    known = OFFERED.get(api_key)
+    if known is None or api_key in BETWEEN_NODES:
         raise UnknownApi("its answer could carry brokers' addresses")
     first, last = known
     if version > last and api_key != API_VERSIONS:

@@ -14,14 +14,12 @@ from collections import deque
 from math import ceil
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
 from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.apis import METADATA, OFFERED, ApiKey
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame, UnsupportedVersion
-from sluice.protocol.headers import METADATA, request_body
+from sluice.protocol.headers import request_body
 from sluice.protocol.mutations.requests import (
     BROKERS_DEFAULT,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
     NO_ID,
     MutationRequest,
     TopicKey,
@@ -124,7 +122,7 @@ class MutationRequests:
 
         Raises UnsupportedVersion, MalformedFrame, and FrameTooLarge for one that cannot be kept whole.
         """
-        first, last = VERSIONS[api_key]
+        first, last = OFFERED[api_key]
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go uncounted")
         if frame_end - pos > WHOLE_MAX_BYTES:
@@ -164,7 +162,7 @@ class MutationRequests:
         broker has an error of its own, which is not the quota's to hide or to delay.
         """
         self._questions.clear()
-        if request.api_key == CREATE_TOPICS and sensor.tokens(now_ms) >= 0.0:
+        if request.api_key == ApiKey.CREATE_TOPICS and sensor.tokens(now_ms) >= 0.0:
             return
         keys = [topic.key for topic in request.topics if topic.is_sound]
         names: list[TopicKey] = [key for key in keys if isinstance(key, str)]
@@ -211,9 +209,9 @@ class MutationRequests:
         if not topic.is_sound:
             return 0
         present = self._present(topic.key, now_ms)
-        if request.api_key == DELETE_TOPICS:
+        if request.api_key == ApiKey.DELETE_TOPICS:
             return present
-        if request.api_key == CREATE_TOPICS:
+        if request.api_key == ApiKey.CREATE_TOPICS:
             wanted = topic.partitions
             return 0 if present else self.defaults.partitions if wanted == BROKERS_DEFAULT else wanted
         grown = topic.partitions - present
@@ -270,7 +268,7 @@ class MutationRequests:
         for topic in request.topics:
             partitions = self._partitions(request, topic, now_ms)
             if not partitions:
-                if request.api_key != CREATE_TOPICS:
+                if request.api_key != ApiKey.CREATE_TOPICS:
                     outcome.unknown.add(topic.key)
             elif request.is_strict and sensor.tokens(now_ms) < 0.0:
                 refused.append(topic)
@@ -279,7 +277,7 @@ class MutationRequests:
                 if not outcome.charged:
                     outcome.turn_ms = sensor.turn_ms
                 outcome.charged[topic.key] = partitions
-                if request.api_key != DELETE_TOPICS and not request.validate_only:
+                if request.api_key != ApiKey.DELETE_TOPICS and not request.validate_only:
                     outcome.becomes[topic.key] = max(topic.partitions, partitions)
                 if topic.partitions == BROKERS_DEFAULT:
                     outcome.by_default.add(topic.key)

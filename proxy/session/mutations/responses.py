@@ -8,12 +8,12 @@ the broker refused it, for the broker's own quota would not have counted it eith
 from __future__ import annotations
 
 from math import ceil
-from typing import Final
 
 from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.apis import ApiKey, ErrorCode
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
-from sluice.protocol.mutations.requests import DELETE_TOPICS, NO_ID, TopicKey
+from sluice.protocol.mutations.requests import NO_ID, TopicKey
 from sluice.protocol.mutations.responses import ResultReader, TopicResult, with_refused
 from sluice.protocol.mutations.topic_sizes import SizeReader
 from sluice.protocol.throttle_field import raise_throttle
@@ -23,9 +23,6 @@ from sluice.proxy.session.mutations.outcome import Outcome
 from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
-
-_REQUEST_TIMED_OUT: Final = 7
-"""the broker stopped waiting, and what it began may yet be done"""
 
 
 class MutationAnswers:
@@ -128,7 +125,7 @@ class MutationAnswers:
                 self._requests.note(outcome, 1, now_ms)
                 sensor.charge(1, now_ms)  # it came into being after the question: one partition at least
         elif result.error_code:
-            if result.error_code != _REQUEST_TIMED_OUT:
+            if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
                 self._requests.note(outcome, -charged, now_ms)
                 sensor.refund(charged, now_ms)
         elif result.partitions is not None and key in outcome.by_default:
@@ -146,7 +143,7 @@ class MutationAnswers:
         present = 0 if key is None else outcome.becomes.get(key, 0)
         if result.partitions is not None:
             present = result.partitions
-        if not present and outcome.api_key != DELETE_TOPICS:
+        if not present and outcome.api_key != ApiKey.DELETE_TOPICS:
             return
         for name in (result.name, result.topic_id):
             if name is not None and name != NO_ID:

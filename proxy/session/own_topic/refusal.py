@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from sluice.protocol.apis import FETCH, ApiKey, ErrorCode
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value
-from sluice.protocol.fetch import FETCH_SESSION_ID_NOT_FOUND
-from sluice.protocol.headers import FETCH, SIZE_BYTES
+from sluice.protocol.headers import SIZE_BYTES
 
-TOPIC_AUTHORIZATION_FAILED: Final = 29
 _BRAKE_MS: Final = 1_000
 """A consumer fetches again at once, and each refusal costs a decoding; this asks it to wait."""
 _NAMING: Final = frozenset(
@@ -32,15 +31,8 @@ _NAMING: Final = frozenset(
     }
 )
 """fields that hold topics' names, also of lists"""
-_LIST_OFFSETS: Final = 2
-_CREATE_TOPICS: Final = 19
-_DELETE_TOPICS: Final = 20
 _FIRST_WITH_MESSAGE: Final = 5
 """of DeleteTopics"""
-_DELETE_RECORDS: Final = 21
-_ALTER_CONFIGS: Final = 33
-_CREATE_PARTITIONS: Final = 37
-_INCREMENTAL_ALTER_CONFIGS: Final = 44
 
 
 def names_topic(value: Value, name: str, topic_id: str) -> bool:
@@ -70,7 +62,7 @@ def refusal(
     maker = _MAKERS.get(api_key)
     if api_key == FETCH:
         body = _fetch(version, request, name, topic_id)
-    elif api_key == _DELETE_TOPICS:
+    elif api_key == ApiKey.DELETE_TOPICS:
         body = _delete_topics(version, request, _message(name))
     elif maker is not None:
         body = maker(request, _message(name))
@@ -89,7 +81,7 @@ def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
         # A client that loses its session asks for all its partitions anew, and is then told of each.
         return {
             "throttleTimeMs": _BRAKE_MS,
-            "errorCode": FETCH_SESSION_ID_NOT_FOUND,
+            "errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
             "responses": [],
         }
     responses: list[Value] = []
@@ -99,7 +91,7 @@ def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
         partitions: list[Value] = [
             {
                 "partitionIndex": partition["partition"],
-                "errorCode": TOPIC_AUTHORIZATION_FAILED if own else 0,
+                "errorCode": ErrorCode.TOPIC_AUTHORIZATION_FAILED if own else 0,
                 "highWatermark": -1,
                 "abortedTransactions": None,
                 "records": "",
@@ -123,7 +115,7 @@ def _delete_records(request: Any, _message: str) -> Struct:
 
 def _with_partitions(topic: Any, index: str, **more: int) -> dict[str, Value]:
     partitions: list[Value] = [
-        {index: partition[index], "errorCode": TOPIC_AUTHORIZATION_FAILED, **more}
+        {index: partition[index], "errorCode": ErrorCode.TOPIC_AUTHORIZATION_FAILED, **more}
         for partition in topic["partitions"]
     ]
     return {"name": topic["name"], "partitions": partitions}
@@ -148,13 +140,13 @@ def _delete_topics(version: int, request: Any, message: str) -> Struct:
 
 
 def _named(name: str, message: str) -> dict[str, Value]:
-    return {"name": name, "errorCode": TOPIC_AUTHORIZATION_FAILED, "errorMessage": message}
+    return {"name": name, "errorCode": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "errorMessage": message}
 
 
 def _alter_configs(request: Any, message: str) -> Struct:
     responses: list[Value] = [
         {
-            "errorCode": TOPIC_AUTHORIZATION_FAILED,
+            "errorCode": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             "errorMessage": message,
             "resourceType": resource["resourceType"],
             "resourceName": resource["resourceName"],
@@ -165,10 +157,10 @@ def _alter_configs(request: Any, message: str) -> Struct:
 
 
 _MAKERS: Final[dict[int, Callable[[Any, str], Struct]]] = {
-    _LIST_OFFSETS: _list_offsets,
-    _CREATE_TOPICS: _create_topics,
-    _DELETE_RECORDS: _delete_records,
-    _ALTER_CONFIGS: _alter_configs,
-    _CREATE_PARTITIONS: _create_partitions,
-    _INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
 }

@@ -12,35 +12,27 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import (
+    OFFERED,
+    OWN_TOPIC_HARMLESS,
+    PRODUCE,
+    ErrorCode,
+)
 from sluice.protocol.codec.codec import decode_frame
 from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.errors import ProtocolError
-from sluice.protocol.headers import API_VERSIONS, PRODUCE, SIZE_BYTES, request_body
+from sluice.protocol.headers import SIZE_BYTES, request_body
 from sluice.protocol.produce import FIRST_TOPIC_ID, ProduceUsage
 from sluice.protocol.produce_refusal import refuse_produce
-from sluice.proxy.session.authentication import AUTHENTICATION_APIS
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import LOCAL, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
-from sluice.proxy.session.own_topic.refusal import TOPIC_AUTHORIZATION_FAILED, names_topic, refusal
+from sluice.proxy.session.own_topic.refusal import names_topic, refusal
 from sluice.usage.records import RequestRecord
 
 Judge = Callable[[bytearray, int, int, int, int, int, int, int, float], bool]
-_PRODUCE_MIN, _PRODUCE_MAX = VERSIONS[PRODUCE]
-_HARMLESS: Final = AUTHENTICATION_APIS | {
-    API_VERSIONS,
-    3,  # Metadata
-    9,  # OffsetFetch
-    10,  # FindCoordinator
-    12,  # Heartbeat
-    13,  # LeaveGroup
-    32,  # DescribeConfigs
-    35,  # DescribeLogDirs
-    46,  # ListPartitionReassignments
-    75,  # DescribeTopicPartitions
-}
+_PRODUCE_MIN, _PRODUCE_MAX = OFFERED[PRODUCE]
 
 
 class OwnTopicTouched(ProtocolError):
@@ -110,7 +102,7 @@ class TopicGuard:
         """
         topic = self._topic
         touched = False
-        if api_key not in _HARMLESS and self._identity.user not in topic.admins:
+        if api_key not in OWN_TOPIC_HARMLESS and self._identity.user not in topic.admins:
             if api_key == PRODUCE:
                 if _PRODUCE_MIN <= version <= _PRODUCE_MAX:
                     body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
@@ -169,7 +161,7 @@ class TopicGuard:
         message = f"Topic authorization failed: {self._topic.name} is the proxy's own."
         return refuse_produce(
             buf, body, limit, version, correlation_id,
-            error_code=TOPIC_AUTHORIZATION_FAILED, message=message, throttle_ms=0,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message=message, throttle_ms=0,
         )  # fmt: skip
 
     def _refused(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from sluice.protocol.headers import PRODUCE
+from sluice.protocol.apis import PRODUCE, ApiKey
 from sluice.protocol.produce import ProduceUsage
-from sluice.protocol.transactions.requests import ADD_OFFSETS_TO_TXN, Addition
+from sluice.protocol.transactions.requests import Addition
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
 from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
@@ -152,7 +152,7 @@ class ProduceIds:
             addition
             for addition in additions
             if not addition.verify_only
-            and (api_key == ADD_OFFSETS_TO_TXN or any(partitions for _, partitions in addition.topics))
+            and (api_key == ApiKey.ADD_OFFSETS_TO_TXN or any(partitions for _, partitions in addition.topics))
         ]
         if not added:
             return Verdict.PASS

@@ -16,15 +16,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import OFFERED, STATE_MAKERS, ApiKey
 from sluice.protocol.errors import FrameTooLarge, UnsupportedVersion
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body
 from sluice.protocol.transactions.refusals import refuse_additions
 from sluice.protocol.transactions.requests import (
-    END_TXN,
     FIRST_WITH_SUCCESSOR,
-    INIT_PRODUCER_ID,
-    STATE_MAKERS,
     Addition,
     read_additions,
     read_ended_producer,
@@ -88,7 +85,7 @@ class TransactionRequests:
         if ids is None or ids.gates_only or self._inter_broker.covers(self._identity.user):
             self._goes(correlation_id, api_key, version, request_bytes, now_ms)
             return True
-        first, last = VERSIONS[api_key]
+        first, last = OFFERED[api_key]
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go uncounted")
         if request_bytes > WHOLE_MAX_BYTES:
@@ -115,14 +112,14 @@ class TransactionRequests:
             if verdict is Verdict.ADMIT:
                 self._mark("producer_id")
                 self._bring_ids(now_ms)
-        elif api_key == INIT_PRODUCER_ID:
+        elif api_key == ApiKey.INIT_PRODUCER_ID:
             name = read_transactional_id(buf, body, frame_end, version)
             if name is not None:
                 ids.gate.saw_member(read_transaction_timeout_ms(buf, body, frame_end, version), now_ms)
             if self._is_named_too_soon(name, request_bytes, now_ms, ids):
                 return False
             held_ms = ids.take_held_ms(now_ms)
-        elif api_key == END_TXN and version >= FIRST_WITH_SUCCESSOR:
+        elif api_key == ApiKey.END_TXN and version >= FIRST_WITH_SUCCESSOR:
             work, noted = SUCCESSOR, read_ended_producer(buf, body, frame_end, version)
         self._goes(correlation_id, api_key, version, request_bytes, now_ms, held_ms, noted, work)
         return True
@@ -152,7 +149,9 @@ class TransactionRequests:
         if name is None:
             return False
         deadline_ms = now_ms + self._limit_ms()
-        verdict = ids.judge_transactional_id(name, INIT_PRODUCER_ID, request_bytes, now_ms, deadline_ms)
+        verdict = ids.judge_transactional_id(
+            name, ApiKey.INIT_PRODUCER_ID, request_bytes, now_ms, deadline_ms
+        )
         if verdict is not Verdict.HOLD:
             return False
         self._throttling.hold_for_ids(ids, request_bytes, now_ms)

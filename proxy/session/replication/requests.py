@@ -12,8 +12,9 @@ from struct import Struct
 from typing import Final
 
 from sluice.protocol.addresses.addresses import Edit
+from sluice.protocol.apis import FETCH, ErrorCode
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import FETCH, RESPONSE_HEAD_BYTES, request_body
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body
 from sluice.protocol.primitives import INT32
 from sluice.protocol.replication.fetch_request import (
     FIRST_WITH_TOPIC_IDS,
@@ -31,7 +32,6 @@ from sluice.proxy.session.replication.followers import Replication
 from sluice.proxy.session.replication.mirror import Grant, SessionMirror, give_back
 from sluice.usage.records import RequestRecord
 
-INVALID_FETCH_SESSION_EPOCH: Final = 71
 SESSIONLESS_HOLD_MS: Final = 500.0
 """Longest that a follower without a session waits (replica.fetch.wait.max.ms): it holds up all its
 partitions."""
@@ -161,7 +161,7 @@ class ReplicaRequests:
     ) -> None:
         """Error 71, once: the follower closes the session, which is not known here, and fetches all anew."""
         self._replication.unknown_sessions += 1
-        body = _ERROR_BODY.pack(0, 0, INVALID_FETCH_SESSION_EPOCH, session_id, 1, 0)
+        body = _ERROR_BODY.pack(0, 0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, 1, 0)
         answer = INT32.pack(4 + len(body)) + INT32.pack(correlation_id) + body
         flow, request_bytes = self._identity.flow, frame_end - pos
         self._local.add(

@@ -13,8 +13,9 @@ from bench.clients.cases import CLIENTS, PRODUCE, Client
 from bench.clients.drivers.told import Work
 from bench.clients.programs import NoProgramError, Programs
 from sluice.protocol.api_versions import FIRST_WITH_SOFTWARE, client_software
+from sluice.protocol.apis import API_VERSIONS
 from sluice.protocol.codec.wire import Struct
-from sluice.protocol.headers import API_VERSIONS, REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, request_body
+from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, request_body
 from sluice.proxy.session.delays import PATIENCE_S
 from testkit.frames.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE, answer
 from testkit.processes.guarded_process import GuardedProcess

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from sluice.protocol.produce_refusal import NOT_ENOUGH_REPLICAS
+from sluice.protocol.apis import ErrorCode
 from sluice.quotas.producer_ids.buckets import BucketShape
 from testkit.clients.client_security import Login, Security
 from testkit.clients.kafka_clients import CONFLUENT, Options
@@ -102,8 +102,8 @@ async def test_a_crowd_that_reconnects_stays_in_bound_and_its_neighbour_is_never
             await asyncio.to_thread(CONFLUENT.produce, bootstrap, quiet, records, options)
         hours = (time.monotonic() - begun_s) / 3_600
 
-        assert set(crowd.answers) == {0, NOT_ENOUGH_REPLICAS}
-        assert crowd.answers[NOT_ENOUGH_REPLICAS] > connections
+        assert set(crowd.answers) == {0, ErrorCode.NOT_ENOUGH_REPLICAS}
+        assert crowd.answers[ErrorCode.NOT_ENOUGH_REPLICAS] > connections
         admitted = crowd.answers[0] * ids_a_request
         process.wait_until(lambda: new_ids(process, "ANONYMOUS") >= admitted, "all new ids counted")
         assert new_ids(process, "ANONYMOUS") == admitted

@@ -21,11 +21,12 @@ from sluice.protocol.addresses.addresses import (
     names_controllers,
     rewrite_addresses,
 )
+from sluice.protocol.apis import FETCH, METADATA, PRODUCE, SHARE_FETCH, ApiKey, readable_versions
 from sluice.protocol.codec._schemas import REQUESTS
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.spec_model import Field
 from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVersion
-from sluice.protocol.headers import FETCH, METADATA, PRODUCE, SHARE_FETCH, response_body
+from sluice.protocol.headers import response_body
 from testkit.frames.frames import decoded, random_answer, sized
 from testkit.frames.message_values import message_of, versions_of
 
@@ -188,7 +189,7 @@ def test_a_mapping_that_changes_nothing_gives_the_same_bytes(api_key: int, versi
 
 
 def test_a_coordinator_that_is_not_there_is_no_address() -> None:
-    for version in range(7):
+    for version in readable_versions(ApiKey.FIND_COORDINATOR):
         nobody = {"nodeId": -1, "host": "", "port": -1, "errorCode": 15}
         body: Any = nobody if version <= 3 else {"coordinators": [{"key": "group", **nobody}]}
         frame = sized(
@@ -361,7 +362,7 @@ def test_a_frame_that_would_grow_beyond_what_a_size_can_say_is_refused() -> None
 
 @pytest.mark.parametrize(("endpoint_type", "controllers"), [(1, False), (2, True)])
 def test_describe_cluster_says_whether_it_names_controllers(endpoint_type: int, controllers: bool) -> None:
-    for version in range(3):
+    for version in readable_versions(ApiKey.DESCRIBE_CLUSTER):
         body: Any = {"errorMessage": "m" * 200, "brokers": [{"brokerId": 1, "host": "h", "port": 1}]}
         if version:
             body["endpointType"] = endpoint_type

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sluice.protocol.addresses.addresses import rewrite_addresses
+from sluice.protocol.apis import METADATA, PRODUCE
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import METADATA, PRODUCE
 from testkit.frames.frames import sized
 
 

@@ -10,19 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.protocol.addresses.config_values import (
-    DESCRIBE_CONFIGS,
-    DESCRIBE_QUORUM,
     Shown,
     asks_for_brokers,
     hide_quorum_listeners,
     show_configs,
 )
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import request_body
 from testkit.frames.frames import answer, decoded, random_answer, random_request, request
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
-every_version = pytest.mark.parametrize("version", range(1, 5))
+every_version = pytest.mark.parametrize("version", readable_versions(ApiKey.DESCRIBE_CONFIGS))
 SEEDS = st.integers(0, 2**32)
 
 KNOWN = {"b1.internal:9092": "gw:9101", "b1.internal": "gw"}
@@ -38,8 +37,10 @@ def shown(name: str, value: str | None, *, version: int = 4, broker: str = "1") 
     """What an administrator sees of a broker's config, and of a synonym of the same name."""
     config: Any = {"name": name, "value": value, "synonyms": [{"name": name, "value": value}]}
     result: Any = {"resourceType": BROKER, "resourceName": broker, "configs": [config]}
-    frame = answer(DESCRIBE_CONFIGS, version, {"results": [result]})
-    body: Any = decoded("response", DESCRIBE_CONFIGS, version, show_configs(frame, version, SHOWN)).body
+    frame = answer(ApiKey.DESCRIBE_CONFIGS, version, {"results": [result]})
+    body: Any = decoded(
+        "response", ApiKey.DESCRIBE_CONFIGS, version, show_configs(frame, version, SHOWN)
+    ).body
     (seen,) = body["results"][0]["configs"]
     assert seen["synonyms"][0]["value"] == seen["value"]
     return seen["value"]  # type: ignore[no-any-return]
@@ -84,8 +85,8 @@ def test_the_clusters_defaults_belong_to_no_broker() -> None:
 @settings(max_examples=50, deadline=None)
 @given(seed=SEEDS)
 def test_what_is_not_of_a_broker_stays_as_it_is(version: int, seed: int) -> None:
-    frame = random_answer(DESCRIBE_CONFIGS, version, Random(seed), correlation_id=5)
-    expected = decoded("response", DESCRIBE_CONFIGS, version, frame)
+    frame = random_answer(ApiKey.DESCRIBE_CONFIGS, version, Random(seed), correlation_id=5)
+    expected = decoded("response", ApiKey.DESCRIBE_CONFIGS, version, frame)
     body: Any = expected.body
     if any(result["resourceType"] == BROKER for result in body["results"]):
         return
@@ -96,14 +97,14 @@ def test_what_is_not_of_a_broker_stays_as_it_is(version: int, seed: int) -> None
 def test_other_resources_keep_what_looks_like_an_address(kind: int) -> None:
     config: Any = {"name": "listeners", "value": "b1.internal:9092"}
     result: Any = {"resourceType": kind, "resourceName": "t", "configs": [config]}
-    frame = answer(DESCRIBE_CONFIGS, 4, {"results": [result]})
+    frame = answer(ApiKey.DESCRIBE_CONFIGS, 4, {"results": [result]})
     assert show_configs(frame, 4, SHOWN) == frame
 
 
 def test_an_error_message_names_no_address_either() -> None:
     result: Any = {"resourceType": BROKER, "resourceName": "1", "errorMessage": "ask b1.internal:9092"}
-    frame = answer(DESCRIBE_CONFIGS, 4, {"results": [result]})
-    body: Any = decoded("response", DESCRIBE_CONFIGS, 4, show_configs(frame, 4, SHOWN)).body
+    frame = answer(ApiKey.DESCRIBE_CONFIGS, 4, {"results": [result]})
+    body: Any = decoded("response", ApiKey.DESCRIBE_CONFIGS, 4, show_configs(frame, 4, SHOWN)).body
     assert body["results"][0]["errorMessage"] == "ask gw:9101"
 
 
@@ -120,10 +121,12 @@ def test_a_value_that_grows_beyond_its_field_is_an_answer_that_cannot_go_on() ->
 @given(seed=SEEDS)
 def test_a_request_for_a_brokers_configs_is_recognised(version: int, seed: int) -> None:
     random = Random(seed)
-    frame = bytearray(random_request(DESCRIBE_CONFIGS, version, random, correlation_id=1, client_id="app"))
-    body: Any = decoded("request", DESCRIBE_CONFIGS, version, frame).body
+    frame = bytearray(
+        random_request(ApiKey.DESCRIBE_CONFIGS, version, random, correlation_id=1, client_id="app")
+    )
+    body: Any = decoded("request", ApiKey.DESCRIBE_CONFIGS, version, frame).body
     expected = any(resource["resourceType"] == BROKER for resource in body["resources"])
-    start = request_body(frame, 14 + 3, len(frame), DESCRIBE_CONFIGS, version)
+    start = request_body(frame, 14 + 3, len(frame), ApiKey.DESCRIBE_CONFIGS, version)
     assert asks_for_brokers(frame, start, len(frame), version) is expected
 
 
@@ -133,16 +136,16 @@ def test_the_last_of_many_resources_counts(version: int, keys: Any) -> None:
     resources: list[Any] = [{"resourceType": TOPIC, "resourceName": "t", "configurationKeys": keys}] * 9
     for last, expected in ((TOPIC, False), (BROKER_LOGGER, False), (BROKER, True)):
         every: Any = [*resources, {"resourceType": last, "resourceName": "1", "configurationKeys": keys}]
-        frame = bytearray(request(DESCRIBE_CONFIGS, version, {"resources": every}))
-        start = request_body(frame, 14 + 3, len(frame), DESCRIBE_CONFIGS, version)
+        frame = bytearray(request(ApiKey.DESCRIBE_CONFIGS, version, {"resources": every}))
+        start = request_body(frame, 14 + 3, len(frame), ApiKey.DESCRIBE_CONFIGS, version)
         assert asks_for_brokers(frame, start, len(frame), version) is expected
 
 
 @every_version
 def test_a_request_cut_off_in_its_resources_is_malformed(version: int) -> None:
     resources: list[Any] = [{"resourceType": TOPIC, "resourceName": "t", "configurationKeys": ["k"]}] * 3
-    frame = bytearray(request(DESCRIBE_CONFIGS, version, {"resources": resources}))
-    start = request_body(frame, 14 + 3, len(frame), DESCRIBE_CONFIGS, version)
+    frame = bytearray(request(ApiKey.DESCRIBE_CONFIGS, version, {"resources": resources}))
+    start = request_body(frame, 14 + 3, len(frame), ApiKey.DESCRIBE_CONFIGS, version)
     behind = {1: 1, 2: 1, 3: 2, 4: 3}[version]  # two flags at most, and the tags
     for cut in range(start, len(frame) - behind):
         with pytest.raises(MalformedFrame):
@@ -155,18 +158,18 @@ def test_a_request_cut_off_in_its_resources_is_malformed(version: int) -> None:
 @settings(max_examples=50, deadline=None)
 @given(seed=SEEDS)
 def test_the_quorum_is_shown_with_its_nodes_but_not_where_they_listen(seed: int) -> None:
-    frame = random_answer(DESCRIBE_QUORUM, 2, Random(seed), correlation_id=5)
-    expected: Any = decoded("response", DESCRIBE_QUORUM, 2, frame)
+    frame = random_answer(ApiKey.DESCRIBE_QUORUM, 2, Random(seed), correlation_id=5)
+    expected: Any = decoded("response", ApiKey.DESCRIBE_QUORUM, 2, frame)
     for node in expected.body["nodes"]:
         node["listeners"] = []
-    seen = decoded("response", DESCRIBE_QUORUM, 2, hide_quorum_listeners(frame, 2))
+    seen = decoded("response", ApiKey.DESCRIBE_QUORUM, 2, hide_quorum_listeners(frame, 2))
     assert (seen.header, seen.body) == (expected.header, expected.body)
 
 
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, place=st.floats(0, 1, exclude_max=True), damage=st.binary(min_size=1, max_size=4))
 def test_a_damaged_answer_is_shown_or_refused(seed: int, place: float, damage: bytes) -> None:
-    frame = bytearray(random_answer(DESCRIBE_CONFIGS, 4, Random(seed), correlation_id=5))
+    frame = bytearray(random_answer(ApiKey.DESCRIBE_CONFIGS, 4, Random(seed), correlation_id=5))
     at = 4 + int(place * (len(frame) - 4))
     frame[at : at + len(damage)] = damage[: len(frame) - at]
     try:

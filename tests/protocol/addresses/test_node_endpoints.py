@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from sluice.protocol.addresses.addresses import find_addresses
 from sluice.protocol.addresses.node_endpoints import EndpointEraser
+from sluice.protocol.apis import FETCH, PRODUCE, SHARE_FETCH
 from sluice.protocol.codec.tags import UNKNOWN_TAGS
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.headers import FETCH, PRODUCE, RESPONSE_HEAD_BYTES, SHARE_FETCH, response_body
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
 from testkit.frames.frames import TOPIC_ID, answer, decoded, random_answer, sized
 from testkit.oracles.java_oracle import JavaOracle, java_oracle
 

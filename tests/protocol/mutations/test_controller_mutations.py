@@ -8,20 +8,12 @@ from typing import cast
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import MUTATION_APIS, ApiKey, readable_versions
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value, uuid_bytes, uuid_text
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.headers import request_body
-from sluice.protocol.mutations.requests import (
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    MUTATION_APIS,
-    NO_ID,
-    MutationRequest,
-    read_mutations,
-)
+from sluice.protocol.mutations.requests import NO_ID, MutationRequest, read_mutations
 from sluice.protocol.mutations.responses import (
     ResultReader,
     TopicResult,
@@ -35,18 +27,18 @@ from testkit.frames.message_values import random_frame
 from testkit.frames.mutation_frames import METADATA, create, delete, grow, question, sizes
 from testkit.frames.produce_usage import body_of
 
-EVERY = [
-    (api_key, version)
-    for api_key in sorted(MUTATION_APIS)
-    for version in range(VERSIONS[api_key][0], VERSIONS[api_key][1] + 1)
-]
-TOLD = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
+EVERY = [(api_key, version) for api_key in sorted(MUTATION_APIS) for version in readable_versions(api_key)]
+TOLD: dict[int, str] = {
+    ApiKey.CREATE_TOPICS: "topics",
+    ApiKey.DELETE_TOPICS: "responses",
+    ApiKey.CREATE_PARTITIONS: "results",
+}
 TEXT = "the quota of user ünï"
 BEFORE = b"\xff" * 5
 
 
 def asked_key(api_key: int, version: int) -> str:
-    return "topicNames" if api_key == DELETE_TOPICS and version < 6 else "topics"
+    return "topicNames" if api_key == ApiKey.DELETE_TOPICS and version < 6 else "topics"
 
 
 def bodies(api_key: int, version: int, rounds: int) -> Iterator[tuple[DecodedFrame, bytes]]:
@@ -77,11 +69,11 @@ def test_topics_are_those_that_the_codec_reads(api_key: int, version: int) -> No
             assert mutation.name == topic["name"]
             if "topicId" in topic:
                 assert mutation.topic_id == uuid_bytes(topic["topicId"])
-            if api_key == CREATE_PARTITIONS:
+            if api_key == ApiKey.CREATE_PARTITIONS:
                 assert mutation.partitions == topic["count"]
                 brokers = topic["assignments"]
                 assert mutation.assigned == (len(brokers) if isinstance(brokers, list) else None)
-            if api_key == CREATE_TOPICS:
+            if api_key == ApiKey.CREATE_TOPICS:
                 by_hand = cast("list[Value]", topic["assignments"])
                 assert mutation.partitions == (len(by_hand) or topic["numPartitions"])
 
@@ -116,19 +108,19 @@ def test_a_request_that_is_cut_off_or_goes_on_is_malformed(api_key: int, version
 
 def test_what_a_broker_will_refuse_in_any_case_is_told_apart() -> None:
     asked = {"a": 0, "b": -2, "c": -1, "d": 3, "ünï": 1, "..": 1, "e" * 249: 1, "e" * 250: 1, "": 1}
-    found = read(create(asked), CREATE_TOPICS, 7)
+    found = read(create(asked), ApiKey.CREATE_TOPICS, 7)
     assert [topic.name for topic in found.topics if topic.is_sound] == ["c", "d", "e" * 249]
-    found = read(delete(["a", "b", "a"], ids=[0, 5]), DELETE_TOPICS, 6)
+    found = read(delete(["a", "b", "a"], ids=[0, 5]), ApiKey.DELETE_TOPICS, 6)
     assert [topic.is_sound for topic in found.topics] == [False, True, False, False, True]
-    found = read(grow({"a": 0, "b": 2}), CREATE_PARTITIONS, 3)
+    found = read(grow({"a": 0, "b": 2}), ApiKey.CREATE_PARTITIONS, 3)
     assert [topic.is_sound for topic in found.topics] == [False, True]
 
 
 def test_more_topics_than_a_controller_takes_are_not_read() -> None:
     names = [f"t-{n}" for n in range(10_001)]
-    assert len(read(delete(names[1:]), DELETE_TOPICS, 6).topics) == 10_000
+    assert len(read(delete(names[1:]), ApiKey.DELETE_TOPICS, 6).topics) == 10_000
     with pytest.raises(FrameTooLarge):
-        read(delete(names), DELETE_TOPICS, 6)
+        read(delete(names), ApiKey.DELETE_TOPICS, 6)
 
 
 # Answers --------------------------------------------------------------------------------------------------
@@ -139,11 +131,13 @@ def refused_values(api_key: int, version: int, topics: list[tuple[str | None, by
     values: list[Value] = []
     for name, topic_id in topics:
         value: Struct = {"name": name, "errorCode": 89}
-        if api_key != DELETE_TOPICS or version >= 5:
+        if api_key != ApiKey.DELETE_TOPICS or version >= 5:
             value["errorMessage"] = TEXT
-        if (api_key == CREATE_TOPICS and version >= 7) or (api_key == DELETE_TOPICS and version >= 6):
+        if (api_key == ApiKey.CREATE_TOPICS and version >= 7) or (
+            api_key == ApiKey.DELETE_TOPICS and version >= 6
+        ):
             value["topicId"] = uuid_text(topic_id)
-        if api_key == CREATE_TOPICS and version >= 5:
+        if api_key == ApiKey.CREATE_TOPICS and version >= 5:
             value |= {"numPartitions": -1, "replicationFactor": -1, "configs": []}
         values.append(value)
     return values

@@ -14,6 +14,8 @@ from sluice.protocol.codec.wire import uuid_bytes
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, request_body
 from sluice.protocol.replication.fetch_request import (
+    FIRST_WITH_TOPIC_IDS,
+    LAST_KNOWN,
     ReplicaFetch,
     read_replica_fetch,
     rewrite_replica_fetch,
@@ -23,7 +25,7 @@ from sluice.protocol.replication.fetch_response import ReplicaAnswer
 from testkit.frames.frames import FETCH, sized
 from testkit.frames.message_values import random_frame
 
-VERSIONS = pytest.mark.parametrize("version", range(13, 19))
+VERSIONS = pytest.mark.parametrize("version", range(FIRST_WITH_TOPIC_IDS, LAST_KNOWN + 1))
 FRAMES = 15
 
 

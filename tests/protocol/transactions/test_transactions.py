@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import OFFERED, STATE_MAKERS, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.transactions.refusals import RETRIED_ERRORS, refuse_additions
 from sluice.protocol.transactions.requests import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    STATE_MAKERS,
-    TXN_OFFSET_COMMIT,
     Addition,
     read_additions,
     read_ended_producer,
@@ -29,9 +23,7 @@ from testkit.frames.produce_usage import body_of
 
 BEFORE = b"\xff" * 7
 EVERY_VERSION = [
-    (api_key, version)
-    for api_key in sorted(STATE_MAKERS)
-    for version in range(VERSIONS[api_key][0], VERSIONS[api_key][1] + 1)
+    (api_key, version) for api_key in sorted(STATE_MAKERS) for version in readable_versions(api_key)
 ]
 
 
@@ -39,7 +31,7 @@ def random_topics(random: Random, api_key: int, version: int) -> list[Value]:
     topics: list[Value] = []
     for number in range(random.randrange(4)):
         partitions: list[Any] = [random.randrange(2**31) for _ in range(random.randrange(200))]
-        if api_key == TXN_OFFSET_COMMIT:
+        if api_key == ApiKey.TXN_OFFSET_COMMIT:
             partitions = [
                 {
                     "partitionIndex": partition,
@@ -57,12 +49,12 @@ def random_request(random: Random, api_key: int, version: int) -> tuple[Struct, 
     """A body, and what is to be read in it."""
     producer_id, epoch = random.randrange(2**63), random.randrange(2**15)
     group = "grüppe" * random.choice([1, 30])
-    if api_key == ADD_OFFSETS_TO_TXN:
+    if api_key == ApiKey.ADD_OFFSETS_TO_TXN:
         body: Struct = {
             "transactionalId": "täx", "producerId": producer_id, "producerEpoch": epoch, "groupId": group,
         }  # fmt: skip
         return body, [Addition("täx".encode(), producer_id, epoch, [], group.encode())]
-    if api_key == ADD_PARTITIONS_TO_TXN and version >= 4:
+    if api_key == ApiKey.ADD_PARTITIONS_TO_TXN and version >= 4:
         transactions: list[Any] = []
         additions = []
         for number in range(random.randrange(4)):
@@ -78,7 +70,7 @@ def random_request(random: Random, api_key: int, version: int) -> tuple[Struct, 
             )
         return {"transactions": transactions}, additions
     topics = random_topics(random, api_key, version)
-    if api_key == ADD_PARTITIONS_TO_TXN:
+    if api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
         body = {
             "v3AndBelowTransactionalId": "täx", "v3AndBelowProducerId": producer_id,
             "v3AndBelowProducerEpoch": epoch, "v3AndBelowTopics": topics,
@@ -141,9 +133,9 @@ def test_every_partition_is_refused_in_the_form_of_its_api(api_key: int, version
         refused = refuse_additions(read(frame, api_key, version), api_key, version, 77, 1_234)
         expected: Struct = {"throttleTimeMs": 1_234}
         results: list[Any] = [results_of(addition, api_key, error) for addition in additions]
-        if api_key == ADD_OFFSETS_TO_TXN:
+        if api_key == ApiKey.ADD_OFFSETS_TO_TXN:
             expected["errorCode"] = error
-        elif api_key == TXN_OFFSET_COMMIT:
+        elif api_key == ApiKey.TXN_OFFSET_COMMIT:
             expected["topics"] = results[0]
         elif version >= 4:
             expected["resultsByTransaction"] = [
@@ -157,7 +149,7 @@ def test_every_partition_is_refused_in_the_form_of_its_api(api_key: int, version
 
 def results_of(addition: Addition, api_key: int, error: int) -> list[Any]:
     partitions, code = (
-        ("partitions", "errorCode") if api_key == TXN_OFFSET_COMMIT
+        ("partitions", "errorCode") if api_key == ApiKey.TXN_OFFSET_COMMIT
         else ("resultsByPartition", "partitionErrorCode")
     )  # fmt: skip
     return [
@@ -166,26 +158,26 @@ def results_of(addition: Addition, api_key: int, error: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("version", range(VERSIONS[END_TXN][1] + 1))
+@pytest.mark.parametrize("version", range(OFFERED[ApiKey.END_TXN][1] + 1))
 def test_the_producer_whose_transaction_ends_is_read(version: int) -> None:
     body: Struct = {"transactionalId": "täx", "producerId": 2**61 + 1, "producerEpoch": 3, "committed": True}
-    frame = bytearray(request(END_TXN, version, body))
+    frame = bytearray(request(ApiKey.END_TXN, version, body))
     assert read_ended_producer(frame, body_of(bytes(frame)), len(frame), version) == 2**61 + 1
 
 
 @pytest.mark.parametrize(("error", "expected"), [(0, 2**61 + 1), (51, -1)])
 def test_the_successor_is_read_in_an_answer_without_error(error: int, expected: int) -> None:
     body: Struct = {"throttleTimeMs": 9, "errorCode": error, "producerId": 2**61 + 1, "producerEpoch": 0}
-    frame = answer(END_TXN, 5, body)
-    assert decoded("response", END_TXN, 5, frame).body["errorCode"] == error
+    frame = answer(ApiKey.END_TXN, 5, body)
+    assert decoded("response", ApiKey.END_TXN, 5, frame).body["errorCode"] == error
     assert read_successor(frame, 9, len(frame)) == expected
     with pytest.raises(MalformedFrame):
         read_successor(frame, 9, 20)
 
 
-@pytest.mark.parametrize("version", range(VERSIONS[INIT_PRODUCER_ID][1] + 1))
+@pytest.mark.parametrize("version", range(OFFERED[ApiKey.INIT_PRODUCER_ID][1] + 1))
 @pytest.mark.parametrize("name", [None, "", "täx", "t" * 300])
 def test_the_transactional_id_is_read(version: int, name: str | None) -> None:
-    frame = request(INIT_PRODUCER_ID, version, {"transactionalId": name, "transactionTimeoutMs": 1})
+    frame = request(ApiKey.INIT_PRODUCER_ID, version, {"transactionalId": name, "transactionTimeoutMs": 1})
     raw = None if name is None else name.encode()
     assert read_transactional_id(frame, body_of(frame), len(frame), version) == raw

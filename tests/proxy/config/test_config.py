@@ -67,6 +67,12 @@ ONE_WRONG_KEY = [
         "pacing:\n  brust_s: 2\n",
         "sluice.yaml:9: pacing.brust_s: unknown key; did you mean burst_s?",
     ),
+    (
+        "only the quota topic has a copy",
+        "access_log:\n  topic:\n    bootstrap: [kafka:9092]\n    copy_file: copy.json\n",
+        "sluice.yaml:11: access_log.topic.copy_file: unknown key; known here: bootstrap, name, partitions, "
+        "replication_factor, request_timeout_s, retention_s, sasl, security_protocol, tls",
+    ),
     ("top level", "moed: broker\n", "sluice.yaml:8: moed: unknown key; did you mean mode?"),
     ("mode", "mode: sidecar\n", "sluice.yaml:8: mode: must be 'broker' or 'gateway'; is 'sidecar'"),
     ("text", "drain:\n  deadline_s: soon\n", "sluice.yaml:9: drain.deadline_s: must be a number, is 'soon'"),

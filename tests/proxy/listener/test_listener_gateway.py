@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from sluice.protocol.headers import METADATA
+from sluice.protocol.apis import METADATA
 from sluice.proxy.assembly import assemble
 from sluice.proxy.config.config import UpstreamOptions
 from sluice.proxy.config.limits import LimitsOptions

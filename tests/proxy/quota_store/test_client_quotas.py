@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.protocol.apis import ErrorCode
 from sluice.proxy.quota_store.client_quotas import (
-    INVALID_REQUEST,
-    NONE,
-    UNSUPPORTED_VERSION,
     Alteration,
     Component,
     Outcome,
@@ -112,14 +110,14 @@ def test_an_entity_without_limits_is_not_told() -> None:
 @pytest.mark.parametrize(
     ("components", "code", "message"),
     [
-        ([("", 0, "a")], INVALID_REQUEST, "Invalid empty entity type."),
+        ([("", 0, "a")], ErrorCode.INVALID_REQUEST, "Invalid empty entity type."),
         (
             [("user", 0, "a"), ("user", 2, None)],
-            INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST,
             "Entity type user cannot appear more than once in the filter.",
         ),
-        ([("group", 0, "a")], UNSUPPORTED_VERSION, "Unsupported entity type group"),
-        ([("user", 3, None)], INVALID_REQUEST, "Unknown match type 3"),
+        ([("group", 0, "a")], ErrorCode.UNSUPPORTED_VERSION, "Unsupported entity type group"),
+        ([("user", 3, None)], ErrorCode.INVALID_REQUEST, "Unknown match type 3"),
     ],
 )
 def test_a_filter_that_the_broker_refuses_is_refused_in_its_words(
@@ -164,7 +162,7 @@ def test_what_kafka_has_no_entity_for_has_no_parts() -> None:
 
 def test_a_limit_is_set_beside_those_that_are_there() -> None:
     outcome = altered(({"user": "alice"}, {"consumer_byte_rate": 50.0}))
-    assert [result.code for result in outcome.results] == [NONE]
+    assert [result.code for result in outcome.results] == [ErrorCode.NONE]
     assert outcome.changes == {
         ALICE: {"producer_byte_rate": 100, "producer_ids_rate": 5, "consumer_byte_rate": 50}
     }
@@ -176,13 +174,13 @@ def test_a_removed_limit_goes_and_one_that_is_not_there_is_no_error() -> None:
     }
     outcome = altered(({"user": "bob"}, {"request_percentage": None, "consumer_byte_rate": None}))
     assert outcome.changes == {QuotaEntity("bob"): {}}
-    assert altered(({"user": "dave"}, {"no_such_key": None})).results[0].code == NONE
+    assert altered(({"user": "dave"}, {"no_such_key": None})).results[0].code == ErrorCode.NONE
 
 
 def test_what_is_so_already_is_no_change() -> None:
     outcome = altered(({"user": "alice"}, {"producer_byte_rate": 100.0}))
     assert not outcome.changes
-    assert outcome.results[0].code == NONE
+    assert outcome.results[0].code == ErrorCode.NONE
 
 
 def tried(*keys: str) -> dict[QuotaEntity, frozenset[str]]:
@@ -235,7 +233,7 @@ def test_who_is_refused_keeps_no_other_from_being_altered() -> None:
     outcome = altered(
         ({"user": "bob"}, {"producer_byte_rate": -1.0}), ({"user": "dave"}, {"producer_byte_rate": 5.0})
     )
-    assert [result.code for result in outcome.results] == [INVALID_REQUEST, NONE]
+    assert [result.code for result in outcome.results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert outcome.changes == {QuotaEntity("dave"): {"producer_byte_rate": 5}}
 
 
@@ -245,7 +243,7 @@ def test_of_two_for_one_entity_the_first_is_done_and_the_second_told() -> None:
         ({"client-id": "x", "user": "bob"}, {"producer_byte_rate": 6.0}),
     )
     (result,) = outcome.results
-    assert result.code == INVALID_REQUEST
+    assert result.code == ErrorCode.INVALID_REQUEST
     assert "Ignoring duplicate entity ClientQuotaEntity(entries={" in (result.message or "")
     assert outcome.changes == {QuotaEntity("bob", "x"): {"producer_byte_rate": 5}}
 
@@ -300,14 +298,14 @@ def test_a_key_given_twice_alters_nothing() -> None:
 def test_what_cannot_be_is_refused_in_the_brokers_words(
     parts: dict[str, str | None], ops: dict[str, float | None], message: str
 ) -> None:
-    assert refusal(parts, ops) == (INVALID_REQUEST, message)
+    assert refusal(parts, ops) == (ErrorCode.INVALID_REQUEST, message)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("key", ["producer_byte_rate", "request_percentage"])
 def test_a_limit_is_a_number(key: str, value: float) -> None:
     code, _ = refusal({"user": "a"}, {key: value})
-    assert code == INVALID_REQUEST
+    assert code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_whole_number_may_have_lost_its_last_digits_on_the_way() -> None:
@@ -335,7 +333,7 @@ def test_whatever_is_asked_every_entity_is_answered_and_what_comes_out_can_be_co
         frozenset(result.parts) for result in outcome.results
     }
     assert len(outcome.results) == len({frozenset(result.parts) for result in outcome.results})
-    assert all((result.code == NONE) is (result.message is None) for result in outcome.results)
+    assert all((result.code == ErrorCode.NONE) is (result.message is None) for result in outcome.results)
     after = {**LIMITS.entries, **outcome.changes}
     configured = QuotaLimits(after.items())
     assert all(outcome.changes[entity] == configured.entries[entity] for entity in outcome.changes)
@@ -350,4 +348,4 @@ def test_changes_that_could_not_be_kept_are_no_success_and_the_rest_is_what_it_w
         ({"user": "bob"}, {"nonsense": 1.0}),
     )
     codes = [result.code for result in outcome.refused(7, "no answer")]
-    assert codes == [7, 7, NONE, INVALID_REQUEST]
+    assert codes == [7, 7, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]

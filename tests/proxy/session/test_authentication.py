@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import OFFERED
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -143,14 +143,14 @@ def play(shell: Shell, steps: list[Step], chunk_bytes: int = 1 << 20) -> Shell:
 
 
 @pytest.mark.parametrize(
-    "api_key", sorted({*VERSIONS, 999} - {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
+    "api_key", sorted({*OFFERED, 999} - {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 )
 def test_no_request_but_those_of_authentication_passes(api_key: int) -> None:
     """ApiVersions does, before it and behind it."""
     frame = (
         bytearray(request(METADATA, 12))
         if api_key == 999
-        else bytearray(request(api_key, VERSIONS[api_key][0]))
+        else bytearray(request(api_key, OFFERED[api_key][0]))
     )
     frame[4:6] = struct.pack(">h", api_key)
     versions = request(API_VERSIONS, 3)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.protocol.apis import GROUP_APIS
 from sluice.protocol.codec.wire import Struct
-from sluice.protocol.groups import GROUP_APIS
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.read_gate import State

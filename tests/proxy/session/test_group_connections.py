@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.protocol._tables import API_NAMES, VERSIONS
-from sluice.protocol.groups import GROUP_APIS
+from sluice.protocol._tables import API_NAMES
+from sluice.protocol.apis import GROUP_APIS, OFFERED
 from testkit.frames.frames import (
     answer,
     fetch,
@@ -27,7 +27,7 @@ ALL_VERSIONS = pytest.mark.parametrize(
     [
         pytest.param(api_key, version, id=f"{API_NAMES[api_key]}-v{version}")
         for api_key in sorted(GROUP_APIS | {88, 89})
-        for version in range(VERSIONS[api_key][0], VERSIONS[api_key][1] + 1)
+        for version in range(OFFERED[api_key][0], OFFERED[api_key][1] + 1)
     ],
 )
 FETCH, PRODUCE = 1, 0

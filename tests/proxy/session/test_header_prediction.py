@@ -9,8 +9,9 @@ from typing import Final
 
 import pytest
 
+from sluice.protocol.apis import PRODUCE, ApiKey, readable_versions
 from sluice.protocol.errors import ProtocolError
-from sluice.protocol.headers import PRODUCE, REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
+from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
 from sluice.protocol.produce import BatchHead
 from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -25,7 +26,7 @@ from sluice.usage.records import Recorder
 from testkit.frames.frames import TOPIC_ID, produce, record_batch
 from testkit.frames.produce_usage import BEFORE, Walk
 
-VERSIONS = range(3, 14)
+VERSIONS = readable_versions(ApiKey.PRODUCE)
 NOW = 5.0
 PRODUCER_ID = 4_242
 BATCH_BYTES = (61, 62, 63, 64, 125, 126, 127, 128, 500, 16_381, 16_382, 16_383, 16_384, 100_000)

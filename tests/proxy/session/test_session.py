@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import OFFERED, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
@@ -55,7 +55,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_within_its_quota_goes_on_at_once_and_its_answer_is_not_touched(version: int) -> None:
     (
         Playbook(session_of(produce_rate=1_000))
@@ -197,7 +197,7 @@ def test_a_fetch_may_ask_for_what_its_bucket_holds() -> None:
     ).done()
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
 def test_max_bytes_of_every_fetch_version_is_lowered(version: int) -> None:
     (
         Playbook(session_of(fetch_rate=1_000))
@@ -206,7 +206,7 @@ def test_max_bytes_of_every_fetch_version_is_lowered(version: int) -> None:
     ).done()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
 def test_max_bytes_of_a_share_fetch_is_lowered(version: int) -> None:
     shell = Shell(session_of(fetch_rate=1_000))
     shell.client_sends(
@@ -328,7 +328,7 @@ def test_an_api_versions_answer_offers_no_version_beyond_our_tables() -> None:
     shell = Shell(session_of())
     shell.client_sends(request(API_VERSIONS, 3))
     shell.broker_sends(answer(API_VERSIONS, 3, {"apiKeys": keys}))
-    keys[0] = {"apiKey": PRODUCE, "minVersion": 3, "maxVersion": VERSIONS[PRODUCE][1]}
+    keys[0] = {"apiKey": PRODUCE, "minVersion": 3, "maxVersion": OFFERED[PRODUCE][1]}
     assert decoded("response", API_VERSIONS, 3, shell.to_client).body["apiKeys"] == keys
 
 

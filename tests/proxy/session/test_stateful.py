@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from sluice.protocol.apis import GROUP_APIS
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.fetch import closing_fetch
-from sluice.protocol.groups import GROUP_APIS
 from sluice.protocol.names import api_name
 from sluice.proxy.session.in_flight import NONE
 from sluice.proxy.session.policy import SessionPolicy

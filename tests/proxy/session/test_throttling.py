@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.proxy.session.read_gate import State
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
@@ -44,7 +45,7 @@ from testkit.proxy.playbook import (
 # 1.1 Produce, acks ≠ 0 ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_who_is_not_in_debt_goes_at_once_and_is_muted_until_it_is_paid(version: int) -> None:
     """1,500 B against 1,000 B of burst leave −500 B: 500 ms. At 200 ms, 300 of them are left to be told."""
     (

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import OFFERED
 from sluice.protocol.codec.wire import Struct, uuid_text
 from sluice.proxy.session.topic_attribution import Flows
 from testkit.access_log.attribution import (
@@ -136,7 +136,7 @@ def test_a_share_fetch_is_of_no_topic_whatever_the_fetches_before_it_asked_for()
     for topics, epoch in (["a"], FULL), ([], NEXT), (["a", "b"], FULL):
         shell.client_sends(fetched(topics, 18, epoch=epoch) * 2)
         body: Struct = {"groupId": "g", "memberId": "m", "shareSessionEpoch": 3, "batchSize": 500}
-        for version in range(VERSIONS[SHARE_FETCH][0], VERSIONS[SHARE_FETCH][1] + 1):
+        for version in range(OFFERED[SHARE_FETCH][0], OFFERED[SHARE_FETCH][1] + 1):
             assert topic_of(shell, request(SHARE_FETCH, version, body)) == ""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.protocol.apis import READABLE, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.fetch_batches import batch_sizes
 from sluice.proxy.session.causes import DisconnectCause
@@ -62,7 +63,7 @@ def mute_of(shell: Shell, *, client_id: str = "app") -> float:
 # 1.3 Fetch ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
 def test_a_fetch_answer_is_delivered_with_its_records_then_its_connection_is_muted(version: int) -> None:
     """2,500 B against 1,000 of burst: 1,500 ms."""
     (
@@ -79,7 +80,7 @@ def test_a_fetch_answer_is_delivered_with_its_records_then_its_connection_is_mut
     ).done()
 
 
-@pytest.mark.parametrize("version", range(12, 19))
+@pytest.mark.parametrize("version", range(12, READABLE[ApiKey.FETCH][1] + 1))
 @pytest.mark.parametrize("client_id", ["app", "", None])
 def test_a_fetch_with_tags_in_its_header_is_lowered_where_its_max_bytes_stands(
     version: int, client_id: str | None
@@ -132,7 +133,7 @@ def test_a_fetch_waits_until_its_bucket_is_out_of_debt_whatever_connection_it_co
 
 
 @pytest.mark.parametrize(("version", "session_id", "epoch"), [
-    *((version, 0, 0) for version in range(7, 19)),
+    *((version, 0, 0) for version in range(7, READABLE[ApiKey.FETCH][1] + 1)),
     (4, 0, 0), (5, 0, 0), (6, 0, 0), (12, 7, 3), (17, 7, 3), (7, 7, 3), (12, 7, -1),
 ])  # fmt: skip
 def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
@@ -241,7 +242,7 @@ def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> N
     assert (second.state, second.session.pace.wake_ms) == (State.HOLDING, START_MS + 1 + 499)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
 def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: int) -> None:
     """It carries acknowledgements: never replaced."""
     shell = shell_of(in_debt())
@@ -311,7 +312,7 @@ def test_answers_that_come_during_a_mute_are_delivered_and_do_not_prolong_it_bey
     assert shell.state is State.READING
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
 def test_a_share_fetch_is_muted_for_ten_seconds_at_most_and_told_of_two(version: int) -> None:
     """Acquisition locks last 30 s. Even where the answer budget is 15 s."""
     policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=15_000, patience_s={OTHERS: 30}))

@@ -8,6 +8,7 @@ import pytest
 
 from sluice.protocol._tables import API_NAMES
 from sluice.protocol.addresses.addresses import VERSIONS_WITH_ADDRESSES
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec._schemas import REQUESTS
 from sluice.protocol.codec.spec_model import Field
 from sluice.protocol.codec.wire import Struct, Value
@@ -62,7 +63,7 @@ def knowing() -> Shell:
     return gateway(brokers)
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.DESCRIBE_CONFIGS))
 def test_a_brokers_configs_show_the_gateways_addresses_however_they_arrive(version: int) -> None:
     frame = configs(BROKER, "1", OF_A_BROKER, version=version)
     expected = configs(BROKER, "1", AS_SHOWN, version=version)

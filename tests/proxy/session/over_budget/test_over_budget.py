@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.read_gate import State
 from sluice.quotas.limits.limits import QuotaLimits
@@ -40,7 +41,7 @@ def idempotent(sequence: int, size: int = 500, *, producer_id: int = 7, acks: in
     return produce({"orders": [(0, batch)]}, acks=acks, correlation_id=sequence)
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_what_has_no_turn_in_its_budget_is_refused_and_given_back(version: int) -> None:
     """5,000 B are owed: its turn would come after 5 s, and its budget ends after 2."""
     shell = behind_a_debt(5_000)

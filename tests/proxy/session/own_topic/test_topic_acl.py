@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sluice.protocol._tables import VERSIONS
+from sluice.protocol.apis import OFFERED, ApiKey, readable_versions
 from sluice.protocol.codec.spec_model import load_message
 from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.names import api_name
@@ -61,7 +61,7 @@ def fetch_of(topics: Sequence[str], version: int, **fields: Any) -> bytes:
 # Produce ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_to_it_is_refused_with_error_29(version: int) -> None:
     own, other = (NAME, "orders") if version < 13 else (ID_TEXT, uuid_text(bytes(16)))
     one = shell()
@@ -85,7 +85,7 @@ def test_a_refused_produce_is_counted_for_the_client_id_that_it_has_itself() -> 
     assert [record.client_id for record in one.records] == ["app"] * 4 + ["ape"]
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_elsewhere_passes_though_its_records_speak_of_it(version: int) -> None:
     other = "orders" if version < 13 else uuid_text(bytes(16))
     sent = produce({other: [(0, record_batch(NAME.encode() + ID))]}, version=version)
@@ -138,7 +138,7 @@ def test_a_produce_without_acknowledgement_ends_the_connection() -> None:
 # Fetch ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
 def test_a_fetch_of_it_is_refused_and_says_which_it_is(version: int) -> None:
     own, other = (NAME, "orders") if version < 13 else (ID_TEXT, uuid_text(bytes(16)))
     one = shell()
@@ -184,7 +184,7 @@ ADMINISTRATION: list[tuple[int, Any]] = [
 
 @pytest.mark.parametrize(("api_key", "body"), ADMINISTRATION)
 def test_administration_of_it_is_refused_with_error_29_in_every_version(api_key: int, body: Any) -> None:
-    first, last = VERSIONS[api_key]
+    first, last = OFFERED[api_key]
     message = load_message("request", api_key)
     assert message is not None
     for version in range(first, last + 1):
@@ -199,7 +199,7 @@ def test_administration_of_it_is_refused_with_error_29_in_every_version(api_key:
 @pytest.mark.parametrize("api_key", [8, 23, 24, 28, 34, 43, 45, 47, 68, 76, 78, 79, 88, 91, 92])
 def test_what_cannot_be_answered_ends_the_connection(api_key: int) -> None:
     """Commits, transactions, elections, reassignments, groups of the new kind, shares."""
-    version = VERSIONS[api_key][1]
+    version = OFFERED[api_key][1]
     message = load_message("request", api_key)
     assert message is not None
     touched = False

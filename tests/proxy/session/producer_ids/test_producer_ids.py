@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.protocol.headers import PRODUCE
+from sluice.protocol.apis import PRODUCE
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds

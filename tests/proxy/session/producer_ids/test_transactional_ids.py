@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.wire import Struct
-from sluice.protocol.transactions.requests import INIT_PRODUCER_ID
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -25,7 +25,7 @@ HOLD_MS = 8_000.0
 
 def beginning(name: str | None, correlation_id: int = 1) -> bytes:
     body: Struct = {"transactionalId": name, "transactionTimeoutMs": 60_000}
-    return request(INIT_PRODUCER_ID, 4, body, correlation_id=correlation_id)
+    return request(ApiKey.INIT_PRODUCER_ID, 4, body, correlation_id=correlation_id)
 
 
 def naming_shells(count: int, per_hour: float | None) -> list[Shell]:
@@ -65,7 +65,7 @@ def test_a_new_transactional_id_above_its_rate_waits_for_its_token() -> None:
     second.client_sends(beginning("b") + beginning("a"))
     assert second.to_broker == beginning("b") * 2 + beginning("a")
     assert names_of(first) == (3, 0)
-    second.broker_sends(answer(INIT_PRODUCER_ID, 4))
+    second.broker_sends(answer(ApiKey.INIT_PRODUCER_ID, 4))
     assert second.records[-1].held_ms == pytest.approx(2_000.0, abs=2.0)
 
 

@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct
-from sluice.protocol.transactions.requests import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    TXN_OFFSET_COMMIT,
-)
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -33,11 +27,15 @@ HOLD_MS = 8_000.0
 GROUP_HOLD_MS = 2_000.0
 HOUR_MS = 3_600_000.0
 STATE_MAKING = [
-    (ADD_PARTITIONS_TO_TXN, version) for version in range(6)
-] + [(ADD_OFFSETS_TO_TXN, version) for version in range(5)] + [
-    (TXN_OFFSET_COMMIT, version) for version in range(6)
-]  # fmt: skip
-RETRIED = {ADD_PARTITIONS_TO_TXN: 51, ADD_OFFSETS_TO_TXN: 51, TXN_OFFSET_COMMIT: 14}
+    (api_key, version)
+    for api_key in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
+    for version in readable_versions(api_key)
+]
+RETRIED: dict[int, int] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 51,
+    ApiKey.ADD_OFFSETS_TO_TXN: 51,
+    ApiKey.TXN_OFFSET_COMMIT: 14,
+}
 
 
 def shells(
@@ -57,7 +55,7 @@ def shells(
 
 def adding(
     producer_id: int,
-    api_key: int = ADD_PARTITIONS_TO_TXN,
+    api_key: int = ApiKey.ADD_PARTITIONS_TO_TXN,
     version: int = 3,
     *,
     partitions: int = 1,
@@ -70,9 +68,9 @@ def adding(
     indices: list[Any] = list(range(partitions))
     topics: list[Any] = [{"name": "orders", "partitions": indices}]
     body: Struct
-    if api_key == ADD_OFFSETS_TO_TXN:
+    if api_key == ApiKey.ADD_OFFSETS_TO_TXN:
         body = {**producer, "groupId": "group"}
-    elif api_key == TXN_OFFSET_COMMIT:
+    elif api_key == ApiKey.TXN_OFFSET_COMMIT:
         committed: list[Any] = [{"partitionIndex": index, "committedOffset": 1} for index in indices]
         body = {**producer, "groupId": "group", "topics": [{"name": "orders", "partitions": committed}]}
     elif version >= 4:
@@ -136,7 +134,7 @@ def test_an_id_above_the_rate_waits_where_it_first_makes_state_and_is_then_refus
     late.advance(1.0)
     (refused,) = take_answers(late, api_key, version)
     assert refused.header["correlationId"] == 9
-    assert errors_in(refused.body) == [RETRIED[api_key]] * (1 if api_key == ADD_OFFSETS_TO_TXN else 3)
+    assert errors_in(refused.body) == [RETRIED[api_key]] * (1 if api_key == ApiKey.ADD_OFFSETS_TO_TXN else 3)
     assert refused.body["throttleTimeMs"] == 1_000
     assert not late.to_broker
     assert late.session.bytes_from_client == 0
@@ -152,7 +150,7 @@ def test_a_request_whose_turn_comes_goes_as_it_came_and_its_id_is_known(api_key:
     first, second = shells(2, 720.0, settings=ProducerIdSettings(buckets=BucketShape(burst_h=1 / 720)))
     first.client_sends(adding(1))
     frame = adding(2, api_key, version)
-    end = request(END_TXN, 3, {"transactionalId": "app", "producerId": 2}, correlation_id=2)
+    end = request(ApiKey.END_TXN, 3, {"transactionalId": "app", "producerId": 2}, correlation_id=2)
     second.client_sends(frame + end)
     assert not second.to_broker
     until_its_turn(second, 5_001.0)
@@ -180,12 +178,12 @@ def test_an_id_that_a_transaction_brought_is_known_where_it_produces() -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        request(INIT_PRODUCER_ID, 4, {"transactionalId": "app", "transactionTimeoutMs": 1}),
-        request(END_TXN, 3, {"transactionalId": "app", "producerId": 2}),
-        request(END_TXN, 5, {"transactionalId": "app", "producerId": 2}),
+        request(ApiKey.INIT_PRODUCER_ID, 4, {"transactionalId": "app", "transactionTimeoutMs": 1}),
+        request(ApiKey.END_TXN, 3, {"transactionalId": "app", "producerId": 2}),
+        request(ApiKey.END_TXN, 5, {"transactionalId": "app", "producerId": 2}),
         adding(2, version=5, verify_only=True),
         adding(2, partitions=0),
-        adding(2, TXN_OFFSET_COMMIT, 3, partitions=0),
+        adding(2, ApiKey.TXN_OFFSET_COMMIT, 3, partitions=0),
     ],
 )
 def test_what_makes_no_state_goes_on_whatever_the_bucket_holds(frame: bytes) -> None:
@@ -221,12 +219,12 @@ def test_of_several_transactions_in_one_request_all_are_judged_together() -> Non
          "topics": [{"name": "orders", "partitions": [0]}]}
         for number in range(3)
     ]  # fmt: skip
-    shell.client_sends(request(ADD_PARTITIONS_TO_TXN, 4, {"transactions": transactions}))
+    shell.client_sends(request(ApiKey.ADD_PARTITIONS_TO_TXN, 4, {"transactions": transactions}))
     assert not shell.to_broker
     shell.advance(HOLD_MS)
-    (refused,) = take_answers(shell, ADD_PARTITIONS_TO_TXN, 4)
+    (refused,) = take_answers(shell, ApiKey.ADD_PARTITIONS_TO_TXN, 4)
     assert errors_in(refused.body) == [51] * 3
-    two = request(ADD_PARTITIONS_TO_TXN, 4, {"transactions": transactions[:2]})
+    two = request(ApiKey.ADD_PARTITIONS_TO_TXN, 4, {"transactions": transactions[:2]})
     shell.client_sends(two)
     assert shell.to_broker == two
 
@@ -234,16 +232,16 @@ def test_of_several_transactions_in_one_request_all_are_judged_together() -> Non
 def test_a_refusal_stands_behind_the_answers_that_are_due() -> None:
     shell, first = shells(2)
     first.client_sends(adding(1))
-    heartbeat = request(INIT_PRODUCER_ID, 4, {"transactionalId": None}, correlation_id=5)
+    heartbeat = request(ApiKey.INIT_PRODUCER_ID, 4, {"transactionalId": None}, correlation_id=5)
     shell.client_sends(heartbeat + adding(2, correlation_id=6))
     shell.advance(HOLD_MS)
     assert shell.to_broker == heartbeat
     assert not shell.to_client
-    theirs = answer(INIT_PRODUCER_ID, 4, correlation_id=5)
+    theirs = answer(ApiKey.INIT_PRODUCER_ID, 4, correlation_id=5)
     shell.broker_sends(theirs)
     assert shell.to_client[: len(theirs)] == theirs
     del shell.to_client[: len(theirs)]
-    (refused,) = take_answers(shell, ADD_PARTITIONS_TO_TXN, 3)
+    (refused,) = take_answers(shell, ApiKey.ADD_PARTITIONS_TO_TXN, 3)
     assert refused.header["correlationId"] == 6
 
 
@@ -267,7 +265,7 @@ def test_an_id_that_has_waited_long_enough_is_forced_through_across_its_refusals
     first.client_sends(adding(1))
     shell.client_sends(adding(2))
     shell.advance(HOLD_MS)
-    assert errors_in(take_answers(shell, ADD_PARTITIONS_TO_TXN, 3)[0].body) == [51]
+    assert errors_in(take_answers(shell, ApiKey.ADD_PARTITIONS_TO_TXN, 3)[0].body) == [51]
     shell.client_sends(adding(2))
     until_its_turn(shell, 15_000.0 - HOLD_MS)
     assert shell.to_broker == adding(2)
@@ -284,8 +282,8 @@ def test_the_partitions_of_a_transaction_count_against_the_ceiling() -> None:
     assert (ceiling.max_pairs, ceiling.max_of_one) == (20, 10)
     shell.client_sends(adding(1, partitions=6))
     shell.client_sends(adding(1, partitions=6))
-    shell.client_sends(adding(1, ADD_OFFSETS_TO_TXN))
-    shell.client_sends(adding(1, TXN_OFFSET_COMMIT, partitions=50))
+    shell.client_sends(adding(1, ApiKey.ADD_OFFSETS_TO_TXN))
+    shell.client_sends(adding(1, ApiKey.TXN_OFFSET_COMMIT, partitions=50))
     assert ceiling.total == 7
     gone = bytes(shell.to_broker)
     shell.client_sends(adding(2, partitions=4))
@@ -321,8 +319,8 @@ def test_the_id_that_follows_an_exhausted_one_is_as_known_as_that(was_known: boo
     shell, other = shells(2)
     other.client_sends(adding(1))
     ended = 1 if was_known else 3
-    shell.client_sends(request(END_TXN, 5, {"transactionalId": "app", "producerId": ended}))
-    shell.broker_sends(answer(END_TXN, 5, {"producerId": 2**55 + 1, "producerEpoch": 0}))
+    shell.client_sends(request(ApiKey.END_TXN, 5, {"transactionalId": "app", "producerId": ended}))
+    shell.broker_sends(answer(ApiKey.END_TXN, 5, {"producerId": 2**55 + 1, "producerEpoch": 0}))
     shell.to_broker.clear()
     frame = adding(2**55 + 1)
     shell.client_sends(frame)
@@ -338,7 +336,7 @@ def test_on_a_connection_of_a_group_a_transaction_waits_no_longer_than_a_group_m
     shell.to_client.clear()
     shell.client_sends(adding(2))
     shell.advance(GROUP_HOLD_MS)
-    assert errors_in(take_answers(shell, ADD_PARTITIONS_TO_TXN, 3)[0].body) == [51]
+    assert errors_in(take_answers(shell, ApiKey.ADD_PARTITIONS_TO_TXN, 3)[0].body) == [51]
 
 
 def test_a_drain_leaves_a_held_transaction_unforwarded() -> None:

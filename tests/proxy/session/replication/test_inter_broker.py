@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.replication.fetch_request import is_follower
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -16,7 +17,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import FETCH, TOPIC_ID, fetch, fetch_answer_of, max_bytes_of, request
 from testkit.proxy.playbook import Shell, limits_of, shared_of
 
-VERSIONS = range(4, 19)
+VERSIONS = readable_versions(ApiKey.FETCH)
 LISTENER = InterBroker(is_listener=True)
 NOBODY = InterBroker()
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from sluice.protocol.apis import ErrorCode
 from sluice.protocol.replication.fetch_request import PartitionKey
 from sluice.proxy.session.replication.followers import Replication
-from sluice.proxy.session.replication.requests import INVALID_FETCH_SESSION_EPOCH
 from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplicas
 from sluice.quotas.replication.throttle import QUANTUM_MS
 from testkit.oracles.replica_model import CAP, Log, ModelFollower, key_of
@@ -204,7 +204,7 @@ def test_an_unknown_session_is_refused_once() -> None:
     world.doors.clear()
     for _ in range(5):
         world.fetch(follower)
-    assert follower.errors == [INVALID_FETCH_SESSION_EPOCH]
+    assert follower.errors == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
     assert world.replication.unknown_sessions == 1
 
 

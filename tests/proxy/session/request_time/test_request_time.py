@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from sluice.protocol._tables import THROTTLE, VERSIONS
+from sluice.protocol._tables import THROTTLE
+from sluice.protocol.apis import CLUSTER_ACTIONS, OFFERED
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.proxy.session.policy import SharedState
 from sluice.proxy.session.read_gate import State
-from sluice.proxy.session.request_time import CLUSTER_ACTIONS, IN_FLIGHT_WITHIN_QUOTA
+from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
@@ -195,14 +196,14 @@ def test_the_brokers_own_throttle_time_is_never_lowered() -> None:
     assert throttle_of(METADATA, 9, got) == 30_000
 
 
-@pytest.mark.parametrize("api_key", sorted(set(VERSIONS) - CLUSTER_ACTIONS - {SASL_HANDSHAKE, 36}))
+@pytest.mark.parametrize("api_key", sorted(set(OFFERED) - CLUSTER_ACTIONS - {SASL_HANDSHAKE, 36}))
 def test_every_answer_that_has_the_field_tells_its_delay_and_every_one_is_followed_by_it(
     api_key: int,
 ) -> None:
     with_field = {
         version for first, last, *_ in THROTTLE.get(api_key, ()) for version in range(first, last + 1)
     }
-    first, last = VERSIONS[api_key]
+    first, last = OFFERED[api_key]
     first = max(first, 4 if api_key == FETCH else 3 if api_key == PRODUCE else first)
     for version in range(first, last + 1):
         shell = shell_of()

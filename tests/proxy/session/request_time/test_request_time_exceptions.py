@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 
+from sluice.protocol.apis import CLASSES, FLEXIBLE_WHEN_REMOVED, ApiClass, ApiKey
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.read_gate import State
@@ -22,6 +24,7 @@ from testkit.frames.frames import (
     fetch,
     fetch_answer_of,
     request,
+    sized,
     throttle_of,
 )
 from testkit.proxy.playbook import Shell
@@ -160,6 +163,55 @@ def test_a_cluster_action_that_the_broker_refuses_its_sender_is_throttled() -> N
     shell = shell_of()
     spend(shell, 500.0)
     exchange(shell, request(WRITE_TXN_MARKERS, 1), txn_markers_answer(CLUSTER_AUTHORIZATION_FAILED))
+    assert muted_ms(shell) == pytest.approx(1_000.0)
+    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 0.0
+
+
+def removed_api(api_key: int, version: int) -> bytes:
+    """Of an API that Kafka 4 has no schema of: its body is not looked at."""
+    head = struct.pack(">hhih", api_key, version, 1, 3) + b"app"
+    return sized(head + b"\0" * 12)
+
+
+def removed_api_answer(api_key: int, version: int, error: int) -> bytes:
+    tags = b"\0" if version >= FLEXIBLE_WHEN_REMOVED[api_key] else b""
+    return sized(struct.pack(">i", 1) + tags + struct.pack(">h", error) + b"\0" * 8)
+
+
+REMOVED = [
+    (api_key, version)
+    for api_key, flexible in FLEXIBLE_WHEN_REMOVED.items()
+    for version in (flexible - 1, flexible)
+]
+
+
+def test_what_kip_124_names_is_exempt() -> None:
+    names = {"LEADER_AND_ISR", "STOP_REPLICA", "UPDATE_METADATA", "CONTROLLED_SHUTDOWN"}
+    assert {ApiKey(key).name for key in FLEXIBLE_WHEN_REMOVED} == names
+    assert CLASSES[ApiClass.KIP_124_EXEMPT] == FLEXIBLE_WHEN_REMOVED.keys()
+    assert CLASSES[ApiClass.KIP_124_EXEMPT] < CLASSES[ApiClass.CLUSTER_ACTION]
+
+
+@pytest.mark.parametrize("pass_unknown_apis", [True, False])
+@pytest.mark.parametrize(("api_key", "version"), REMOVED)
+def test_an_api_that_kip_124_names_is_exempt_though_kafka_4_has_it_no_more(
+    api_key: int, version: int, pass_unknown_apis: bool
+) -> None:
+    shell = shell_of(policy=policy_of(pass_unknown_apis=pass_unknown_apis))
+    spend(shell, 500.0)
+    before = shell.sensor(QuotaKind.REQUEST).charged
+    exchange(shell, removed_api(api_key, version), removed_api_answer(api_key, version, 0))
+    assert shell.state is State.READING
+    assert shell.sensor(QuotaKind.REQUEST).charged == before
+    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 10.0
+
+
+@pytest.mark.parametrize(("api_key", "version"), REMOVED)
+def test_an_api_that_kip_124_names_is_throttled_if_the_broker_refuses_it(api_key: int, version: int) -> None:
+    shell = shell_of()
+    spend(shell, 500.0)
+    refused = removed_api_answer(api_key, version, CLUSTER_AUTHORIZATION_FAILED)
+    exchange(shell, removed_api(api_key, version), refused)
     assert muted_ms(shell) == pytest.approx(1_000.0)
     assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 0.0
 

@@ -16,21 +16,11 @@ from typing import Any
 
 import pytest
 
+from sluice.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, TOKEN_APIS, ApiKey
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
-from sluice.protocol.headers import (
-    REQUEST_HEAD_BYTES,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    request_body,
-    response_body,
-)
+from sluice.protocol.headers import REQUEST_HEAD_BYTES, request_body, response_body
 from sluice.proxy.session.sasl_observer import AuthenticationFailed, SaslWatch
-from sluice.proxy.session.token_owners import (
-    CREATE_DELEGATION_TOKEN,
-    DESCRIBE_DELEGATION_TOKEN,
-    TOKEN_APIS,
-    TokenOwners,
-)
+from sluice.proxy.session.token_owners import TokenOwners
 from sluice.quotas.entity import DELEGATION_TOKEN_USER
 from testkit.frames.frames import decoded, sized
 from testkit.kafka.node import USERS, KafkaNode
@@ -119,13 +109,13 @@ class Client:
             "renewers": [],
             "maxLifetimeMs": -1,
         }
-        token = self.ask(CREATE_DELEGATION_TOKEN, 3, wanted)
+        token = self.ask(ApiKey.CREATE_DELEGATION_TOKEN, 3, wanted)
         assert token["errorCode"] == 0
         return token["principalName"], token
 
     def principal_of_describe(self) -> str:
         """Whose the described tokens are: a user sees his own."""
-        answer = self.ask(DESCRIBE_DELEGATION_TOKEN, 3, {"owners": None})
+        answer = self.ask(ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, {"owners": None})
         (owner,) = {token["principalName"] for token in answer["tokens"]}
         assert isinstance(owner, str)
         return owner
