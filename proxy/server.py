@@ -52,6 +52,7 @@ from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.log import configure_logging, get_logger
 from sluice.proxy.runtime.supervision import Work, keep_running
 from sluice.proxy.runtime.tasks import spawn
+from sluice.proxy.runtime.ticks import next_tick
 from sluice.proxy.runtime.wall_clock import watch_wall_clock
 from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.causes import DisconnectCause
@@ -65,6 +66,7 @@ _EXPIRE_INTERVAL_S: Final = 60.0
 _DRAIN_POLL_S: Final = 0.02
 _TURNS_INTERVAL_S: Final = 0.05
 _NO_TURNS_INTERVAL_S: Final = 0.25  # while none waits; both are little beside a rate of ids per hour
+_NOBODY_INTERVAL_S: Final = 1.0  # nobody has a rate of producer ids
 _WAITS_TOLD_S: Final = 2.0
 _SWEPT_AT_ONCE: Final = 500
 """connections; about 0.5 ms in which no other is served"""
@@ -324,8 +326,10 @@ class Server:
         """Wake the connections whose producer ids' turn has come."""
         ids = self._shared.producer_ids
         while True:
-            somebody_waits = ids.quota.due_ms < math.inf
-            await asyncio.sleep(_TURNS_INTERVAL_S if somebody_waits else _NO_TURNS_INTERVAL_S)
+            if ids.quota.due_ms < math.inf:
+                await asyncio.sleep(_TURNS_INTERVAL_S)
+            else:
+                await next_tick(_NO_TURNS_INTERVAL_S if any(ids.quota.principals()) else _NOBODY_INTERVAL_S)
             now_ms = monotonic() * 1000.0
             if ids.quota.due_ms <= now_ms:
                 ids.serve(now_ms)
@@ -333,7 +337,7 @@ class Server:
     async def _sweep(self, worker: Worker) -> None:
         """End the connections in which nothing moves."""
         while True:
-            await asyncio.sleep(SWEEP_INTERVAL_MS / 1000.0)
+            await next_tick(SWEEP_INTERVAL_MS / 1000.0)
             now_ms = worker.clock.tick(monotonic() * 1000.0)
             rules = watch_rules(self._config.limits)
             for listener in self._listeners:

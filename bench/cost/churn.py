@@ -1,4 +1,4 @@
-"""What a connection costs that opens, asks once and closes; and what the proxy costs while nothing happens."""
+"""What a connection costs that opens, asks once and closes; and the proxy while nothing happens."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from sluice.proxy.access_log.sinks.sink import BucketSettings, DirectorySettings, SinkSettings, TopicSettings
 from sluice.proxy.access_log.writer import AccessWriter, AccessWriterCounters, AccessWriterSettings
 from sluice.proxy.config.access_log import AccessLogOptions, instance_name
+from sluice.proxy.runtime.ticks import next_tick
 from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
@@ -133,7 +134,7 @@ class AccessLog:
             self._has_begun = True
             self.writer.start()
         while True:
-            await asyncio.sleep(_HAND_OVER_INTERVAL_S)
+            await next_tick(_HAND_OVER_INTERVAL_S)
             self.hand_over()
 
     async def until_ready(self) -> None:

@@ -137,7 +137,7 @@ class AdminServer:
         if self._serving is None:
             return
         if self._server is not None:
-            self._server.should_exit = True
+            self._server.end()
         else:  # it has failed, and waits until it is begun again
             self._serving.cancel()
         with suppress(asyncio.CancelledError):
@@ -218,6 +218,16 @@ class _Server(uvicorn.Server):
             )
         )
         self._is_up = is_up
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """`serve` returns soon."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Nothing to do: uvicorn's looks ten times a second whether it is over, and what date it is."""
+        await self._ending.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -5,7 +5,6 @@ On an error the configuration in force stays. When the file has changed is decid
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from sluice.proxy.config.config import LIVE_OPTIONS, Config
 from sluice.proxy.config.file import config_of
 from sluice.proxy.runtime.file_work import FileHangs, FileWork
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.ticks import next_tick
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus, WatchedFiles, hash_of, identify
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
@@ -45,7 +45,7 @@ class ConfigWatch:
         """Look until cancelled; `apply` puts into force, in the event loop, what may change."""
         while True:
             await self.check(apply)
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await next_tick(LOOK_INTERVAL_S)
 
     async def check(self, apply: Callable[[Config], None]) -> ReloadOutcome | None:
         """One look. Returns what became of a new state of the file, None if there is none."""

@@ -303,6 +303,8 @@ class Upstream:
 @lru_cache(maxsize=256)
 def _literal(host: str, port: int) -> tuple[tuple[int, _SocketAddress], ...]:
     """What an IP address stands for, without a question to the resolver's threads; of a name nothing."""
+    if "%" in host:
+        return ()  # an interface's number may change
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -311,7 +313,7 @@ def _literal(host: str, port: int) -> tuple[tuple[int, _SocketAddress], ...]:
 
 
 def _connects_at_once(broker: socket.socket, address: _SocketAddress) -> bool:
-    """Whether it is connected now: within a machine it is when the first call returns, and the second says so.
+    """Whether it is connected now. Within a machine it is when the first call returns; the second says so.
 
     False: under way. Raises OSError.
     """

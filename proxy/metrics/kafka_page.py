@@ -7,7 +7,6 @@ a second late. With the page on, the running limits are read that often: 5 µs e
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from sluice.proxy.metrics.producer_id_meter import UserIds
 from sluice.proxy.metrics.replication import replication_rates
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.ticks import next_tick
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.sensors.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, Average, Rate
@@ -103,7 +103,7 @@ class KafkaPage:
     async def run(self) -> None:
         """Look once a second until cancelled."""
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            await next_tick(INTERVAL_S)
             await self.refresh()
 
     async def refresh(self) -> None:

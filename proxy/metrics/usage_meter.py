@@ -22,6 +22,7 @@ from sluice.proxy.metrics.quota_warning import QuotaWarnings
 from sluice.proxy.metrics.throttle_log import ThrottleLog, bucket_of
 from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.loop_lag import LoopLag
+from sluice.proxy.runtime.ticks import to_next_s
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.kinds import KINDS, QuotaKind
@@ -31,7 +32,7 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
 
 DRAIN_INTERVAL_S: Final = 0.1
-IDLE_DRAIN_INTERVAL_S: Final = 0.5
+IDLE_DRAIN_INTERVAL_S: Final = 1.0
 """after so long without a record"""
 FOLD_INTERVAL_S: Final = 10.0
 SENSORS_PER_STEP: Final = 300
@@ -137,10 +138,11 @@ class UsageMeter:
         fold_at_s = idle_at_s = time.monotonic()
         while True:
             begun_s = time.monotonic()
-            interval_s = DRAIN_INTERVAL_S if begun_s < idle_at_s else IDLE_DRAIN_INTERVAL_S
-            await asyncio.sleep(interval_s)
+            is_idle = begun_s >= idle_at_s
+            wait_s = to_next_s(IDLE_DRAIN_INTERVAL_S, begun_s) if is_idle else DRAIN_INTERVAL_S
+            await asyncio.sleep(wait_s)
             now_s = time.monotonic()
-            self.loop_lag.note(now_s - begun_s - interval_s, now_s)
+            self.loop_lag.note(now_s - begun_s - wait_s, now_s)
             if not self._recorder.is_empty:
                 idle_at_s = now_s + IDLE_DRAIN_INTERVAL_S
             self.drain(now_s * 1000.0)

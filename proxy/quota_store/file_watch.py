@@ -7,7 +7,6 @@ connection or debt is lost by it (quotas/limits/scheduled.py).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from math import inf
@@ -17,6 +16,7 @@ from typing import Final
 from sluice.proxy.runtime.file_work import LIMIT_S, FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import in_turns
+from sluice.proxy.runtime.ticks import next_tick
 from sluice.proxy.runtime.watched_file import (
     ReloadOutcome,
     ReloadStatus,
@@ -73,7 +73,7 @@ class QuotaFile:
     async def watch(self, interval_s: float, apply: Callable[[QuotaLimits], None]) -> None:
         """Look every `interval_s` until cancelled; `apply` puts new limits in force, in the event loop."""
         while True:
-            await asyncio.sleep(interval_s)
+            await next_tick(interval_s)
             await self.check(apply)
 
     async def check(self, apply: Callable[[QuotaLimits], None]) -> ReloadOutcome | None:

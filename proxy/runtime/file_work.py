@@ -11,12 +11,17 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from sluice.quotas.files.config_error import ConfigError, Problem
 
 LIMIT_S: Final = 10.0
 """for one look at a file: beyond that it hangs"""
+
+_MOST_IDLE: Final = 2
+"""threads that wait for work: a look each second need not start one"""
+_idle: list[SimpleQueue[Callable[[], None]]] = []
 
 _Found = TypeVar("_Found")
 
@@ -75,8 +80,27 @@ def _begun(work: Callable[[], _Found]) -> asyncio.Future[_Found]:
         with suppress(RuntimeError):  # the loop is closed: the process ends
             loop.call_soon_threadsafe(settle, error, found)
 
-    threading.Thread(target=run, name="file-work", daemon=True).start()
+    _in_a_thread(run)
     return future
+
+
+def _in_a_thread(job: Callable[[], None]) -> None:
+    """One that waits for work, else a new one."""
+    try:
+        inbox = _idle.pop()
+    except IndexError:
+        inbox = SimpleQueue()
+        threading.Thread(target=_work_off, args=(inbox,), name="file-work", daemon=True).start()
+    inbox.put(job)
+
+
+def _work_off(inbox: SimpleQueue[Callable[[], None]]) -> None:
+    """Until enough others wait for work. A job that hangs keeps its thread, and nobody waits for that."""
+    while True:
+        inbox.get()()
+        if len(_idle) >= _MOST_IDLE:
+            return
+        _idle.append(inbox)
 
 
 def within(what: str, work: Callable[[], _Found], limit_s: float = LIMIT_S) -> _Found:

@@ -9,15 +9,16 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
 import pytest
-import uvicorn
 import uvloop
 
 from sluice.proxy.admin import http
 from sluice.proxy.admin.handlers import AdminDesk
-from sluice.proxy.admin.server import AdminServer, Health
+from sluice.proxy.admin.server import AdminServer, Health, _Server
 from sluice.proxy.config.admin import AdminOptions
 from sluice.proxy.metrics.collector import SluiceCollector
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
@@ -258,16 +259,17 @@ def test_half_a_request_is_not_waited_for_and_a_pause_between_two_is_fine(
 
 def test_a_server_that_fails_is_begun_again_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """One exception in uvicorn's own loop ended /metrics until the next restart."""
-    tick = uvicorn.Server.on_tick
+    main_loop = _Server.main_loop
     fails = [True]
 
-    async def failing(server: uvicorn.Server, counter: int) -> bool:
-        if counter > 0 and fails:
+    async def failing(server: _Server) -> None:
+        await asyncio.sleep(0.05)
+        if fails:
             fails.clear()
             raise RuntimeError("boom")
-        return await tick(server, counter)
+        await main_loop(server)
 
-    monkeypatch.setattr(uvicorn.Server, "on_tick", failing)
+    monkeypatch.setattr(_Server, "main_loop", failing)
     before = restarts["admin"]
 
     async def use(server: AdminServer, _: Health) -> None:
@@ -282,14 +284,36 @@ def test_a_server_that_fails_is_begun_again_on_its_port(monkeypatch: pytest.Monk
 def test_one_that_has_failed_and_not_begun_again_yet_stops_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def failing(*_: object) -> bool:
+    async def failing(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(uvicorn.Server, "on_tick", failing)
+    monkeypatch.setattr(_Server, "main_loop", failing)
     before = restarts["admin"]
 
     async def use(server: AdminServer, _: Health) -> None:
         await until(lambda: restarts["admin"] > before)
         await asyncio.wait_for(server.stop(), 5.0)
+
+    with_server(use)
+
+
+def test_an_idle_server_wakes_nobody_and_its_answers_have_the_date_of_today() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        steps = 0
+        sleep = asyncio.sleep
+
+        async def counted(delay_s: float, result: Any = None) -> Any:
+            nonlocal steps
+            steps += 0.0 < delay_s < 1.0
+            return await sleep(delay_s, result)
+
+        asyncio.sleep = counted  # type: ignore[assignment]
+        try:
+            await sleep(0.5)
+        finally:
+            asyncio.sleep = sleep
+        assert steps == 0
+        told = parsedate_to_datetime((await get(server.port, "/livez")).headers["date"])
+        assert abs((datetime.now(UTC) - told).total_seconds()) < 60.0
 
     with_server(use)

@@ -96,3 +96,10 @@ async def test_a_process_ends_while_work_hangs() -> None:
         [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "given up\n"
+
+
+async def test_looks_one_behind_the_other_share_a_few_threads() -> None:
+    work: FileWork[threading.Thread] = FileWork()
+    threads = {await work.run(threading.current_thread) for _ in range(50)}
+    assert len(threads) < 10
+    assert all(thread.daemon for thread in threads)
