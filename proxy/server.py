@@ -66,7 +66,6 @@ _EXPIRE_INTERVAL_S: Final = 60.0
 _DRAIN_POLL_S: Final = 0.02
 _TURNS_INTERVAL_S: Final = 0.05
 _NO_TURNS_INTERVAL_S: Final = 0.25  # while none waits; both are little beside a rate of ids per hour
-_NOBODY_INTERVAL_S: Final = 1.0  # nobody has a rate of producer ids
 _WAITS_TOLD_S: Final = 2.0
 _SWEPT_AT_ONCE: Final = 500
 """connections; about 0.5 ms in which no other is served"""
@@ -326,12 +325,9 @@ class Server:
         """Wake the connections whose producer ids' turn has come."""
         ids = self._shared.producer_ids
         while True:
-            if ids.quota.due_ms < math.inf:
-                await asyncio.sleep(_TURNS_INTERVAL_S)
-            else:
-                await next_tick(_NO_TURNS_INTERVAL_S if any(ids.quota.principals()) else _NOBODY_INTERVAL_S)
-            now_ms = monotonic() * 1000.0
-            if ids.quota.due_ms <= now_ms:
+            quiet_s = _NO_TURNS_INTERVAL_S if any(ids.quota.principals()) else 1.0
+            await next_tick(_TURNS_INTERVAL_S if ids.quota.due_ms < math.inf else quiet_s)
+            if ids.quota.due_ms <= (now_ms := monotonic() * 1000.0):
                 ids.serve(now_ms)
 
     async def _sweep(self, worker: Worker) -> None:

@@ -69,7 +69,7 @@ def _measure_lives(rig: Rig, names: Sequence[str], arguments: argparse.Namespace
     with ExitStack() as stack:
         running = [stack.enter_context(proxies.start(name, rig.broker.port, SPARE_FDS)) for name in names]
         rounds = arguments.rounds[0] if cases else 0
-        return churn.measure(rig, running, rounds, cases, 0.1 if arguments.quick else 1.0)
+        return churn.measure(rig.churn_us, running, rounds, cases, 0.1 if arguments.quick else 1.0)
 
 
 def _chosen_cases(arguments: argparse.Namespace) -> Sequence[Case]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bench.lib.poller import BUFFER, VIEW, Poller
 from bench.lib.stats import median, pairwise_ratios, spread
 from testkit.frames.load_frames import CORRELATION_AT
 from testkit.processes.process import BenchError, cpu_s
 from testkit.proxy import proxies
-
-if TYPE_CHECKING:
-    from bench.cost.rig import Rig
 
 CHURN: Final = "churn"
 IDLE: Final = "idle"
@@ -122,14 +119,21 @@ def idle_ms_per_s(running: Sequence[proxies.Proxy], span_s: float = IDLE_S) -> l
 
 
 def measure(
-    rig: Rig, running: Sequence[proxies.Proxy], rounds: int, cases: Sequence[str], scale: float
+    churn_us: Callable[[proxies.Proxy, int], float],
+    running: Sequence[proxies.Proxy],
+    rounds: int,
+    cases: Sequence[str],
+    scale: float,
 ) -> Lives:
-    """Both cases in every round, the proxies by turns; idle spans are the same for both."""
+    """Both cases in every round, the proxies by turns; idle spans are the same for both.
+
+    `churn_us`: the cost of one of so many connections to a proxy.
+    """
     lives = Lives({proxy.name: [] for proxy in running}, {proxy.name: [] for proxy in running})
     for number in range(rounds):
         if CHURN in cases:
             for proxy in running if number % 2 == 0 else reversed(running):
-                lives.churn_us[proxy.name].append(rig.churn_us(proxy, int(CONNECTIONS * scale)))
+                lives.churn_us[proxy.name].append(churn_us(proxy, int(CONNECTIONS * scale)))
         if IDLE in cases and number < IDLE_ROUNDS:
             spent = idle_ms_per_s(running, max(IDLE_S * scale, 1.0))
             for proxy, ms_per_s in zip(running, spent, strict=True):

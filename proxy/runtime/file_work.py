@@ -1,6 +1,6 @@
 """Work on files that may hang (a dead network mount), away from the event loop, with a time limit.
 
-A thread of its own and a daemon: asyncio's executor joins its threads at the end of the process, and one that
+Threads of its own, daemons: asyncio's executor joins its threads at the end of the process, and one that
 hangs would keep the process from ending. Work that hangs is not begun a second time beside itself: one place,
 one thread.
 """
