@@ -104,6 +104,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="compare with another checkout")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
+    if arguments.old and not set(arguments.cases or ["all"]).difference(churn.CASES):
+        parser.error("--old compares requests: not churn and idle alone")
     first, further = (QUICK_ROUNDS,) * 2 if arguments.quick else (ROUNDS, FURTHER_ROUNDS)
     asked = arguments.rounds
     arguments.rounds = [asked or first, *[asked or further] * (len(arguments.placement) - 1)]

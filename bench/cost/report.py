@@ -189,7 +189,8 @@ def _plot(run: CostRun, path: Path) -> None:
             label = str(part.placement) if position == 0 else None
             axes[0].bar(x, ratio.median, width, yerr=error, capsize=3, color=f"C{number}", label=label)
             axes[0].annotate(f"{ratio.median:.2f}", (x, ratio.high), ha="center", va="bottom")
-    axes[0].legend()
+    if names:
+        axes[0].legend()
     axes[0].axhline(1.0, color="grey", linewidth=1)
     axes[0].set_xticks(range(len(names)), names, rotation=20, ha="right")
     axes[0].set_ylabel(f"CPU time, {run.ours} ÷ HAProxy")
