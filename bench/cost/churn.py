@@ -72,6 +72,14 @@ class Churn:
 
     def run(self, connections: int) -> None:
         """So many in all. Raises BenchError."""
+        try:
+            self._run(connections)
+        finally:
+            for number, sock in self._open.items():  # after an error
+                self._poller.remove(number)
+                sock.close()
+
+    def _run(self, connections: int) -> None:
         seen, deadline = 0, time.monotonic() + _STALL_S
         while self._done < connections:
             for _ in range(min(AT_ANY_TIME - len(self._open), connections - self._begun)):

@@ -34,6 +34,7 @@ def test_each_connection_is_opened_answered_and_closed() -> None:
     Churn(poller, broker.port, request, broker.api_versions_answer).run(100)
     poller.run_until(lambda: not broker.connections, "the ends of all", 10.0)
     broker.close()
+    poller.close()
 
 
 def test_another_answer_than_the_expected_one_ends_the_run() -> None:
@@ -42,4 +43,6 @@ def test_another_answer_than_the_expected_one_ends_the_run() -> None:
     request = bytes(frames.api_versions_request("bench"))
     with pytest.raises(BenchError, match="not the answer"):
         Churn(poller, broker.port, request, broker.api_versions_answer + b"x").run(1)
+    poller.run_until(lambda: not broker.connections, "its end", 10.0)
     broker.close()
+    poller.close()
