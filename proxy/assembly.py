@@ -22,6 +22,7 @@ from sluice.proxy.listener.route import BrokerRoute, GatewayRoute, Route
 from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
+from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, scope_of
 from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.session.delays import DelayLimits
@@ -142,6 +143,12 @@ def _inter_broker(config: Config, options: ListenerOptions) -> InterBroker:
         if not replication.users:
             listeners.add(replication.listener)
     return InterBroker(options.name in listeners, frozenset(users) if options.authenticates else frozenset())
+
+
+def producer_id_file(config: Config) -> ProducerIdFile | None:
+    """The one that is named. Raises ConfigError if it could not be written."""
+    path = config.producer_ids.snapshot_file
+    return None if path is None else ProducerIdFile(path, scope_of(config.listeners))
 
 
 def watch_rules(limits: LimitsOptions) -> WatchRules:

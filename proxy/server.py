@@ -23,7 +23,7 @@ import uvloop
 from sluice.proxy.access_log.access_log import access_log_of
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.server import AdminServer, Health
-from sluice.proxy.assembly import assemble, connection_rates, policy_of, watch_rules
+from sluice.proxy.assembly import assemble, connection_rates, policy_of, producer_id_file, watch_rules
 from sluice.proxy.calibration.request_cost_file import load_request_costs
 from sluice.proxy.config.config import Config
 from sluice.proxy.config.producer_ids import producer_ids_of
@@ -45,7 +45,7 @@ from sluice.proxy.parts import (
     quota_manager_of,
     warn_of_gaps,
 )
-from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, scope_of
+from sluice.proxy.quota_store.producer_id_file import ProducerIdFile
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.replication.setup import ReplicationSetup
 from sluice.proxy.runtime.gauges import Gauges
@@ -86,12 +86,6 @@ def run(config: Config, file: Path | None = None) -> int:
     id_file = producer_id_file(config)
     watch = None if file is None else ConfigWatch(file, os.environ, config)
     return uvloop.run(Server(config, quota_source, securities, watch, id_file).serve())
-
-
-def producer_id_file(config: Config) -> ProducerIdFile | None:
-    """The one that is named. Raises ConfigError if it could not be written."""
-    path = config.producer_ids.snapshot_file
-    return None if path is None else ProducerIdFile(path, scope_of(config.listeners))
 
 
 class Server:

@@ -10,10 +10,11 @@ of standard output is one JSON object. What is measured, and why so: docs/benchm
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from bench.cost import trees
+from bench.cost import churn, trees
 from bench.cost.cases import (
     Case,
     all_cases,
@@ -47,9 +48,11 @@ def measure_all(arguments: argparse.Namespace) -> CostRun:
     for placement, rounds in zip(arguments.placement, arguments.rounds, strict=True):
         place_benchmark(placement)
         parts.append(measure_rounds(rig, names, placement, rounds, _chosen_cases(arguments)))
+    place_benchmark(arguments.placement[0])
+    lives = _measure_lives(rig, names, arguments)
     for name, memory in parts[0].memory.items():
         memory.per_idle_connection = idle_bytes[name]
-    return CostRun(*names, version, idle, parts)
+    return CostRun(*names, version, idle, parts, lives)
 
 
 def _measure_idle(rig: Rig, name: str, count: int) -> float:
@@ -58,6 +61,15 @@ def _measure_idle(rig: Rig, name: str, count: int) -> float:
         each = rig.idle_bytes_per_connection(proxy, count)
     print(f"{count:,} idle connections: {name} {each / 1024:.1f} KiB each", flush=True)
     return each
+
+
+def _measure_lives(rig: Rig, names: Sequence[str], arguments: argparse.Namespace) -> churn.Lives:
+    """Of fresh processes, too: an idle one shall not work off what it was asked before."""
+    cases = [case for case in churn.CASES if not arguments.cases or case in arguments.cases]
+    with ExitStack() as stack:
+        running = [stack.enter_context(proxies.start(name, rig.broker.port, SPARE_FDS)) for name in names]
+        rounds = arguments.rounds[0] if cases else 0
+        return churn.measure(rig.churn_us, running, rounds, cases, 0.1 if arguments.quick else 1.0)
 
 
 def _chosen_cases(arguments: argparse.Namespace) -> Sequence[Case]:
@@ -76,7 +88,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--idle", type=int, default=5000, help="idle connections (5000)")
     parser.add_argument(
-        "--cases", nargs="+", choices=[case.name for case in all_cases(0.0)], help="only these"
+        "--cases",
+        nargs="+",
+        choices=[*(case.name for case in all_cases(0.0)), *churn.CASES],
+        help="only these",
     )
     parser.add_argument(
         "--placement",
@@ -89,6 +104,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="compare with another checkout")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
+    if arguments.old and not set(arguments.cases or ["all"]).difference(churn.CASES):
+        parser.error("--old compares requests: not churn and idle alone")
     first, further = (QUICK_ROUNDS,) * 2 if arguments.quick else (ROUNDS, FURTHER_ROUNDS)
     asked = arguments.rounds
     arguments.rounds = [asked or first, *[asked or further] * (len(arguments.placement) - 1)]

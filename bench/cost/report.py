@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from bench.cost.cases import CaseResult, ProxyMemory
+from bench.cost.churn import Lives
 from bench.lib.load import Measured
 from bench.lib.placement import Placement
 from bench.lib.results import machine, print_last_line, wide_console, write_json
@@ -34,6 +35,7 @@ class CostRun:
     theirs_version: str
     idle_connections: int
     parts: Sequence[Part]
+    lives: Lives
 
 
 def report(run: CostRun, folder: Path) -> None:
@@ -50,6 +52,7 @@ def report(run: CostRun, folder: Path) -> None:
             "machine": machine(),
             "haproxy": run.theirs_version,
             "idle_connections": run.idle_connections,
+            "lives": asdict(run.lives),
             "placements": {str(part.placement): _as_json(part) for part in run.parts},
         },
     )
@@ -104,7 +107,7 @@ def summary_of(run: CostRun) -> dict[str, object]:
     summary["rss_end_mib"] = round(ours.by_round[-1] / 2**20, 1)
     for part in run.parts[1:]:
         summary |= _ratios(run, part, f"{part.placement}_".replace("-", "_"))
-    return summary
+    return summary | run.lives.summary(run.ours, run.theirs)
 
 
 def _ratios(run: CostRun, part: Part, prefix: str) -> dict[str, object]:
@@ -186,7 +189,8 @@ def _plot(run: CostRun, path: Path) -> None:
             label = str(part.placement) if position == 0 else None
             axes[0].bar(x, ratio.median, width, yerr=error, capsize=3, color=f"C{number}", label=label)
             axes[0].annotate(f"{ratio.median:.2f}", (x, ratio.high), ha="center", va="bottom")
-    axes[0].legend()
+    if names:
+        axes[0].legend()
     axes[0].axhline(1.0, color="grey", linewidth=1)
     axes[0].set_xticks(range(len(names)), names, rotation=20, ha="right")
     axes[0].set_ylabel(f"CPU time, {run.ours} ÷ HAProxy")

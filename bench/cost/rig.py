@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
+from bench.cost import churn
 from bench.cost.cases import CLIENT_ID, FETCH_ANSWER_BYTES, TOPIC, Case, CaseResult, ProxyMemory
 from bench.cost.report import Part, progress
 from bench.lib.fake_broker import FakeBroker
@@ -11,7 +12,7 @@ from bench.lib.load import Load, Measured, Work, open_idle
 from bench.lib.placement import Placement, place_proxy
 from bench.lib.poller import Poller
 from testkit.frames import load_frames as frames
-from testkit.processes.process import rss_bytes, usage
+from testkit.processes.process import cpu_s, rss_bytes, usage
 from testkit.proxy import proxies
 
 CLOSE_WITHIN_S: Final = 30.0
@@ -34,6 +35,17 @@ class Rig:
             load.close()
         self._settle()
         return measured
+
+    def churn_us(self, proxy: proxies.Proxy, connections: int) -> float:
+        """CPU of one connection: opened, one ApiVersions answered, closed on both sides."""
+        request = bytes(frames.api_versions_request(CLIENT_ID))
+        answer = self.broker.api_versions_answer
+        churn.Churn(self.poller, proxy.port, request, answer).run(connections // 20)  # what is made only once
+        self._settle()
+        before_s = cpu_s(proxy.pid)
+        churn.Churn(self.poller, proxy.port, request, answer).run(connections)
+        self._settle()
+        return (cpu_s(proxy.pid) - before_s) / connections * 1e6
 
     def idle_bytes_per_connection(self, proxy: proxies.Proxy, count: int) -> float:
         """Growth of resident memory ÷ `count` silent connections that have had one ApiVersions answer."""

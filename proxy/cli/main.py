@@ -136,9 +136,9 @@ def check(
         print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")
         return
     from sluice.proxy.admin.status.token import token_file
+    from sluice.proxy.assembly import producer_id_file
     from sluice.proxy.calibration.request_cost_file import load_request_costs
     from sluice.proxy.listener.security import load_security
-    from sluice.proxy.server import producer_id_file
 
     config = config_of(document, str(file), os.environ)
     limits = None if config.quotas.file is None else load_quotas(config.quotas.file)

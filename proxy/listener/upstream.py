@@ -8,14 +8,16 @@ Closes what it opened if it fails.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from errno import EMFILE, ENFILE
+from errno import EALREADY, EINPROGRESS, EINTR, EMFILE, ENFILE
+from functools import lru_cache
 from random import random
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
@@ -36,6 +38,8 @@ _READ_BYTES: Final = 16 * 1024
 _CLIENT_ID: Final = "sluice"
 DIAL_TOTAL_S: Final = 20.0
 """below the 30 s after which most clients give a request up; who has less patience leaves, and its place"""
+_SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+_UNDER_WAY: Final = frozenset({EINPROGRESS, EALREADY, EINTR})
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
@@ -222,17 +226,14 @@ class Upstream:
 
     async def _connected(self, host: str, port: int) -> socket.socket:
         error: OSError | None = None
-        try:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except UnicodeError:  # a broker may say anything of itself
-            raise OSError(f"{host!r} is no host's name") from None
-        for family, kind, proto, _, address in found:
-            broker = socket.socket(family, kind, proto)
+        for family, address in _literal(host, port) or await self._resolved(host, port):
+            broker = socket.socket(family, socket.SOCK_STREAM)
             try:
                 broker.setblocking(False)
                 broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 broker.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                await self._loop.sock_connect(broker, address)
+                if not _connects_at_once(broker, address):
+                    await self._loop.sock_connect(broker, address)
             except OSError as failed:
                 broker.close()
                 error = failed
@@ -242,6 +243,13 @@ class Upstream:
             else:
                 return broker
         raise error or OSError(f"no address for {host}")
+
+    async def _resolved(self, host: str, port: int) -> list[tuple[int, _SocketAddress]]:
+        try:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError:  # a broker may say anything of itself
+            raise OSError(f"{host!r} is no host's name") from None
+        return [(family, address) for family, _, _, _, address in found]
 
     async def _log_in(self, broker: Stream, address: Address, user: str | None) -> BrokerStream:
         """For a client that cannot do so itself, or for the proxy."""
@@ -290,3 +298,29 @@ class Upstream:
                     await send_all(self._loop, broker, reply)
                 if login.done:
                     return login.session_lifetime_ms
+
+
+@lru_cache(maxsize=256)
+def _literal(host: str, port: int) -> tuple[tuple[int, _SocketAddress], ...]:
+    """What an IP address stands for, without a question to the resolver's threads; of a name nothing."""
+    if "%" in host:
+        return ()  # an interface's number may change
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple((family, address) for family, _, _, _, address in found)
+
+
+def _connects_at_once(broker: socket.socket, address: _SocketAddress) -> bool:
+    """Whether it is connected now. Within a machine it is when the first call returns; the second says so.
+
+    False: under way. Raises OSError.
+    """
+    for _ in range(2):
+        failed = broker.connect_ex(address)
+        if failed not in _UNDER_WAY:
+            if failed:
+                raise OSError(failed, os.strerror(failed))
+            return True
+    return False

@@ -9,6 +9,8 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
 import pytest
@@ -281,7 +283,7 @@ def test_a_server_that_fails_is_begun_again_on_its_port(monkeypatch: pytest.Monk
 def test_one_that_has_failed_and_not_begun_again_yet_stops_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def failing(*_: object) -> bool:
+    async def failing(*_: object) -> None:
         raise RuntimeError("boom")
 
     monkeypatch.setattr(_Server, "main_loop", failing)
@@ -290,5 +292,27 @@ def test_one_that_has_failed_and_not_begun_again_yet_stops_at_once(
     async def use(server: AdminServer, _: Health) -> None:
         await until(lambda: restarts["admin"] > before)
         await asyncio.wait_for(server.stop(), 5.0)
+
+    with_server(use)
+
+
+def test_an_idle_server_wakes_nobody_and_its_answers_have_the_date_of_today() -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        steps = 0
+        sleep = asyncio.sleep
+
+        async def counted(delay_s: float, result: Any = None) -> Any:
+            nonlocal steps
+            steps += 0.0 < delay_s < 1.0
+            return await sleep(delay_s, result)
+
+        asyncio.sleep = counted  # type: ignore[assignment]
+        try:
+            await sleep(0.5)
+        finally:
+            asyncio.sleep = sleep
+        assert steps == 0
+        told = parsedate_to_datetime((await get(server.port, "/livez")).headers["date"])
+        assert abs((datetime.now(UTC) - told).total_seconds()) < 60.0
 
     with_server(use)
