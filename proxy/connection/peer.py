@@ -62,10 +62,12 @@ class Peer:
 
     def call(self, on_readable: Callable[[], None], want: bool) -> None:
         """As `read`, with another function."""
-        if want and self.reading and on_readable != self.on_readable:
-            self.read(False)
+        replaces = want and self.reading and on_readable != self.on_readable
         self.on_readable = on_readable
-        self.read(want)
+        if replaces:  # in the other's place: to stop and start would be eight system calls
+            self._loop.add_reader(self.sock.fileno(), on_readable)
+        else:
+            self.read(want)
 
     def send(self, data: memoryview) -> bool:
         """Send now what it takes, and keep the rest. False: something is kept, so bring no more for now."""
