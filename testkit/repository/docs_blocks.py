@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_BLOCK: Final = re.compile(r"(?:^<!-- not run: ([^\n]+?) -->\n)?^```(\w*)\n(.*?)^```$", re.S | re.M)
+_BLOCK: Final = re.compile(r"(?:^ *<!-- not run: ([^\n]+?) -->\n)?^ *```(\w*)\n(.*?)^ *```$", re.S | re.M)
 _FILE: Final = re.compile(r"# ([\w.-]+\.(?:yaml|properties))\b")
 
 
@@ -22,6 +22,11 @@ class Block:
     text: str
     not_run: str
     """the reason, or empty"""
+
+    @property
+    def is_make(self) -> bool:
+        """Whether it starts targets of the Makefile."""
+        return self.text.startswith("make ")
 
     @property
     def file_name(self) -> str:

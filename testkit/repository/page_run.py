@@ -117,7 +117,7 @@ def follow(folder: Path) -> dict[str, Any]:
     shell = Shell(folder)
     said: dict[str, Any] = {"used": None}
     for block in blocks_of(PAGE.read_text(encoding="utf-8")):
-        if block.not_run:
+        if block.not_run or block.is_make:
             continue
         if block.file_name:
             (folder / block.file_name).write_text(block.text, encoding="utf-8")
