@@ -42,11 +42,16 @@ def raise_loopback() -> None:
 
 
 class Shell:
-    """One bash for the whole page: what a block exports or starts is there for the next."""
+    """One bash for the whole page, which ends at the first command that fails."""
 
     def __init__(self, folder: Path) -> None:
         self._bash = subprocess.Popen(
-            ["bash"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
+            ["bash", "-e"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=sys.stderr,
+            text=True,
         )
 
     def run(self, text: str) -> str:
