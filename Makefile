@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo recalibrate-demo test test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy docs generate reference lock
+.PHONY: demo recalibrate-demo test test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -131,6 +131,9 @@ build-check: setup  ## source distribution, wheel from it, and that wheel in a f
 
 check-deploy: setup kafka $(DEPLOY_READY)  ## what needs Debian's packages, Go or root: image, chart, alerts, pages, audit
 	@$(PY) deploy/check.py $(ARGS)
+
+check-docs: setup  ## every command and configuration of README and docs loaded or parsed; last line JSON
+	@$(PY) -m tools.check_docs
 
 docs: setup $(DEPLOY_READY)  ## the documentation as a site, into .cache/site; every link inside it checked
 	@PYTHONPATH=. $(PY) deploy/checks/docs_site.py

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,7 +23,6 @@ PARTITIONS = 4
 RECORDS = 1_200
 VALUE = bytes(1_000)
 THROUGH_SLUICE = {"inter.broker.listener.name": "SLUICE", "replica.lag.time.max.ms": "5000"}
-QUICK_START = Path(__file__).resolve().parents[3] / "docs" / "quick-start.md"
 
 
 def produce_to_all(cluster: KafkaCluster, topic: str) -> None:
@@ -79,33 +76,3 @@ def test_what_is_not_declared_is_named_at_the_start_and_counted(
             assert proxy.metric("sluice_followers_total", treated="charged") >= 2
             assert proxy.metric("sluice_followers_total", treated="exempt") == 0
             assert "inter_broker_not_declared" in proxy.log.read_text()
-
-
-def quick_start_broker() -> Mapping[str, str]:
-    """server.properties of the quick start."""
-    text = QUICK_START.read_text(encoding="utf-8")
-    (block,) = re.findall(r"```properties\n# server.properties\n(.*?)```", text, re.S)
-    return dict(line.split("=", 1) for line in block.splitlines())
-
-
-def test_with_the_quick_starts_listeners_followers_pass_by_sluice(
-    kafka_dist: KafkaDist, unique: Callable[[str], str]
-) -> None:
-    """Its listeners with free ports in place of its own: clients through Sluice, brokers past it."""
-    shown = quick_start_broker()
-    names = re.findall(r"([A-Z]+)://", shown["advertised.listeners"])
-    assert set(names) == {"CLIENTS", shown["inter.broker.listener.name"]}
-    assert "CONTROLLER" in shown["controller.listener.names"]
-    mapped = dict(pair.split(":") for pair in shown["listener.security.protocol.map"].split(","))
-    assert set(mapped) == {*names, "CONTROLLER"}
-    between = {"inter.broker.listener.name": "PLAINTEXT", "replica.lag.time.max.ms": "5000"}
-    topic = unique("t")
-    with (
-        KafkaCluster(kafka_dist, size=2, proxied=["SLUICE"], config=between) as cluster,
-        SluiceProcess(doors_of_cluster(cluster), SMALL, inter_broker={}) as proxy,
-    ):
-        produce_to_all(cluster, topic)
-        assert shrunk(cluster, topic) == []
-        assert proxy.metric("sluice_followers_total", treated="charged") == 0
-        assert proxy.metric("sluice_followers_total", treated="exempt") == 0
-        assert "inter_broker_not_declared" not in proxy.log.read_text()
