@@ -82,6 +82,13 @@ def await_answer(url: str) -> None:
     raise TimeoutError(url)
 
 
+def followers(admin_port: int) -> float:
+    """Fetches of followers that this Sluice has seen, charged or exempt."""
+    with urllib.request.urlopen(f"http://localhost:{admin_port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("sluice_followers_total{"))
+
+
 def use() -> dict[str, Any]:
     """Produce to two copies through both proxies, read all of it, and see which copies are in sync."""
     admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
@@ -113,6 +120,7 @@ def use() -> dict[str, Any]:
         "left": left,
         "consumed": consumed,
         "in_sync": [sorted(partition.isrs) for partition in partitions],
+        "followers": sum(map(followers, (9308, 9408))),
         "addresses": sorted(f"{broker.host}:{broker.port}" for broker in told.brokers.values()),
     }
 

@@ -63,6 +63,7 @@ def test_the_quick_start_as_it_stands_leads_clients_through_sluice_to_both_broke
         "left": 0,
         "consumed": 3_000,
         "in_sync": [[0, 1]] * 4,
+        "followers": 0.0,  # they fetch past Sluice
         "addresses": ["localhost:9092", "localhost:9192"],
     }
     looked = said["sluice top --once --why"]
