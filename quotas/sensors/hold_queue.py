@@ -34,6 +34,8 @@ from sluice.quotas.sensors.place import Expected, Place
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
 _SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower tags
+_SMALL_MS: Final = 50.0
+"""of the pace: no more of it is saved up, or a long overload would let many small requests pass in one go"""
 _PATIENCE: Final = 1.25
 _PATIENCE_MS: Final = 50.0
 """So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
@@ -299,7 +301,8 @@ class HoldQueue:
         if not deadlines.pace():
             self._served_ms = at_ms
         elif ticket is (deadlines.lowest() or deadlines.first()):
-            self._small_bytes += ticket.request_bytes * _SMALL_SHARE
+            small_bytes = self._small_bytes + ticket.request_bytes * _SMALL_SHARE
+            self._small_bytes = min(small_bytes, deadlines.pace() * _SMALL_MS)
             self._served_ms = at_ms
         else:
             self._small_bytes = max(0.0, self._small_bytes - ticket.request_bytes)

@@ -215,6 +215,26 @@ def test_consumers_keep_to_the_quota_in_every_span_of_time(count: int) -> None:
     assert sum(size for _, size in passed) >= 0.99 * 30 * 1_000_000
 
 
+class LateProducer(Producer):
+    """Begins after 30 s."""
+
+    def step(self, now_ms: float, passed: Passed) -> float:
+        begin_ms = START_MS + 30_000.0
+        return super().step(now_ms, passed) if now_ms >= begin_ms else begin_ms
+
+
+def test_a_long_overload_leaves_no_credit_with_which_small_requests_pass_in_one_go() -> None:
+    """1 MB/s, 49 connections of 1 MiB for half a minute; then 40 more, of 200 kB: 60 MB outstanding, a bound
+    of 7.4 MB/s. A twentieth of what had passed, 9 MB, went at once."""
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    clients: list[Client] = [Producer(shared, MIB) for _ in range(49)]
+    clients += [LateProducer(shared, 200_000) for _ in range(40)]
+    passed = simulate(clients, 40)
+    bound = (49 * MIB + 40 * 200_000) / 8
+    late = [(at_ms, size) for at_ms, size in passed if at_ms > START_MS + 29_000]
+    assert most_ahead(late, 1.05 * bound) <= 2 * MIB
+
+
 def test_every_connection_gets_its_turn() -> None:
     """Jain's index over fifty is (Σx)² ÷ (n · Σx²); none waits longer than 50 · 16 kB ÷ 1 MB/s = 0.8 s.
 

@@ -61,7 +61,7 @@ def test_in_overload_a_shorter_budget_brings_what_is_outstanding_and_no_more(
     at_deadlines = 36_000 / hasty_budget_ms * hasty_bytes
     alone = 4 * 1_000 * RATE  # a burst has gone after 8 s
     assert got[-1] <= at_deadlines + alone + max(2 * hasty_bytes, 500_000)
-    assert median(waits) <= 4_300, "half of them wait half of their budget"
+    assert median(waits) <= 4_400, "half of them wait half of their budget"
     assert mean(waits) <= 4_200
     assert max(waits) <= 8_002
     large = [at_ms for at_ms, number in world.went if world.sizes[number] > 500_000]
