@@ -109,6 +109,7 @@ def apply_unattended(
     record: Path | None = None,
     bounds: Bounds | None = None,
     dry_run: bool = False,
+    today: date | None = None,
 ) -> Applied:
     """What a night may apply by itself: only what needs no review, and only from a log that is whole.
 
@@ -119,7 +120,7 @@ def apply_unattended(
             f"{plan.source}: not applied: {plan.damaged_files} damaged files of the log were left out of it; "
             "look at its report, then apply it by `sluice quotas apply`"
         )
-    return apply_plan(plan, place, record=record, bounds=bounds, dry_run=dry_run)
+    return apply_plan(plan, place, record=record, bounds=bounds, dry_run=dry_run, today=today)
 
 
 def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: bool = False) -> RolledBack:
