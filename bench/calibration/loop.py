@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import numpy as np
 
 from bench.calibration.entities import NIGHTS, PROXIES, Array, Entity, need
 from bench.calibration.log import as_logged, is_incomplete, is_missing
-from bench.calibration.night import KEY, WAYS, Broker
+from bench.calibration.night import FIRST_DAY, KEY, WAYS, Broker
 from bench.calibration.traffic import day_state, pass_day
 from sluice.recalibration.policy.plan import POOLED, EntityDay
 
@@ -105,22 +106,26 @@ def _log(
         logged = as_logged(rate[:, column], day, proxy)
         shown = as_logged(throttled[:, column].astype(np.float32), day, proxy) > 0
         by_entity.setdefault(index, []).append((logged, shown))
+        hours = {int(window) // 360 for window in np.nonzero(logged)[0]}
+        if hours:
+            when = FIRST_DAY + timedelta(days=day)
+            broker.seen.setdefault(when, {}).setdefault(f"proxy-{proxy}", set()).update(hours)
     for index, parts in by_entity.items():
         seen = [(f"proxy-{number}", *part) for number, part in enumerate(parts)]
         if len(seen) > 1:
             together = np.logical_or.reduce([shown for _, _, shown in seen])
             seen.append((POOLED, np.sum([logged for _, logged, _ in seen], axis=0), together))
-        for proxy, logged, shown in seen:
+        for where, logged, shown in seen:
             state = day_state(logged, shown)
             if state is not None:
-                broker.states.setdefault(entities[index].name, []).append(EntityDay(proxy, day, state))
+                broker.states.setdefault(entities[index].name, []).append(EntityDay(where, day, state))
 
 
 def _note(outcome: Outcome, broker: Broker, before: Array, after: Array, day: int) -> None:
     if is_incomplete(day):
         outcome.cuts_on_incomplete += int((after < before).sum())
         return
-    could = any(entry.is_change and not entry.needs_review for entry in broker.plan if entry.key == KEY)
+    could = any(entry.is_change for entry in broker.plan if entry.key == KEY)
     if could and (after == before).all():
         outcome.frozen_nights += 1
         outcome.refusals.append(f"night {day}: {broker.refused}")

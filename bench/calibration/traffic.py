@@ -1,7 +1,8 @@
 """What proxies do with a day's demand under given limits, and what of it the access log shows.
 
 A token bucket in steps of a second, with a burst of one second. What does not pass waits and comes next, up
-to 30 s of the limit: then clients give up. Columns are (way, entity and proxy): all at once, second after second.
+to 30 s of the limit: then clients give up. Columns are (way, entity and proxy): all at once, second
+after second.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from sluice.recalibration.policy.demand import DayState
 from sluice.recalibration.state.buckets import GROWTH, SCALE
 
 QUEUE_S: Final = 30.0
+BURST_S: Final = 1.0
 WAIT_S: Final = 0.1
 INFLATION_MAX: Final = 10.0
 
@@ -23,14 +25,14 @@ class Passed:
     """A day. Rows are 10-second windows, columns as the limits'."""
 
     rate: Array
-    """bytes per second"""
+    """bytes per second, as the job takes a window"""
     throttled: Array
     waited: Array
     """of each column: bytes that waited for more than 0.1 s"""
 
 
 def pass_day(demand: Array, limits: Array, queue: Array, tokens: Array) -> Passed:
-    """`demand`: seconds × entities, for each of the ways. `queue`, `tokens`: columns; go on from day to day."""
+    """`demand`: seconds × entities, for each of the ways. `queue` and `tokens` go on from day to day."""
     ways, columns = limits.shape
     windows = DAY_S // WINDOW_S
     rate = np.zeros((windows, ways, columns), np.float32)
@@ -50,7 +52,8 @@ def pass_day(demand: Array, limits: Array, queue: Array, tokens: Array) -> Passe
             np.subtract(queue, served, out=queue)
             np.minimum(queue, most, out=queue)
             waiting[second] = queue
-        rate[window] = passed.mean(axis=0)
+        # As the job takes a window: its mean, or what the burst cannot take of its busiest second.
+        rate[window] = np.maximum(passed.mean(axis=0), passed.max(axis=0) / (1.0 + BURST_S))
         throttled[window] = (waiting > 1e-6 * limits).any(axis=0)
         waited += ((waiting > patience) * chunk[:, None, :]).sum(axis=0)
     return Passed(rate, throttled, waited)

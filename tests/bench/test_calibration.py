@@ -68,20 +68,18 @@ def test_the_fast_path_is_the_job_and_the_command_night_by_night(tmp_path: Path)
                 ]  # fmt: skip
             write(logs, rows, day=when)
             unattended(broker, broker.plan_of(day), day, {})
-            assert ship(spark, logs, out, quotas, day, room) == broker.limits, f"night {day}: {broker.refused}"
+            assert ship(spark, logs, out, quotas, day, room) == broker.limits, (
+                f"night {day}: {broker.refused}"
+            )
             moved += broker.limits != before
     assert moved >= 3
 
 
-def ship(
-    spark: SparkSession, logs: Path, out: Path, quotas: Path, day: int, room: float
-) -> dict[str, float]:
+def ship(spark: SparkSession, logs: Path, out: Path, quotas: Path, day: int, room: float) -> dict[str, float]:
     """Through files: the job's night, then the command's choice, into the quota file."""
     when = FIRST_DAY + timedelta(days=day)
     job = JobSettings(room={KEY: room}, compact=False)
-    outcome = run_night(
-        spark, Night(str(logs), str(out), when), load_quotas(quotas), job, lambda line: None
-    )
+    outcome = run_night(spark, Night(str(logs), str(out), when), load_quotas(quotas), job, lambda line: None)
     plan = read_plan(Path(str(outcome.folder), "plan.json"))
     apply_unattended(plan, QuotaFilePlace(quotas), today=when + timedelta(days=1))
     listing = QuotaFilePlace(quotas).listing()
