@@ -17,8 +17,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 LEGIT: Final = (
     "steady", "diurnal", "weekday", "bursty", "growing", "step up", "step down", "flat step", "throttled",
     "throttled from birth", "throttled for a week", "idle", "new", "daily batch", "weekly batch",
-    "weekly x12 for 90 min", "month's end", "daylight saving", "new client id", "death and return", "backfill",
-    "bursts below 10 s", "several proxies",
+    "weekly x12 for 90 min", "month's end", "daylight saving", "new client id", "death and return",
+    "backfill", "bursts below 10 s", "several proxies",
 )  # fmt: skip
 ABUSERS: Final = (
     "abuser at once", "abuser by degrees", "abuser one day in three", "abuser on saturdays",
@@ -83,8 +83,10 @@ class Entity:
 
     def _shaped(self, rate: Array, day: int, drawn: np.random.Generator) -> Array:
         if self.kind == "bursty":
+            bursts = np.zeros(DAY_S, bool)
             for start in drawn.integers(0, DAY_S - 120, 60):
-                rate[start : start + int(drawn.integers(30, 120))] *= self._draw(6, 3, 8)
+                bursts[start : start + int(drawn.integers(30, 120))] = True
+            rate[bursts] *= self._draw(6, 3, 8)
         elif self.kind == "idle":
             rate *= np.repeat(_mask(drawn.integers(0, DAY_S // 10, 12), DAY_S // 10), 10)
         elif self.kind == "bursts below 10 s":

@@ -3,9 +3,10 @@
 A legitimate class has three parts:
 *unwaited* (60): days from the eighth on with traffic; 1 if at most 0.1 % of the bytes waited for more than
   100 ms, down to 0 at 5.1 %.
-*fit* (30): every seventh night from the 28th on, the limit ÷ the largest need of the 28 days before and the 28
-  after: 1 between 0.9 and 1.6, down to 0 at 0.45 and at 4.
-*stability* (10): nights from the 28th on, for classes that do not change, on which the limit stayed within 1 %.
+*fit* (30): every seventh night from the 28th on, the limit ÷ the largest need of the 28 days before and
+  the 28 after: 1 between 0.9 and 1.6, down to 0 at 0.45 and at 4.
+*stability* (10): nights from the 28th on, for classes that do not change, on which the limit stayed
+  within 1 %.
 An abuser's class is 100 × the share whose limit never passed 2.5 × the larger of what it was when the abuse
 began and its own calm need. A class that fits no more into the room on some night counts half.
 """
