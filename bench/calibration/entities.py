@@ -66,7 +66,7 @@ class Entity:
 
     def demand(self, day: int) -> Array:
         """Bytes in each second; the same for the same day each time."""
-        level = self._level(day)
+        level = self.level(day)
         if level == 0.0:
             return np.zeros(DAY_S, np.float32)
         drawn = np.random.default_rng((self.seed, day))
@@ -107,7 +107,7 @@ class Entity:
             rate *= self._draw(6, 3, 5)
         return rate
 
-    def _level(self, day: int) -> float:
+    def level(self, day: int) -> float:
         """The day's level, relative to an ordinary one."""
         kind, is_after = self.kind, day >= self.event_day
         if kind == "weekday":

@@ -85,8 +85,7 @@ def _needs(entities: Sequence[Entity], nights: int) -> tuple[list[float], Array]
         # What counts of abuse is what the abuser needs without it.
         own = [need(entity.demand(day)) * share for day in range(nights)]
         if entity.is_abuser:
-            calm = entity.base * 1.5
-            own = [min(each, calm) for each in own]
+            own = [each / entity.level(day) for day, each in enumerate(own)]
         needs.append(own)
         ordinary = max(own[:8]) or max(own)
         first.append(float(np.ceil(1.15 * ordinary * entity.first_limit_factor)))
