@@ -1,10 +1,11 @@
 """One night: the log of a date → its state; the states of 28 days and the limits in force → a plan.
 
     OUT/state/date=…/, OUT/windows/date=…/      what later nights read (state/store.py)
+    OUT/standing/DATE.json, OUT/grants.json     anchors and grants (state/memory.py)
     OUT/plans/DATE-RUN/, OUT/LATEST             the plan (report/publish.py)
 
-The same date again gives the same plan: nothing in it depends on the clock, on earlier plans or on the order
-of files.
+The same date again gives the same plan: nothing in it depends on the clock or on the order of
+files; of earlier plans it takes anchors alone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from sluice.quotas.entity_key import limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
-from sluice.recalibration.policy.plan import PlanEntry, fitted_plan, planned
+from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours
+from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
+from sluice.recalibration.state.memory import grants_on, standings_before, write_standings
 from sluice.recalibration.state.scheduled import calendars
 from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
 from sluice.recalibration.state.windows import windows_of
 
-PLAN_VERSION: Final = 1
+PLAN_VERSION: Final = 2
 
 
 class NothingToPlanError(Exception):
@@ -47,6 +50,8 @@ class Plan:
     room: Mapping[str, float] = field(default_factory=dict)
     replayed_days: int = 0
     """how many dates were replayed: fewer than asked for where the log is younger"""
+    missing: Mapping[date, list[str]] = field(default_factory=dict)
+    """date of the last week → the hours of which the log lacks rows (policy/coverage.py)"""
     calendars: Mapping[str, list[str]] = field(default_factory=dict)
     """whose declared windows do not count (state/scheduled.py)"""
 
@@ -64,6 +69,8 @@ class Plan:
             "reviews": sum(entry.needs_review for entry in self.entries),
             "log_files": len(self.files.good),
             "damaged_files": self.files.damaged,
+            "incomplete_log": {day.isoformat(): lost for day, lost in self.missing.items()},
+            "room": dict(self.room),
             "replayed_days": self.replayed_days,
             "calendars": dict(self.calendars),
             "entries": [entry.as_json() for entry in self.entries],
@@ -81,7 +88,7 @@ def take_day(
     rows, files = read_log(spark, logs, day, skip_damaged=job.skip_damaged)
     while True:
         try:
-            found = windows_of(rows, limits, day)
+            found = windows_of(rows, limits, day, job.burst_s)
             store.write(WINDOWS, found.rows, day)
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
@@ -105,6 +112,9 @@ def make_plan(
     spark: SparkSession, store: StateStore, day: date, limits: QuotaLimits, job: JobSettings, files: LogFiles
 ) -> Plan:
     """All entities that did something within the history and have a limit now."""
+    seen = store.seen(spark, day, SEEN_DAYS)
+    missing = missing_hours(seen, day)
+    before, grants = standings_before(store.root, day), grants_on(store.root, day)
     policies = {kind: job.policy_of(kind) for kind in QuotaKind}
     entries = []
     tops: dict[tuple[str, str], float] = {}
@@ -112,10 +122,14 @@ def make_plan(
         kind = QuotaKind(history.kind)
         limit = limit_of(limits, kind, history.entity)
         if limit is not None:
-            entries.append(planned(kind, history.entity, limit, history.days, policies[kind]))
-            tops[KINDS[kind].config_key, history.entity] = _top_rate(history, job.replay_days)
+            place = (KINDS[kind].config_key, history.entity)
+            known = Known(before.get(place), grants.get(place, 0.0), len(missing))
+            entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
+            tops[place] = _top_rate(history, job.replay_days)
     fitted = fitted_plan(_ordered(entries), job.room)
-    plan = Plan(day, fitted, files, job.policy, job.room, calendars=calendars(limits))
+    if store.tonight is None:
+        write_standings(store.root, day, fitted, before)
+    plan = Plan(day, fitted, files, job.policy, job.room, missing=missing, calendars=calendars(limits))
     return _with_expectations(spark, store, plan, tops, job)
 
 

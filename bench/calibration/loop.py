@@ -1,142 +1,130 @@
-"""Nights of calibration in a closed loop: each night's limits shape what the next day's log can show.
+"""Nights in a closed loop, each way by itself: each night's limits shape what the next day's log can show."""
 
-What a proxy does with a demand over its limit is simulated as a queue of bytes: what a window leaves behind
-comes in the next, up to 30 s of the limit (then clients give up). The state of a day is folded from what
-passed, exactly as from an access log; the demand itself is known to the score alone.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from datetime import timedelta
 
 import numpy as np
 
-from bench.calibration.entities import NEW, NIGHTS, WINDOW_S, Array, Entity, p99_rate
-from sluice.recalibration.policy.capacity import fitted
-from sluice.recalibration.policy.demand import DayState, estimate
-from sluice.recalibration.policy.policy import Day, propose
-from sluice.recalibration.policy.settings import PolicySettings
-from sluice.recalibration.state.buckets import GROWTH, SCALE
+from bench.calibration.entities import NIGHTS, PROXIES, Array, Entity, need
+from bench.calibration.log import as_logged, is_incomplete, is_missing
+from bench.calibration.night import FIRST_DAY, KEY, WAYS, Broker
+from bench.calibration.traffic import day_state, pass_day
+from sluice.recalibration.policy.plan import POOLED, EntityDay
 
-QUEUE_S: Final = 30.0
-INFLATION_MAX: Final = 10.0
-OVERSUBSCRIPTION: Final = 1.3
-
-History: TypeAlias = list[DayState | None]
-Method: TypeAlias = Callable[[History, float], float]
-"""(days so far, None without traffic; the limit in force) → the next limit; bytes per second"""
+OVERSUBSCRIPTION = 1.3
 
 
 @dataclass(slots=True)
 class Outcome:
-    """A run over all nights; row n is day n, a column an entity."""
+    """A run. Arrays are days × entities; `limits` has a row more, the limits after the last night."""
 
     entities: Sequence[Entity]
     room: float
-    """what all limits together may come to"""
-    limits: list[Array] = field(default_factory=list)
-    p99: list[list[float]] = field(default_factory=list)
-    """of the true demand"""
-    throttled: list[Array] = field(default_factory=list)
-    """share of the windows with traffic"""
+    need: Array
+    """of each day by itself, at the proxy that needs most; judged at one second"""
+    limits: dict[str, Array] = field(default_factory=dict)
+    waited: dict[str, Array] = field(default_factory=dict)
+    """share of the day's bytes that waited for more than 100 ms"""
+    frozen_nights: int = 0
+    """unattended, the log whole: there were changes to make that need no review, and none was made"""
+    cuts_on_incomplete: int = 0
+    """unattended: limits cut on nights that lack rows of the last seven dates"""
+    refusals: list[str] = field(default_factory=list)
 
 
-def run(entities: Sequence[Entity], method: Method, nights: int = NIGHTS) -> Outcome:
-    """Every entity of one broker under one method."""
-    p99 = [[p99_rate(entity.demand(day)) for entity in entities] for day in range(nights)]
-    needed = sum(1.15 * max(day[index] for day in p99) for index in range(len(entities)))
-    outcome = Outcome(entities, needed * OVERSUBSCRIPTION)
-    limits = np.array([_first_limit(entity, p99[0][index]) for index, entity in enumerate(entities)])
-    queued = np.zeros(len(entities))
-    histories: list[History] = [[] for _ in entities]
+def run(entities: Sequence[Entity], nights: int = NIGHTS) -> Outcome:
+    """All ways side by side; each day's demand is drawn once."""
+    columns = [
+        (index, number, share)
+        for index, entity in enumerate(entities)
+        for number, share in enumerate(PROXIES.get(entity.kind, (1.0,)))
+    ]
+    of_column = np.array([index for index, _, _ in columns])
+    shares = np.array([share for _, _, share in columns])
+    first, needs = _needs(entities, nights)
+    room = float(np.ceil(1.15 * needs.max(axis=0).sum() * OVERSUBSCRIPTION))
+    brokers = {
+        way: Broker({entity.name: limit for entity, limit in zip(entities, first, strict=True)}, room)
+        for way in WAYS
+    }
+    abusers = {entity.name: entity.is_abuser for entity in entities}
+    outcome = Outcome(entities, room, needs)
+    limits = {way: [np.array(first)] for way in WAYS}
+    waited: dict[str, list[Array]] = {way: [] for way in WAYS}
+    queue = np.zeros((len(WAYS), len(columns)))
+    tokens = np.stack([limits[way][0][of_column] for way in WAYS])
     for day in range(nights):
-        demand = np.stack([entity.demand(day) for entity in entities])
-        served, wanted, queued = _pass(demand, limits, queued)
-        throttled = wanted > limits[:, None] * WINDOW_S * 1.0001
-        busy = served > 0
-        outcome.limits.append(limits)
-        outcome.p99.append(p99[day])
-        outcome.throttled.append((throttled & busy).sum(1) / np.maximum(busy.sum(1), 1))
-        for history, state in zip(histories, _states(served, throttled), strict=True):
-            history.append(state if state.windows else None)
-        proposed = {index: method(history, float(limits[index])) for index, history in enumerate(histories)}
-        limits = np.array(list(fitted(proposed, outcome.room).values()))
-    outcome.limits.append(limits)
+        demand = np.stack([entity.demand(day) for entity in entities], axis=1)[:, of_column] * shares
+        now = np.stack([limits[way][-1][of_column] for way in WAYS])
+        passed = pass_day(demand, now, queue, tokens)
+        total = np.bincount(of_column, demand.sum(axis=0))
+        for number, (way, act) in enumerate(WAYS.items()):
+            broker = brokers[way]
+            late = np.bincount(of_column, passed.waited[number])
+            waited[way].append(late / np.maximum(total, 1.0))
+            _log(broker, entities, columns, passed.rate[:, number], passed.throttled[:, number], day)
+            before = limits[way][-1]
+            if way != "static" and not is_missing(day):
+                plan = broker.plan_of(day)
+                act(broker, plan, day, abusers)
+            after = np.array([broker.limits[entity.name] for entity in entities])
+            limits[way].append(after)
+            if way == "unattended":
+                _note(outcome, broker, before, after, day)
+    outcome.limits = {way: np.array(found) for way, found in limits.items()}
+    outcome.waited = {way: np.array(found) for way, found in waited.items()}
     return outcome
 
 
-def sluice(history: History, limit: float) -> float:
-    """Ours."""
-    latest = len(history) - 1
-    states = [(latest - day, state) for day, state in enumerate(history) if state is not None]
-    demands = estimate((state for _, state in states), _SETTINGS.quantile)
-    days = [
-        Day(age, demand, state.windows * WINDOW_S)
-        for (age, state), demand in zip(states, demands, strict=True)
-    ]
-    return propose(days, limit, _SETTINGS).limit
+def _needs(entities: Sequence[Entity], nights: int) -> tuple[list[float], Array]:
+    """(first limits, need of each day and entity)."""
+    first, needs = [], []
+    for entity in entities:
+        share = max(PROXIES.get(entity.kind, (1.0,)))
+        # What counts of abuse is what the abuser needs without it.
+        own = [need(entity.demand(day)) * share for day in range(nights)]
+        if entity.is_abuser:
+            own = [each / entity.level(day) for day, each in enumerate(own)]
+        needs.append(own)
+        ordinary = max(own[:8]) or max(own)
+        first.append(float(np.ceil(1.15 * ordinary * entity.first_limit_factor)))
+    return first, np.array(needs).T
 
 
-def static(_: History, limit: float) -> float:
-    """What teams do by hand, or never."""
-    return limit
+def _log(
+    broker: Broker,
+    entities: Sequence[Entity],
+    columns: Sequence[tuple[int, int, float]],
+    rate: Array,
+    throttled: Array,
+    day: int,
+) -> None:
+    by_entity: dict[int, list[tuple[Array, Array]]] = {}
+    for column, (index, proxy, _) in enumerate(columns):
+        logged = as_logged(rate[:, column], day, proxy)
+        shown = as_logged(throttled[:, column].astype(np.float32), day, proxy) > 0
+        by_entity.setdefault(index, []).append((logged, shown))
+        hours = {int(window) // 360 for window in np.nonzero(logged)[0]}
+        if hours:
+            when = FIRST_DAY + timedelta(days=day)
+            broker.seen.setdefault(when, {}).setdefault(f"proxy-{proxy}", set()).update(hours)
+    for index, parts in by_entity.items():
+        seen = [(f"proxy-{number}", *part) for number, part in enumerate(parts)]
+        if len(seen) > 1:
+            together = np.logical_or.reduce([shown for _, _, shown in seen])
+            seen.append((POOLED, np.sum([logged for _, logged, _ in seen], axis=0), together))
+        for where, logged, shown in seen:
+            state = day_state(logged, shown)
+            if state is not None:
+                broker.states.setdefault(entities[index].name, []).append(EntityDay(where, day, state))
 
 
-def naive(history: History, limit: float) -> float:
-    """Last day's p99 at face value, × 1.15."""
-    state = history[-1]
-    if state is None:
-        return limit
-    seen = dict(state.free)
-    for bucket, count in state.throttled.items():
-        seen[bucket] = seen.get(bucket, 0) + count
-    return max(1.0, 1.15 * estimate([DayState(seen)])[0].rate)
-
-
-METHODS: Final[dict[str, Method]] = {"sluice": sluice, "static": static, "naive p99": naive}
-_SETTINGS: Final = PolicySettings()
-
-
-def _first_limit(entity: Entity, p99: float) -> float:
-    return (
-        max(1.0, 1.15 * (entity.base if entity.kind == NEW or not p99 else p99)) * entity.first_limit_factor
-    )
-
-
-def _pass(demand: Array, limits: Array, queued: Array) -> tuple[Array, Array, Array]:
-    """(served, wanted, queued at the end), in bytes, all entities at once, window after window."""
-    served = np.empty_like(demand)
-    wanted = np.empty_like(demand)
-    cap = limits * WINDOW_S
-    for window in range(demand.shape[1]):
-        wanted[:, window] = waiting = queued + demand[:, window]
-        served[:, window] = passed = np.minimum(waiting, cap)
-        queued = np.minimum(waiting - passed, limits * QUEUE_S)
-    return served, wanted, queued
-
-
-def _states(served: Array, throttled: Array) -> list[DayState]:
-    rates = served / WINDOW_S
-    buckets = _buckets(rates)
-    inflated = _buckets(rates * INFLATION_MAX)  # who is throttled sends as fast as it may: it tells nothing
-    busy = served > 0
-    return [
-        DayState(
-            free=_counts(buckets[index][busy[index] & ~throttled[index]]),
-            throttled=_counts(buckets[index][busy[index] & throttled[index]]),
-            inflated=_counts(inflated[index][busy[index] & throttled[index]]),
-        )
-        for index in range(len(served))
-    ]
-
-
-def _buckets(rates: Array) -> Array:
-    """As sluice.recalibration.state.buckets.bucket_of."""
-    found: Array = np.ceil(np.log(np.maximum(rates * SCALE, 1.0)) / np.log(GROWTH)).astype(int)
-    return found
-
-
-def _counts(buckets: Array) -> dict[int, int]:
-    return {
-        int(bucket): int(count) for bucket, count in zip(*np.unique(buckets, return_counts=True), strict=True)
-    }
+def _note(outcome: Outcome, broker: Broker, before: Array, after: Array, day: int) -> None:
+    if is_incomplete(day):
+        outcome.cuts_on_incomplete += int((after < before).sum())
+        return
+    could = any(entry.is_change for entry in broker.plan if entry.key == KEY)
+    if could and (after == before).all():
+        outcome.frozen_nights += 1
+        outcome.refusals.append(f"night {day}: {broker.refused}")

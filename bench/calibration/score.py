@@ -1,12 +1,14 @@
-"""How good limits were, 0 to 100, from what the entities really wanted. Pure.
+"""How good limits were, 0 to 100 a class, from what the entities really wanted, second by second. Pure.
 
-Five parts, each 0 … 1, weighted 25, 30, 15, 20, 10; halved if the limits of the last night pass the room.
-*Share right* (25): legitimate entities whose last limit is within ± 25 % of 1.15 × their worst day's p99.
-*Unthrottled* (30): legitimate entity-days, from day 1 on, on which at most 1 % of the windows were throttled.
-*Slack* (15): 1 for a limit up to 1.25 × that target, down to 0 at 4 ×.
-*Abuse* (20): abusers whose limit never passed 2.5 × what it was when the abuse began.
-*Stability* (10): nights of the second week on which the limit of an entity that does not change stayed.
-The idle have no demand to be right about; they count as unthrottled or not.
+A legitimate class has three parts:
+*unwaited* (60): days from the eighth on with traffic; 1 if at most 0.1 % of the bytes waited for more than
+  100 ms, down to 0 at 5.1 %.
+*fit* (30): every seventh night from the 28th on, the limit ÷ the largest need of the 28 days before and
+  the 28 after: 1 between 0.9 and 1.6, down to 0 at 0.45 and at 4.
+*stability* (10): nights from the 28th on, for classes that do not change, on which the limit stayed
+  within 1 %.
+An abuser's class is 100 × the share whose limit never passed 2.5 × the larger of what it was when the abuse
+began and its own calm need. A class that fits no more into the room on some night counts half.
 """
 
 from dataclasses import dataclass
@@ -14,60 +16,88 @@ from typing import Final
 
 import numpy as np
 
-from bench.calibration.entities import ABUSIVE, BATCH, BURSTY, DIURNAL, IDLE, STEADY, THROTTLED, WEEKLY
+from bench.calibration.entities import ABUSERS, CHANGELESS, CLASSES, NIGHTS, STEPS
 from bench.calibration.loop import Outcome
 
-WEIGHTS: Final = {"share_right": 25, "unthrottled": 30, "slack": 15, "abuse": 20, "stability": 10}
-_UNCHANGING: Final = frozenset({STEADY, DIURNAL, WEEKLY, BURSTY, THROTTLED, BATCH})
-_SECOND_WEEK: Final = 7
+PARTS: Final = {"unwaited": 60, "fit": 30, "stability": 10}
+ALLOWED: Final = 0.001
+ABUSE_FACTOR: Final = 2.5
+_FIRST_DAY: Final = 7
+_SETTLED: Final = 28
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one run."""
+    """Of one run and way."""
 
-    parts: dict[str, float]
-    by_class: dict[str, dict[str, float]]
-    fits: bool
+    by_class: dict[str, float]
+    parts: dict[str, dict[str, float]]
+    """class → part → 0 … 1"""
+    step_days: list[float]
+    """of each legitimate step: days until the limit was enough"""
+    ratios: list[float]
+    """limit ÷ need of each legitimate entity after the last night"""
+    never_waited: int
+    """legitimate entities that never wait under the limits that they were given at first"""
+    now_wait: int
+    """of these, how many do"""
 
     @property
     def total(self) -> float:
-        """0 … 100."""
-        weighted = sum(weight * self.parts[part] for part, weight in WEIGHTS.items())
-        return weighted if self.fits else weighted / 2
+        return float(np.mean(list(self.by_class.values())))
 
 
-def score(outcome: Outcome) -> Score:
-    samples: dict[str, dict[str, list[float]]] = {}
-    limits = np.array(outcome.limits)
-    p99 = np.array(outcome.p99)
+def score(outcome: Outcome, way: str) -> Score:
+    parts: dict[str, dict[str, list[float]]] = {kind: {} for kind in CLASSES}
+    steps, ratios, still, worse = [], [], 0, 0
+    limits, waited = outcome.limits[way], outcome.waited[way]
     for index, entity in enumerate(outcome.entities):
-        own = limits[:, index]
-        of_class = samples.setdefault(entity.kind, {part: [] for part in WEIGHTS})
-        if entity.kind == ABUSIVE:
-            begun = entity.event_day
-            of_class["abuse"].append(float(own[begun + 1 :].max() <= 2.5 * own[begun]))
+        own, needs = limits[:, index], outcome.need[:, index]
+        found = parts[entity.kind]
+        if entity.is_abuser:
+            allowed = ABUSE_FACTOR * max(own[entity.event_day], needs.max())
+            found.setdefault("contained", []).append(float(own[entity.event_day :].max() <= allowed))
             continue
-        of_class["unthrottled"] += [
-            float(outcome.throttled[day][index] <= 0.01) for day in range(1, len(p99)) if p99[day, index] > 0
-        ]
-        if entity.kind == IDLE:
-            continue
-        ratio = own[-1] / (1.15 * p99[:, index].max())
-        of_class["share_right"].append(float(abs(ratio - 1) <= 0.25))
-        of_class["slack"].append(min(1.0, max(0.0, 1 - (ratio - 1.25) / (4 - 1.25))))
-        if entity.kind in _UNCHANGING:
-            changed = np.abs(np.diff(np.log(own[_SECOND_WEEK:]))) > 0.01
-            of_class["stability"].append(1.0 - float(changed.mean()))
-    return Score(
-        parts={part: _mean([x for of_class in samples.values() for x in of_class[part]]) for part in WEIGHTS},
-        by_class={
-            kind: {part: _mean(found) for part, found in of_class.items() if found}
-            for kind, of_class in samples.items()
-        },
-        fits=bool(limits[-1].sum() <= outcome.room * 1.000001),
-    )
+        busy = [day for day in range(_FIRST_DAY, len(needs)) if needs[day] > 0]
+        late = waited[busy, index]
+        found.setdefault("unwaited", []).extend(np.clip(1 - (late - ALLOWED) / 0.05, 0, 1))
+        for night in range(_SETTLED, len(own), 7):
+            near = needs[max(0, night - 28) : night + 28].max()
+            if near > 0:
+                found.setdefault("fit", []).append(_fit(own[night] / near))
+        if entity.kind in CHANGELESS:
+            moved = np.abs(np.diff(np.log(own[_SETTLED:]))) > 0.01
+            found.setdefault("stability", []).append(1 - float(moved.mean()))
+        ratios.append(float(own[-1] / needs[-_SETTLED:].max()) if needs[-_SETTLED:].max() else 1.0)
+        if entity.kind in STEPS:
+            after = needs[entity.event_day : entity.event_day + 7].max()
+            enough = np.nonzero(own[entity.event_day :] >= after)[0]
+            steps.append(float(enough[0]) if len(enough) else float(NIGHTS - entity.event_day))
+        if (outcome.waited["static"][:, index] <= ALLOWED).all():
+            still += 1
+            worse += bool(_share(outcome, way, index) > ALLOWED)
+    means = {
+        kind: {part: float(np.mean(each)) for part, each in found.items()} for kind, found in parts.items()
+    }
+    fits = bool((limits[-1].sum()) <= outcome.room * 1.000001)
+    by_class = {
+        kind: (100 * found["contained"] if kind in ABUSERS else _weighted(found)) * (1 if fits else 0.5)
+        for kind, found in means.items()
+    }
+    return Score(by_class, means, steps, ratios, still, worse)
 
 
-def _mean(found: list[float]) -> float:
-    return float(np.mean(found))
+def _share(outcome: Outcome, way: str, index: int) -> float:
+    """Of all its days with traffic, alike."""
+    return float(outcome.waited[way][outcome.need[:, index] > 0, index].mean())
+
+
+def _fit(ratio: float) -> float:
+    if ratio < 0.9:
+        return max(0.0, (ratio - 0.45) / 0.45)
+    return 1.0 if ratio <= 1.6 else max(0.0, 1 - (ratio - 1.6) / 2.4)
+
+
+def _weighted(found: dict[str, float]) -> float:
+    weight = sum(PARTS[part] for part in found)
+    return 100 * sum(PARTS[part] * value for part, value in found.items()) / weight

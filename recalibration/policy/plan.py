@@ -6,17 +6,20 @@ most; what all proxies saw together is told beside it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import ceil
+from math import ceil, floor
 from typing import Any, Final
 
-from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.recalibration.policy.capacity import water_level
 from sluice.recalibration.policy.confidence import DayUse, confidence
+from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
 from sluice.recalibration.policy.policy import Day, Reason, propose
 from sluice.recalibration.policy.settings import PolicySettings
+from sluice.recalibration.policy.standing import Standing, anchor_of
 from sluice.recalibration.state.measures import MEASURES
 
 POOLED: Final = ""
@@ -90,6 +93,10 @@ class PlanEntry:
     throttled_share: float
     """of the windows with traffic of the latest day, at the proxy where it was highest"""
 
+    up_to: float = 0.0
+    """the most that the last days may have asked for: what a person may grant"""
+    anchor: float = 0.0
+    """standing.py"""
     days: tuple[DayUse, ...] = ()
     """those with traffic, the latest first"""
     expected: Expected = Expected()
@@ -101,6 +108,7 @@ class PlanEntry:
     def as_json(self) -> dict[str, Any]:
         """Without its days, which are many and in a file of their own."""
         told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
+        told["entity"] = json.loads(self.entity)
         told["reason"] = self.reason.value
         told["expected"] = {name: getattr(self.expected, name) for name in EXPECTED}
         return told
@@ -109,8 +117,25 @@ class PlanEntry:
 _TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name != "days")
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a night knows of one limit beyond its days, in the unit of its key."""
+
+    before: Standing | None = None
+    """None: no plan had this limit yet"""
+    grant: float = 0.0
+    """in force tonight; 0: none"""
+    incomplete_dates: int = 0
+    """of the last week (coverage.py): with one, nothing is cut, and confidence falls by a seventh for each"""
+
+
 def planned(
-    kind: QuotaKind, entity: str, limit: float, days: Iterable[EntityDay], settings: PolicySettings
+    kind: QuotaKind,
+    entity: str,
+    limit: float,
+    days: Iterable[EntityDay],
+    settings: PolicySettings,
+    known: Known = Known(),
 ) -> PlanEntry:
     """Of one entity whose limit is `limit` now. Days in any order; those without traffic are left out."""
     spec = KINDS[kind]
@@ -137,7 +162,15 @@ def planned(
         uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
-    proposal = propose(worst, spec.rate_per_s(limit), settings)
+    anchor = anchor_of(known.before, limit, uses, settings)
+    proposal = propose(
+        worst,
+        spec.rate_per_s(limit),
+        settings,
+        anchor=spec.rate_per_s(anchor),
+        grant=spec.rate_per_s(known.grant),
+        is_week_whole=not known.incomplete_dates,
+    )
     latest = demands[min(demands)] if demands else []
     return PlanEntry(
         key=spec.config_key,
@@ -147,10 +180,12 @@ def planned(
         wanted=proposal.wanted * spec.limit_span_s,
         reason=proposal.reason,
         needs_review=proposal.needs_review,
-        confidence=confidence(uses, settings),
+        confidence=confidence(uses, settings) * (1.0 - known.incomplete_dates / WEEK_DAYS),
         proxies=len(by_proxy.keys() - {POOLED}),
         pooled_demand=max(together, default=0.0) * spec.limit_span_s,
         throttled_share=max((state.throttled_share for _, state in latest), default=0.0),
+        up_to=proposal.up_to * spec.limit_span_s,
+        anchor=anchor,
         days=tuple(uses),
     )
 
@@ -168,18 +203,30 @@ def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list
     return [
         entry
         if entry.proposed <= levels.get(entry.key, float("inf"))
-        else replace(entry, proposed=levels[entry.key], reason=Reason.CAPACITY)
+        else replace(entry, proposed=_rounded_down(entry.key, levels[entry.key]), reason=Reason.CAPACITY)
         for entry in entries
     ]
+
+
+def _rounded_down(key: str, limit: float) -> float:
+    """A share of what there is, never above it; whole where fractions are refused, and 1 at least."""
+    return float(max(1, floor(limit))) if _is_whole(KIND_BY_KEY[key]) else limit
+
+
+def _is_whole(kind: QuotaKind) -> bool:
+    spec = KINDS[kind]
+    try:
+        spec.validated(spec.config_key, 0.5)
+    except ValueError:
+        return True
+    return False
 
 
 def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
     """As a limit: whole where fractions are refused or would be noise, never rounded down to nothing."""
     spec = KINDS[kind]
     limit = rate_per_s * spec.limit_span_s
-    try:
-        spec.validated(spec.config_key, 0.5)
-    except ValueError:
+    if _is_whole(kind):
         return float(max(1, ceil(limit)))
     return float(ceil(limit)) if limit >= _WHOLE_FROM else float(f"{limit:.3g}")
 

@@ -8,9 +8,13 @@
    limit rises at most to 1.15 × max(1.8 × their median, 1.25 × their highest of days 8 to 21). The rest waits
    for review; unless the demand of the last two days can be told, by its shape, to be within 4 × that median,
    and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
-3. *Step.* At most × 2 up and × 0.7 down; not down within 3 days of the first traffic, nor on less than an
-   hour of traffic (that somebody is throttled is no matter of samples); what would change by less than 10 %
-   stays.
+   A guard that opened grants 1.15 × what these two days show, so that calm days open nothing for an
+   older flood.
+   And without review a limit never passes 2 × its anchor (standing.py), nor with a grant that grant.
+3. *Step.* At most × 2 up and × 0.7 down; not down within 8 days of the first traffic, nor while rows of
+   the last
+   week are missing, nor on less than an hour of traffic (that somebody is throttled is no matter of samples);
+   what would change by less than 10 % stays.
 4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
 
 Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000 whose shape tells of
@@ -42,6 +46,8 @@ class Reason(StrEnum):
     """within the hysteresis"""
     TOO_LITTLE = "too_little_traffic"
     TOO_NEW_TO_CUT = "too_new_to_cut"
+    LOG_INCOMPLETE = "log_incomplete"
+    """rows of the last week are missing: nothing is cut"""
     STEP_UP = "step_up"
     STEP_DOWN = "step_down"
     GUARD = "growth_guard"
@@ -72,16 +78,29 @@ class Proposal:
     reason: Reason
     needs_review: bool
     """`wanted` is more than is granted without a person's word"""
+    up_to: float = 0.0
+    """the most that the last days may have asked for: what a person may grant"""
 
 
-def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Proposal:
-    """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force."""
+def propose(
+    days: Sequence[Day],
+    limit: float,
+    settings: PolicySettings,
+    *,
+    anchor: float = float("inf"),
+    grant: float = 0.0,
+    is_week_whole: bool = True,
+) -> Proposal:
+    """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force.
+
+    `anchor`, `grant`: standing.py, in units per second. `is_week_whole`: no row of the last week is missing.
+    """
     days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
     if not days:
         return Proposal(limit, 0.0, Reason.TOO_LITTLE, needs_review=False)
     wanted = settings.headroom * _demand(days, settings)
     target, reason, needs_review = wanted, Reason.DEMAND, False
-    allowed = _guard(days, settings)
+    allowed = max(min(_guard(days, settings), settings.max_unreviewed_rise * anchor), grant)
     if target > max(allowed, limit):
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
@@ -90,6 +109,8 @@ def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Prop
             target, reason = limit, Reason.TOO_LITTLE
         elif days[-1].age_days + 1 < settings.min_days_to_cut:
             target, reason = limit, Reason.TOO_NEW_TO_CUT
+        elif not is_week_whole:
+            target, reason = limit, Reason.LOG_INCOMPLETE
     if target > limit * settings.max_step_up:
         target, reason = limit * settings.max_step_up, Reason.STEP_UP
     elif target < limit * settings.max_step_down:
@@ -102,7 +123,8 @@ def propose(days: Sequence[Day], limit: float, settings: PolicySettings) -> Prop
         target = limit
         if reason is Reason.DEMAND:
             reason = Reason.UNCHANGED
-    return Proposal(target, wanted, reason, needs_review)
+    latest = max(day.demand.ceiling for day in days[: settings.near_days])
+    return Proposal(target, wanted, reason, needs_review, max(wanted, settings.headroom * latest))
 
 
 def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
@@ -119,16 +141,23 @@ def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
 
 def _guard(days: Sequence[Day], settings: PolicySettings) -> float:
     """The highest limit that is granted without review."""
-    if days[-1].age_days + 1 < settings.min_days_to_cut:
+    if days[-1].age_days + 1 < settings.min_days_of_guard:
         return float("inf")  # nothing is usual yet
     usual = [day for day in days if day.demand.identified] or list(days)
     median_rate = median(day.demand.rate for day in usual)
     latest = [day.demand.ceiling for day in days[: settings.near_days]]
     if max(latest) <= min(settings.near_factor * median_rate, settings.near_growth * min(latest)):
-        return float("inf")
+        shown = max(day.demand.rate for day in days[: settings.near_days])
+        return settings.headroom * max(shown, _grown(usual, settings))
+    return settings.headroom * _grown(usual, settings)
+
+
+def _grown(usual: Sequence[Day], settings: PolicySettings) -> float:
+    """The most that growth explains."""
     begin, end = settings.past_days
     past = max((day.demand.rate for day in usual if begin <= day.age_days <= end), default=0.0)
-    return settings.headroom * max(settings.growth_of_median * median_rate, settings.growth_of_past * past)
+    median_rate = median(day.demand.rate for day in usual)
+    return max(settings.growth_of_median * median_rate, settings.growth_of_past * past)
 
 
 def _age(day: Day) -> int:

@@ -12,9 +12,9 @@ from sluice.quotas.kinds import KINDS, QuotaKind
 class PolicySettings:
     """Of policy.py; days are whole dates of the log."""
 
-    quantile: float = 0.99
-    """of a day's 10-second rates: a quota that passes 99 % of the windows as they come delays the others by
-    seconds"""
+    quantile: float = 0.999
+    """of a day's 10-second rates, a window's busiest second among them: with a quota that passes 99 % as they
+    come 1 % of the requests wait, of clients of which none did"""
     headroom: float = 1.15
     """a quota at exactly the demand queues without end; at 1 / 1.15 = 87 % use queues stay short"""
     history_days: int = 28
@@ -33,8 +33,8 @@ class PolicySettings:
     """smaller changes are noise, and each change is somebody's surprise"""
     min_traffic_s: float = 3_600.0
     """to cut: that long a time with traffic, or a p99 of 10-second windows is the mean of two numbers"""
-    min_days_to_cut: int = 3
-    """the quiet Sunday on which a service was born is no reason"""
+    min_days_to_cut: int = 8
+    """what comes once a week was seen by then; and the log of the last week must be whole (coverage.py)"""
     growth_of_median: float = 1.8
     growth_of_past: float = 1.25
     past_days: tuple[int, int] = (8, 21)
@@ -45,6 +45,10 @@ class PolicySettings:
     """…unless in the last two days the demand can be told to be within 4 × the median and is level, within
     25 %: a launch doubles or trebles the traffic once; what climbs from day to day, or asks for tens of times
     as much, is looked at"""
+    min_days_of_guard: int = 3
+    """before that nothing is usual, and the anchor alone bounds a rise"""
+    max_unreviewed_rise: float = 2.0
+    """without review, above the last value that a person or a day seen in full has anchored (standing.py)"""
     floor: float = 0.0
     ceiling: float = float("inf")
     """units per second, whatever the log says"""

@@ -90,7 +90,7 @@ def _head(plan: Plan) -> str:
             f'<p class="warn">{_files_were(damaged)} left out; what was in there is not in this plan.</p>'
             f"<ul>{items}</ul>"
         )
-    notes += _calendars(plan)
+    notes += _missing(plan) + _calendars(plan)
     return (
         f"<h1>Quota plan of {plan.day}</h1>"
         f"<p>Made from {files} and up to {plan.policy.history_days} days of history. Limits hold at each "
@@ -101,6 +101,14 @@ def _head(plan: Plan) -> str:
 
 def _files_were(count: int) -> str:
     return "1 damaged file of the log was" if count == 1 else f"{count:,} damaged files of the log were"
+
+
+def _missing(plan: Plan) -> str:
+    """Dates and hours of the last week that the log lacks."""
+    if not plan.missing:
+        return ""
+    items = "".join(f"<li>{day}: {escape('; '.join(lost))}</li>" for day, lost in plan.missing.items())
+    return f'<p class="warn">The log lacks rows of the last week, so nothing is cut:</p><ul>{items}</ul>'
 
 
 def _calendars(plan: Plan) -> str:
@@ -168,10 +176,11 @@ def _kinds(plan: Plan) -> str:
         )
     return (
         "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy: "
-        '<span class="key n">now</span> <span class="key u">then</span> '
+        '<span class="key n">now</span> <span class="key u">proposed</span> '
         '<span class="key r">room</span></p>'
         f"{_WIDE}<tr><th>quota</th><th class=num>limits</th><th class=num>sum now</th>"
-        f"<th class=num>sum then</th><th class=num>room</th><th>bars</th></tr>{''.join(rows)}</table></div>"
+        f"<th class=num>sum proposed</th><th class=num>room</th><th>bars</th></tr>"
+        f"{''.join(rows)}</table></div>"
     )
 
 
@@ -208,7 +217,7 @@ def _reviews(plan: Plan, entries: Iterable[PlanEntry], shown: Mapping[str, list[
 
 def _table(rows: str) -> str:
     return (
-        f"{_WIDE}<tr><th>who</th><th>quota</th><th class=num>now</th><th class=num>then</th>"
+        f"{_WIDE}<tr><th>who</th><th>quota</th><th class=num>now</th><th class=num>proposed</th>"
         "<th class=num>change</th><th class=num>demand asks for</th><th>confidence</th></tr>"
         f"{rows}</table></div>"
     )
@@ -302,7 +311,7 @@ def _groups(entries: Iterable[PlanEntry]) -> Iterator[str]:
     yield (
         f"<p>{count:,} limits; those of the same quota, change and reason stand once.</p>"
         f"{_WIDE}<tr><th class=num>limits</th><th>quota</th><th class=num>now</th>"
-        f"<th class=num>then</th><th>reason</th><th>such as</th></tr>{rows}</table></div>"
+        f"<th class=num>proposed</th><th>reason</th><th>such as</th></tr>{rows}</table></div>"
     )
     more = groups[MAX_ROWS:]
     if more:

@@ -28,6 +28,8 @@ PLAN_COLUMNS: Final = pa.schema(
         ("proxies", pa.int32()),
         ("pooled_demand", pa.float64()),
         ("throttled_share", pa.float64()),
+        ("up_to", pa.float64()),
+        ("anchor", pa.float64()),
         *((f"expected_{name}", pa.float64()) for name in EXPECTED),
     ]
 )
@@ -48,7 +50,7 @@ USAGE_COLUMNS: Final = pa.schema(
 def write_tables(plan: Plan, folder: Path) -> None:
     """Both files."""
     rows = [
-        {"date": plan.day, **entry.as_json()}
+        {"date": plan.day, **entry.as_json(), "entity": entry.entity}
         | {f"expected_{name}": getattr(entry.expected, name) for name in EXPECTED}
         for entry in plan.entries
     ]

@@ -67,8 +67,9 @@ def sentences(entry: PlanEntry, policy: PolicySettings) -> Iterator[str]:
     if entry.needs_review:
         yield (
             "Needs review: so much more than is usual may be growth, a fault or abuse; the log cannot tell "
-            f"which. Until somebody has looked, {amount(entry.key, entry.current)} stays; then it becomes "
-            f"{amount(entry.key, entry.proposed)}."
+            f"which. Without a person's word it becomes {amount(entry.key, entry.proposed)} and no more; a "
+            f"grant (`--include`) lets it rise nightly to {amount(entry.key, entry.up_to)} at most, as "
+            "the demand asks for it."
         )
     guesses = sum(not day.identified for day in entry.days)
     if guesses:
@@ -95,6 +96,9 @@ _REASONS: Final = {
     ),
     Reason.TOO_LITTLE: "Less than {hours} h of traffic in all: too little to cut by.",
     Reason.TOO_NEW_TO_CUT: "Its first traffic is less than {days} days old: too new to cut.",
+    Reason.LOG_INCOMPLETE: (
+        "The log lacks rows of the last week, so nothing is cut; the demand that it shows asks for {wanted}."
+    ),
     Reason.STEP_UP: "The demand asks for {wanted}; in one night a limit rises to × {up} at most.",
     Reason.STEP_DOWN: "The demand asks for {wanted} only; in one night a limit is cut to × {down} at most.",
     Reason.GUARD: (

@@ -32,7 +32,10 @@ def daily_state(windows: DataFrame, names: DataFrame) -> DataFrame:
     `free`, `throttled`, `inflated` are numbers of windows with traffic: not throttled, by the bucket of their
     rate; throttled, likewise; and those again by the bucket of their throttle-inflated rate.
     """
-    each = windows.select("entity_id", "proxy", "window", "rate", "offered")
+    # Bursts shorter than a window: what they need is not their mean.
+    each = windows.selectExpr(
+        "entity_id", "proxy", "window", "GREATEST(rate, COALESCE(busiest, 0D)) AS rate", "offered"
+    )
     if each.select("proxy").distinct().count() > 1:
         each = each.unionByName(_pooled(each))
     told = each.selectExpr(

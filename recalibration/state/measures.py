@@ -25,6 +25,9 @@ class Measure:
     throttled: str
     """whether its quota held, muted or refused anything there"""
 
+    busiest: str = "0D"
+    """units in the busiest second, where the log has it"""
+
     @property
     def window_ms(self) -> int:
         """Rates are taken over this: 10 s, or as long as the quota's own span if that is longer: how many ids
@@ -38,12 +41,14 @@ _ROWS: Final = (
         "CAST(request_bytes AS DOUBLE)",
         "produce",
         "holds + mutes > 0",
+        "CAST(peak_bytes_1s AS DOUBLE)",
     ),
     Measure(
         QuotaKind.FETCH,
         "CAST(response_bytes AS DOUBLE)",
         "fetch",
         "mutes > 0",
+        "CAST(peak_bytes_1s AS DOUBLE)",
     ),
     Measure(
         QuotaKind.REQUEST,

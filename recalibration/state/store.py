@@ -26,6 +26,8 @@ from sluice.recalibration.state.day_figures import quantile_sql, throttled_sql, 
 
 STATE: Final = "state"
 WINDOWS: Final = "windows"
+_TEN_SECOND_WINDOWS: Final = 10_000_000
+"""since 1973 their number is above it, that of hours until the year 3110 below"""
 _SCHEMAS: Final = {STATE: daily_state.SCHEMA, WINDOWS: windows.SCHEMA}
 
 
@@ -77,6 +79,19 @@ class StateStore:
             if error.getCondition() == "PATH_NOT_FOUND":
                 return None
             raise
+
+    def seen(self, spark: SparkSession, latest: date, days: int) -> dict[date, dict[str, set[int]]]:
+        """Date → proxy → hours (UTC) in which anything with a limit was used, of the last `days` dates."""
+        rows = self.read(spark, WINDOWS, latest, days)
+        if rows is None:
+            return {}
+        found: dict[date, dict[str, set[int]]] = {}
+        # A number that is so large counts windows of 10 s; those of producer ids last an hour.
+        span_s = f"IF(window > {_TEN_SECOND_WINDOWS}, 10, 3600)"
+        hours = rows.selectExpr("date", "proxy", f"(window * {span_s} DIV 3600) % 24 AS hour").distinct()
+        for day, proxy, hour in hours.collect():
+            found.setdefault(day, {}).setdefault(proxy, set()).add(int(hour))
+        return found
 
     def histories(
         self, spark: SparkSession, latest: date, days: int, quantile: float

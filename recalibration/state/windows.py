@@ -29,7 +29,7 @@ from sluice.recalibration.state.scheduled import left_out
 
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
-SCHEMA: Final = "entity_id BIGINT, proxy STRING, window BIGINT, rate DOUBLE, offered DOUBLE"
+SCHEMA: Final = "entity_id BIGINT, proxy STRING, window BIGINT, rate DOUBLE, offered DOUBLE, busiest DOUBLE"
 _RATE: Final = "amount / (span_ms / 1000D)"
 _CLIENT: Final = ("user", "client_id", "address")
 _HASH: Final = f"XXHASH64({', '.join(_CLIENT)})"
@@ -55,13 +55,14 @@ def entity_id(kind: QuotaKind, entity: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
+def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float = 1.0) -> Windows:
     """`rows` has the columns of the roll-up, and is of `day` (UTC).
 
     What lies in a declared calendar is not among them (scheduled.py).
 
     `window`: the window's begin ÷ the kind's span (measures.py). `rate`: what passed in it, > 0, in the
     kind's units a second. `offered`: of a throttled window the throttle-inflated rate, else null.
+    `busiest`: the least limit that lets the busiest second pass at once: its units ÷ (1 s + `burst_s`).
     """
     spark = rows.sparkSession
     found = rows.select(*_CLIENT).distinct().selectExpr(*_CLIENT, _HASH).collect()
@@ -86,6 +87,7 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
             f.max("throttled").alias("throttled"),
             f.sum("throttle_ms").alias("throttle_ms"),
             f.sum("connections").alias("connections"),
+            f.sum("busiest").alias("busiest"),
         )
         .where("amount > 0")
     )
@@ -102,6 +104,7 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date) -> Windows:
             "window",
             f"{_RATE} AS rate",
             f"IF(throttled, {_offered()}, NULL) AS offered",
+            f"busiest / {1.0 + burst_s!r}D AS busiest",
         ),
         names.select("entity_id", "kind", "entity"),
     )
@@ -171,13 +174,13 @@ def _key(kind: QuotaKind) -> str:
 
 
 def _by_kind(charged: DataFrame, kinds: Iterable[QuotaKind]) -> DataFrame:
-    """(number, proxy, window, amount, throttled, throttle_ms, connections) per row and kind it counts for.
+    """(number, proxy, window, amount, throttled, busiest, throttle_ms, connections) per row and kind.
 
     `kinds`: those that somebody has a limit of.
     """
     lanes = _lanes(MEASURES[kind] for kind in kinds)
     columns = ["proxy", "throttle_ms", "connections"]
-    told = ("number", "window", "amount", "throttled")
+    told = ("number", "window", "amount", "throttled", "busiest")
     for at, lane in enumerate(lanes):
         suffix = f"_{at}" if len(lanes) > 1 else ""
         columns += [f"{_of(lane, name)} AS {name}{suffix}" for name in told]
@@ -212,6 +215,7 @@ def _of(lane: Sequence[Measure], name: str) -> str:
             "number": _key(measure.kind),
             "window": f"window_start_ms DIV {measure.window_ms}",
             "amount": f"CAST({measure.amount} AS DOUBLE)",
+            "busiest": measure.busiest,
             "throttled": f"CAST({measure.throttled} AS BOOLEAN)",
         }[name]
         own = f"= '{measure.api_class}'" if measure.api_class else f"<> '{CONNECTION_CLASS}'"

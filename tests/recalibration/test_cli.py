@@ -85,7 +85,7 @@ def test_a_night_writes_a_plan_and_the_same_night_again_writes_the_same(
     assert "state of 2026-11-20: from 2 file(s) of the rollup" in told
     assert "compacted: 2 file(s) of 2026-11-20 are 1 now" in told
     first = json.loads((job.out / f"plans/{DAY}-1/plan.json").read_text())
-    alice = next(entry for entry in first["entries"] if entry["entity"] == '{"user": "alice"}')
+    alice = next(entry for entry in first["entries"] if entry["entity"] == {"user": "alice"})
     assert (alice["current"], alice["proposed"]) == (1_000, 2_000)
     # 1,000 B/s passed where 2,000 were wanted: the debt grows by 10 s a window, and is paid as long again.
     assert alice["expected"] == pytest.approx(
@@ -104,7 +104,7 @@ def test_a_dry_run_shows_the_changes_and_writes_nothing(spark: SparkSession, job
     before = files_below(job.folder)
     code, printed, told = job.run("--dry-run")
     assert code == 0, told
-    assert '{"user": "alice"} producer_byte_rate: 1000 -> 2000 (step_up)' in printed
+    assert '{"user": "alice"} producer_byte_rate: 1000 -> 2000 (growth_guard, to be reviewed)' in printed
     assert files_below(job.folder) == before
 
 
@@ -130,7 +130,7 @@ def test_a_file_damaged_in_its_middle_is_named_and_left_out_or_refused(spark: Sp
     assert code == 0, told
     plan = json.loads((job.out / f"plans/{DAY}-1/plan.json").read_text())
     assert list(plan["damaged_files"]) == [str(bad)]
-    assert [entry["entity"] for entry in plan["entries"]] == ['{"user": "alice"}']
+    assert [entry["entity"] for entry in plan["entries"]] == [{"user": "alice"}]
     assert good.exists() or any(path.name.startswith(PREFIX) for path in job.logs.rglob("*.parquet"))
 
 

@@ -47,13 +47,14 @@ def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
-    days = [DAY + timedelta(days=number) for number in range(3)]
+    days = [DAY + timedelta(days=number) for number in range(9)]
     for day in days:
         log_of(logs, day)
         plan = night(spark, logs, out, day)
     found = {entry.entity: entry for entry in plan.entries}
     alice, bob = found['{"user": "alice"}'], found['{"user": "bob"}']
-    assert (alice.proposed, alice.reason, alice.throttled_share) == (2_000, "step_up", 1.0)
+    assert (alice.proposed, alice.reason, alice.throttled_share) == (2_000, "growth_guard", 1.0)
+    assert (alice.needs_review, alice.anchor) == (True, 1_000), "twice its limit, and no more without a word"
     assert (bob.proposed, bob.reason) == (35_000, "step_down")
     again = night(spark, logs, out, days[-1])
     assert again == plan

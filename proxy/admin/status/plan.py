@@ -154,7 +154,7 @@ def _change(entry: dict[str, Any], current: float, proposed: float, *, needs_rev
     confidence = entry.get("confidence")
     return PlanChange(
         key=key,
-        who=_who(str(entry["entity"])),
+        who=_who(entry["entity"]),
         current=current,
         proposed=proposed,
         unit="" if kind is None else KINDS[kind].limit_unit,
@@ -164,14 +164,15 @@ def _change(entry: dict[str, Any], current: float, proposed: float, *, needs_rev
     )
 
 
-def _who(entity: str) -> str:
-    """The entity is JSON, as the keys of the quota file; what is not is told as it stands."""
+def _who(entity: Any) -> str:
+    """The entity is an object with the keys of the quota file, or (version 1) its JSON; what is neither is
+    told as it stands."""
     try:
-        parts = json.loads(entity)
+        parts = entity if isinstance(entity, dict) else json.loads(str(entity))
     except ValueError:
         parts = None
     if not isinstance(parts, dict):
-        parts = {"entity": entity}
+        parts = {"entity": str(entity)}
     return who({clean(str(key)): clean(str(name)) for key, name in parts.items()})
 
 

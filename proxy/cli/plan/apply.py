@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
 from sluice.proxy.cli.plan.choice import Bounds, Choice, PlanRefused, Reviews, choose
 from sluice.proxy.cli.plan.file import PlanFile, is_plan, parse_plan, whom_of_key
+from sluice.proxy.cli.plan.ledger import add_cuts, add_grants, cuts_of_week, folder_of, forget_cuts
+from sluice.proxy.cli.plan.nightly import cuts_in
 from sluice.proxy.cli.plan.record import RECORD, PlanRecord, Replaced
 from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import Difference, Listing, described, differences
@@ -92,6 +94,8 @@ def apply_plan(
         reviews or Reviews(),
     )
     found = list(differences(now, choice.wanted))
+    if not dry_run:
+        _note(plan, place, choice, today or datetime.now(UTC).date(), bounds or Bounds())
     if found and not dry_run:
         replaced = (
             Replaced(limit.whom, limit.key, now.limits.get(limit.whom, {}).get(limit.key), limit.proposed)
@@ -108,9 +112,11 @@ def apply_unattended(
     *,
     record: Path | None = None,
     bounds: Bounds | None = None,
+    reviews: Reviews | None = None,
     dry_run: bool = False,
+    today: date | None = None,
 ) -> Applied:
-    """What a night may apply by itself: only what needs no review, and only from a log that is whole.
+    """What a night may apply by itself: what needs no review, as far as the guards allow (nightly.py).
 
     Arguments and errors as of `apply_plan`.
     """
@@ -119,7 +125,23 @@ def apply_unattended(
             f"{plan.source}: not applied: {plan.damaged_files} damaged files of the log were left out of it; "
             "look at its report, then apply it by `sluice quotas apply`"
         )
-    return apply_plan(plan, place, record=record, bounds=bounds, dry_run=dry_run)
+    now = today or datetime.now(UTC).date()
+    cuts = cuts_of_week(folder_of(Path(plan.source)), _id_of(place), now)
+    bounds = replace(bounds or Bounds(), is_unattended=True, cuts_of_week=cuts)
+    return apply_plan(plan, place, record=record, bounds=bounds, reviews=reviews, dry_run=dry_run, today=now)
+
+
+def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bounds) -> None:
+    """What later nights must know, on disk before anything is changed."""
+    folder = folder_of(Path(plan.source))
+    if choice.granted:
+        add_grants(folder, choice.granted, today)
+    if not bounds.is_unattended:
+        forget_cuts(folder, _id_of(place))
+        return
+    cuts = cuts_in(choice.chosen)
+    if cuts:
+        add_cuts(folder, _id_of(place), today, cuts)
 
 
 def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: bool = False) -> RolledBack:

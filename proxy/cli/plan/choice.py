@@ -10,13 +10,14 @@ half: refused; and were the bound at 70 %: the total falls by 12 × 300 = 3,600 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from ipaddress import ip_address
 from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
+from sluice.proxy.cli.plan.nightly import allowed_tonight
 from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described, merged
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
@@ -51,6 +52,10 @@ class Bounds:
     """of all limits of one key; a night's step is 30 %, so this is nearly everybody cut at once, as when
     a part of the log is missing"""
     max_changes: int | None = None
+    is_unattended: bool = False
+    """what is beyond the shares and the fall is left for a later night, rather than the plan refused"""
+    cuts_of_week: Mapping[str, float] = field(default_factory=dict)
+    """key → what unattended nights have cut in the last seven days"""
     skip_changed: bool = False
     """leave limits out that have changed since the plan was made, rather than refuse it"""
 
@@ -71,6 +76,10 @@ class Choice:
     """to be written"""
     left_out: list[tuple[PlannedLimit, str]] = field(default_factory=list)
     """and why"""
+    granted: list[PlannedLimit] = field(default_factory=list)
+    """of which a person has looked at what is wanted: the job may go up to it, step by step"""
+    waiting: list[PlannedLimit] = field(default_factory=list)
+    """of which more is wanted than is granted without a person's word"""
     done: int = 0
     """limits that are as proposed already"""
     wanted: Listing = field(default_factory=lambda: Listing({}))
@@ -87,6 +96,9 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
     choice = Choice(wanted=now)
     changed = []
     for limit in plan.limits:
+        is_reviewed = reviews.all or limit.whom in reviews.named
+        if limit.needs_review and plan.version > 1:
+            (choice.granted if is_reviewed else choice.waiting).append(limit)
         if limit.proposed == limit.current:
             continue
         found = in_force(before, limit.kind, limit.entity)
@@ -95,7 +107,7 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
             choice.done += 1
         elif unnamable is not None:
             choice.left_out.append((limit, unnamable))
-        elif limit.needs_review and not (reviews.all or limit.whom in reviews.named):
+        elif limit.needs_review and plan.version == 1 and not is_reviewed:
             choice.left_out.append((limit, "needs review"))
         elif found is None or found[0] != limit.current:
             changed.append(limit)
@@ -110,7 +122,18 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
         )
     if choice.chosen:
         _check_age(plan, today, bounds)
-        _check_shares(plan, choice, bounds)
+        if bounds.is_unattended:
+            choice.chosen, later = allowed_tonight(
+                plan,
+                choice.chosen,
+                bounds.cuts_of_week,
+                max_cut_share=bounds.max_cut_share,
+                max_total_fall=bounds.max_total_fall,
+                shares_from=SHARES_FROM,
+            )
+            choice.left_out += later
+        else:
+            _check_shares(plan, choice, bounds)
         _leave_out_what_takes_others(plan, before, now, choice)
     if bounds.max_changes is not None and len(choice.chosen) > bounds.max_changes:
         raise PlanRefused(

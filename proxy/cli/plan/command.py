@@ -45,7 +45,7 @@ UnattendedOption = Annotated[
     bool,
     typer.Option(
         "--unattended",
-        help="Nobody looks: nothing that needs review, and no plan of a damaged log.",
+        help="As far as the guards allow; the rest in later nights. No plan of a damaged log.",
         rich_help_panel=_PLANS,
     ),
 ]
@@ -141,10 +141,6 @@ def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
             print(line)
         print(last_line(place.name, len(undone.found), dry_run=dry_run))
         return
-    if options.unattended and (options.include_reviews or options.include):
-        raise typer.BadParameter(
-            "--unattended leaves out what needs review; drop --include, --include-reviews"
-        )
     given: dict[str, Any] = {
         "max_age_days": options.max_age_days,
         "max_cut_share": options.max_cut_share,
@@ -155,10 +151,12 @@ def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
         **{name: value for name, value in given.items() if value is not None},
     )
     plan = read_plan(file)
+    reviews = Reviews(options.include_reviews, frozenset(named(list(options.include))))
     if options.unattended:
-        applied = apply_unattended(plan, place, record=options.record, bounds=bounds, dry_run=dry_run)
+        applied = apply_unattended(
+            plan, place, record=options.record, bounds=bounds, reviews=reviews, dry_run=dry_run
+        )
     else:
-        reviews = Reviews(options.include_reviews, frozenset(named(list(options.include))))
         applied = apply_plan(
             plan, place, record=options.record, bounds=bounds, reviews=reviews, dry_run=dry_run
         )
@@ -179,8 +177,18 @@ def left_out_lines(choice: Choice) -> list[str]:
     more = len(choice.left_out) - len(lines)
     if more:
         lines.append(f"left out: {more} more")
-    if any(limit.needs_review for limit, _ in choice.left_out):
-        lines.append("What needs review is written with --include WHOM, or --include-reviews.")
+    lines += [
+        f"waits for review: {described(limit.whom)}: {limit.key}: up to {limit.up_to:.0f}"
+        for limit in choice.waiting[:_SHOWN]
+    ]
+    if len(choice.waiting) > _SHOWN:
+        lines.append(f"waits for review: {len(choice.waiting) - _SHOWN} more")
+    lines += [
+        f"granted for 14 days: {described(limit.whom)}: {limit.key}: up to {limit.up_to:.0f}"
+        for limit in choice.granted
+    ]
+    if choice.waiting or any(limit.needs_review for limit, _ in choice.left_out):
+        lines.append("What needs review is granted with --include WHOM, or --include-reviews.")
     return lines
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, NoReturn
 
@@ -18,8 +18,8 @@ from sluice.quotas.files.config_error import ConfigError, Problem, shown
 from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 
-VERSIONS: Final = (1,)
-"""of plan.json that are read"""
+VERSIONS: Final = (1, 2)
+"""of plan.json that are read; of 1 an entity is a text with JSON in it, and what needs review is left out"""
 _OVERFLOW: Final = "<overflow>"
 _MAX_PROBLEMS: Final = 20
 
@@ -37,6 +37,9 @@ class PlannedLimit:
     proposed: float
     reason: str
     needs_review: bool
+    confidence: float = 0.0
+    up_to: float = 0.0
+    """the most that a person may grant"""
 
     @property
     def key(self) -> str:
@@ -57,6 +60,11 @@ class PlanFile:
     damaged_files: int
     """of the log that the night had to leave out"""
     limits: tuple[PlannedLimit, ...]
+    version: int = 1
+    room: Mapping[str, float] = field(default_factory=dict)
+    """key → what all its limits may come to"""
+    incomplete: tuple[str, ...] = ()
+    """dates of the last week of which the log lacks rows"""
 
 
 def is_plan(text: str) -> bool:
@@ -99,6 +107,9 @@ def parse_plan(text: str, source: str) -> PlanFile:
         reader.factor(policy, "max_step_down"),
         len(damaged) if isinstance(damaged, dict) else 0,
         tuple(reader.limits(items)),
+        version,
+        reader.room(document.get("room", {})),
+        tuple(document.get("incomplete_log", {})),
     )
     if reader.problems:
         raise ConfigError(reader.problems[:_MAX_PROBLEMS])
@@ -127,6 +138,11 @@ class _Reader:
             self.fail(f"policy.{key}", f"must be a number above 0, is {shown(value)}")
         return float(value)
 
+    def room(self, value: Any) -> dict[str, float]:
+        if not isinstance(value, dict) or not all(map(_is_positive, value.values())):
+            self.fail("room", f"must be numbers above 0 by key, is {shown(value)}")
+        return {key: float(number) for key, number in value.items()}
+
     def limits(self, items: list[Any]) -> Iterator[PlannedLimit]:
         seen: set[tuple[QuotaKind, Whom]] = set()
         for index, item in enumerate(items):
@@ -149,6 +165,8 @@ def _limit(item: Any) -> PlannedLimit:
     if kind is None:
         raise ValueError(f"key: {shown(item.get('key'))} is no quota; known: {', '.join(KIND_BY_KEY)}")
     entity, reason, review = item.get("entity"), item.get("reason"), item.get("needs_review")
+    if isinstance(entity, dict):
+        entity = json.dumps(entity)
     if not isinstance(entity, str) or not isinstance(reason, str) or not isinstance(review, bool):
         raise ValueError("entity, reason and needs_review must be there: two texts, and true or false")
     numbers = {name: item.get(name) for name in ("current", "proposed")}
@@ -160,7 +178,8 @@ def _limit(item: Any) -> PlannedLimit:
     whom = whom_of_key(entity)
     # As key_of writes it, whoever wrote the plan.
     entity = json.dumps(dict(whom), ensure_ascii=False, sort_keys=True)
-    return PlannedLimit(kind, entity, whom, current, proposed, reason, review)
+    confidence, up_to = (_or_zero(item.get(name)) for name in ("confidence", "up_to"))
+    return PlannedLimit(kind, entity, whom, current, proposed, reason, review, confidence, up_to)
 
 
 def whom_of_key(key: str) -> Whom:
@@ -187,6 +206,10 @@ def cannot_be_named(whom: Whom) -> str | None:
         if name in {DEFAULT_NAME, _OVERFLOW}:
             return f"no quota file can name a {part} that is really called {name}"
     return None
+
+
+def _or_zero(value: Any) -> float:
+    return float(value) if _is_positive(value) else 0.0
 
 
 def _is_positive(value: Any) -> bool:

@@ -106,7 +106,7 @@ def test_little_traffic_and_few_days_change_little() -> None:
 
 def test_floor_and_ceiling_have_the_last_word() -> None:
     bounded = replace(SETTINGS, floor=900.0, ceiling=1_500.0)
-    assert propose(steady(100, 5), 1_000, bounded).limit == 900
+    assert propose(steady(100, 9), 1_000, bounded).limit == 900
     high = propose(steady(5_000, 5), 1_000, bounded)
     assert (high.limit, high.reason, high.needs_review) == (1_500, Reason.CEILING, False)
 
@@ -135,3 +135,34 @@ def test_a_step_is_never_wider_than_allowed_and_a_night_twice_is_a_night_once(
     assert limit * 0.7 * (1 - 1e-9) <= proposal.limit <= limit * 2.0 * (1 + 1e-9)
     assert proposal == propose(days, limit, SETTINGS)
     assert proposal == propose(days[::-1], limit, SETTINGS)
+
+
+def test_calm_days_do_not_open_the_guard_for_an_older_flood() -> None:
+    flooded = [day(0, 800), day(1, 800), censored(2, 1_500, 40_000), *steady(800, 9, since=3)]
+    proposal = propose(flooded, 1_500, SETTINGS)
+    # 1.8 x the median is what growth explains, headroom on top; the flood asks for 3,450
+    assert proposal.limit <= 1.15 * 1.8 * 800 * (1 + 1e-9)
+    assert (proposal.reason, proposal.needs_review) == (Reason.GUARD, True)
+
+
+def test_from_birth_a_flood_raises_a_limit_to_twice_its_anchor_and_a_grant_lifts_that() -> None:
+    limit = 1_000.0
+    for night in range(8):
+        flood = [censored(age, limit, 10 * limit) for age in range(night + 1)]
+        proposal = propose(flood, limit, SETTINGS, anchor=1_000.0)
+        limit = proposal.limit
+    assert (limit, proposal.needs_review) == (2_000.0, True)
+    reached = []
+    for _ in range(4):
+        throttled = [censored(0, limit, 10 * limit)]
+        limit = propose(throttled, limit, SETTINGS, anchor=1_000.0, grant=5_000.0).limit
+        reached.append(limit)
+    assert reached == [4_000, 5_000, 5_000, 5_000]
+
+
+def test_nothing_is_cut_by_a_week_with_holes_nor_before_a_week_is_over() -> None:
+    whole = steady(100, 9)
+    assert propose(whole, 1_000, SETTINGS).limit == 700
+    holed = propose(whole, 1_000, SETTINGS, is_week_whole=False)
+    assert (holed.limit, holed.reason) == (1_000, Reason.LOG_INCOMPLETE)
+    assert propose(steady(100, 7), 1_000, SETTINGS).reason is Reason.TOO_NEW_TO_CUT

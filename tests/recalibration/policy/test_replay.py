@@ -26,7 +26,7 @@ Row = tuple[QuotaKind, str, str, int, float, float | None, date]
 
 
 def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    told = [(entity_id(kind, entity), *rest) for kind, entity, *rest in rows]
+    told = [(entity_id(kind, entity), *rest, None, day) for kind, entity, *rest, day in rows]
     return spark.createDataFrame(told, f"{SCHEMA}, date DATE")
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -96,6 +96,7 @@ def test_all_files_are_written_and_say_the_same(tmp_path: Path) -> None:
     for row, entry in zip(rows, document["entries"], strict=True):
         assert row.pop("date") == DAY
         expected = {f"expected_{name}": value for name, value in entry.pop("expected").items()}
+        entry["entity"] = json.dumps(entry["entity"], sort_keys=True)
         assert row == entry | expected
     assert (document["changes"], document["reviews"], document["policy"]["max_step_up"]) == (2, 1, 2.0)
     usage = parquet.read_table(tmp_path / "usage.parquet").to_pylist()
@@ -128,6 +129,16 @@ def test_the_page_is_whole_without_scripts_or_other_files_and_names_are_text_in_
     assert "<x>.parquet" in found.text
     assert "1 damaged file of the log was left out" in found.text
     assert "Nothing waits for review" not in found.text
+
+
+def test_dates_and_hours_that_the_log_lacks_are_named() -> None:
+    missing = {DAY - timedelta(days=1): ["all of it"], DAY: ["p<1>: 03:00, 04:00"]}
+    plan = replace(plan_of(ALICE), missing=missing)
+    told = Page(page(plan)).text
+    assert f"{DAY - timedelta(days=1)}: all of it" in told
+    assert f"{DAY}: p<1>: 03:00, 04:00" in told
+    assert plan.as_json()["incomplete_log"][str(DAY)] == ["p<1>: 03:00, 04:00"]
+    assert "lacks rows" not in Page(page(plan_of(ALICE))).text
 
 
 def test_reviews_come_first_each_entity_has_one_place_and_equal_fates_stand_once() -> None:
@@ -179,7 +190,7 @@ def test_the_words_of_a_review_and_of_guesses() -> None:
     told = " ".join(sentences(replace(BOB, reason=Reason.GUARD), SETTINGS))
     assert "beyond 1.8 × the median" in told
     assert "Needs review" in told
-    assert "Until somebody has looked, 1 kB/s stays; then it becomes 1.5 kB/s." in told
+    assert "Without a person's word it becomes 1.5 kB/s and no more" in told
     assert "On 1 of 10 days throttling hid the demand" in told
     assert "throttled in 50.0 % of its time" in told
     assert "Confidence is high (90 %), from 10 days" in told

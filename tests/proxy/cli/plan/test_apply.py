@@ -170,7 +170,7 @@ def test_what_needs_review_waits_until_it_is_named_or_all_are_included(
         "+ user-principal 'dave': producer_byte_rate=10000",
         "left out: user-principal 'alice': producer_byte_rate: needs review",
         "left out: user-principal 'bob': producer_byte_rate: needs review",
-        "What needs review is written with --include WHOM, or --include-reviews.",
+        "What needs review is granted with --include WHOM, or --include-reviews.",
         "quotas.yaml: 1 change not made (--dry-run).",
     ]
     assert "2 changes" in sluice("plan", "--dry-run", "--include", '{"user": "alice"}')[1]
@@ -311,11 +311,12 @@ def test_options_of_a_plan_do_not_go_with_a_quota_file_nor_its_options_with_a_pl
     assert sluice("plan", "--keep")[0] == 2
 
 
-def test_unattended_no_review_can_be_included(sluice: Sluice, tmp_path: Path) -> None:
+def test_unattended_a_review_is_included_only_by_name(sluice: Sluice, tmp_path: Path) -> None:
     write_plan(tmp_path / "plan", entry(1_500), of("bob", 6_000, 5_000, needs_review=True))
-    assert sluice("plan", "--unattended", "--include-reviews")[0] == 2
     code, out, _ = sluice("plan", "--unattended")
     assert (code, "1 change." in out, "bob': producer_byte_rate: needs review" in out) == (0, True, True)
+    code, out, _ = sluice("plan", "--unattended", "--include", "user=bob")
+    assert (code, "1 change." in out, "needs review" in out) == (0, True, False)
 
 
 def test_unattended_only_a_plan_from_a_whole_log_is_applied_and_no_review(tmp_path: Path) -> None:

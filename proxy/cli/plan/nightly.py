@@ -1,0 +1,95 @@
+"""How much of a plan an unattended night may write: as far as the guards allow, the most certain first. Pure.
+
+A plan beyond the guards is neither refused, for it would come back every night for ever, nor written whole:
+- cuts (of keys with 10 limits or more): over seven days at most a quarter of their total, a seventh of that
+  each night, so that no night is left without; the last limit goes a part of the way; of at most half of a
+  key's limits in a night; and none while rows of the log's last week are missing;
+- rises: as long as all limits of the key come to no more than there is room for, or to no more than before.
+The rest is left out, told, and comes back with the next plan.
+
+Worked example: 20 limits of 1,000, all to become 700, nothing cut this week: the budget is 5,000 a week
+and 714 tonight; two are cut by 300 and a third by 114.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Final
+
+from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit
+from sluice.quotas.kinds import KINDS
+
+_NIGHTS: Final = 7
+
+
+def allowed_tonight(
+    plan: PlanFile,
+    chosen: Sequence[PlannedLimit],
+    cuts_of_week: Mapping[str, float],
+    *,
+    max_cut_share: float,
+    max_total_fall: float,
+    shares_from: int,
+) -> tuple[list[PlannedLimit], list[tuple[PlannedLimit, str]]]:
+    """(what may be written, in the plan's order; what is left out and why)."""
+    left_out: list[tuple[PlannedLimit, str]] = []
+    taken: dict[int, PlannedLimit] = {}
+    for kind in KINDS:
+        limits = [limit for limit in plan.limits if limit.kind is kind]
+        key = KINDS[kind].config_key
+        total = sum(limit.current for limit in limits)
+        cut_before = cuts_of_week.get(key, 0.0)
+        cuts_left, fall_left = float("inf"), float("inf")
+        if len(limits) >= shares_from:
+            cuts_left = max_cut_share * len(limits)
+            week = max_total_fall * (total + cut_before)
+            fall_left = min(week - cut_before, week / _NIGHTS)
+        mine = sorted((limit for limit in chosen if limit.kind is kind), key=_certainty)
+        for limit in mine:
+            fall = limit.current - limit.proposed
+            if fall <= 0.0:
+                continue
+            if plan.incomplete:
+                left_out.append((limit, f"cuts nothing: the log lacks rows of {', '.join(plan.incomplete)}"))
+                continue
+            part = limit if fall <= fall_left else _partly(limit, fall_left)
+            if cuts_left < 1.0 or part.proposed >= limit.current:
+                left_out.append((limit, "a later night: the guards allow no more cuts tonight"))
+                continue
+            if part is not limit:
+                left_out.append((limit, f"a later night: tonight it goes to {part.proposed:g}"))
+            cuts_left, fall_left = cuts_left - 1.0, fall_left - (limit.current - part.proposed)
+            taken[id(limit)] = part
+        after = total - sum(part.current - part.proposed for part in taken.values() if part.kind is kind)
+        room = max(plan.room.get(key, float("inf")), total)
+        for limit in mine:
+            rise = limit.proposed - limit.current
+            if rise <= 0.0:
+                continue
+            if after + rise > room:
+                left_out.append((limit, "a later night: there is no room until others are cut"))
+            else:
+                after += rise
+                taken[id(limit)] = limit
+    return [taken[id(limit)] for limit in chosen if id(limit) in taken], left_out
+
+
+def _partly(limit: PlannedLimit, fall: float) -> PlannedLimit:
+    """Cut by so much at most; whole numbers, as every kind takes them."""
+    return replace(limit, proposed=min(limit.current, float(ceil(limit.current - max(0.0, fall)))))
+
+
+def cuts_in(chosen: Sequence[PlannedLimit]) -> dict[str, float]:
+    """Key → what its limits are cut by in all."""
+    cuts: dict[str, float] = {}
+    for limit in chosen:
+        if limit.proposed < limit.current:
+            cuts[limit.key] = cuts.get(limit.key, 0.0) + limit.current - limit.proposed
+    return cuts
+
+
+def _certainty(limit: PlannedLimit) -> tuple[float, float]:
+    """The most certain first; of the same, the smaller: more limits fit their demand sooner."""
+    return -round(limit.confidence, 1), abs(limit.proposed - limit.current)

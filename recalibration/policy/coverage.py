@@ -1,0 +1,39 @@
+"""Which hours of a week's log are missing: a limit is cut only by a week that is whole. Pure.
+
+The log has no rows where nothing happened, so an hour without rows is known to be missing by its like
+alone: at a
+proxy, an hour of the day that had rows on at least half of the dates of the week. A date without rows
+is missing as a whole; but what lies before the first log is not (no limit is cut within the first days of its
+traffic anyway).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from datetime import date, timedelta
+from typing import Final, TypeAlias
+
+WEEK_DAYS: Final = 7
+SEEN_DAYS: Final = 2 * WEEK_DAYS
+"""looked at, to tell what is missing from what lies before the first log"""
+Seen: TypeAlias = Mapping[date, Mapping[str, Set[int]]]
+"""date → proxy → hours (UTC) with rows"""
+
+
+def missing_hours(seen: Seen, latest: date) -> dict[date, list[str]]:
+    """Date of the seven up to `latest` → what is missing of it, in words; empty: the week is whole."""
+    first = min(seen, default=latest)
+    dates = [day for age in range(WEEK_DAYS) if (day := latest - timedelta(days=age)) >= first]
+    logged = [day for day in dates if seen.get(day)]
+    found: dict[date, list[str]] = {day: ["all of it"] for day in dates if day not in logged}
+    for proxy in sorted({proxy for day in logged for proxy in seen[day]}):
+        often = {
+            hour
+            for hour in range(24)
+            if 2 * sum(hour in seen[day].get(proxy, ()) for day in logged) >= len(logged)
+        }
+        for day in logged:
+            lost = sorted(often - set(seen[day].get(proxy, ())))
+            if lost:
+                found.setdefault(day, []).append(f"{proxy}: {', '.join(f'{hour:02}:00' for hour in lost)}")
+    return dict(sorted(found.items()))

@@ -1,0 +1,58 @@
+"""What a limit stands on besides the log: the value that was anchored, and a grant. Pure.
+
+A *throttled* day tells how high a limit was, not how much is needed: were each night's limit the next night's
+evidence, whoever floods would raise his own without end. So without review a limit rises to at most
+`max_unreviewed_rise` × its *anchor*:
+- the limit that a person set: the first that is seen, and each that is neither what the last plan found, nor
+  what it proposed, nor between them;
+- after a day that was seen in full (identified, at most 1 % of its windows throttled): what the days of
+  the last 8 that were seen so ask for, headroom included.
+
+Worked example: a limit of 1,000, set by hand; the client floods from its birth: 2,000 is the most. Another
+needs 1,500: at 2,000 its day is seen in full, the anchor becomes 1.15 × 1,500 = 1,725, and 3,450 is the most.
+
+A *grant* is a person's answer to a review: the limit may rise up to its value, step by step as the
+demand asks for it, until its last date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sluice.recalibration.policy.confidence import DayUse
+from sluice.recalibration.policy.settings import PolicySettings
+
+SEEN_IN_FULL: Final = 0.01
+"""most of a day's windows that may be throttled"""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One limit's, in the unit of its key."""
+
+    anchor: float
+    current: float
+    """the limit when the last plan was made"""
+    proposed: float
+    """and what it proposed"""
+
+
+def anchor_of(
+    before: Standing | None, limit: float, days: Sequence[DayUse], settings: PolicySettings
+) -> float:
+    """Tonight's anchor. `days`: the latest first; `limit`: the one in force."""
+    anchor = limit
+    if before is not None:
+        # A night may go a part of the way.
+        low, high = sorted((before.current, before.proposed))
+        anchor = before.anchor if low <= limit <= high else limit
+    if not days or days[0].age_days >= settings.recent_days or not _in_full(days[0]):
+        return anchor
+    recent = (day.demand for day in days if day.age_days < settings.recent_days and _in_full(day))
+    return settings.headroom * max(recent)
+
+
+def _in_full(day: DayUse) -> bool:
+    return day.identified and day.throttled_share <= SEEN_IN_FULL

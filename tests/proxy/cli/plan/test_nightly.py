@@ -1,0 +1,128 @@
+"""How much of a plan a night may write by itself, and what it remembers of that."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.proxy.cli.plan.apply import Applied, apply_plan, apply_unattended, read_plan
+from sluice.proxy.cli.plan.choice import Bounds, PlanRefused, Reviews
+from sluice.proxy.cli.plan.ledger import cuts_of_week
+from sluice.proxy.cli.quotas.places import QuotaFilePlace
+from sluice.quotas.files.config_error import ConfigError
+
+DAY = date(2026, 11, 20)
+KEY = "producer_byte_rate"
+
+
+def quotas(folder: Path, limits: dict[str, int]) -> QuotaFilePlace:
+    file = folder / "quotas.yaml"
+    file.write_text("quotas:\n" + "".join(f"  - user: {u}\n    {KEY}: {n}\n" for u, n in limits.items()))
+    return QuotaFilePlace(file)
+
+
+def of(user: str, proposed: float, current: float, **values: Any) -> dict[str, Any]:
+    return {
+        "key": KEY, "entity": {"user": user}, "current": current, "proposed": proposed,
+        "reason": "demand", "needs_review": False, "confidence": 0.5, "up_to": 0.0,
+    } | values  # fmt: skip
+
+
+def plan(folder: Path, day: date, entries: list[dict[str, Any]], **values: Any) -> Path:
+    path = folder / "out" / "plans" / f"{day}-1" / "plan.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = {"version": 2, "date": str(day), "policy": {"max_step_up": 2.0, "max_step_down": 0.7}}
+    path.write_text(json.dumps(head | {"entries": entries} | values))
+    return path
+
+
+def limits_of(place: QuotaFilePlace) -> dict[str, float]:
+    return {dict(whom)["user"]: its[KEY] for whom, its in place.listing().limits.items()}
+
+
+def night(folder: Path, place: QuotaFilePlace, number: int, **values: Any) -> Applied:
+    """All that are above 500 are to become 0.7 times what they are."""
+    day = DAY + timedelta(days=number)
+    entries = [of(u, max(500, int(0.7 * n)), n, confidence=0.9 if u < "u05" else 0.2)
+               for u, n in limits_of(place).items()]  # fmt: skip
+    path = plan(folder, day, entries, **values)
+    return apply_unattended(read_plan(path), place, today=day + timedelta(days=1))
+
+
+def test_a_plan_too_large_goes_as_far_as_the_guards_allow_the_most_certain_first(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {f"u{number:02}": 1_000 for number in range(20)})
+    too_large = plan(tmp_path, DAY, [of(f"u{number:02}", 700, 1_000) for number in range(20)])
+    with pytest.raises(PlanRefused, match="cuts 20 of 20 limits"):
+        apply_plan(read_plan(too_large), place, today=DAY + timedelta(days=1))
+    applied = night(tmp_path, place, 0)
+    assert sorted(limits_of(place).values())[:4] == [700, 700, 886, 1_000]  # 714 of a week's 5,000
+    assert {user for user, limit in limits_of(place).items() if limit < 1_000} <= {f"u0{n}" for n in range(5)}
+    assert any("later night" in why for _, why in applied.choice.left_out)
+    totals = [sum(limits_of(place).values())]
+    for number in range(1, 30):
+        night(tmp_path, place, number)
+        totals.append(sum(limits_of(place).values()))
+        week_ago = totals[number - 7] if number >= 7 else 20_000
+        assert totals[-1] >= 0.75 * week_ago - 20
+        assert totals[-1] < totals[-2] or totals[-1] == 10_000, f"night {number} stood still"
+    assert totals[-1] < 10_500
+
+
+def test_a_log_with_holes_cuts_nothing_and_still_raises(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {"alice": 1_000, "bob": 1_000})
+    path = plan(
+        tmp_path, DAY, [of("alice", 800, 1_000), of("bob", 1_500, 1_000)],
+        incomplete_log={"2026-11-19": ["all of it"]},
+    )  # fmt: skip
+    applied = apply_unattended(read_plan(path), place, today=DAY)
+    assert limits_of(place) == {"alice": 1_000, "bob": 1_500}
+    assert "2026-11-19" in applied.choice.left_out[0][1]
+
+
+def test_every_part_of_a_plan_fits_what_there_is_room_for(tmp_path: Path) -> None:
+    users = {f"u{number:02}": 1_000 for number in range(12)}
+    place = quotas(tmp_path, users)
+    entries = [of(u, 2_000 if u < "u06" else 700, n) for u, n in users.items()]
+    path = plan(tmp_path, DAY, entries, room={KEY: 14_000})
+    apply_unattended(read_plan(path), place, today=DAY)
+    assert sum(limits_of(place).values()) <= 14_000
+    assert sum(limit == 2_000 for limit in limits_of(place).values()) == 2
+
+
+def test_a_person_who_applies_begins_the_week_anew(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {f"u{number:02}": 1_000 for number in range(20)})
+    night(tmp_path, place, 0)
+    out = tmp_path / "out"
+    assert cuts_of_week(out, str(place.file), DAY + timedelta(days=1))[KEY] == 714
+    assert cuts_of_week(out, str(place.file), DAY + timedelta(days=8))[KEY] == 0
+    path = plan(tmp_path, DAY, [of("u19", 1_200, 1_000)])
+    apply_plan(read_plan(path), place, today=DAY)
+    assert cuts_of_week(out, str(place.file), DAY + timedelta(days=1)) == {}
+
+
+def test_a_review_grants_up_to_the_estimate_for_a_fortnight(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {"alice": 1_000, "bob": 1_000})
+    entries = [of(user, 1_200, 1_000, needs_review=True, up_to=5_000) for user in ("alice", "bob")]
+    path = plan(tmp_path, DAY, entries)
+    reviews = Reviews(named=frozenset([(("user", "alice"),)]))
+    applied = apply_unattended(read_plan(path), place, reviews=reviews, today=DAY)
+    assert limits_of(place) == {"alice": 1_200, "bob": 1_200}, "what needs no word is written for both"
+    assert [dict(limit.whom)["user"] for limit in applied.choice.waiting] == ["bob"]
+    assert json.loads((tmp_path / "out" / "grants.json").read_text()) == {
+        "grants": [{"entity": '{"user": "alice"}', "key": KEY, "up_to": 5_000.0, "until": "2026-12-04"}]
+    }
+
+
+def test_a_record_that_cannot_be_read_stops_the_night(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {f"u{number:02}": 1_000 for number in range(20)})
+    (tmp_path / "out").mkdir()
+    for text in ("{", "[]"):
+        (tmp_path / "out" / "unattended.json").write_text(text)
+        with pytest.raises(ConfigError, match=r"unattended\.json"):
+            night(tmp_path, place, 0)
+    assert set(limits_of(place).values()) == {1_000}
+    assert Bounds().is_unattended is False
