@@ -23,7 +23,7 @@ Requests go by this plan whether their connections act at once or late. Source: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import ClassVar, Final
 
@@ -36,6 +36,8 @@ _GAIN_MS: Final = 1.0
 _SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower tags
 _SMALL_MS: Final = 50.0
 """of the pace: no more of it is saved up, or a long overload would let many small requests pass in one go"""
+_DEAD_KEPT: Final = 64
+"""of those who are out, and beside twice as many as wait: so many stay in the heap"""
 _PATIENCE: Final = 1.25
 _PATIENCE_MS: Final = 50.0
 """So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
@@ -90,7 +92,11 @@ class HoldQueue:
             self.came(place)
         self._number += 1
         ticket = self._ticket_type(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
-        heappush(self._by_tag, ticket)
+        by_tag = self._by_tag
+        if len(by_tag) > _DEAD_KEPT + 2 * self._count:
+            by_tag[:] = [held for held in by_tag if held.is_in]
+            heapify(by_tag)
+        heappush(by_tag, ticket)
         self._count += 1
         self.held_bytes += request_bytes
         if deadline_ms < inf:
@@ -108,6 +114,7 @@ class HoldQueue:
             return now_ms
         if ticket.deadline_ms <= now_ms:  # nobody waits longer, whoever is ahead
             self._go(ticket, now_ms)
+            ticket.wake = None
             self._tell_next()
             return now_ms
         following, at_ms = self._next()
@@ -123,6 +130,7 @@ class HoldQueue:
         self._advance(now_ms)
         if ticket.is_in:
             self._go(ticket, now_ms)
+            ticket.wake = None
             self._tell_next()
 
     def leave(self, ticket: HoldTicket, now_ms: float) -> None:
@@ -132,6 +140,7 @@ class HoldQueue:
             self._take_out(ticket)
         else:
             self._give_back(ticket, now_ms)
+        ticket.wake = None
         self._tell_next()
 
     def refuse(self, ticket: HoldTicket, limit_ms: float, now_ms: float) -> float:
@@ -145,6 +154,7 @@ class HoldQueue:
         told_ms = min(max(self._paid_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
         if ticket.is_in:
             self._take_out(ticket)
+        ticket.wake = None
         if ticket.place is not None:
             until_ms = now_ms + told_ms * _PATIENCE + _RETRY_MS
             ticket.place.keep(ticket.begin_tag, until_ms)
@@ -293,6 +303,7 @@ class HoldQueue:
         for ticket in gone:
             if ticket.told_ms > now_ms and ticket.wake is not None:
                 ticket.wake()
+            ticket.wake = None  # who is out may stay in the heap, and shall not keep its connection
         if gone:
             self._tell_next()
 

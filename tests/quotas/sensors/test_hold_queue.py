@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from weakref import ref
 
 import pytest
 from hypothesis import example, given
@@ -315,3 +316,32 @@ def test_a_refusal_tells_of_what_stands_before_it_and_of_nothing_else() -> None:
     assert queue.refuse(last, 8_000.0, 500.0) == 1_500.0 + 300.0 + 350.0, "who was told to come is before it"
     assert queue.refuse(first, 1_000.0, 500.0) == 1_000.0, "the budget at most"
     assert (len(queue), queue.held_bytes) == (0, 0.0)
+
+
+class Connection:
+    """What a ticket's `wake` leads to."""
+
+    def wake(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("how", ["leaves", "is refused", "goes"])
+def test_who_is_out_of_the_queue_does_not_keep_its_connection(how: str) -> None:
+    """At 1 B/ms one of 10⁶ B waits, and others come and go behind it: each kept 256 KiB that its client had
+    sent, until the first went."""
+    queue = HoldQueue(1.0)
+    queue.enter(1e6, 1e6, inf, 0.0)
+    kept = []
+    for number in range(1_000):
+        connection = Connection()
+        kept.append(ref(connection))
+        ticket = queue.enter(2e6, 2e6, inf, float(number), connection.wake)
+        if how == "leaves":
+            queue.leave(ticket, float(number))
+        elif how == "is refused":
+            queue.refuse(ticket, 1_000.0, float(number))
+        else:
+            queue.go_now(ticket, float(number))
+        del connection, ticket
+    assert [each for each in kept if each() is not None] == []
+    assert len(queue._by_tag) <= 64 + 3
