@@ -225,6 +225,8 @@ class QuotaManager:
             sensor.update(rate_per_s, match.level, now_ms)
             self._count(sensor, 1)
         sensor.shadow = match.shadow
+        if sensor.refuses and not match.refuses and (queue := sensor.hold_queue()) is not None:
+            queue.end_refusal(now_ms)
         sensor.refuses = match.refuses
 
     def _forget_found(self) -> None:

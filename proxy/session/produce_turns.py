@@ -118,6 +118,7 @@ class ProduceTurns:
                 self._ticket = queue.enter(
                     request_bytes, sensor.turn_ms, deadline_ms, now_ms, self.wake, self._place
                 )
+                self._ticket.refuse_ms = self._refuse_ms
                 at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
                 turn_ms = max(at_ms, now_ms + EARLY_MS)
             self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)

@@ -173,6 +173,17 @@ class HoldQueue:
         ticket.guess_ms = min(ticket.guess_ms, deadline_ms)
         self._tell_next()
 
+    def end_refusal(self, now_ms: float) -> None:
+        """The limit refuses no more: what it would have refused goes by then, evenly, as if it had had that
+        deadline from the first."""
+        self._advance(now_ms)
+        for ticket in self._by_tag:
+            if ticket.is_in and ticket.refuse_ms < inf:
+                ticket.deadline_ms, ticket.refuse_ms = ticket.refuse_ms, inf
+                self._set_deadline(ticket, now_ms)
+                ticket.guess_ms = min(ticket.guess_ms, ticket.deadline_ms)
+        self._tell_next()
+
     def update(self, ms_per_byte: float, now_ms: float) -> None:
         """The bucket has another limit: what is owed stays the same in bytes."""
         self._advance(now_ms)

@@ -13,7 +13,7 @@ class HoldTicket:
 
     __slots__ = (
         "begin_tag", "deadline_ms", "due_bytes", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
-        "request_bytes", "room_bytes", "tag", "told_ms", "turn_ms", "wake",
+        "refuse_ms", "request_bytes", "room_bytes", "tag", "told_ms", "turn_ms", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +40,8 @@ class HoldTicket:
         self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
         self.due_bytes = 0.0  # with no later deadline, its own included; found by the last plan
         self.room_bytes = 0.0  # by which it may overtake those that are due earlier; found by the next plan
+        self.refuse_ms = inf
+        """when it is refused, if its turn has not come; it has no deadline then"""
         self.guess_ms = deadline_ms  # when it goes, if none overtakes another
         self.told_ms = inf  # when its connection looks again
         self.is_in = True

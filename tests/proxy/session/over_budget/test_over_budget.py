@@ -5,6 +5,8 @@ At 1,000 B/s a byte takes 1 ms; a full bucket holds 1,000 B. Source: wire-semant
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from sluice.protocol.apis import ApiKey, readable_versions
@@ -257,14 +259,29 @@ def test_at_a_drain_it_is_neither_forwarded_nor_refused() -> None:
     assert (shell.sensor().held, len(shell.shared.producer_ids.tables)) == (0, 0)
 
 
-def test_what_is_held_when_the_option_goes_is_refused_and_the_next_is_not() -> None:
+def test_what_is_held_when_the_option_goes_goes_within_its_budget() -> None:
     shell = behind_a_debt(8_000)
     shell.client_sends(idempotent(0))
     Playbook(shell) >> Reload(limits_of(refuses=False))
     shell.advance(BUDGET_MS)
-    shell.client_sends(idempotent(0))
-    shell.advance(BUDGET_MS)
-    assert bytes(shell.to_broker) == idempotent(0)
+    assert (bytes(shell.to_broker), refusals_of(shell)) == (idempotent(0), [])
+
+
+def test_what_is_held_when_the_option_goes_goes_evenly() -> None:
+    """20 × 1 MB at 100 kB/s, and 1.5 s left of 2: 19 MB went at once when the budget was over."""
+    each = shells(20, limits_of(100_000))
+    for shell in each:
+        shell.client_sends(produce_of(1_000_000))
+    for shell in each:
+        shell.advance(500.0)
+    Playbook(each[0]) >> Reload(limits_of(100_000, refuses=False))
+    passed: list[int] = []
+    for _ in range(16):
+        for shell in each:
+            shell.advance(100.0)
+        passed.append(sum(len(shell.to_broker) for shell in each[1:]))
+    assert passed[-1] == 19 * len(produce_of(1_000_000))
+    assert max(after - before for before, after in itertools.pairwise(passed)) <= 3_100_000
 
 
 def test_the_option_holds_for_what_comes_after_a_reload() -> None:
