@@ -164,6 +164,16 @@ class HoldDeadlines:
             self.held_bytes -= ticket.request_bytes
             self._gone_bytes += ticket.request_bytes
 
+    def left(self, ticket: HoldTicket, count: int, now_ms: float) -> bool:
+        """Its client has left, `count` are held on. True: a plan is to be made now."""
+        if not ticket.pace:
+            return False
+        if count <= _MANY or self.is_old(count, now_ms):
+            return True
+        self._is_stale = True
+        self._kept_pace = max(self._kept_pace, ticket.pace)  # others may need it, which is known only then
+        return False
+
     def clear(self) -> None:
         """None is held."""
         self._by_deadline.clear()

@@ -12,7 +12,7 @@ class HoldTicket:
     """One held request."""
 
     __slots__ = (
-        "begin_tag", "deadline_ms", "due_bytes", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
+        "ahead", "begin_tag", "deadline_ms", "due_bytes", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
         "refuse_ms", "request_bytes", "room_bytes", "tag", "told_ms", "turn_ms", "wake",
     )  # fmt: skip
 
@@ -37,6 +37,7 @@ class HoldTicket:
         """when all that went before it is paid; known when it goes"""
         self.paid_ms = inf
         """when it is paid itself; known when it goes"""
+        self.ahead = 0.0  # of its queue, when it was held
         self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
         self.due_bytes = 0.0  # with no later deadline, its own included; found by the last plan
         self.room_bytes = 0.0  # by which it may overtake those that are due earlier; found by the next plan
