@@ -27,6 +27,7 @@ clock, no frames. Source: wire-semantics 1.3.
 from __future__ import annotations
 
 from abc import abstractmethod
+from math import inf
 from typing import Any, ClassVar, Final, Protocol
 
 from sluice.quotas.sensors.batch_sizes import BatchSizes
@@ -80,7 +81,7 @@ class FetchTicket(HoldTicket):
 class FetchQueue(HoldQueue):
     """Of one bucket."""
 
-    __slots__ = ("_bucket", "_parked", "_reserved", "batches", "connections")
+    __slots__ = ("_bucket", "_overdue_ms", "_parked", "_reserved", "batches", "connections")
 
     _ticket_type: ClassVar[type[HoldTicket]] = FetchTicket
 
@@ -89,6 +90,7 @@ class FetchQueue(HoldQueue):
         self._bucket = bucket
         self._reserved = 0.0
         self._parked: dict[FetchPlace, float] = {}  # who has reserved, and when its answer is overdue
+        self._overdue_ms = inf  # of these, the earliest, or earlier
         self.connections = 0
         """that have fetched and are open"""
         self.batches = BatchSizes()
@@ -131,8 +133,9 @@ class FetchQueue(HoldQueue):
         """A Fetch goes whose answer is to come before `overdue_ms`."""
         self._reserved += need
         place.reserved_bytes += need
-        self._parked.pop(place, None)
         self._parked[place] = overdue_ms
+        if overdue_ms < self._overdue_ms:  # noqa: PLR1730  as in SmoothSensor.charge
+            self._overdue_ms = overdue_ms
 
     def settle(self, place: FetchPlace, reserved: float, charged: float, now_ms: float) -> None:
         """The answer of a Fetch has come, and its bytes were charged."""
@@ -159,7 +162,7 @@ class FetchQueue(HoldQueue):
         if not left:
             self._parked.pop(place, None)
             if not self._parked:
-                self._reserved = 0.0
+                self._reserved, self._overdue_ms = 0.0, inf
 
     # The plan, as HoldQueue has it ------------------------------------------------------------------------
 
@@ -168,16 +171,22 @@ class FetchQueue(HoldQueue):
             self._served_ms = max(self._served_ms, now_ms)
 
     def _free_ms(self) -> float:
-        now_ms, parked = self._seen_ms, self._parked
-        while parked:
-            place, overdue_ms = next(iter(parked.items()))
-            if overdue_ms > now_ms:
-                at_risk_ms = (len(parked) + 1) * self.batches.largest_bytes * self._ms_per_byte
-                if at_risk_ms > _MOST_AT_RISK_MS:
-                    return overdue_ms
-                return min(self._bucket.free_ms(self._reserved, now_ms), overdue_ms)
+        now_ms = self._seen_ms
+        if self._overdue_ms <= now_ms:
+            self._take_back_overdue(now_ms)
+        parked = self._parked
+        if not parked:
+            return self._bucket.free_ms(0.0, now_ms)
+        at_risk_ms = (len(parked) + 1) * self.batches.largest_bytes * self._ms_per_byte
+        if at_risk_ms > _MOST_AT_RISK_MS:
+            return self._overdue_ms
+        free_ms = self._bucket.free_ms(self._reserved, now_ms)
+        return free_ms if free_ms < self._overdue_ms else self._overdue_ms
+
+    def _take_back_overdue(self, now_ms: float) -> None:
+        for place in [place for place, overdue_ms in self._parked.items() if overdue_ms <= now_ms]:
             self.take_back(place, place.reserved_bytes)
-        return self._bucket.free_ms(0.0, now_ms)
+        self._overdue_ms = min(self._parked.values(), default=inf)
 
     def _give(self, ticket: HoldTicket) -> None:
         self.virtual_time = max(self.virtual_time, ticket.begin_tag)

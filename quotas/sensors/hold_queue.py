@@ -37,8 +37,9 @@ _SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower
 _SMALL_MS: Final = 50.0
 """of the pace: no more of it is saved up, or a long overload would let many small requests pass in one go"""
 _LEFT_WEIGHT: Final = 4.0
-"""What went ahead of the quota for a request whose client then left costs those who stay so many times as much.
-Measured with 32 such attacks: 1 lets 1.28 times the bound pass, 2 1.12, 4 1.06; with 8 the others go less evenly"""
+"""So many times as much as went ahead of the quota for a request whose client then left, those who stay lack.
+With 1, the worst of 32 such attacks passes 1.28 times the bound, with 2 1.12, with 4 1.06; with 8 the others
+go less evenly"""
 _DEAD_KEPT: Final = 64
 """of those who are out, and beside twice as many as wait: so many stay in the heap"""
 _PATIENCE: Final = 1.25

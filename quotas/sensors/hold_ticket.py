@@ -12,8 +12,8 @@ class HoldTicket:
     """One held request."""
 
     __slots__ = (
-        "ahead", "begin_tag", "deadline_ms", "due_bytes", "guess_ms", "is_in", "number", "pace", "paid_ms", "place",
-        "refuse_ms", "request_bytes", "room_bytes", "tag", "told_ms", "turn_ms", "wake",
+        "ahead", "begin_tag", "deadline_ms", "due_bytes", "guess_ms", "is_in", "number", "pace", "paid_ms",
+        "place", "refuse_ms", "request_bytes", "room_bytes", "tag", "told_ms", "turn_ms", "wake",
     )  # fmt: skip
 
     def __init__(

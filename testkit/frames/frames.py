@@ -184,9 +184,10 @@ def fetch(
     max_bytes: int = 50_000_000,
     correlation_id: int = 1,
     client_id: str | None = "app",
+    max_wait_ms: int = 500,
 ) -> bytes:
     """A Fetch of everything that its session has."""
-    body: Struct = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": max_bytes}
+    body: Struct = {"maxWaitMs": max_wait_ms, "minBytes": 1, "maxBytes": max_bytes}
     return request(FETCH, version, body, correlation_id=correlation_id, client_id=client_id)
 
 

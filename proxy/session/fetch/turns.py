@@ -30,6 +30,11 @@ from sluice.quotas.sensors.sensor import Sensor
 
 _SHARED_POLL_MS: Final = 100
 """max_wait of a poll that leaves nothing to the entity's other connections"""
+_LONE_POLL_MS: Final = 1_000
+"""and where there are none yet, for one may come, which waits for 2 s at least before it is replaced"""
+_LONGEST_POLL_MS: Final = 5_000
+"""of any poll: what it has reserved, the others cannot have, and they may need it later. The longest default
+of a client (kafkajs, franz-go) is as long"""
 _POLL_EVERY_MS: Final = 500.0
 """a poll that is cut short for others comes again after its own max_wait, but in this time"""
 _SHARE_FETCH_MS: Final = 2_000.0
@@ -149,15 +154,14 @@ class FetchTurns:
         max_bytes, need = queue.grant(asked_bytes, now_ms, self._place)
         if max_bytes < asked_bytes:
             write_max_bytes(buf, offset, max_bytes)
-        wait_ms = max(max_wait_ms - int(self.held_ms), 0)
+        wait_ms = min(max(max_wait_ms - int(self.held_ms), 0), _LONGEST_POLL_MS)
         self._poll_ms = -inf
-        queue.reserve(self._place, need, now_ms + max(max_wait_ms, 0) + _OVERDUE_MS)
-        if queue.connections > 1:
-            if len(queue):
-                wait_ms = 0
-                self._poll_ms = now_ms + min(max_wait_ms, _POLL_EVERY_MS)
-            elif wait_ms > _SHARED_POLL_MS and not queue.is_free(now_ms):
-                wait_ms = _SHARED_POLL_MS
+        queue.reserve(self._place, need, now_ms + wait_ms + _OVERDUE_MS)
+        if len(queue):
+            wait_ms = 0
+            self._poll_ms = now_ms + min(max_wait_ms, _POLL_EVERY_MS)
+        elif wait_ms > _SHARED_POLL_MS and not queue.is_free(now_ms):
+            wait_ms = _SHARED_POLL_MS if queue.connections > 1 else min(wait_ms, _LONE_POLL_MS)
         if wait_ms < max_wait_ms:
             write_max_wait(buf, offset, wait_ms)
         self.reserved_bytes = need

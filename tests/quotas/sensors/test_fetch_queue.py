@@ -116,6 +116,41 @@ def test_what_goes_by_plan_and_not_in_fact_is_given_back() -> None:
     assert queue.reserved_bytes == 0
 
 
+def test_an_answer_that_is_overdue_is_seen_behind_one_that_is_not_yet() -> None:
+    """Two brokers: of one the answers hang, at the other a client polls for longer."""
+    queue = known(bucket(10_000), 16_384)
+    patient, hanging, third = FetchPlace(), FetchPlace(), FetchPlace()
+    queue.reserve(patient, 9_000, 10_000.0)
+    queue.reserve(hanging, 16_384, 5_500.0)
+    ticket = queue.enter(16_384, 0.0, inf, 0.0, None, third)
+    assert queue.ask(ticket, 0.0) == 5_500
+    assert queue.ask(ticket, 5_500.0) == 5_500, "1,000 B are left"
+    assert queue.reserved_bytes == 9_000 + 16_384
+    assert hanging.reserved_bytes == 0
+
+
+def test_who_has_settled_is_not_overdue() -> None:
+    queue = known(bucket(10_000), 16_384)
+    first, second = FetchPlace(), FetchPlace()
+    queue.reserve(first, 16_384, 5_500.0)
+    queue.settle(first, 16_384, 60, 10.0)
+    queue.reserve(second, 16_384, 7_000.0)
+    ticket = queue.enter(16_384, 0.0, inf, 20.0, None, FetchPlace())
+    assert queue.ask(ticket, 6_000.0) == 7_000
+    assert second.reserved_bytes == 16_384
+
+
+def test_many_small_polls_are_at_risk_until_the_earliest_is_overdue() -> None:
+    """Ten polls, and then a batch of 10 s' worth is seen: until they are through nobody else goes."""
+    queue = known(bucket(10_000), 100)
+    for number in range(10):
+        queue.reserve(FetchPlace(), 100, 9_000.0 - 100 * number)
+    queue.batches.saw([100_000], 1.0)
+    assert not queue.is_free(8_099.0)
+    ticket = queue.enter(100, 0.0, inf, 8_099.0, None, FetchPlace())
+    assert queue.ask(ticket, 8_099.0) == 8_100
+
+
 def test_a_debt_is_never_forgiven() -> None:
     """A batch of 100 MB at 10 kB/s takes its 10,000 s, not the 60 s of the cap."""
     sensor = bucket(10_000)

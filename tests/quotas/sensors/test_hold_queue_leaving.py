@@ -16,8 +16,9 @@ SECONDS = 60
 def beside_leavers(
     senders: int, request_bytes: int, announced_bytes: int, leavers: int, every_ms: int
 ) -> tuple[World, int]:
-    """`senders` send their next request as soon as the last has gone. Beside them `leavers` announce a request,
-    one after the other, and the one that has waited longest leaves, one each `every_ms`. Returns what the senders passed from second 10 on, too."""
+    """`senders` send their next request as soon as the last has gone. Beside them `leavers` announce a
+    request, one after the other, and the one that has waited longest leaves, one each `every_ms`. Returns
+    what the senders passed from second 10 on, too."""
     world = World()
     places = [Place() for _ in range(senders)]
     whose = {world.arrives(request_bytes, place=places[sender]): sender for sender in range(senders)}
@@ -39,7 +40,9 @@ def beside_leavers(
     return world, passed
 
 
-@pytest.mark.parametrize(("senders", "request_bytes"), [(20, 100_000), (20, 380_000), (50, 10_000), (20, 1_000_000)])
+@pytest.mark.parametrize(
+    ("senders", "request_bytes"), [(20, 100_000), (20, 380_000), (50, 10_000), (20, 1_000_000)]
+)
 @pytest.mark.parametrize(
     ("announced_bytes", "leavers", "every_ms"),
     [

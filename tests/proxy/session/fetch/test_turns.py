@@ -227,6 +227,24 @@ def test_an_answer_that_is_overdue_keeps_nobody_waiting() -> None:
     assert second.to_broker
 
 
+def max_wait_of(shell: Shell) -> int:
+    wait_ms = decoded("request", FETCH, 12, shell.to_broker).body["maxWaitMs"]
+    assert isinstance(wait_ms, int)
+    return wait_ms
+
+
+@pytest.mark.parametrize(("max_bytes", "asked_ms", "went_ms"), [
+    (50_000_000, 600_000, 1_000), (50_000_000, 300, 300),  # nothing is left to others, should one come
+    (1_000, 600_000, 5_000), (1_000, 5_000, 5_000), (1_000, 2**31 - 1, 5_000),
+])  # fmt: skip
+def test_a_poll_alone_does_not_reserve_for_minutes_what_others_may_need(
+    max_bytes: int, asked_ms: int, went_ms: int
+) -> None:
+    shell = shell_of(shared_of(limits_of(fetch_rate=10_000_000)))
+    shell.client_sends(fetch(max_wait_ms=asked_ms, max_bytes=max_bytes))
+    assert max_wait_of(shell) == went_ms
+
+
 def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> None:
     """Two idle consumers of a small quota: the second goes with max_wait 0, since the first waits again."""
     shared = shared_of(limits_of(fetch_rate=1_000))
