@@ -85,6 +85,9 @@ WAYS: Final[Mapping[str, Way]] = {
     "produce_abandoning": Way(
         produces.abandoning, "flat", PRODUCE, "gone while held, and again", OUTSTANDING
     ),
+    "produce_announcing": Way(
+        produces.announcing, "middle", PRODUCE, "20 MB announced, and gone after 300 B", OUTSTANDING
+    ),
     "produce_group": Way(
         produces.of_a_group,
         "middle",

@@ -38,6 +38,11 @@ CLIENTS: Final = 20
 REQUEST_BYTES: Final = 100_000
 NAMELESS_REQUEST_BYTES: Final = 16_384
 NAMELESS_DEPTH: Final = 5
+SMALL_REQUEST_BYTES: Final = 30_000
+ANNOUNCED_BYTES: Final = 20_000_000
+ANNOUNCED_PART_BYTES: Final = 300
+ANNOUNCED_EVERY_S: Final = 1.0
+ANNOUNCERS: Final = 2
 GIVES_UP_AFTER_S: Final = 0.3
 COMES_AGAIN_S: Final = 0.1
 
@@ -81,6 +86,31 @@ async def abandoning(rig: BypassRig, side: str, seconds: float) -> Outcome:
 
     bound = of_outstanding(BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
     return await _measured(rig, _coming(rig, side, give_up), len(frame), seconds, BYTES_PER_S, bound)
+
+
+async def announcing(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """20 producers on 100 kB/s, 30 kB a request; two more clients of their name announce 20 MB, send 300 bytes
+    of it, leave after a second, and come again."""
+    name = client_id(side, "middle", "produce_announcing")
+    frame = _frame(name, acks=-1, request_bytes=SMALL_REQUEST_BYTES)
+    part = _frame(name, acks=-1, request_bytes=ANNOUNCED_BYTES)[:ANNOUNCED_PART_BYTES]
+
+    async def produce() -> None:
+        async with dialled(rig.port(side)) as wire:
+            while True:
+                await wire.send(frame)
+                _taken(await wire.frame())
+
+    async def announce() -> None:
+        while True:
+            with contextlib.suppress(EOFError, OSError):
+                async with dialled(rig.port(side)) as wire:
+                    await wire.send(part)
+                    await asyncio.sleep(ANNOUNCED_EVERY_S)
+
+    clients = [*(produce() for _ in range(CLIENTS)), *(announce() for _ in range(ANNOUNCERS))]
+    bound = of_outstanding(MIDDLE_BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
+    return await _measured(rig, clients, len(frame), seconds, MIDDLE_BYTES_PER_S, bound)
 
 
 async def of_a_group(rig: BypassRig, side: str, seconds: float) -> Outcome:
