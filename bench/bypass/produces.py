@@ -89,8 +89,8 @@ async def abandoning(rig: BypassRig, side: str, seconds: float) -> Outcome:
 
 
 async def announcing(rig: BypassRig, side: str, seconds: float) -> Outcome:
-    """20 producers on 100 kB/s, 30 kB a request; two more clients of their name announce 20 MB, send 300 bytes
-    of it, leave after a second, and come again."""
+    """20 producers on 100 kB/s, 30 kB a request; two more clients of their name announce 20 MB, send 300 B,
+    leave after a second, and come again."""
     name = client_id(side, "middle", "produce_announcing")
     frame = _frame(name, acks=-1, request_bytes=SMALL_REQUEST_BYTES)
     part = _frame(name, acks=-1, request_bytes=ANNOUNCED_BYTES)[:ANNOUNCED_PART_BYTES]
