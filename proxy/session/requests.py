@@ -23,7 +23,7 @@ from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.other_requests import OtherRequests
 from sluice.proxy.session.own_topic.topic_acl import Judge, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES
+from sluice.proxy.session.produce.requests import HEAD_ENOUGH_BYTES
 from sluice.proxy.session.producer_ids.transactions import TransactionRequests
 from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace

@@ -14,11 +14,11 @@ from typing import Final
 from sluice.protocol.apis import FETCH, PRODUCE
 from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.fetch.turns import FetchTurns
-from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CLUSTER_ACTION, FOLLOWER, InFlight
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.produce_turns import ProduceTurns
+from sluice.proxy.session.produce.header_prediction import KnownProduce
+from sluice.proxy.session.produce.turns import ProduceTurns
 from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import Pace

@@ -25,7 +25,7 @@ from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, NEW_SESSION, NO_RECORDS, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.produce import HEAD_ENOUGH_BYTES, ProduceSide
+from sluice.proxy.session.produce.requests import HEAD_ENOUGH_BYTES, ProduceSide
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.replication.requests import ReplicaRequests
 from sluice.proxy.session.throttling import Throttling

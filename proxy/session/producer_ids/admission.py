@@ -1,6 +1,6 @@
 """A connection's requests at the door of the producer-id quota: ids read, judged, the verdict kept.
 
-Between session/produce.py and transactions.py, which know frames, and gate.py, which knows ids. A request
+Between session/produce/requests.py and transactions.py, which know frames, and gate.py, which knows ids. A request
 that was held is given again when it is woken; then the verdict of its wake counts. Pure.
 """
 
@@ -12,7 +12,7 @@ from math import inf
 from sluice.protocol.apis import PRODUCE, ApiKey
 from sluice.protocol.produce import ProduceUsage
 from sluice.protocol.transactions.requests import Addition
-from sluice.proxy.session.header_prediction import KnownProduce
+from sluice.proxy.session.produce.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
 from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake

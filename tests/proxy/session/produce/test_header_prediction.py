@@ -13,9 +13,9 @@ from sluice.protocol.apis import PRODUCE, ApiKey, readable_versions
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
 from sluice.protocol.produce import BatchHead
-from sluice.proxy.session.header_prediction import KnownProduce
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.produce import ProduceSide
+from sluice.proxy.session.produce.header_prediction import KnownProduce
+from sluice.proxy.session.produce.requests import ProduceSide
 from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds

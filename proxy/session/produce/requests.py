@@ -17,11 +17,11 @@ from sluice.protocol.names import api_name
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.protocol.produce_refusal import refuse_produce
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.header_prediction import LENGTHS_2, MAX_2, MIN_2
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.produce.header_prediction import LENGTHS_2, MAX_2, MIN_2
 from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling

@@ -1,0 +1,1 @@
+"""Produces of clients: judged in place, held for their turn, recognised by the template of the last one."""
