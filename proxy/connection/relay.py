@@ -24,11 +24,11 @@ from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
 from sluice.proxy.connection.timer import DelayTimer
 from sluice.proxy.connection.worker import HEAD_BYTES, Worker
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.read_gate import EARLY_MS, State
+from sluice.proxy.session.connection_states import State
+from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.proxy.session.session import Passing, Session
 
-_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})
-"""the proxy ends the connection, and the client did nothing to bring it about"""
+_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})  # not the client's doing
 
 
 class Relay(ABC):

@@ -6,7 +6,7 @@ from typing import Final
 
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.timeouts import WaitsFor
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.session import Session
 
 # Reaching an enum member through its class costs 40 ns each time, and there may be 5,000 connections.

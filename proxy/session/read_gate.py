@@ -1,29 +1,25 @@
-"""When the next request of a connection may be begun: the states that the shell obeys. Pure; time is an
-argument.
+"""When the next request of a connection may be begun: the state that the shell obeys, and the times that go
+with it. Pure; time is an argument.
 
-       SaslHandshake or SaslAuthenticate went on, or too much is in flight
-      ┌──────────────────────────────────────────────► AWAITING_BROKER
-      │         its answer came, or enough of them        │
-    READING ◄─────────────────────────────────────────────┘
-      │  ▲ ▲
-      │  │ └─ wake ──────────────────────── MUTED ◄──┐
-      │  │   a charge is not paid yet ───────▲       │ not paid yet either
-      │  │                                           │
-      │  └─ wake: the held request goes ─────────────┤
-      └──── a Produce finds its entity in debt ──► HOLDING
-    any ─── drain, bad bytes, end of stream, left while held ──► ENDING
-
-A mute never cuts a frame in two: what is judged and still arrives is read on. So a mute first closes the
-*gate*, and the state changes where the session meets the gate, at the next frame boundary.
+What leads where: connection_states.py. A mute never cuts a frame in two: what is judged and still arrives is
+read on. So a mute first shuts the *gate*, and the state changes where the session meets the gate, at the next
+frame boundary.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from math import inf
 from typing import Final
 
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import (
+    TRANSITIONS,
+    Event,
+    Gate,
+    ImpossibleEvent,
+    State,
+    Times,
+)
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.quotas.kinds import QuotaKind
 
@@ -31,21 +27,11 @@ EARLY_MS: Final = 0.5
 """A wake that comes this early is on time: the loop's clock ticks in ms."""
 
 
-class State(IntEnum):
-    """READING is 0, so that the common case is one truth test."""
-
-    READING = 0
-    MUTED = 1
-    HOLDING = 2
-    AWAITING_BROKER = 3
-    ENDING = 4
-
-
 class Pace:
     """The reading state of one client connection."""
 
     __slots__ = (
-        "_gate_state",
+        "_gate",
         "_mute_until_ms",
         "_stopped_ms",
         "close_cause",
@@ -73,7 +59,7 @@ class Pace:
         """AWAITING_BROKER because too much is in flight"""
         self.max_in_flight = MAX_IN_FLIGHT
         """requests; a limit on request time lowers it"""
-        self._gate_state = State.MUTED
+        self._gate = Gate.TIME
         self._mute_until_ms = 0.0
         self._stopped_ms = 0.0
 
@@ -89,9 +75,7 @@ class Pace:
 
     def meet_gate(self) -> None:
         """A frame boundary is reached while the gate is closed."""
-        if self.state is not State.HOLDING:
-            self.state = self._gate_state
-            self.wake_ms = self.gate_ms
+        self._on(Event.BOUNDARY)
 
     def latest_ms(self, limit_ms: float, now_ms: float) -> float:
         """The latest end of a delay that may take `limit_ms` in all, what is already being sat out
@@ -113,78 +97,69 @@ class Pace:
             self._stopped_ms = now_ms
         self._mute_until_ms = max(self._mute_until_ms, until_ms)
         self.throttled_by = kind
-        if self.gate_ms != inf:
-            self.gate_ms = self._mute_until_ms
-            if self.state is State.MUTED or (at_boundary and self.state is State.READING):
-                self.meet_gate()
+        self._on(Event.MUTE_AT_BOUNDARY if at_boundary else Event.MUTE)
 
     def hold(self, until_ms: float, now_ms: float, kind: QuotaKind) -> None:
         """The request at hand waits for its turn."""
         self._stopped_ms = now_ms
         self.throttled_by = kind
-        self.state = State.HOLDING
         self.wake_ms = until_ms
-        self.gate_ms = inf  # or the held bytes, given again, would be charged again
+        self._on(Event.HOLD)  # the gate is shut, or the held bytes, given again, would be charged again
 
     def release(self, paid_ms: float) -> None:
         """The held request goes on; the delay lasts until `paid_ms`."""
-        self.state = State.READING
         self._mute_until_ms = max(self._mute_until_ms, paid_ms)
-        self.gate_ms = self._mute_until_ms
+        self._on(Event.RELEASE)
 
     def wake(self, now_ms: float) -> None:
         """`wake_ms` has come while MUTED; an answer that came meanwhile may have moved the end."""
-        if self.state is not State.MUTED:
-            return
-        if self.gate_ms == inf:  # suspended meanwhile
-            self.state = self._gate_state
-        elif self.gate_ms > now_ms:
-            self.wake_ms = self.gate_ms
-        else:
-            self.state = State.READING
+        self._on(Event.WAKE_EARLY if now_ms < self.gate_ms < inf else Event.WAKE)
 
     def await_broker(self) -> None:
         """Nothing follows the request at hand before its answer."""
-        if self._gate_state is not State.ENDING:
-            self.gate_ms = inf
-            self._gate_state = State.AWAITING_BROKER
+        self._on(Event.AWAIT)
 
     def suspend(self) -> bool:
         """As `await_broker`, between two requests; one that is held goes later. False: not now, for another
         wait would end it."""
-        if self._gate_state is not State.MUTED:
+        if self._gate is not Gate.TIME:
             return False
-        self.await_broker()
+        self._on(Event.AWAIT)
         return True
 
     @property
     def is_hold_suspended(self) -> bool:
         """A held request may not go, though its turn may have come."""
-        return self.state is State.HOLDING and self._gate_state is State.AWAITING_BROKER
+        return self.state is State.HOLDING and self._gate is Gate.BROKER
 
     def fill(self) -> None:
         """Too much is in flight; if nothing else shuts the gate, wait for answers."""
-        if self._gate_state is State.MUTED:
-            self.await_broker()
+        if self._gate is Gate.TIME:
+            self._on(Event.AWAIT)
             self.is_full = True
 
     def broker_answered(self) -> None:
         """What was waited for has come."""
         self.is_full = False
-        if self._gate_state is State.AWAITING_BROKER:
-            self._gate_state = State.MUTED
-            if self.state is State.HOLDING:
-                return  # the gate opens when the held request goes
-            self.gate_ms = self._mute_until_ms
-            if self.state is State.AWAITING_BROKER:
-                self.state = State.READING
+        self._on(Event.ANSWER)
 
     def end(self, cause: DisconnectCause, detail: str, *, at_boundary: bool) -> None:
         """Begin no further request, for good. The first cause stays."""
         if self.close_cause is None:
             self.close_cause = cause
             self.close_detail = detail
-        self.gate_ms = inf
-        self._gate_state = State.ENDING
-        if at_boundary:
-            self.state = State.ENDING
+        self._on(Event.END_AT_BOUNDARY if at_boundary else Event.END)
+
+    def _on(self, event: Event) -> None:
+        transition = TRANSITIONS[self.state, self._gate].get(event)
+        if transition is None:
+            raise ImpossibleEvent(f"{event.name} in {self.state.name}, {self._gate.name}")
+        self.state, self._gate, times = transition
+        if not times:
+            return
+        if times is Times.SHUT:
+            self.gate_ms = inf
+        elif times is not Times.WAKE:
+            self.gate_ms = self._mute_until_ms
+        if times >= Times.WAKE:
+            self.wake_ms = self.gate_ms

@@ -2,7 +2,7 @@
 
 Pure: knows no socket, loop or clock; time is an argument. Its two sides (requests.py, responses.py) share
 what they know: who the client is, what is in flight, what is owed (throttling.py), and when the next request
-may be begun (read_gate.py, with the drawing of the states). What it decides is written down sentence by
+may be begun (read_gate.py, by the table of connection_states.py). What it decides is written down sentence by
 sentence in docs/wire.md.
 """
 
@@ -14,12 +14,13 @@ from typing import Final, Protocol
 from sluice.protocol.names import api_name
 from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import LOCAL, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers, QuotaQuestion
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import Wake
-from sluice.proxy.session.read_gate import EARLY_MS, Pace, State
+from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.proxy.session.requests import RequestSide
 from sluice.proxy.session.responses import AnswerSide
 from sluice.proxy.session.throttling import Throttling

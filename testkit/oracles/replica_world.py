@@ -5,8 +5,8 @@ from __future__ import annotations
 from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.apis import ErrorCode
 from sluice.protocol.replication.fetch_request import PartitionKey
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.replication.followers import Replication
 from sluice.proxy.session.session import Session
 from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplicas

@@ -23,8 +23,8 @@ from typing import Final, TypeAlias
 
 from sluice.protocol.addresses.addresses import Edit, spliced
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind

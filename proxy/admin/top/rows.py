@@ -20,8 +20,8 @@ from math import isfinite
 from typing import Final, Protocol, TypeAlias
 
 from sluice.proxy.admin.top.row import ConnectionRow, Row
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.producer_ids.shared import ProducerIds
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits

@@ -1,6 +1,6 @@
 """A connection's requests at the door of the producer-id quota: ids read, judged, the verdict kept.
 
-Between session/produce/requests.py and transactions.py, which know frames, and gate.py, which knows ids. A request
+Between produce/requests.py and transactions.py, which know frames, and gate.py, which knows ids. A request
 that was held is given again when it is woken; then the verdict of its wake counts. Pure.
 """
 

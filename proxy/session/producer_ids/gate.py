@@ -15,7 +15,7 @@ One connection's machine; all it knows of others stands in the door and in its p
 
 A request with acks = 0, which no answer reaches, ends the connection where others are refused: CLOSE. While
 HELD nothing is read from the connection. Gates are looked at before any id is, also before those that the
-connection has brought already (and in session/produce/header_prediction.py, which spares most requests all of this).
+connection has brought already (and in produce/header_prediction.py, which spares most requests all of this).
 A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
 sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
 Source: wire-semantics 3.

@@ -10,8 +10,8 @@ import pytest
 from sluice.protocol.apis import OFFERED
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.sasl_observer import PrincipalChanged
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import QuotaEntity

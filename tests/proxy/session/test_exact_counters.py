@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sluice.proxy.metrics.usage_meter import UsageMeter
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.sensors.sensor import Sensor
 from testkit.frames.frames import (

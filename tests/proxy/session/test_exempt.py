@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from sluice.proxy.metrics.usage_meter import UsageMeter
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule, network_of

@@ -8,9 +8,9 @@ import pytest
 
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.errors import BrokerError, BrokerMalformed
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from testkit.frames.frames import (
     API_VERSIONS,
     FETCH,

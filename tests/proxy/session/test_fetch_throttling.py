@@ -10,8 +10,8 @@ import pytest
 from sluice.protocol.apis import GROUP_APIS
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
 from testkit.frames.frames import (

@@ -7,8 +7,8 @@ import asyncio
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.log import LineBudget
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, Tenant
 from sluice.quotas.limits.limits import QuotaLimits

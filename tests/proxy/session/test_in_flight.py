@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from testkit.frames.frames import HEARTBEAT, SASL_HANDSHAKE, answer, fetch, fetch_answer_of, request, sized
 from testkit.proxy.playbook import (
     AwaitingBroker,

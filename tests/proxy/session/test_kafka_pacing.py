@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import EventKind, Recorder

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import LeftBehind
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.usage.records import EventKind
 from testkit.frames.frames import (

@@ -10,8 +10,8 @@ from math import inf
 import pytest
 
 from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.usage.records import EventKind
 from testkit.frames.frames import (

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.read_gate import Pace, State
+from sluice.proxy.session.connection_states import State
+from sluice.proxy.session.read_gate import Pace
 from sluice.quotas.kinds import QuotaKind
 
 PRODUCE, FETCH = QuotaKind.PRODUCE, QuotaKind.FETCH

@@ -9,8 +9,8 @@ import pytest
 from sluice.protocol.apis import OFFERED, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import BYTE_KINDS, KINDS

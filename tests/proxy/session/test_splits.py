@@ -14,8 +14,8 @@ import pytest
 
 from sluice.protocol._tables import VERSIONS
 from sluice.protocol.names import api_name
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.usage.records import EventKind
 from testkit.frames.frames import (

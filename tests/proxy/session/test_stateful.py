@@ -14,9 +14,9 @@ from sluice.protocol.apis import GROUP_APIS
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.fetch import closing_fetch
 from sluice.protocol.names import api_name
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.in_flight import NONE
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind

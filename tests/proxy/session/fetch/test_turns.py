@@ -11,9 +11,9 @@ from sluice.protocol.apis import READABLE, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.fetch_batches import batch_sizes
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import OTHERS, DelayLimits
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits

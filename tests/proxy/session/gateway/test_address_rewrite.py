@@ -14,7 +14,7 @@ from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from testkit.frames.frames import (
     API_VERSIONS,
     FETCH,

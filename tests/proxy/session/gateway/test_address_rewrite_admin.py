@@ -14,7 +14,7 @@ from sluice.protocol.codec.spec_model import Field
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from testkit.frames.frames import answer, decoded, request
 from testkit.frames.message_values import message_of, versions_of
 from testkit.proxy.gateway import REAL, arrives, broker_map, gateway

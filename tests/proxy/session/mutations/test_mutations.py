@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.errors import BrokerMalformed
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits

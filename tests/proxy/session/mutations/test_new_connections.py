@@ -12,7 +12,7 @@ from itertools import count
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
 from testkit.frames.frames import HEARTBEAT, answer, request, throttle_of

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from testkit.frames.frames import produce_answer, produce_of
 from testkit.proxy.playbook import START_MS, Shell
 from testkit.proxy.refusing_session import BUDGET_MS, refusals_of, shells

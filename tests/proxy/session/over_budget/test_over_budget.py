@@ -11,7 +11,7 @@ import pytest
 
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
 from testkit.frames.frames import METADATA, answer, produce, produce_answer, produce_of, record_batch, request

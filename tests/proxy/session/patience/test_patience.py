@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import OTHERS, PATIENCE_S, DelayLimits
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from testkit.frames.frames import API_VERSIONS, PRODUCE, produce_of, request
 from testkit.proxy.playbook import Shell, session_of
 

@@ -7,9 +7,9 @@ import pytest
 from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits

@@ -7,8 +7,8 @@ import pytest
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.replication.fetch_request import is_follower
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.replication.inter_broker import InterBroker
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.errors import BrokerMalformed
 from sluice.proxy.session.in_flight import CHARGE, REPLICA
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.replication.followers import MAX_SESSIONS, OTHER_REPLICAS, Replication
 from sluice.proxy.session.replication.mirror import SessionMirror
 from sluice.proxy.session.session import Session

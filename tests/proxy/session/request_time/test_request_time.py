@@ -14,10 +14,10 @@ import pytest
 from sluice.protocol._tables import THROTTLE
 from sluice.protocol.apis import CLUSTER_ACTIONS, OFFERED
 from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.proxy.session.policy import SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind

@@ -9,8 +9,8 @@ import pytest
 
 from sluice.protocol.apis import CLASSES, FLEXIBLE_WHEN_REMOVED, ApiClass, ApiKey
 from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import DelayLimits
-from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA
 from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.kinds import QuotaKind
