@@ -28,7 +28,7 @@ from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.proxy.session.session import Passing, Session
 
-_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})  # not the client's doing
+_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})  # not its doing
 
 
 class Relay(ABC):

@@ -13,18 +13,20 @@ from typing import Final
 
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import (
-    TRANSITIONS,
     Event,
     Gate,
     ImpossibleEvent,
     State,
     Times,
+    rows,
 )
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.quotas.kinds import QuotaKind
 
 EARLY_MS: Final = 0.5
 """A wake that comes this early is on time: the loop's clock ticks in ms."""
+_NEW: Final = rows()
+_STAY, _SHUT, _GATE, _WAKE, _ = Times
 
 
 class Pace:
@@ -33,6 +35,7 @@ class Pace:
     __slots__ = (
         "_gate",
         "_mute_until_ms",
+        "_row",
         "_stopped_ms",
         "close_cause",
         "close_detail",
@@ -60,6 +63,7 @@ class Pace:
         self.max_in_flight = MAX_IN_FLIGHT
         """requests; a limit on request time lowers it"""
         self._gate = Gate.TIME
+        self._row = _NEW
         self._mute_until_ms = 0.0
         self._stopped_ms = 0.0
 
@@ -151,15 +155,16 @@ class Pace:
         self._on(Event.END_AT_BOUNDARY if at_boundary else Event.END)
 
     def _on(self, event: Event) -> None:
-        transition = TRANSITIONS[self.state, self._gate].get(event)
+        transition = self._row[event]
         if transition is None:
             raise ImpossibleEvent(f"{event.name} in {self.state.name}, {self._gate.name}")
-        self.state, self._gate, times = transition
-        if not times:
+        self.state, self._gate, times, self._row = transition
+        if times is _STAY:
             return
-        if times is Times.SHUT:
+        if times is _SHUT:
             self.gate_ms = inf
-        elif times is not Times.WAKE:
+            return
+        if times is not _WAKE:
             self.gate_ms = self._mute_until_ms
-        if times >= Times.WAKE:
+        if times is not _GATE:
             self.wake_ms = self.gate_ms
