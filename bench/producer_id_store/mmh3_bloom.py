@@ -1,4 +1,4 @@
-"""The Bloom store that was not taken: mmh3 over a bytearray, to measure the one that was against."""
+"""A Bloom filter that was not taken, mmh3 over a bytearray: what it costs to set the bits in Python."""
 
 import math
 

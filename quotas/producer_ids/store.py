@@ -14,9 +14,10 @@ import sys
 from array import array
 from collections.abc import Iterable
 from enum import Enum
-from random import SystemRandom
+from secrets import token_bytes
 from typing import Final, Protocol, TypeAlias
 
+from mmh3 import hash128
 from rbloom import Bloom
 
 DEFAULT_WINDOW_NUM: Final = 11
@@ -25,12 +26,11 @@ DEFAULT_FALSE_POSITIVE_RATE: Final = 0.01
 _INT_BYTES: Final = 32
 """of a Python int below 2⁶⁰; producer ids that brokers hand out are"""
 _WORD_BYTES: Final = 8
-_FACTOR_BYTES: Final = 12
-_PRIME: Final = 2**89 - 1
-_TO_61_BITS: Final = 28
-"""The high bits of a product modulo the prime: below 2⁶¹ − 1, where an int is its own hash. (The hash alone
-would do for brokers' ids, but an attacker adds 2⁶¹ − 1 to a known one.)"""
-_RANDOM: Final = SystemRandom()
+_KEY_BYTES: Final = 16
+"""As long as a block of MurmurHash3's: what is behind it meets a state that nobody knows, so that no ids can
+be chosen that set the same bits, whatever is known of the hash and its seeds."""
+_AS_IT_IS: Final = int.__pos__
+"""what a filter is given is a hash already; so it is made once for all layers"""
 
 IdLayer: TypeAlias = "tuple[float, list[int] | array[int] | bytes]"
 """(began_ms, the ids or the filter's bytes), for the snapshot"""
@@ -186,13 +186,13 @@ class BloomStore:
 
     `layer_ids`: how many a filter is made for; one that is full is followed by another of the same sample.
     The rate of false positives is split over all layers that there can be (twice window_num; the oldest goes
-    when there are more), so that it holds for the store: four layers of 0.1 % each give 0.4 %. Ids are mixed
-    with a secret factor modulo a prime, for brokers hand them out in blocks of a thousand, and attackers
-    choose them.
+    when there are more), so that it holds for the store: four layers of 0.1 % each give 0.4 %. Ids are hashed
+    with a secret key (MurmurHash3, 128 bits), for brokers hand them out in blocks of a thousand, and
+    attackers choose them.
     """
 
     __slots__ = (
-        "_began_ms", "_count", "_factor", "_layer_ids", "_layers", "_max_layers", "_num", "_rate",
+        "_began_ms", "_count", "_key", "_layer_ids", "_layers", "_max_layers", "_num", "_rate",
         "_sample_ms", "turn_ms",
     )  # fmt: skip
 
@@ -210,7 +210,7 @@ class BloomStore:
         self._layer_ids = layer_ids
         self._max_layers = 2 * window_num
         self._rate = 1.0 - (1.0 - false_positive_rate) ** (1.0 / self._max_layers)
-        self._factor = _RANDOM.randrange(1, _PRIME)
+        self._key = token_bytes(_KEY_BYTES)
         self.turn_ms = -math.inf
         self._began_ms = -math.inf
         self._layers: list[tuple[float, Bloom]] = []  # newest first
@@ -219,25 +219,33 @@ class BloomStore:
     def seen(self, producer_id: int, now_ms: float) -> bool:
         if now_ms >= self.turn_ms:
             self._turn(now_ms)
-        key = producer_id * self._factor % _PRIME >> _TO_61_BITS
+        return self._is_known(self._hash(producer_id))
+
+    def _is_known(self, hashed: int) -> bool:
         for began_ms, bloom in self._layers:
-            if key in bloom:
+            if hashed in bloom:
                 if began_ms != self._began_ms:
-                    self._add(key)
+                    self._add(hashed)
                 return True
         return False
 
     def admit(self, producer_id: int, now_ms: float) -> None:
-        if not self.seen(producer_id, now_ms):
-            self._add(producer_id * self._factor % _PRIME >> _TO_61_BITS)
+        if now_ms >= self.turn_ms:
+            self._turn(now_ms)
+        hashed = self._hash(producer_id)
+        if not self._is_known(hashed):
+            self._add(hashed)
 
-    def _add(self, key: int) -> None:
+    def _hash(self, producer_id: int) -> int:
+        return hash128(self._key + producer_id.to_bytes(_WORD_BYTES, "little", signed=True), signed=True)
+
+    def _add(self, hashed: int) -> None:
         if not self._layers or self._layers[0][0] != self._began_ms or self._count[0] >= self._layer_ids:
-            self._layers.insert(0, (self._began_ms, Bloom(self._layer_ids, self._rate, int.__hash__)))
+            self._layers.insert(0, (self._began_ms, Bloom(self._layer_ids, self._rate, _AS_IT_IS)))
             self._count.insert(0, 0)
             del self._layers[self._max_layers :]
             del self._count[self._max_layers :]
-        self._layers[0][1].add(key)
+        self._layers[0][1].add(hashed)
         self._count[0] += 1
 
     def _turn(self, now_ms: float) -> None:
@@ -268,28 +276,27 @@ class BloomStore:
         return sum(bloom.size_in_bits // 8 for _, bloom in self._layers)
 
     def dump(self) -> list[IdLayer]:
-        """Each layer's bytes: the mixing factor, the additions, the filter."""
-        head = self._factor.to_bytes(_FACTOR_BYTES, "little")
+        """Each layer's bytes: the key, the additions, the filter."""
         return [
-            (began_ms, head + count.to_bytes(_WORD_BYTES, "little") + bloom.save_bytes())
+            (began_ms, self._key + count.to_bytes(_WORD_BYTES, "little") + bloom.save_bytes())
             for (began_ms, bloom), count in zip(reversed(self._layers), reversed(self._count), strict=True)
         ]
 
     def load(self, layers: Iterable[IdLayer], now_ms: float) -> None:
-        factor = self._factor
+        key = self._key
         blooms: list[tuple[float, Bloom]] = []
         counts: list[int] = []
-        empty = Bloom(self._layer_ids, self._rate, int.__hash__).save_bytes()
+        empty = Bloom(self._layer_ids, self._rate, _AS_IT_IS).save_bytes()
         for began_ms, data in layers:
             if not isinstance(data, bytes):
                 raise ValueError("a set of ids is no Bloom filter's bytes")
-            saved = data[_FACTOR_BYTES + _WORD_BYTES :]
+            saved = data[_KEY_BYTES + _WORD_BYTES :]
             # load_bytes panics on what it did not write, and another shape has another false-positive rate.
             if len(saved) != len(empty) or saved[:_WORD_BYTES] != empty[:_WORD_BYTES]:
                 raise ValueError("the Bloom filter is made for another rate of producer ids")
-            factor = int.from_bytes(data[:_FACTOR_BYTES], "little")
-            counts.insert(0, int.from_bytes(data[_FACTOR_BYTES : _FACTOR_BYTES + _WORD_BYTES], "little"))
-            blooms.insert(0, (min(began_ms, now_ms), Bloom.load_bytes(saved, int.__hash__)))
-        self._factor, self._layers, self._count = factor, blooms, counts
+            key = data[:_KEY_BYTES]
+            counts.insert(0, int.from_bytes(data[_KEY_BYTES : _KEY_BYTES + _WORD_BYTES], "little"))
+            blooms.insert(0, (min(began_ms, now_ms), Bloom.load_bytes(saved, _AS_IT_IS)))
+        self._key, self._layers, self._count = key, blooms, counts
         self._began_ms = -math.inf
         self._turn(now_ms)

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mmh3 import hash128
 
 from sluice.quotas.producer_ids.store import BloomStore, ExactStore, ProducerIdStore
 
@@ -235,7 +236,7 @@ def test_a_filter_of_another_shape_or_with_bytes_missing_is_refused() -> None:
     assert isinstance(data, bytes)
     with pytest.raises(ValueError, match="another rate"):
         BloomStore(11, HOUR, layer_ids=1_000).load([(began_ms, data)], 0.0)
-    for damaged in (b"", data[:-1], data[:20], data[:20] + b"\xff" * (len(data) - 20)):
+    for damaged in (b"", data[:-1], data[:24], data[:24] + b"\xff" * (len(data) - 24)):
         with pytest.raises(ValueError, match="another rate"):
             BloomStore(11, HOUR, layer_ids=100).load([(began_ms, damaged)], 0.0)
 
@@ -249,6 +250,29 @@ def test_no_id_can_be_computed_that_passes_for_a_known_one() -> None:
         assert not any(store.seen(producer_id + modulus, 0.0) for producer_id in range(100))
 
 
+def test_ids_that_collide_without_the_key_do_not_collide_with_it() -> None:
+    """Ids of which MurmurHash3 has the same low bits, as that of a known one has."""
+    store = BloomStore(11, HOUR, layer_ids=1_000, false_positive_rate=0.001)
+    low_bits = 2**12 - 1
+    wanted = hash128(bytes(8)) & low_bits
+    store.admit(0, 0.0)
+    chosen = [
+        producer_id
+        for producer_id in range(1, 400_000)
+        if hash128(producer_id.to_bytes(8, "little")) & low_bits == wanted
+    ]
+    assert len(chosen) > 50
+    assert sum(store.seen(producer_id, 0.0) for producer_id in chosen) <= 2
+
+
+def test_negative_ids_are_ids() -> None:
+    """A client may write any 64 bits."""
+    store = BloomStore(11, HOUR, layer_ids=1_000)
+    for producer_id in (-(2**63), -1, 2**63 - 1):
+        store.admit(producer_id, 0.0)
+        assert store.seen(producer_id, 0.0)
+
+
 def test_two_bloom_stores_do_not_mix_ids_in_the_same_way() -> None:
     """Or an attacker could find ids that pass for known ones, and use them elsewhere."""
     dumps = set()
@@ -257,5 +281,5 @@ def test_two_bloom_stores_do_not_mix_ids_in_the_same_way() -> None:
         store.admit(1, 0.0)
         ((_, data),) = store.dump()
         assert not isinstance(data, array)
-        dumps.add(data[20:])
+        dumps.add(data[24:])  # behind the key and the additions
     assert len(dumps) == 2
