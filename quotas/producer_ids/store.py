@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 from enum import Enum
-from secrets import token_bytes
+from random import SystemRandom
 from typing import Final, Protocol, TypeAlias
 
 from mmh3 import hash128
@@ -210,7 +210,7 @@ class BloomStore:
         self._layer_ids = layer_ids
         self._max_layers = 2 * window_num
         self._rate = 1.0 - (1.0 - false_positive_rate) ** (1.0 / self._max_layers)
-        self._key = token_bytes(_KEY_BYTES)
+        self._key = SystemRandom().randbytes(_KEY_BYTES)
         self.turn_ms = -math.inf
         self._began_ms = -math.inf
         self._layers: list[tuple[float, Bloom]] = []  # newest first
