@@ -1,1 +1,1 @@
-"""The proxy as a Kafka client (control plane): aiokafka's connections, requests of our own codec."""
+"""The proxy as a Kafka client (control plane): aiokafka's connections, kafka-python's requests."""

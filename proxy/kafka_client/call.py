@@ -1,4 +1,4 @@
-"""Requests of our own codec over aiokafka's connections: APIs and versions that aiokafka does not know.
+"""Requests of kafka-python's protocol classes over aiokafka's connections: newer ones than aiokafka knows.
 
 (Topic ids stand in Metadata from version 10 on; aiokafka 0.14 asks for version 5.)
 """
@@ -9,39 +9,35 @@ from io import BytesIO
 from typing import Any, Final
 
 from aiokafka.client import AIOKafkaClient
+from kafka.protocol.api_message import ApiMessage
 
-from sluice.protocol._tables import VERSIONS
-from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
-from sluice.protocol.codec.wire import Struct
+from sluice.proxy.kafka_client.messages import decoded, encoded
 
 
-async def call(
-    client: AIOKafkaClient, api_key: int, body: Struct, *, max_version: int, node_id: int | None = None
-) -> Any:
-    """The body of a broker's answer, as the codec shows it. `node_id`: which one; None: any.
+async def call(client: AIOKafkaClient, request: ApiMessage, *, node_id: int | None = None) -> Any:
+    """A broker's answer, as kafka-python's class of it. `node_id`: which one; None: any.
 
-    The version: the newest that the broker, the codec and `max_version` share. Raises KafkaError, OSError,
-    TimeoutError, ProtocolError.
+    The version: the newest that the broker and kafka-python share. Raises KafkaError, OSError, TimeoutError,
+    ProtocolError.
     """
     node = client.get_random_node() if node_id is None else node_id
-    return await client.send(node, _Call(api_key, body, max_version))
+    return await client.send(node, _Call(request))
 
 
 class _Call:
     """What aiokafka's connection takes for a request of its own (aiokafka.protocol.api.Request)."""
 
-    def __init__(self, api_key: int, body: Struct, max_version: int) -> None:
-        self.API_KEY: Final = api_key
+    def __init__(self, request: ApiMessage) -> None:
+        self._request = request
+        self.API_KEY: Final = int(request.API_KEY)
         self.RESPONSE_TYPE: Final = self
         self.API_VERSION = 0
-        self._body = body
-        self._max_version = max_version
         self._correlation_id = 0
         self._client_id = ""
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> _Call:
-        known, broker = VERSIONS[self.API_KEY][1], versions.get(self.API_KEY, (0, 0))[1]
-        self.API_VERSION = min(known, broker, self._max_version)
+        _, broker = versions.get(self.API_KEY, (0, 0))
+        self.API_VERSION = min(self._request.max_version, broker)
         return self
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Head:
@@ -50,20 +46,14 @@ class _Call:
 
     def encode(self) -> bytes:
         """Header and body; `_Head` is empty."""
-        header: Struct = {
-            "requestApiKey": self.API_KEY,
-            "requestApiVersion": self.API_VERSION,
-            "correlationId": self._correlation_id,
-            "clientId": self._client_id,
-        }
-        return encode_frame("request", self.API_KEY, self.API_VERSION, DecodedFrame(header, self._body))
+        return encoded(self._request, self.API_VERSION, self._correlation_id, self._client_id)
 
     def parse_response_header(self, frame: BytesIO) -> _Head:
         """The connection compares its `correlation_id`."""
         return _Head(int.from_bytes(frame.getvalue()[:4], "big", signed=True))
 
     def decode(self, frame: BytesIO) -> Any:
-        return decode_frame("response", self.API_KEY, self.API_VERSION, frame.getvalue()).body
+        return decoded(self._request, frame.getvalue())
 
 
 class _Head:

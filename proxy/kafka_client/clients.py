@@ -7,13 +7,16 @@ before.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from time import time
 from typing import Any, Final
+from uuid import UUID
 
 from aiokafka.client import AIOKafkaClient
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
 
-from sluice.protocol.apis import METADATA, ApiKey, ErrorCode
-from sluice.protocol.codec.wire import uuid_bytes
+from sluice.protocol.apis import ErrorCode
 from sluice.proxy.config.quotas import TopicOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.listener.login.credential_entries import PasswordCredentials
@@ -23,6 +26,9 @@ from sluice.proxy.listener.tls.context import ClientTls
 _SET: Final = 0
 _TOPIC: Final = 2
 """type of a config resource"""
+_NO_UUID: Final = UUID(int=0)
+_WITH_TOPIC_IDS: Final = 10
+"""the first version of Metadata"""
 _TOMBSTONES_MS: Final = 7 * 24 * 3_600_000
 """How long a removed quota can be read as such: a proxy cut off for longer reads the topic anew anyway."""
 COMPACT: Final = "compact"
@@ -88,70 +94,85 @@ async def topic_id(client: AIOKafkaClient, name: str) -> bytes | None:
 
     Raises TopicRefused if it has not one partition, or the broker does not tell; KafkaError, OSError.
     """
-    body: Any = {
-        "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "name": name}],
-        "allowAutoTopicCreation": False,
-    }
-    answer = await call(client, METADATA, body, max_version=12)
-    (topic,) = answer["topics"]
-    if topic["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    topic = await topic_metadata(client, name)
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
-    if topic["errorCode"] != ErrorCode.NONE and not topic["partitions"]:
-        raise TopicRefused(f"Metadata of {name}: error {topic['errorCode']}")
-    if len(topic["partitions"]) != 1:
-        raise TopicRefused(f"{name} has {len(topic['partitions'])} partitions; it must have one")
-    return uuid_bytes(topic["topicId"]) if "topicId" in topic else b""
+    if topic.error_code != ErrorCode.NONE and not topic.partitions:
+        raise TopicRefused(f"Metadata of {name}: error {topic.error_code}")
+    if len(topic.partitions) != 1:
+        raise TopicRefused(f"{name} has {len(topic.partitions)} partitions; it must have one")
+    return topic.topic_id.bytes if topic.version >= _WITH_TOPIC_IDS else b""
+
+
+async def topic_metadata(client: AIOKafkaClient, name: str) -> Any:
+    """A topic as Metadata has it; it is not made by being asked for. Raises KafkaError, OSError,
+    ProtocolError."""
+    asked = MetadataRequest.MetadataRequestTopic(topic_id=_NO_UUID, name=name)
+    answer = await call(client, MetadataRequest(topics=[asked], allow_auto_topic_creation=False))
+    (topic,) = answer.topics
+    return topic
+
+
+async def create_topic(
+    client: AIOKafkaClient,
+    name: str,
+    partitions: int,
+    replicas: int,
+    configs: Mapping[str, str],
+    timeout_s: float,
+) -> None:
+    """Make it, unless it is there. Raises TopicRefused; KafkaError, OSError, ProtocolError."""
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=[],
+        configs=[
+            CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000), validate_only=False)
+    (made,) = (await call(client, request)).topics
+    if made.error_code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+        raise TopicRefused(f"{name} cannot be made: error {made.error_code}: {made.error_message}")
 
 
 async def ensure_topic(client: AIOKafkaClient, options: TopicOptions) -> bytes:
     """The topic's id, after it has been made if it was missing. Raises as `topic_id`."""
     found = await topic_id(client, options.name)
     if found is None:
-        await _create(client, options)
+        await create_topic(
+            client, options.name, 1, options.replication_factor, CONFIGS, options.request_timeout_s
+        )
         found = await topic_id(client, options.name)
         if found is None:
             raise TopicRefused(f"{options.name} has been made, and is not there yet")
     return found
 
 
-async def _create(client: AIOKafkaClient, options: TopicOptions) -> None:
-    topic: dict[str, Any] = {
-        "name": options.name,
-        "numPartitions": 1,
-        "replicationFactor": options.replication_factor,
-        "assignments": [],
-        "configs": [{"name": name, "value": value} for name, value in CONFIGS.items()],
-    }
-    timeout_ms = int(options.request_timeout_s * 1000)
-    body: Any = {"topics": [topic], "timeoutMs": timeout_ms, "validateOnly": False}
-    answer = await call(client, ApiKey.CREATE_TOPICS, body, max_version=7)
-    (made,) = answer["topics"]
-    if made["errorCode"] not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-        raise TopicRefused(
-            f"{options.name} cannot be made: error {made['errorCode']}: {made['errorMessage']}"
-        )
-
-
 async def cleanup_policy(client: AIOKafkaClient, name: str) -> str | None:
     """Of the topic. None: who asks may not know, and has to believe that it is `compact`."""
-    resource: dict[str, Any] = {
-        "resourceType": _TOPIC,
-        "resourceName": name,
-        "configurationKeys": ["cleanup.policy"],
-    }
-    answer = await call(client, ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]}, max_version=4)
-    for result in answer["results"]:
-        for config in result["configs"]:
-            return str(config["value"])
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=_TOPIC, resource_name=name, configuration_keys=["cleanup.policy"]
+    )
+    answer = await call(client, DescribeConfigsRequest(resources=[resource]))
+    for result in answer.results:
+        for config in result.configs:
+            return str(config.value)
     return None
 
 
 async def make_compacted(client: AIOKafkaClient, name: str) -> None:
     """Of a topic in which nothing is yet: a broker makes one of its own accord when a client of ours asks for
     one that has just been deleted (auto.create.topics.enable). Raises TopicRefused if that may not be."""
-    configs = [{"name": key, "configOperation": _SET, "value": value} for key, value in CONFIGS.items()]
-    body: Any = {"resources": [{"resourceType": _TOPIC, "resourceName": name, "configs": configs}]}
-    answer = await call(client, ApiKey.INCREMENTAL_ALTER_CONFIGS, body, max_version=1)
-    (result,) = answer["responses"]
-    if result["errorCode"] != ErrorCode.NONE:
-        raise TopicRefused(f"{name} cannot be made compacted: {result['errorMessage']}")
+    resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource_type.AlterableConfig(name=key, config_operation=_SET, value=value)
+        for key, value in CONFIGS.items()
+    ]
+    resource = resource_type(resource_type=_TOPIC, resource_name=name, configs=configs)
+    answer = await call(client, IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    (result,) = answer.responses
+    if result.error_code != ErrorCode.NONE:
+        raise TopicRefused(f"{name} cannot be made compacted: {result.error_message}")

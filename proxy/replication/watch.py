@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
 
-from sluice.protocol.apis import METADATA, ApiKey
-from sluice.protocol.codec.wire import uuid_bytes
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.call import call
@@ -149,11 +149,11 @@ class ReplicationWatch:
         replication.findings = found
 
     async def _read(self, client: AIOKafkaClient) -> ClusterState:
-        brokers = (await call(client, METADATA, {"topics": []}, max_version=12))["brokers"]
+        brokers = (await call(client, MetadataRequest(topics=MetadataRequest.NO_TOPICS))).brokers
         largest: dict[int, int] = {}
         rates: dict[str, dict[int, float]] = {key: {} for key in RATE_KEYS}
         for broker in brokers:
-            node_id = broker["nodeId"]
+            node_id = broker.node_id
             asked = [_resource(_BROKER, str(node_id), (*RATE_KEYS, _RESPONSE_MAX_BYTES))]
             for _, key, value in await self._describe(client, asked, node_id):
                 if key == _RESPONSE_MAX_BYTES:
@@ -164,11 +164,11 @@ class ReplicationWatch:
                     if rate is not None:
                         rates[key][node_id] = rate
         if self._quota_file is not None:
-            return await self._read_section(client, [broker["nodeId"] for broker in brokers], largest)
+            return await self._read_section(client, [broker.node_id for broker in brokers], largest)
         if not any(rates.values()):
             return ClusterState(response_max_bytes=largest)
         topics = await self._topics(client)
-        names = {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]}
+        names = {topic.topic_id.bytes: topic.name for topic in topics if topic.name}
         replicas: dict[str, dict[str, ThrottledReplicas]] = {key: {} for key in REPLICAS_KEYS}
         for some in _in_parts(sorted(names.values())):
             asked = [_resource(_TOPIC, name, REPLICAS_KEYS) for name in some]
@@ -196,7 +196,7 @@ class ReplicationWatch:
         )
 
     async def _topics(self, client: AIOKafkaClient) -> Any:
-        return (await call(client, METADATA, {"topics": None}, max_version=12))["topics"]
+        return (await call(client, MetadataRequest(topics=MetadataRequest.ALL_TOPICS))).topics
 
     async def _read_section(
         self, client: AIOKafkaClient, brokers: list[int], largest: Mapping[int, int]
@@ -215,7 +215,7 @@ class ReplicationWatch:
         followers = section.replicas.get(FOLLOWER_REPLICAS, {})
         return ClusterState(
             section.limits(brokers, leaders_of(topics, followers)),
-            {uuid_bytes(topic["topicId"]): topic["name"] for topic in topics if topic["name"]},
+            {topic.topic_id.bytes: topic.name for topic in topics if topic.name},
             move_ratio(topics, followers),
             sum(behind(topics, followers)),
             _replication_factor(topics),
@@ -227,13 +227,12 @@ class ReplicationWatch:
         self, client: AIOKafkaClient, resources: list[Any], node_id: int | None
     ) -> list[tuple[str, str, str]]:
         """(resource's name, key, value) of what is set."""
-        body: Any = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
-        answer = await call(client, ApiKey.DESCRIBE_CONFIGS, body, max_version=4, node_id=node_id)
+        answer = await call(client, DescribeConfigsRequest(resources=resources), node_id=node_id)
         return [
-            (result["resourceName"], config["name"], config["value"])
-            for result in answer["results"]
-            for config in result["configs"]
-            if config["value"] is not None
+            (result.resource_name, config.name, config.value)
+            for result in answer.results
+            for config in result.configs
+            if config.value is not None
         ]
 
     def _misprints(self, whose: str) -> _Misprints:
@@ -260,8 +259,9 @@ class _Misprints:
         return True
 
 
-def _resource(kind: int, name: str, keys: Iterable[str]) -> dict[str, Any]:
-    return {"resourceType": kind, "resourceName": name, "configurationKeys": list(keys)}
+def _resource(kind: int, name: str, keys: Iterable[str]) -> Any:
+    resource_type = DescribeConfigsRequest.DescribeConfigsResource
+    return resource_type(resource_type=kind, resource_name=name, configuration_keys=list(keys))
 
 
 def _in_parts(names: list[str]) -> Iterator[list[str]]:
@@ -276,12 +276,12 @@ def leaders_of(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
     """
     found: dict[int, set[int]] = {}
     for topic in topics:
-        replicas = throttled.get(topic["name"])
+        replicas = throttled.get(topic.name)
         if replicas is None:
             continue
-        for partition in topic["partitions"]:
-            leader, index = partition["leaderId"], partition["partitionIndex"]
-            for node in set(partition["replicaNodes"]) - set(partition["isrNodes"]):
+        for partition in topic.partitions:
+            leader, index = partition.leader_id, partition.partition_index
+            for node in set(partition.replica_nodes) - set(partition.isr_nodes):
                 if leader >= 0 and replicas.has(index, node):
                     found.setdefault(node, set()).add(leader)
     return {follower: len(leaders) for follower, leaders in found.items()}
@@ -291,11 +291,11 @@ def behind(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) ->
     """Of each partition: how many replicas are throttled and not in sync."""
     return [
         sum(
-            throttled.get(topic["name"], NONE_THROTTLED).has(partition["partitionIndex"], node)
-            for node in set(partition["replicaNodes"]) - set(partition["isrNodes"])
+            throttled.get(topic.name, NONE_THROTTLED).has(partition.partition_index, node)
+            for node in set(partition.replica_nodes) - set(partition.isr_nodes)
         )
         for topic in topics
-        for partition in topic["partitions"]
+        for partition in topic.partitions
     ]
 
 
@@ -306,7 +306,7 @@ def move_ratio(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
 
 
 def _replication_factor(topics: Iterable[Any]) -> float:
-    counts = [len(partition["replicaNodes"]) for topic in topics for partition in topic["partitions"]]
+    counts = [len(partition.replica_nodes) for topic in topics for partition in topic.partitions]
     return sum(counts) / max(1, len(counts))
 
 

@@ -22,11 +22,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from sluice.protocol.apis import METADATA, ApiKey, ErrorCode
+from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.access_log.sinks.sink import LogFile, SinkError, SinkRefuses, TopicSettings
-from sluice.proxy.kafka_client.call import call
-from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
+from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused, create_topic, topic_metadata
 from sluice.usage.access_record import SCHEMA_VERSION, VERSION_KEY
 
 _OVERHEAD_BYTES: Final = 4096
@@ -149,27 +148,13 @@ class TopicSink:
             "retention.ms": str(int(settings.retention_s * 1000)),
             "compression.type": "producer",  # the files are compressed as they are
         }
-        topic: dict[str, Any] = {
-            "name": name,
-            "numPartitions": settings.partitions,
-            "replicationFactor": settings.cluster.replication_factor,
-            "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in configs.items()],
-        }
-        timeout_ms = int(settings.cluster.request_timeout_s * 1000)
-        body: Any = {"topics": [topic], "timeoutMs": timeout_ms, "validateOnly": False}
-        (made,) = (await call(client, ApiKey.CREATE_TOPICS, body, max_version=7))["topics"]
-        if made["errorCode"] not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-            raise TopicRefused(f"{name} cannot be made: error {made['errorCode']}: {made['errorMessage']}")
+        replicas, timeout_s = settings.cluster.replication_factor, settings.cluster.request_timeout_s
+        await create_topic(client, name, settings.partitions, replicas, configs, timeout_s)
 
 
 async def partitions_of(client: AIOKafkaClient, topic: str) -> list[int] | None:
     """Their numbers; None: there is no such topic. Raises KafkaError, OSError, ProtocolError."""
-    asked: Any = {
-        "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "name": topic}],
-        "allowAutoTopicCreation": False,
-    }
-    (found,) = (await call(client, METADATA, asked, max_version=12))["topics"]
-    if found["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    found = await topic_metadata(client, topic)
+    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
-    return sorted(partition["partitionIndex"] for partition in found["partitions"])
+    return sorted(partition.partition_index for partition in found.partitions)

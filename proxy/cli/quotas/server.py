@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
 
-from sluice.protocol.apis import ApiKey
-from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
-from sluice.protocol.codec.wire import Struct, Value
+from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from kafka.protocol.api_message import ApiMessage
+
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
@@ -22,10 +22,12 @@ from sluice.proxy.cli.quotas.edit import Changes, Whom
 from sluice.proxy.cli.quotas.listing import described
 from sluice.proxy.cli.quotas.remote import Found, RemotePlace, names_of, refusal, whom_of_names
 from sluice.proxy.config.options import host_and_port
+from sluice.proxy.kafka_client.messages import decoded, encoded
 from sluice.proxy.listener.login.login import UpstreamLogin
 from sluice.quotas.files.config_error import ConfigError, Problem
 
 _VERSION: Final = 1
+_Entry: Final = AlterClientQuotasRequest.EntryData
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -43,24 +45,22 @@ class QuotaServer(RemotePlace):
 
     def _limits(self) -> Found:
         """Those in force: a proxy leaves out what is in shadow mode, for which the protocol has no field."""
-        body = self._ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
-        if body["errorCode"]:
-            raise CommandFailed(f"{self.name}: {refusal(body['errorCode'], body['errorMessage'])}")
+        answer = self._ask(DescribeClientQuotasRequest(components=[], strict=False))
+        if answer.error_code:
+            raise CommandFailed(f"{self.name}: {refusal(answer.error_code, answer.error_message)}")
         limits = {
-            _whom(entry["entity"]): {value["key"]: float(value["value"]) for value in entry["values"]}
-            for entry in body["entries"] or []
+            _whom(entry.entity): {value.key: float(value.value) for value in entry.values}
+            for entry in answer.entries or []
         }
         return limits, {}
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
-        entries: list[Value] = [
-            {"entity": _entity(whom), "ops": list(_ops(limits))} for whom, limits in changes.items()
-        ]
-        body = self._ask(ApiKey.ALTER_CLIENT_QUOTAS, {"entries": entries, "validateOnly": False})
+        entries = [_Entry(entity=_entity(whom), ops=list(_ops(limits))) for whom, limits in changes.items()]
+        answer = self._ask(AlterClientQuotasRequest(entries=entries, validate_only=False))
         return [
-            f"{described(_whom(entry['entity']))}: {refusal(entry['errorCode'], entry['errorMessage'])}"
-            for entry in body["entries"]
-            if entry["errorCode"]
+            f"{described(_whom(entry.entity))}: {refusal(entry.error_code, entry.error_message)}"
+            for entry in answer.entries
+            if entry.error_code
         ]
 
     # The wire ---------------------------------------------------------------------------------------------
@@ -106,14 +106,8 @@ class QuotaServer(RemotePlace):
             if reply:
                 sock.sendall(reply)
 
-    def _ask(self, api_key: int, body: Struct) -> dict[str, Any]:
-        header: Struct = {
-            "requestApiKey": api_key,
-            "requestApiVersion": _VERSION,
-            "correlationId": api_key,
-            "clientId": self._settings.client_id,
-        }
-        frame = encode_frame("request", api_key, _VERSION, DecodedFrame(header, body))
+    def _ask(self, request: ApiMessage) -> Any:
+        frame = encoded(request, _VERSION, int(request.API_KEY), self._settings.client_id)
         try:
             with closing(self._connect()) as sock:
                 sock.sendall(len(frame).to_bytes(4) + frame)
@@ -121,7 +115,7 @@ class QuotaServer(RemotePlace):
                 if size > _MAX_ANSWER_BYTES:
                     raise CommandFailed(f"{self.name}: an answer of {size} bytes; is this a Kafka listener?")
                 data = _exactly(sock, size)
-            return decode_frame("response", api_key, _VERSION, data).body
+            return decoded(request, data)
         except (OSError, ProtocolError) as error:
             raise CommandFailed(f"{self.name}: {error}") from None
 
@@ -136,14 +130,14 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
-def _whom(entity: list[dict[str, Any]]) -> Whom:
-    return whom_of_names({part["entityType"]: part["entityName"] for part in entity})
+def _whom(entity: list[Any]) -> Whom:
+    return whom_of_names({part.entity_type: part.entity_name for part in entity})
 
 
-def _entity(whom: Whom) -> list[Value]:
-    return [{"entityType": key, "entityName": name} for key, name in names_of(whom).items()]
+def _entity(whom: Whom) -> list[Any]:
+    return [_Entry.EntityData(entity_type=key, entity_name=name) for key, name in names_of(whom).items()]
 
 
-def _ops(changes: Changes) -> Iterator[Value]:
+def _ops(changes: Changes) -> Iterator[Any]:
     for key, limit in changes.items():
-        yield {"key": key, "value": float(limit or 0.0), "remove": limit is None}
+        yield _Entry.OpData(key=key, value=float(limit or 0.0), remove=limit is None)
