@@ -93,6 +93,8 @@ class KindSpec:
     """(config_key, value) → the limit; raises ValueError with Kafka's text"""
     effect: str
     """one sentence for the docs: what is limited"""
+    log_units: tuple[str, str]
+    """of a limit and of a charge, as keys of log lines end"""
     scope: Scope = Scope.USERS_AND_CLIENTS
 
     def rate_per_s(self, limit: float) -> float:
@@ -110,6 +112,7 @@ _ROWS: Final = (
         limit_span_s=1.0,
         validated=whole_number,
         effect="Bytes of Produce requests.",
+        log_units=("bytes_per_s", "bytes"),
     ),
     KindSpec(
         kind=QuotaKind.FETCH,
@@ -120,6 +123,7 @@ _ROWS: Final = (
         limit_span_s=1.0,
         validated=whole_number,
         effect="Bytes of Fetch and ShareFetch answers.",
+        log_units=("bytes_per_s", "bytes"),
     ),
     KindSpec(
         kind=QuotaKind.REQUEST,
@@ -130,6 +134,7 @@ _ROWS: Final = (
         limit_span_s=0.1,  # n % of a thread are n ms in 100 ms
         validated=positive_number,
         effect="Time of the broker's network and I/O threads, by a cost model (KIP-124).",
+        log_units=("percent", "ms"),
     ),
     KindSpec(
         kind=QuotaKind.CONTROLLER_MUTATION,
@@ -140,6 +145,7 @@ _ROWS: Final = (
         limit_span_s=1.0,
         validated=positive_number,
         effect="Partitions that CreateTopics, CreatePartitions and DeleteTopics create and delete (KIP-599).",
+        log_units=("partitions_per_s", "partitions"),
     ),
     KindSpec(
         kind=QuotaKind.PRODUCER_IDS,
@@ -150,6 +156,7 @@ _ROWS: Final = (
         limit_span_s=3600.0,
         validated=positive_number,
         effect="New producer ids that a user's clients may bring to the broker (KIP-936).",
+        log_units=("per_hour", "ids"),
         scope=Scope.USERS,
     ),
     KindSpec(
@@ -161,6 +168,7 @@ _ROWS: Final = (
         limit_span_s=1.0,
         validated=whole_int,
         effect="New connections from one address (KIP-612).",
+        log_units=("per_s", "connections"),
         scope=Scope.IPS,
     ),
 )

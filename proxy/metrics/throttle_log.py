@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from sluice.protocol.names import api_name
 from sluice.proxy.runtime.log import LineBudget
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
-from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.kinds import KINDS
 from sluice.usage.records import EventKind, ThrottleEvent
 
 QUIET_MS: Final = 5_000.0
@@ -38,15 +38,7 @@ Fields: TypeAlias = dict[str, str | int | float]
 ThrottleLine: TypeAlias = tuple[str, Fields]
 """event name, fields"""
 LEVEL_BY_RULE: Final[dict[str, QuotaLevel]] = {level.value: level for level in QuotaLevel}
-_UNITS: Final = {
-    QuotaKind.PRODUCE.value: ("bytes_per_s", "bytes"),
-    QuotaKind.FETCH.value: ("bytes_per_s", "bytes"),
-    QuotaKind.REQUEST.value: ("percent", "ms"),
-    QuotaKind.CONTROLLER_MUTATION.value: ("partitions_per_s", "partitions"),
-    QuotaKind.PRODUCER_IDS.value: ("per_hour", "ids"),
-    QuotaKind.CONNECTION_CREATION.value: ("per_s", "connections"),
-}
-"""of a limit and of a charge, as keys of log lines end"""
+_UNITS: Final = {kind.value: spec.log_units for kind, spec in KINDS.items()}
 _NEVER_MS: Final = float("-inf")
 
 

@@ -154,7 +154,7 @@ class AnswerSide:
                     raise contradiction(correlation_id, asked_id, size, api_key, version)
                 frame_end = pos + SIZE_BYTES + size
                 throttle_ms = 0.0
-                if work is not NONE or throttling.request_time is not None:
+                if work is not NONE or throttling.charges_answers:
                     if work is TOPIC_SIZES:
                         pos = self._begin_sizes(buf, pos, end, frame_end, now_ms)
                         continue
@@ -271,8 +271,8 @@ class AnswerSide:
                 throttle_ms = self._work_on_answer(buf, pos, end, frame_end, entry, now_ms)
             if work is REPLICA and replicas is not None:
                 replicas.begin(buf, pos, end, frame_end, now_ms)
-            elif request_time is not None or work is CLUSTER_ACTION or work is FOLLOWER:
-                self._throttling.charge_request_time(
+            elif self._throttling.charges_answers or work is CLUSTER_ACTION or work is FOLLOWER:
+                self._throttling.charge_answer(
                     buf, pos, end, frame_end, entry, now_ms, self._requests.at_boundary
                 )
             if work is MUTATION:

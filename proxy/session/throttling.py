@@ -37,7 +37,7 @@ class Throttling:
 
     __slots__ = (
         "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",
-        "_wake", "arrivals", "fetch_sensor", "fetches", "generation", "ids", "is_group", "known",
+        "_wake", "arrivals", "charges_answers", "fetch_sensor", "fetches", "generation", "ids", "is_group", "known",
         "mutation_sensor", "produce_sensor", "produces", "request_time",
     )  # fmt: skip
 
@@ -66,6 +66,8 @@ class Throttling:
         self.mutation_sensor: Sensor | None = None
         """whose limit CreateTopics, DeleteTopics and CreatePartitions are charged against"""
         self.request_time: RequestTime | None = None
+        self.charges_answers = False
+        """every answer is to be given to `charge_answer`"""
         """charges what requests cost the broker; None: the principal has no limit on it"""
         self.generation = _NEVER
         """of the quotas when the sensors were looked up"""
@@ -98,6 +100,7 @@ class Throttling:
         self.mutation_sensor = quotas.sensor(QuotaKind.CONTROLLER_MUTATION, user, client_id, now_ms, address)
         self.generation = quotas.generation
         self._look_up_request_time(user, client_id, now_ms)
+        self.charges_answers = self.request_time is not None
         self._look_up_ids(quotas.id_limit(user, client_id, address), now_ms)
         if self._is_new and self.request_time is not None:
             self._greet(self.request_time, api_key, now_ms)
@@ -144,7 +147,7 @@ class Throttling:
             )
         request_time.use(sensor, now_ms)
 
-    def charge_request_time(
+    def charge_answer(
         self,
         buf: bytearray,
         pos: int,
@@ -154,7 +157,8 @@ class Throttling:
         now_ms: float,
         at_boundary: bool,
     ) -> None:
-        """The answer to `entry` is charged against its user's request_percentage, or counted as exempt."""
+        """The answer to `entry` is charged by what is judged by every answer, whatever its API:
+        request_percentage; or counted as exempt from that."""
         if entry[9] is FOLLOWER or (
             entry[9] is CLUSTER_ACTION
             and not (frame_end <= end and is_refused(buf, pos, frame_end, entry[1], entry[2]))
