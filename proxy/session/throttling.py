@@ -37,8 +37,8 @@ class Throttling:
 
     __slots__ = (
         "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",
-        "_wake", "arrivals", "charges_answers", "fetch_sensor", "fetches", "generation", "ids", "is_group", "known",
-        "mutation_sensor", "produce_sensor", "produces", "request_time",
+        "_wake", "arrivals", "charges_answers", "fetch_sensor", "fetches", "generation", "ids",
+        "is_group", "known", "mutation_sensor", "produce_sensor", "produces", "request_time",
     )  # fmt: skip
 
     def __init__(
