@@ -73,8 +73,8 @@ def test_the_voters_of_a_quorum_start_together_and_have_time_to_read_their_logs(
 
 
 def test_a_rolling_restart_waits_until_the_other_voters_have_found_the_last_one(charts: Charts) -> None:
-    """Seen in a cluster: Java asked for a voter at its old address for 30 s, the next one ended meanwhile, and
-    for 10 s there was no quorum, for 22 s no acknowledgement."""
+    """Seen in a cluster: Java asked for a voter at its old address for 30 s, the next ended meanwhile, and
+    there was no quorum for 11 s, no acknowledgement for 22 s."""
     brokers = the(charts.render("broker-sidecar"), "StatefulSet")["spec"]
     (kafka,) = [each for each in brokers["template"]["spec"]["containers"] if each["name"] == "kafka"]
     (options,) = [each["value"] for each in kafka["env"] if each["name"] == "KAFKA_OPTS"]
