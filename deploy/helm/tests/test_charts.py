@@ -72,6 +72,23 @@ def test_the_voters_of_a_quorum_start_together_and_have_time_to_read_their_logs(
     assert kafka["resources"]["requests"] == {"cpu": "250m", "memory": "1Gi"}
 
 
+def test_a_rolling_restart_waits_until_the_other_voters_have_found_the_last_one(charts: Charts) -> None:
+    """Seen in a cluster: Java asked for a voter at its old address for 30 s, the next ended meanwhile, and
+    there was no quorum for 11 s, no acknowledgement for 22 s."""
+    brokers = the(charts.render("broker-sidecar"), "StatefulSet")["spec"]
+    (kafka,) = [each for each in brokers["template"]["spec"]["containers"] if each["name"] == "kafka"]
+    (options,) = [each["value"] for each in kafka["env"] if each["name"] == "KAFKA_OPTS"]
+    cached_s = int(options.removeprefix("-Dsun.net.inetaddr.ttl="))
+    assert 0 < cached_s < brokers["minReadySeconds"] / 3
+
+
+def test_the_example_says_that_brokers_do_not_come_through_the_sidecar(charts: Charts) -> None:
+    """Else each start of a sidecar warns of followers that are charged as clients."""
+    configs = of_kind(charts.render("broker-sidecar"), "ConfigMap")
+    (config,) = [each["data"]["sluice.yaml"] for each in configs if "sluice.yaml" in each["data"]]
+    assert yaml.safe_load(config)["inter_broker"] == {}
+
+
 def test_who_wants_no_native_sidecar_gets_none(charts: Charts) -> None:
     pod = pod_of(charts.render("application-sidecar", {"sluice": {"nativeSidecar": "never"}}, version="1.37"))
     assert "restartPolicy" not in sluice_of(pod)
