@@ -40,6 +40,12 @@ def test_the_worked_examples_come_out() -> None:
     assert (censored.rate, censored.identified) == (about(400), True)
 
 
+def test_throttled_windows_are_at_risk_no_more_above_their_rate() -> None:
+    """50 throttled at 100, then 49 free at 200 and one at 400: S(200) = 1 − 49 / 50 = 0.02, S(400) = 0."""
+    demand = day_demand(day((200, 49), (400, 1), throttled=((100, 500, 50),)))
+    assert (demand.rate, demand.identified) == (about(400), True)
+
+
 @given(st.floats(min_value=0.0, max_value=1e15))
 def test_a_bucket_holds_its_rates_and_its_middle_is_near_them(rate: float) -> None:
     bucket = bucket_of(rate)
