@@ -1,4 +1,4 @@
-"""With what partition_max_bytes a throttled partition is let through: as much as a batch of it turns out to need."""
+"""With what partition_max_bytes a throttled partition is let through: what a batch of it turns out to need."""
 
 from __future__ import annotations
 
