@@ -120,3 +120,10 @@ def test_a_demand_is_never_below_what_taking_rates_at_face_value_gives(
     seen = sorted(bucket for part in (free, throttled) for bucket, n in part.items() for _ in range(n))
     naive = seen[max(0, -(-99 * len(seen) // 100) - 1)]
     assert day_demand(state).rate >= middle(naive) * (1 - 1e-9)
+
+
+def test_of_inflated_rates_the_quantile_is_the_least_above_which_no_more_are_than_it_leaves() -> None:
+    """All throttled, half of them inflated to 3,000 and half to 1,500: half may be above the median."""
+    state = day(throttled=((1_000, 3_000, 2), (900, 1_500, 2)))
+    (demand,) = estimate([state], 0.5)
+    assert (demand.identified, demand.ceiling) == (False, about(1_500))

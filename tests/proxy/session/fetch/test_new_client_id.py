@@ -9,7 +9,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import Recorder
 from testkit.frames.frames import FETCH, answer, fetch, fetch_answer_of, max_bytes_of
-from testkit.proxy.playbook import Shell, shell_of
+from testkit.proxy.playbook import Shell, limits_of, shared_of, shell_of
 
 EMPTY = answer(FETCH, 12)
 
@@ -66,3 +66,17 @@ def test_the_batches_that_it_brought_from_the_old_bucket_say_nothing_of_those_in
         granted = max_bytes_of(FETCH, 12, one.to_broker)
         assert (granted == 100_000) == (client_id == "new")
         one.broker_sends(EMPTY)
+
+
+def test_under_a_limit_of_its_user_another_client_id_changes_nothing() -> None:
+    """It goes on being granted whole batches of what it brought, though others brought smaller ones since."""
+    shared = shared_of(limits_of(fetch_rate=100_000))
+    one = put_in_debt(shared, "old", 40_000)
+    before = one.session._throttling.fetch_sensor
+    assert before is not None
+    connections = before.fetch_queue().connections
+    one.to_broker.clear()
+    one.client_sends(fetch(client_id="new"))
+    assert max_bytes_of(FETCH, 12, one.to_broker) < 100_000
+    assert one.session._throttling.fetch_sensor is before
+    assert before.fetch_queue().connections == connections

@@ -1,4 +1,4 @@
-"""With what partition_max_bytes a throttled partition is let through: what a batch of it turns out to need."""
+"""With what partition_max_bytes a throttled partition is let through: what a batch of it needs."""
 
 from __future__ import annotations
 
@@ -56,3 +56,13 @@ def test_a_cap_that_brought_nothing_is_doubled_up_to_what_the_request_allows() -
 
 def test_a_cap_of_which_half_was_not_needed_is_halved() -> None:
     assert caps_of([0, 0, 0, 800, 800, 0]) == [200, 400, 800, 1_600, 800, 800]
+
+
+def test_a_high_watermark_is_taken_from_an_answer_without_an_error_that_has_one() -> None:
+    mirror, asked = SessionMirror(2, OneBucket()), full_fetch()
+    mirror.take(asked)
+    partition = mirror.partitions[KEY]
+    for error_code, told, known in ((6, 500, -1), (0, -1, -1), (0, 700, 700), (6, 900, 700), (0, -1, 700)):
+        mirror.answered([], [(KEY, error_code, told, 0)], MAX_BYTES, 0.0)
+        assert partition.high_watermark == known
+    assert partition.lag == 700

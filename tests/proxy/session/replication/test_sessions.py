@@ -133,6 +133,7 @@ def test_bytes_that_passed_a_throttle_do_not_fall_when_it_ends_or_another_begins
     came = sum(follower.came_bytes.values())
     assert came > 0
     assert (replication.leader_throttled_bytes, replication.follower_throttled_bytes) == (came, {2: came})
+    assert replication.passed_bytes == {2: came}
     world.limit(ReplicationLimits())
     assert (replication.leader_throttled_bytes, replication.follower_throttled_bytes) == (came, {2: came})
     for log in world.broker.logs.values():
