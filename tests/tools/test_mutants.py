@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from tools.mutants import operators
+from tools.mutants.argued import ARGUED
 from tools.mutants.mutant import ROOT, Mutant, Process
 from tools.mutants.named import NAMED
 from tools.mutants.operators import mutants_of
@@ -86,6 +87,13 @@ def test_a_named_mutant_has_its_place(named: object) -> None:
     mutant = named.mutant()
     assert mutant.source() != (ROOT / mutant.path).read_bytes()
     compile(mutant.source(), mutant.path, "exec")
+
+
+def test_what_is_argued_is_a_mutant_of_the_source_as_it_stands() -> None:
+    """A reason goes with the text that it is about."""
+    paths = {path for path, _, _ in ARGUED}
+    known = {(found.path, found.where, found.change) for path in paths for found in mutants_of(path)}
+    assert set(ARGUED) <= known
 
 
 APPLIED = """
