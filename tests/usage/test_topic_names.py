@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sluice.usage import flow
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import ConnectionRecord, Recorder
+from sluice.usage.rollup import Window
 
 
 def test_an_answer_that_was_read_is_not_new() -> None:
@@ -60,3 +63,13 @@ def test_a_recorder_is_empty_until_something_is_recorded(name: str) -> None:
     assert not recorder.is_empty
     recorder.clear()
     assert recorder.is_empty
+
+
+def test_a_window_has_one_row_more_than_its_keys_at_most() -> None:
+    """The one that all the others are folded into."""
+    anything: Any = None
+    others: dict[int, dict[str, float]] = {1: {}, 2: {}, 3: {}}
+    window = Window(0, "", [], others, anything, anything, anything, max_keys=5)
+    assert window.most_rows == 3
+    window.max_keys = 1
+    assert window.most_rows == 2

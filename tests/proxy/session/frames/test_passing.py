@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol.apis import ApiKey
+from sluice.proxy.session.read_gate import State
 from sluice.proxy.session.request_time import is_refused
+from sluice.proxy.session.session import Session
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import HEARTBEAT, answer, fetch, fetch_answer_of, produce_of, request
-from testkit.proxy.playbook import limits_of, session_of, shared_of, shell_of
+from testkit.proxy.playbook import Shell, in_debt, limits_of, session_of, shared_of, shell_of
+from testkit.proxy.request_time_session import policy_of
 
 NOW_MS = 10_000.0
 
@@ -59,3 +64,37 @@ def test_a_held_request_counts_once_when_it_goes() -> None:
 def test_an_answer_between_brokers_that_cannot_be_read_exempts_nobody(api_key: int, version: int) -> None:
     frame = bytearray((5).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\xff")
     assert is_refused(frame, 0, len(frame), api_key, version)
+
+
+def test_a_held_request_counts_when_it_goes_and_not_before() -> None:
+    shell = in_debt(2_000)
+    shell.client_sends(produce_of(1_000))
+    assert (shell.state, shell.session.requests) == (State.HOLDING, 0)
+    shell.advance(4_000.0)
+    assert (len(shell.to_broker), shell.session.requests) == (1_000, 1)
+
+
+def test_two_thousand_requests_may_be_in_flight_and_the_next_waits_for_answers() -> None:
+    """It goes on when half of them are answered."""
+    shell = shell_of(shared_of(limits_of()))
+    heartbeat, answered = request(HEARTBEAT, 4), answer(HEARTBEAT, 4)
+    shell.client_sends(heartbeat * 2_003)
+    assert (shell.session.in_flight, shell.state) == (2_000, State.AWAITING_BROKER)
+    shell.broker_sends(answered * 999)
+    assert (shell.session.in_flight, shell.state) == (1_001, State.AWAITING_BROKER)
+    shell.broker_sends(answered)
+    assert (shell.session.in_flight, shell.state) == (1_003, State.READING)
+
+
+def test_an_answer_to_a_client_id_without_a_limit_is_charged_to_nobody() -> None:
+    """Its connection calls itself otherwise by now, and under that name has a limit on request time."""
+    limits = QuotaLimits([(QuotaEntity(None, "limited"), {"request_percentage": 10.0})])
+    shell = Shell(Session(shared_of(limits), policy_of(), "10.0.0.1"))
+    shell.client_sends(request(HEARTBEAT, 4, client_id="free", correlation_id=1))
+    shell.client_sends(request(HEARTBEAT, 4, client_id="limited", correlation_id=2))
+    shell.now_ms += 10.0
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1))
+    (sensor,) = shell.shared.quotas.sensors()
+    assert sensor.charged == 0.0
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=2))
+    assert sensor.charged > 0.0
