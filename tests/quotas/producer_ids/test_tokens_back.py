@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.quotas.producer_ids.ticket import Ticket
+from sluice.quotas.producer_ids.transactional_ids import TransactionalIds
 from testkit.quotas.producer_id_door import Door
 
 
@@ -60,3 +61,14 @@ def test_who_listens_is_told_when_something_is_due_earlier_than_it_was() -> None
     assert told == [door.quota.due_ms]
     door.ask(2)
     assert len(told) == 1, "it comes later"
+
+
+def test_a_transactional_id_that_went_a_millisecond_early_is_not_beyond_its_rate() -> None:
+    """A wake may be early by so much; what goes before that was let go without a token."""
+    names = TransactionalIds(1.0, burst_h=1.0, window_num=2, sample_ms=1e6, max_ids=100, now_ms=0.0)
+    names.brought(1, 1.0, 0.0)
+    assert (names.new, names.over) == (1, 0)
+    names.brought(2, 1.5, 0.0)
+    assert (names.new, names.over) == (2, 1)
+    names.brought(2, 99.0, 0.0)
+    assert (names.new, names.over) == (2, 1)

@@ -6,11 +6,11 @@ import pytest
 
 from sluice.protocol.apis import ApiKey
 from sluice.proxy.session.read_gate import State
-from sluice.proxy.session.request_time import is_refused
+from sluice.proxy.session.request_time import _tell, is_refused
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
-from testkit.frames.frames import HEARTBEAT, answer, fetch, fetch_answer_of, produce_of, request
+from testkit.frames.frames import HEARTBEAT, METADATA, answer, fetch, fetch_answer_of, produce_of, request
 from testkit.proxy.playbook import Shell, in_debt, limits_of, session_of, shared_of, shell_of
 from testkit.proxy.request_time_session import policy_of
 
@@ -98,3 +98,11 @@ def test_an_answer_to_a_client_id_without_a_limit_is_charged_to_nobody() -> None
     assert sensor.charged == 0.0
     shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=2))
     assert sensor.charged > 0.0
+
+
+def test_a_throttle_is_told_in_an_answer_that_is_cut_as_soon_as_its_field_has_come() -> None:
+    """throttle_time_ms is the first of a Metadata answer's body: int32 at 9."""
+    for arrived_bytes, told_ms in ((12, 0), (13, 700), (14, 700)):
+        buf = bytearray(answer(METADATA, 12))
+        _tell(buf, 0, arrived_bytes, len(buf), METADATA, 12, 700)
+        assert int.from_bytes(buf[9:13], "big") == told_ms
