@@ -18,6 +18,8 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "memory alone: the next call sets the buffer before it is read",
     (_P + "codec/tags.py", "_write_sized", "start → start - 1"):
         "a slice that ends before its begin is empty at its begin",
+    (_P + "errors.py", "ProtocolError.__init__", "0 → 1"):
+        "read for the broker's bytes alone, after AnswerSide.data has set it",
     (_P + "headers.py", "refuse_size", "size < 0 → (size <= 0)"):
         "called for sizes below 0 and above the limit alone",
     (_P + "replication/fetch_response.py", "_PIECE_BYTES", "4096 → 4097"):
@@ -42,19 +44,32 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_S + "produce_turns.py", "ProduceTurns.closed", "self.drop(now_ms) → pass"):
         "Session.closed has dropped what was held",
     (_S + "produce_turns.py", "ProduceTurns.closed", "0 → 1"): "the connection is closed: read by nobody",
+    (_S + "quota_requests.py", "QuotaRequests.__init__", "0 → 1"): "set by `ask` before `answered` reads it",
     (_S + "requests.py", "RequestSide.data", "break → pass"):
         "all bytes are judged: the loop ends where it asks for a head",
+    (_S + "responses.py", "AnswerSide._learn", "self._throttling.forget() → pass"):
+        "until the first yes nothing was looked up; with a later one the user stays, or the connection ends",
     (_S + "sasl_observer.py", "SaslWatch._broker_spoke", "assert_never(self._mechanism) → pass"):
         "never reached, as mypy proves",
     (_S + "throttling.py", "Throttling.closed", "self.ids = None → pass"):
         "memory alone: breaks a circle of references",
+    (_S + "topic_attribution.py", "Flows._read_fetch",
+     "version >= _FETCH_FIRST_SESSION → (not (version >= _FETCH_FIRST_SESSION))"):
+        "a short cut: read the longer way, a Fetch is of the same topic",
     (_Q + "exempt.py", "exempt_sensor", "0.0 → 1.0"): "the rate is endless: no time is of any meaning to it",
+    (_Q + "files/config_error.py", "unknown_key_message", "1 → 2"): "the first of the close ones is told",
+    (_Q + "files/schedule_entries.py", "ScheduleReader.__init__", "0 → 1"):
+        "compared with itself alone, before and after",
     (_Q + "producer_ids/buckets.py", "IdBucket.ready_ms", "missing <= _ROUNDING → (missing < _ROUNDING)"):
         "the edge of what rounding leaves",
+    (_Q + "producer_ids/fair_queue.py", "FairQueue._next", "1 → 2"): "numbers have an order, no more",
+    (_Q + "producer_ids/forced_queue.py", "ForcedQueue.heads", "self._dead -= 1 → pass"):
+        "tidied up earlier than need be: time alone",
     (_Q + "producer_ids/transactional_ids.py", "TransactionalIds._refill",
      "self._level < self._capacity → (self._level <= self._capacity)"): "full stays full",
     (_Q + "sensors/fetch_queue.py", "FetchQueue.grant",
      "recent_bytes > max_bytes → (recent_bytes >= max_bytes)"): "of equal numbers it takes one or the other",
+    (_Q + "sensors/hold_queue.py", "HoldQueue.enter", "1 → 2"): "numbers have an order, and no other meaning",
     (_Q + "sensors/mutation.py", "MutationSensor.waive", "tokens < 0.0 → (tokens <= 0.0)"):
         "to record 0 changes nothing",
 }  # fmt: skip
