@@ -28,7 +28,10 @@ EXACT_LEAST: Final = 1.0
 """of the readers and the session"""
 _NOT_READERS: Final = ("protocol/codec/", "protocol/_tables.py")
 """made from Kafka's descriptions of its messages, or reading by them: all else there is written by hand"""
-_NEVER_RUN: Final = ["if TYPE_CHECKING:", "@abstractmethod", "@overload", r"class \w+\(Protocol\)"]
+_NEVER_RUN: Final = [
+    "if TYPE_CHECKING:", "@abstractmethod", "@overload", r"class \w+\(Protocol\)",
+    r"case _:\n\s+assert_never",  # mypy proves it
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

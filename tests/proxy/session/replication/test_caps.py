@@ -66,3 +66,10 @@ def test_a_high_watermark_is_taken_from_an_answer_without_an_error_that_has_one(
         mirror.answered([], [(KEY, error_code, told, 0)], MAX_BYTES, 0.0)
         assert partition.high_watermark == known
     assert partition.lag == 700
+
+
+def test_of_a_partition_that_is_followed_no_more_nothing_is_taken() -> None:
+    mirror, asked = SessionMirror(2, OneBucket()), full_fetch()
+    mirror.take(asked)
+    assert mirror.answered([], [(key_of(1, 1), 0, 5, 100)], MAX_BYTES, 0.0) == 0
+    assert mirror.partitions.keys() == {KEY}

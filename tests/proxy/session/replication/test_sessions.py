@@ -172,3 +172,12 @@ def test_the_epoch_behind_the_last_is_the_first() -> None:
     assert mirror.epoch == 2**31 - 1
     mirror.went()
     assert mirror.epoch == 1
+
+
+def test_a_session_of_which_all_has_left_is_closed_by_the_broker_and_forgotten() -> None:
+    world, (follower,) = a_world(1e6)
+    rounds(world, follower, 2)
+    assert len(world.replication.sessions) == 1
+    follower.wanted.clear()
+    rounds(world, follower, 1)
+    assert (world.replication.sessions, world.broker.sessions) == ((), {})
