@@ -51,7 +51,8 @@ def test_they_are_those_of_the_first_partition_that_brings_any(version: int) -> 
 
 @VERSIONS
 def test_an_answer_without_records_brings_none(version: int) -> None:
-    for topics in ([], [[]], [[partition(0, b"")], [partition(1, None, aborted=ABORTED)]]):
+    without: list[list[list[Any]]] = [[], [[]], [[partition(0, b"")], [partition(1, None, aborted=ABORTED)]]]
+    for topics in without:
         assert sizes_in(answer_of(version, *topics), version) == []
 
 

@@ -58,11 +58,11 @@ def test_equal_heads_are_one_object_until_there_are_too_many(monkeypatch: pytest
 @pytest.mark.parametrize("name", ["requests", "throttles", "connections", "arrivals"])
 def test_a_recorder_is_empty_until_something_is_recorded(name: str) -> None:
     recorder = Recorder()
-    assert recorder.is_empty
+    seen = [recorder.is_empty]
     getattr(recorder, name).append(ConnectionRecord)
-    assert not recorder.is_empty
+    seen.append(recorder.is_empty)
     recorder.clear()
-    assert recorder.is_empty
+    assert [*seen, recorder.is_empty] == [True, False, True]
 
 
 def test_a_window_has_one_row_more_than_its_keys_at_most() -> None:
