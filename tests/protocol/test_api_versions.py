@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from sluice.protocol._tables import VERSIONS
-from sluice.protocol.api_versions import cap_versions
+from sluice.protocol.api_versions import api_versions_request, cap_versions
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 
@@ -182,3 +182,11 @@ def test_random_bytes_are_capped_or_refused(body: bytes, version: int) -> None:
         cap_versions(buf, 0, len(buf), version, CAPS)
     except MalformedFrame:
         assert buf == body
+
+
+@pytest.mark.parametrize("client_id", ["", "sluice", "é" * 40])
+def test_the_proxys_own_question_is_the_frame_that_the_codec_reads(client_id: str) -> None:
+    frame = api_versions_request(-7, client_id)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    found = decode_frame("request", API_VERSIONS, 0, frame[4:])
+    assert (found.header["correlationId"], found.header["clientId"]) == (-7, client_id)

@@ -8,8 +8,9 @@ import pytest
 
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import encode_frame
+from sluice.protocol.codec.wire import Struct
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.fetch import max_bytes_offset, write_max_bytes
+from sluice.protocol.fetch import forget_session, max_bytes_offset, read_session, write_max_bytes
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
 from testkit.frames.frames import FETCH, SHARE_FETCH, max_bytes_of, request, sized
 from testkit.frames.message_values import random_frame
@@ -80,3 +81,29 @@ def test_a_null_group_and_member_of_a_share_fetch_are_read() -> None:
     buf = bytearray(frame)
     write_max_bytes(buf, max_bytes_offset(buf, body_at(buf, 0, len(buf)), len(buf), SHARE_FETCH, 1), 5)
     assert max_bytes_of(SHARE_FETCH, 1, buf) == 5
+
+
+@pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
+def test_a_session_is_read_from_the_version_on_that_has_one_and_only_if_it_has_arrived(version: int) -> None:
+    body: Struct = {"sessionId": 77, "sessionEpoch": 5} if version >= 7 else {}
+    frame = bytearray(request(FETCH, version, body) + b"\xff" * 20)
+    end = len(frame) - 20
+    offset = max_bytes_offset(frame, body_at(frame, 0, end), end, FETCH, version)
+    if version < 7:
+        assert read_session(frame, offset, offset, version) == (0, -1)
+        return
+    assert read_session(frame, offset, end, version) == (77, 5)
+    # max_bytes int32, isolation level int8, session id int32, epoch int32
+    assert read_session(frame, offset, offset + 13, version) == (77, 5)
+    with pytest.raises(MalformedFrame):
+        read_session(frame, offset, offset + 12, version)
+
+
+@pytest.mark.parametrize(("error_code", "arrived_bytes", "told"), [(0, 6, 70), (0, 5, 0), (29, 6, 29)])
+def test_a_session_is_forgotten_in_an_answer_without_an_error_that_has_arrived(
+    error_code: int, arrived_bytes: int, told: int
+) -> None:
+    """Behind throttle_time_ms stands the error: the broker's own stays."""
+    buf = bytearray(b"\xff" * 3 + bytes(4) + error_code.to_bytes(2, "big") + b"\xff" * 3)
+    forget_session(buf, 3, 3 + arrived_bytes)
+    assert buf == b"\xff" * 3 + bytes(4) + told.to_bytes(2, "big") + b"\xff" * 3

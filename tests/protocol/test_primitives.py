@@ -13,6 +13,7 @@ from kio.serial import writers
 
 from sluice.protocol import primitives as p
 from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.primitives import skip_tags
 
 untimed = settings(deadline=None)  # the machine may be busy
 Reader = Callable[[bytes, int, int], Any]
@@ -185,3 +186,11 @@ def test_tagged_fields_known_or_not_are_skipped_to_their_end_and_no_prefix_passe
 def test_a_forged_number_of_tagged_fields_is_refused_before_the_loop() -> None:
     with pytest.raises(MalformedFrame, match="4294967295 tagged fields"):
         p.skip_tags(b"\xff\xff\xff\xff\x0f" + bytes(1000), 0, 1005)
+
+
+def test_tagged_fields_without_content_fill_their_section_to_its_last_byte() -> None:
+    """Two bytes each, tag and size: three in six. A fourth that is announced has no room."""
+    section = b"\x05\x00\x06\x00\x07\x00"
+    assert skip_tags(b"\x03" + section, 0, 7) == 7
+    with pytest.raises(MalformedFrame):
+        skip_tags(b"\x04" + section, 0, 7)

@@ -64,6 +64,9 @@ MALFORMED = {
     "more partitions than bytes": flexible(ONE, TOPIC, b"\xff\x7f", INDEX, BATCH_LENGTH, BATCH, TAGS * 3),
     "records beyond the frame": flexible(ONE, TOPIC, ONE, INDEX, b"\x7f", BATCH, TAGS * 3),
     "records shorter than a batch": flexible(ONE, TOPIC, ONE, INDEX, encode_varint(61), BATCH, TAGS * 3),
+    "records shorter than a head, as their batch says": flexible(
+        ONE, TOPIC, ONE, INDEX, encode_varint(21), batch_of_length(8)[:20], TAGS * 3
+    ),
     "batch beyond its records": flexible(ONE, TOPIC, ONE, INDEX, BATCH_LENGTH, batch_of_length(50), TAGS * 3),
     "negative batch": flexible(ONE, TOPIC, ONE, INDEX, BATCH_LENGTH, batch_of_length(-1), TAGS * 3),
     "smallest batch": flexible(ONE, TOPIC, ONE, INDEX, BATCH_LENGTH, batch_of_length(-(2**31)), TAGS * 3),

@@ -9,14 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.protocol._tables import KIND_AT_OFFSET, THROTTLE
+from sluice.protocol import throttle_field
+from sluice.protocol._tables import KIND_AT_OFFSET, KIND_WALK, THROTTLE
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import response_body
 from sluice.protocol.names import api_name
 from sluice.protocol.throttle_field import MAX_THROTTLE_MS, at_fixed_offset, raise_throttle, throttle_offset
-from testkit.frames.frames import API_VERSIONS, PRODUCE, answer, decoded, produce_answer, sized, throttle_of
+from testkit.frames.frames import (
+    API_VERSIONS,
+    METADATA,
+    PRODUCE,
+    answer,
+    decoded,
+    produce_answer,
+    sized,
+    throttle_of,
+)
 from testkit.frames.message_values import message_of, random_frame, versions_of
 
 
@@ -150,3 +160,13 @@ def test_the_codec_agrees_with_what_these_tests_took_for_granted() -> None:
     """The ApiVersions answer of error 35 is v0 to the codec as well."""
     frame = sized(struct.pack(">ihi", 1, 35, 1) + struct.pack(">hhh", 0, 0, 9))
     assert decoded("response", API_VERSIONS, 4, frame) == decode_frame("response", API_VERSIONS, 0, frame[4:])
+
+
+def test_a_version_that_is_readable_without_a_walk_is_told_not_guessed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody has raised READABLE and written no walk."""
+    monkeypatch.setitem(throttle_field._PLACES, (METADATA, 13), (KIND_WALK, 0))
+    frame = bytearray(answer(METADATA, 13))
+    with pytest.raises(MalformedFrame, match="no walk"):
+        throttle_offset(frame, 0, len(frame), METADATA, 13)

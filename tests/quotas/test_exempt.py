@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.exempt import ExemptRule, ExemptRules, network_of
+from sluice.quotas.exempt import ExemptRule, ExemptRules, exempt_sensor, network_of
 from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind, Scope
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
@@ -142,3 +142,24 @@ def test_a_reload_puts_other_rules_in_force() -> None:
     sensors = [manager.sensor(QuotaKind.PRODUCE, user, "app", 0) for user in ("alice", "bob")]
     assert [sensor.exempt for sensor in sensors if sensor] == [False, True]
     assert manager.generation > generation
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("::ffff:10.1.2.3", "10.1.2.3/32"),
+        ("::ffff:10.1.0.0/112", "10.1.0.0/16"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        ("::/95", "::/95"),
+        ("2001:db8::/32", "2001:db8::/32"),
+    ],
+)
+def test_a_network_of_ipv4_written_in_ipv6_is_one_of_ipv4(text: str, network: str) -> None:
+    assert str(network_of(text)) == network
+
+
+def test_an_exempt_connection_owes_nothing_however_much_it_moves() -> None:
+    sensor = exempt_sensor(QuotaKind.PRODUCE)
+    assert sensor.charge(1e15, 5.0) <= 5.0
+    assert sensor.exempt
+    assert sensor.shadow

@@ -135,6 +135,7 @@ def test_a_request_whose_answer_never_came_is_a_failed_one() -> None:
     [row], _ = rows_of([], unanswered=(one,))
     what = ("why", "finished_ms", "upstream_ms", "request_bytes", "response_bytes", "topic")
     assert [row[name] for name in what] == ["failed", NOW_MS + 350 + OFFSET_MS, 250.0, 700, 0, "orders"]
+    assert (row["held_ms"], row["throttle_ms"]) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.01])

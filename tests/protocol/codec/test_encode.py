@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol.codec.codec import DecodedFrame, EncodeError, encode_frame
-from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.codec.wire import Struct, Value, shorten
 
 
 @pytest.mark.parametrize(
@@ -118,3 +118,9 @@ def test_a_width_too_small_for_its_varint_is_no_reason_to_corrupt_it() -> None:
     plain = DecodedFrame(header, {"topics": topics})
     narrow = DecodedFrame(header, {"topics": topics}, ((3, 2),))
     assert encode_frame("request", 3, 12, narrow) == encode_frame("request", 3, 12, plain)
+
+
+def test_a_value_in_an_error_has_at_most_sixty_characters() -> None:
+    assert shorten("x" * 58) == repr("x" * 58)
+    assert shorten("x" * 59) == "'" + "x" * 56 + "..."
+    assert len(shorten("x" * 59)) == 60

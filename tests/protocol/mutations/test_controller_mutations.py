@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from random import Random
 from typing import cast
@@ -24,7 +25,7 @@ from sluice.protocol.mutations.responses import (
 from sluice.protocol.mutations.topic_sizes import SizeReader, TopicSize, size_question
 from testkit.frames.frames import decoded, sized
 from testkit.frames.message_values import random_frame
-from testkit.frames.mutation_frames import METADATA, create, delete, grow, question, sizes
+from testkit.frames.mutation_frames import CREATE_TOPICS, METADATA, create, delete, grow, question, sizes
 from testkit.frames.produce_usage import body_of
 
 EVERY = [(api_key, version) for api_key in sorted(MUTATION_APIS) for version in readable_versions(api_key)]
@@ -260,3 +261,13 @@ def test_what_cannot_become_an_answer_is_not_kept_without_end() -> None:
     reader.feed(bytes(200_000))
     with pytest.raises(MalformedFrame):
         reader.feed(bytes(100_000))
+
+
+def test_a_topic_that_cannot_end_is_not_kept_without_end() -> None:
+    """A name of 2 GiB in an answer to CreateTopics: a megabyte of it is kept, no more."""
+    reader = ResultReader(CREATE_TOPICS, 7)
+    begin = struct.pack(">iib", 2**31 - 1, 1, 0) + bytes(4) + b"\x02" + b"\xff\xff\xff\xff\x07"
+    assert reader.feed(begin) == []
+    assert reader.feed(bytes(1024 * 1024 - 5)) == []
+    with pytest.raises(MalformedFrame):
+        reader.feed(bytes(1))

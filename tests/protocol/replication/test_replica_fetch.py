@@ -148,3 +148,13 @@ def test_an_answer_whose_counts_lie_ends_with_its_frame() -> None:
     walk = ReplicaAnswer(len(body))
     with pytest.raises(MalformedFrame):
         walk.feed(body, 0, len(body))
+
+
+def test_what_stands_between_records_is_not_kept_without_end() -> None:
+    """A tag of a gigabyte, before the head: a megabyte of it is kept, no more."""
+    walk = ReplicaAnswer(2**31)
+    begin = b"\x01\x00\xff\xff\xff\xff\x03"
+    walk.feed(begin, 0, len(begin))
+    walk.feed(bytes(1024 * 1024 - len(begin)), 0, 1024 * 1024 - len(begin))
+    with pytest.raises(MalformedFrame):
+        walk.feed(bytes(1), 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 import pytest
@@ -85,6 +86,36 @@ def test_a_hold_that_was_paid_at_its_end_leaves_no_delay() -> None:
     pace.hold(130, 100, PRODUCE)
     pace.release(130)
     assert pace.latest_ms(60, 130) == 190
+
+
+@pytest.mark.parametrize("wait", [Pace.fill, Pace.await_broker])
+def test_what_already_waits_for_the_broker_cannot_be_suspended_for_its_answer_would_end_that(
+    wait: Callable[[Pace], None],
+) -> None:
+    """Too much in flight, or a SaslHandshake: its answer would let a request go on amid the proxy's login."""
+    pace = Pace()
+    wait(pace)
+    assert not pace.suspend()
+    pace.broker_answered()
+    assert pace.suspend()
+    pace.meet_gate()
+    assert (pace.state, pace.gate_ms) == (State.AWAITING_BROKER, inf)
+    pace.broker_answered()
+    assert (pace.state, pace.gate_ms) == (State.READING, 0.0)
+
+
+def test_a_suspension_does_not_go_with_another() -> None:
+    pace = Pace()
+    assert pace.suspend()
+    assert not pace.suspend()
+
+
+def test_a_connection_that_ends_is_not_suspended() -> None:
+    pace = Pace()
+    pace.end(DisconnectCause.DRAINED, "", at_boundary=False)
+    assert not pace.suspend()
+    pace.broker_answered()
+    assert pace.gate_ms == inf
 
 
 def test_nothing_is_begun_during_a_hold() -> None:

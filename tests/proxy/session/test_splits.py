@@ -5,6 +5,7 @@ Frames of every API and version, split at every byte; streams of them, split any
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
@@ -22,6 +23,7 @@ from testkit.frames.frames import (
     API_VERSIONS,
     FETCH,
     JOIN_GROUP,
+    METADATA,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -190,3 +192,14 @@ def test_a_stream_that_waits_is_the_same_however_what_waits_arrives() -> None:
     assert expected.to_broker == steps[0][1]
     assert [event[2] for event in expected.events] == [800.0] + [900.0] * 8
     assert exchanged(steps, every_byte, tight=True, wait_ms=900) == expected
+
+
+@pytest.mark.parametrize("stale", STALE)
+def test_the_shortest_request_goes_on_with_its_last_byte_and_not_before(stale: bytes) -> None:
+    """14 bytes, no client id and no body: the length of the client id is the last that is read."""
+    shortest = struct.pack(">ihhih", 10, METADATA, 0, 7, -1)
+    shell = Shell(Session(shared_of(UNLIMITED), SessionPolicy(), "10.0.0.1"), stale=stale)
+    for arrived in range(14):
+        assert (bytes(shell.to_broker), shell.session.requests, shell.cause) == (b"", 0, None)
+        shell.client_sends(shortest[arrived : arrived + 1])
+    assert (bytes(shell.to_broker), shell.session.requests, shell.cause) == (shortest, 1, None)

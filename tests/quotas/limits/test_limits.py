@@ -345,3 +345,17 @@ def test_an_address_has_a_limit_of_its_own_or_the_default_one() -> None:
 def test_an_address_has_no_other_limit_and_no_company(entity: QuotaEntity, key: str, reason: str) -> None:
     with pytest.raises(QuotaError, match=reason):
         QuotaLimits([(entity, {key: 1})])
+
+
+def test_many_entries_are_read_with_a_pause_after_each_hundred() -> None:
+    entries = [(QuotaEntity(f"user-{number}"), {"producer_byte_rate": 1_000}) for number in range(350)]
+    steps = QuotaLimits.in_steps(entries)
+    pauses = 0
+    try:
+        while True:
+            next(steps)
+            pauses += 1
+    except StopIteration as done:
+        limits = done.value
+    assert pauses == 3
+    assert len(limits.entries) == 350

@@ -33,6 +33,7 @@ def drained(ids_per_hour: float = RATE) -> Door:
         ([1], 2_000),  # no broker takes a session timeout below 6 s
         ([0], 15_000),  # it named none: 45 s
         ([0, 9_000, -1], 3_000),
+        ([9_000, 0], 3_000),  # what it named before
     ],
 )
 def test_an_id_of_a_member_is_forced_in_after_a_third_of_its_timeout(

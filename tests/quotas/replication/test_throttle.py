@@ -156,3 +156,29 @@ def test_a_followers_rate_is_shared_by_its_leaders() -> None:
     assert limits.follower_share(4) == 10_000_000.0
     assert limits.follower_share(5) == 8.0
     assert limits.follower_share(6) is None
+
+
+def test_a_rate_may_come_as_any_number_that_is_whole() -> None:
+    assert parse_rate(LEADER_RATE, 5e6) == 5_000_000.0
+    assert parse_rate(LEADER_RATE, 0) == 1.0  # Kafka takes 0; a bucket needs more
+    for wrong in (5.5, True, -1, 2**63, "5.0", float("inf"), None, [1]):
+        with pytest.raises(ValueError, match="leader"):
+            parse_rate(LEADER_RATE, wrong)
+
+
+def test_limits_are_off_unless_a_rate_has_replicas_to_hold_for() -> None:
+    rate, replicas = {1: 1_000.0}, {"t": ThrottledReplicas(all=True)}
+    assert ReplicationLimits().is_off
+    assert ReplicationLimits(rate, rate).is_off
+    assert ReplicationLimits({}, {}, replicas, replicas).is_off
+    assert ReplicationLimits(rate, {}, {}, replicas).is_off
+    assert not ReplicationLimits(rate, {}, replicas).is_off
+    assert not ReplicationLimits({}, rate, {}, replicas).is_off
+    assert not ReplicationLimits(rate, rate, replicas, replicas).is_off
+
+
+def test_who_was_told_to_wait_asks_again_when_there_are_tokens_or_soon_if_others_go_first() -> None:
+    bucket = ReplicationBucket(RATE, 0.0)
+    assert bucket.wait_ms(20.5) == 81.0  # tokens from 100 ms on
+    assert bucket.wait_ms(100.0) == 1.0
+    assert bucket.wait_ms(101.0) == 10.0

@@ -91,3 +91,10 @@ def test_a_strict_caller_never_passes_the_burst_the_rate_and_one_operation(
             largest = max(largest, partitions)
         allowed = rate * (11 + (now_ms - START_MS) / 1000.0)
         assert passed <= allowed + largest + 1e-6 * allowed
+
+
+def test_partitions_that_go_on_above_the_limit_are_counted_for_nobody() -> None:
+    """They are refused, or their connection waits: none passes beyond."""
+    sensor = sensor_of()
+    sensor.count_over(5, 1_000.0)
+    assert sensor.over == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from math import inf
 
 import pytest
 
@@ -283,3 +284,11 @@ def test_a_sensor_shows_whose_it_is_and_where_it_stands() -> None:
         "<SmoothSensor produce user user 'alice': 1000/s, zero at 500.000 ms, "
         "charged 1500, refunded 0, forgiven 0>"
     )
+
+
+def test_a_bucket_never_has_more_than_its_burst_nor_is_free_of_what_is_reserved_beyond_it() -> None:
+    sensor = sensor_of(1_000, 10_000)  # full: zero = 9,000
+    assert sensor.free_ms(0.0, 10_000) == 9_000
+    assert sensor.free_ms(999.0, 10_000) == 9_999
+    assert sensor.free_ms(1_000.0, 10_000) == inf
+    assert sensor.free_ms(5_000.0, 10_000) == inf

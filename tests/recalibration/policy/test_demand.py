@@ -40,6 +40,12 @@ def test_the_worked_examples_come_out() -> None:
     assert (censored.rate, censored.identified) == (about(400), True)
 
 
+def test_throttled_windows_are_at_risk_no_more_above_their_rate() -> None:
+    """50 throttled at 100, then 49 free at 200 and one at 400: S(200) = 1 − 49 / 50 = 0.02, S(400) = 0."""
+    demand = day_demand(day((200, 49), (400, 1), throttled=((100, 500, 50),)))
+    assert (demand.rate, demand.identified) == (about(400), True)
+
+
 @given(st.floats(min_value=0.0, max_value=1e15))
 def test_a_bucket_holds_its_rates_and_its_middle_is_near_them(rate: float) -> None:
     bucket = bucket_of(rate)
@@ -114,3 +120,10 @@ def test_a_demand_is_never_below_what_taking_rates_at_face_value_gives(
     seen = sorted(bucket for part in (free, throttled) for bucket, n in part.items() for _ in range(n))
     naive = seen[max(0, -(-99 * len(seen) // 100) - 1)]
     assert day_demand(state).rate >= middle(naive) * (1 - 1e-9)
+
+
+def test_of_inflated_rates_the_quantile_is_the_least_above_which_no_more_are_than_it_leaves() -> None:
+    """All throttled, half of them inflated to 3,000 and half to 1,500: half may be above the median."""
+    state = day(throttled=((1_000, 3_000, 2), (900, 1_500, 2)))
+    (demand,) = estimate([state], 0.5)
+    assert (demand.identified, demand.ceiling) == (False, about(1_500))

@@ -166,3 +166,10 @@ def test_nothing_is_cut_by_a_week_with_holes_nor_before_a_week_is_over() -> None
     holed = propose(whole, 1_000, SETTINGS, is_week_whole=False)
     assert (holed.limit, holed.reason) == (1_000, Reason.LOG_INCOMPLETE)
     assert propose(steady(100, 7), 1_000, SETTINGS).reason is Reason.TOO_NEW_TO_CUT
+
+
+def test_a_change_of_just_a_tenth_is_made_and_a_smaller_one_is_not() -> None:
+    settings = replace(SETTINGS, headroom=1.0)
+    assert propose(steady(1_100, 14), 1_000, settings).limit == 1_100
+    small = propose(steady(1_099, 14), 1_000, settings)
+    assert (small.limit, small.reason) == (1_000, Reason.UNCHANGED)

@@ -77,7 +77,15 @@ def test_a_brokers_configs_show_the_gateways_addresses_however_they_arrive(versi
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("9", "gw:9109"), ("10", "gw:9092"), ("", "gw:9092"), ("x", "gw:9092"), ("٣", "gw:9092")],
+    [
+        ("0000000009", "gw:9109"),
+        ("00000000009", "gw:9092"),
+        ("9", "gw:9109"),
+        ("10", "gw:9092"),
+        ("", "gw:9092"),
+        ("x", "gw:9092"),
+        ("٣", "gw:9092"),
+    ],
 )
 def test_listeners_are_those_of_the_broker_that_is_asked_for(name: str, told: str) -> None:
     shell = knowing()

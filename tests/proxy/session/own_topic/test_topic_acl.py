@@ -299,3 +299,15 @@ def test_without_a_topic_nothing_is_looked_at() -> None:
     one.client_sends(sent)
     assert one.to_broker == sent
     assert one.session._requests._guard is None
+
+
+@pytest.mark.parametrize("version", readable_versions(ApiKey.DELETE_TOPICS))
+def test_a_refused_deletion_says_why_from_the_version_on_that_can(version: int) -> None:
+    topics: Any = {"topicNames": [NAME]}
+    if version >= 6:
+        topics = {"topics": [{"name": NAME, "topicId": uuid_text(bytes(16))}]}
+    one = shell()
+    one.client_sends(request(ApiKey.DELETE_TOPICS, version, {**topics, "timeoutMs": 1_000}))
+    ((response),) = body_of(ApiKey.DELETE_TOPICS, version, one.to_client)["responses"]
+    assert (response["name"], response["errorCode"]) == (NAME, REFUSED)
+    assert (NAME in str(response.get("errorMessage"))) == (version >= 5)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.proxy.session.producer_ids.gate_table import GateKey, GateTable, GateTables, is_above
+from sluice.proxy.session.producer_ids.gate_table import (
+    GateKey,
+    GateTable,
+    GateTables,
+    first_batches,
+    is_above,
+)
 
 KEY: GateKey = (7, b"orders", 0)
 OTHER: GateKey = (7, b"orders", 1)
@@ -13,7 +19,16 @@ MAX = 2**31 - 1
 
 @pytest.mark.parametrize(
     ("sequence", "gate", "above"),
-    [(0, 0, False), (1, 0, True), (0, 1, False), (0, MAX, True), (MAX, 0, False), (5, MAX - 5, True)],
+    [
+        (0, 0, False),
+        (1, 0, True),
+        (0, 1, False),
+        (0, MAX, True),
+        (MAX, 0, False),
+        (5, MAX - 5, True),
+        (2**30 - 1, 0, True),
+        (2**30, 0, False),
+    ],
 )
 def test_sequences_compare_modulo_two_to_the_31(sequence: int, gate: int, above: bool) -> None:
     assert is_above(sequence, gate) is above
@@ -128,3 +143,15 @@ def test_a_table_is_kept_while_a_connection_may_still_look_at_it() -> None:
     assert tables.table("alice", 9_999.0) is table
     tables.expire(20_000.0)
     assert tables.table("alice", 20_000.0) is not table
+
+
+def test_the_first_batch_of_each_id_topic_and_partition_stands_for_them() -> None:
+    """Names may differ in their last byte alone; a batch without an id is nobody's."""
+    buf = bytearray(b"..a1a2")
+    heads = [
+        (2, 4, 0, 61, 7, 1, 10, 1), (2, 4, 0, 61, 7, 1, 11, 1), (4, 6, 0, 61, 7, 2, 20, 1),
+        (2, 4, 1, 61, 7, 3, 30, 1), (2, 4, 0, 61, 0, 4, 40, 1), (2, 4, 0, 61, -1, -1, -1, 1),
+    ]  # fmt: skip
+    assert first_batches(buf, heads) == {
+        (7, b"a1", 0): (1, 10), (7, b"a2", 0): (2, 20), (7, b"a1", 1): (3, 30), (0, b"a1", 0): (4, 40),
+    }  # fmt: skip

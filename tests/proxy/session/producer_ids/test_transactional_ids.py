@@ -94,3 +94,12 @@ def test_the_token_of_a_transactional_id_whose_client_left_is_given_back() -> No
     third.client_sends(beginning("c"))
     assert third.to_broker == beginning("c")
     assert names_of(first) == (2, 0)
+
+
+def test_what_never_waited_was_not_held() -> None:
+    """A transaction's other requests, and the first of its name, as the access log has them."""
+    (shell,) = naming_shells(1, 1_800.0)
+    body: Struct = {"transactionalId": "a", "producerId": 7, "producerEpoch": 0, "committed": True}
+    shell.client_sends(beginning("a") + request(ApiKey.END_TXN, 3, body, correlation_id=2))
+    shell.broker_sends(answer(ApiKey.INIT_PRODUCER_ID, 4) + answer(ApiKey.END_TXN, 3, correlation_id=2))
+    assert [(record.held_ms, record.throttle_ms) for record in shell.records] == [(0.0, 0.0), (0.0, 0.0)]

@@ -314,15 +314,16 @@ def test_an_id_with_an_earlier_life_is_resumed() -> None:
     assert (principal.admitted, principal.resumed_admitted) == (5, 5)
 
 
+@pytest.mark.parametrize("follows", [2**55 + 1, 0])
 @pytest.mark.parametrize("was_known", [True, False])
-def test_the_id_that_follows_an_exhausted_one_is_as_known_as_that(was_known: bool) -> None:
+def test_the_id_that_follows_an_exhausted_one_is_as_known_as_that(was_known: bool, follows: int) -> None:
     shell, other = shells(2)
     other.client_sends(adding(1))
     ended = 1 if was_known else 3
     shell.client_sends(request(ApiKey.END_TXN, 5, {"transactionalId": "app", "producerId": ended}))
-    shell.broker_sends(answer(ApiKey.END_TXN, 5, {"producerId": 2**55 + 1, "producerEpoch": 0}))
+    shell.broker_sends(answer(ApiKey.END_TXN, 5, {"producerId": follows, "producerEpoch": 0}))
     shell.to_broker.clear()
-    frame = adding(2**55 + 1)
+    frame = adding(follows)
     shell.client_sends(frame)
     assert shell.to_broker == (frame if was_known else b"")
     assert admitted(shell) == 1

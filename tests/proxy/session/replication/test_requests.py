@@ -11,7 +11,7 @@ from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.replication.followers import MAX_SESSIONS, OTHER_REPLICAS, Replication
 from sluice.proxy.session.replication.mirror import SessionMirror
 from sluice.proxy.session.session import Session
-from testkit.frames.frames import FETCH, request
+from testkit.frames.frames import FETCH, decoded, request
 from testkit.oracles.replica_model import Log, ModelFollower, key_of
 from testkit.oracles.replica_world import Door, World
 from testkit.proxy.playbook import limits_of, shared_of
@@ -91,3 +91,28 @@ def test_sessions_and_followers_are_bounded() -> None:
     assert replication.sessions[0].session_id == 6  # the oldest went
     assert len(replication.passed_bytes) == MAX_SESSIONS + 1
     assert replication.passed_bytes[OTHER_REPLICAS] == 50
+
+
+def test_a_broker_may_have_the_id_0() -> None:
+    follower = ModelFollower(0)
+    follower.wanted[key_of(0, 0)] = 0
+    assert work_of(session_of(Replication(1)), follower.ask()) is REPLICA
+
+
+def test_a_session_that_begins_again_under_its_id_is_the_youngest() -> None:
+    replication = Replication(1)
+    first, second, again = (SessionMirror(number, replication) for number in (1, 2, 3))
+    for mirror, session_id in ((first, 1), (second, 2), (again, 1)):
+        replication.begun(mirror, session_id)
+    assert replication.sessions == (second, again)
+
+
+def test_the_refusal_of_a_session_that_is_not_known_tells_no_throttle_and_its_id() -> None:
+    world = World()
+    follower = ModelFollower(2)
+    follower.wanted[key_of(0, 0)] = 0
+    follower.session_id, follower.epoch = 77, 3
+    what, frame = world.door(follower).ask(follower.ask(), 1_000.0)
+    body = decoded("response", FETCH, 18, frame).body
+    told = body["throttleTimeMs"], body["errorCode"], body["sessionId"], body["responses"]
+    assert (what, told) == ("answered", (0, 71, 77, []))

@@ -1,0 +1,52 @@
+"""Produce requests at the edges of their layout: the longest one-byte length, nothing at all, two batches."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from sluice.protocol.produce import ProduceUsage
+from testkit.frames.frames import PRODUCE, produce, record_batch, sized
+from testkit.frames.produce_usage import BEFORE, Walk, body_of, read
+
+
+def test_before_anything_is_read_nothing_is_known() -> None:
+    usage = ProduceUsage()
+    assert (usage.acks, usage.batches, usage.complete, usage.heads_read) == (None, [], False, False)
+
+
+@pytest.mark.parametrize("length", [1, 125, 126, 127, 128, 16_382, 16_383])
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_transactional_id_may_have_any_length(length: int, version: int) -> None:
+    usage = ProduceUsage()
+    found = read(usage, produce(version=version, transactional_id="t" * length, acks=-1), version)
+    assert (usage.acks, usage.complete, [batch[2] for batch in found]) == (-1, True, [61])
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_partition_without_records_may_be_the_last(version: int) -> None:
+    for records in (None, b""):
+        usage = ProduceUsage()
+        frame = produce({"orders": [(0, record_batch()), (1, records)]}, version=version)
+        assert len(read(usage, frame, version)) == 1
+        assert (usage.complete, usage.heads_read) == (True, True)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_the_first_batch_is_told_where_it_stands_whatever_follows(version: int) -> None:
+    first, second = record_batch(b"first"), record_batch(b"second")
+    frame = produce({"orders": [(0, None), (1, first + second)], "more": [(2, second)]}, version=version)
+    for usage in (ProduceUsage(), Walk()):
+        assert [batch[2] for batch in read(usage, frame, version)] == [66, 67, 67]
+        assert usage.first_batch == len(BEFORE) + frame.index(first)
+
+
+def test_a_count_that_takes_more_bytes_than_it_needs_is_read_at_the_frames_end() -> None:
+    """No topic, told in two bytes; the request's tags behind it are its last byte."""
+    head = struct.pack(">hhih", PRODUCE, 9, 1, 0) + b"\0" + b"\0" + struct.pack(">hi", 1, 30_000)
+    frame = sized(head + b"\x81\x00" + b"\0")
+    usage = ProduceUsage()
+    assert body_of(frame) == 15
+    assert read(usage, frame, 9) == []
+    assert (usage.acks, usage.complete) == (1, True)

@@ -1,0 +1,94 @@
+"""Answers of the proxy's own stand between the broker's, never within one, and are not owed by the broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.session import Session
+from sluice.quotas.manager import QuotaManager
+from sluice.usage.flow import TopicNames
+from sluice.usage.records import Recorder
+from testkit.frames.frames import (
+    HEARTBEAT,
+    METADATA,
+    answer,
+    fetch,
+    fetch_answer_of,
+    produce,
+    record_batch,
+    request,
+)
+from testkit.proxy.playbook import Shell, limits_of
+
+OWN = "__sluice_quotas"
+
+
+def shell_with_own_topic(*, names: TopicNames | None = None) -> Shell:
+    """A Produce to OWN is answered by the proxy."""
+    topic = OwnTopic(OWN, frozenset(), bytes(range(16)))
+    shared = SharedState(QuotaManager(limits_of()), Recorder(), own_topic=topic, topic_names=names)
+    return Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
+
+
+def to_own_topic(correlation_id: int) -> bytes:
+    return produce({OWN: [(0, record_batch(b"x"))]}, correlation_id=correlation_id)
+
+
+def correlation_ids(stream: bytes | bytearray) -> list[int]:
+    """Of whole frames, one behind the other; anything else is an error."""
+    found = []
+    while stream:
+        size = 4 + int.from_bytes(stream[:4], "big")
+        assert len(stream) >= size, "a frame without its end"
+        found.append(int.from_bytes(stream[4:8], "big"))
+        stream = stream[size:]
+    return found
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (fetch(correlation_id=1), fetch_answer_of(5_000, correlation_id=1)),
+        (request(METADATA, 12, correlation_id=1), answer(METADATA, 12, correlation_id=1)),
+    ],
+    ids=["Fetch", "Metadata"],
+)
+def test_one_that_is_due_while_a_brokers_answer_arrives_stands_behind_all_of_it(
+    asked: bytes, answered: bytes, in_flight: int
+) -> None:
+    """Of the broker's answer a head has been sent on; the request that it answers is in flight no more."""
+    shell = shell_with_own_topic()
+    shell.client_sends(asked)
+    if in_flight == 2:
+        shell.client_sends(request(HEARTBEAT, 4, correlation_id=2))
+    shell.broker_sends(answered[: len(answered) // 2])
+    assert shell.to_client
+    shell.client_sends(to_own_topic(3))
+    shell.broker_sends(answered[len(answered) // 2 :])
+    if in_flight == 2:
+        shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=2))
+    assert shell.to_client.startswith(answered)
+    assert correlation_ids(shell.to_client) == ([1, 3] if in_flight == 1 else [1, 2, 3])
+
+
+def test_once_an_answer_has_wholly_come_one_of_its_own_goes_at_once() -> None:
+    shell = shell_with_own_topic()
+    shell.client_sends(fetch(correlation_id=1))
+    answered = fetch_answer_of(5_000, correlation_id=1)
+    shell.broker_sends(answered[:100])
+    shell.broker_sends(answered[100:])
+    shell.client_sends(to_own_topic(2))
+    assert correlation_ids(shell.to_client) == [1, 2]
+
+
+def test_a_connection_that_ends_leaves_only_the_brokers_answers_unanswered() -> None:
+    """Two requests, of which one was the proxy's own to answer, behind the broker's: one is left."""
+    shell = shell_with_own_topic(names=TopicNames())
+    shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))
+    shell.client_sends(to_own_topic(2))
+    assert not shell.to_client
+    shell.session.closed(shell.now_ms)
+    assert [left.api_key for left in shell.shared.recorder.unanswered] == [HEARTBEAT]

@@ -1,0 +1,1 @@
+"""Mutants of the pure packages, and whether the unit tests notice them."""
