@@ -11,14 +11,15 @@ from pyspark.sql import SparkSession
 
 from bench.calibration.entities import NIGHTS, draw_entities, need
 from bench.calibration.log import LOST, as_logged, is_incomplete
-from bench.calibration.night import FIRST_DAY, KEY, Broker, unattended
+from bench.calibration.night import FIRST_DAY, KEY, Broker, history, unattended
 from bench.calibration.traffic import day_state, pass_day
 from sluice.proxy.cli.plan.apply import apply_unattended, read_plan
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
 from sluice.quotas.files.load import load_quotas
+from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.night import Night, run_night
-from sluice.recalibration.policy.plan import EntityDay
-from sluice.recalibration.policy.settings import JobSettings
+from sluice.recalibration.policy.plan import EntityDay, planned
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.spark.session import spark_session
 from testkit.access_log.access_logs import row, write
 
@@ -86,6 +87,17 @@ def ship(spark: SparkSession, logs: Path, out: Path, quotas: Path, day: int, roo
     apply_unattended(plan, QuotaFilePlace(quotas), today=when + timedelta(days=1))
     listing = QuotaFilePlace(quotas).listing()
     return {json.loads(json.dumps(dict(whom)))["user"]: its[KEY] for whom, its in listing.limits.items()}
+
+
+def test_days_whose_percentile_is_known_come_with_that_of_the_policy() -> None:
+    policy = PolicySettings()
+    state = day_state(np.array([1_000.0] * 995 + [9_000.0] * 5), np.zeros(1_000, bool))
+    assert state is not None
+    days = [EntityDay("p1", day, state) for day in range(10)]
+    (known, *_), limit = history(days, 9, policy), 2_000.0
+    assert not isinstance(known.state, type(state)), "the store gives totals where it can"
+    by_totals = planned(QuotaKind.PRODUCE, "{}", limit, history(days, 9, policy), policy)
+    assert by_totals == planned(QuotaKind.PRODUCE, "{}", limit, days, policy)
 
 
 def test_need_is_what_lets_999_of_1000_bytes_pass_without_a_wait() -> None:
