@@ -69,6 +69,7 @@ class Plan:
             "reviews": sum(entry.needs_review for entry in self.entries),
             "log_files": len(self.files.good),
             "damaged_files": self.files.damaged,
+            "copied_files": len(self.files.copies),
             "incomplete_log": {day.isoformat(): lost for day, lost in self.missing.items()},
             "room": dict(self.room),
             "replayed_days": self.replayed_days,

@@ -55,6 +55,8 @@ def run_night(
         files = take_day(spark, night.logs, store, night.day, limits, job)
         for path, reason in files.damaged.items():
             say(f"skipped, damaged: {path}: {reason}")
+        if files.copies:
+            say(f"counted once: {len(files.copies)} file(s) that are copies, the first {files.copies[0]}")
         say(f"state of {night.day}: from {len(files.good)} file(s) of the {files.table}")
         plan = make_plan(spark, store, night.day, limits, job, files)
         say(
