@@ -9,8 +9,8 @@ reading them. All good files of an hour's folder become one, `compacted-….parq
 3. the listed files are removed.
 
 Killed at any point and run again it comes to the same end. A file that comes late is compacted with the
-compacted one; a copy (copies.py) is removed. Damaged files stay where they are. Other programs that read the folder see the rows twice
-for the moment between 2 and 3, and should read dates that have been compacted.
+compacted one; a copy (copies.py) is removed. Damaged files stay where they are. Other programs that read the
+folder see the rows twice for the moment between 2 and 3, and should read dates that have been compacted.
 """
 
 from __future__ import annotations

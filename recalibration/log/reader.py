@@ -4,8 +4,8 @@ Every file's end is looked at first, where Parquet keeps its table of contents: 
 Parquet is *damaged*, and is named; it is then left out, or the run refused, as the caller has it. Files whose
 names begin with a dot or an underscore are being written, and are not there yet. What a compacted file has
 replaced is not there any more, even while it still is (compaction.py); a copy of a file is not read again
-(copies.py). Columns that an older file lacks get their defaults; those that a newer one has beyond ours are left. A log that has no roll-up but request rows is
-read from these (request_rows.py).
+(copies.py). Columns that an older file lacks get their defaults; those that a newer one has beyond ours are
+left. A log that has no roll-up but request rows is read from these (request_rows.py).
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ def _head(plan: Plan) -> str:
         )
     copies = len(plan.files.copies)
     if copies:
-        were = "1 file of the log is a copy and was" if copies == 1 else f"{copies:,} files are copies and were"
-        notes += f'<p>{were} counted once.</p>'
+        were = "1 file is a copy and was" if copies == 1 else f"{copies:,} files are copies and were"
+        notes += f"<p>{were} counted once.</p>"
     notes += _missing(plan) + _calendars(plan)
     return (
         f"<h1>Quota plan of {plan.day}</h1>"

@@ -188,7 +188,9 @@ def test_a_copied_file_is_counted_once_and_is_gone_when_its_hour_is_compacted(tm
     assert len(names(tmp_path)) == 1
 
 
-def test_a_copy_that_comes_after_its_hour_was_compacted_is_known_however_often_that_was(tmp_path: Path) -> None:
+def test_a_copy_that_comes_after_its_hour_was_compacted_is_known_however_often_that_was(
+    tmp_path: Path,
+) -> None:
     three_minutes(tmp_path)
     aside = tmp_path / "aside"
     aside.mkdir()
