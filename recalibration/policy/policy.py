@@ -12,9 +12,8 @@
    older flood.
    And without review a limit never passes 2 × its anchor (standing.py), nor with a grant that grant.
 3. *Step.* At most × 2 up and × 0.7 down; not down within 8 days of the first traffic, nor while rows of
-   the last
-   week are missing, nor on less than an hour of traffic (that somebody is throttled is no matter of samples);
-   what would change by less than 10 % stays.
+   the last week are missing; on less than an hour of traffic only to 1.15 × 1.25 × the highest of 14 days or
+   more (that somebody is throttled is no matter of samples); what would change by less than 10 % stays.
 4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
 
 Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000 whose shape tells of
@@ -105,12 +104,7 @@ def propose(
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
     if target < limit:
-        if sum(day.traffic_s for day in days) < settings.min_traffic_s:
-            target, reason = limit, Reason.TOO_LITTLE
-        elif days[-1].age_days + 1 < settings.min_days_to_cut:
-            target, reason = limit, Reason.TOO_NEW_TO_CUT
-        elif not is_week_whole:
-            target, reason = limit, Reason.LOG_INCOMPLETE
+        target, reason = _cut(days, target, limit, settings, is_week_whole)
     if target > limit * settings.max_step_up:
         target, reason = limit * settings.max_step_up, Reason.STEP_UP
     elif target < limit * settings.max_step_down:
@@ -137,6 +131,30 @@ def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
         if due <= 0.0:
             return max(rate, highest)
     return max(weights[-1][0], highest)
+
+
+def _cut(
+    days: Sequence[Day], target: float, limit: float, settings: PolicySettings, is_week_whole: bool
+) -> tuple[float, Reason]:
+    """How far a cut to `target` < `limit` may go, and by which rule."""
+    kept = target
+    if sum(day.traffic_s for day in days) < settings.min_traffic_s:
+        kept = max(target, _kept_of_little(days, settings))
+    if kept >= limit:
+        return limit, Reason.TOO_LITTLE
+    if days[-1].age_days + 1 < settings.min_days_to_cut:
+        return limit, Reason.TOO_NEW_TO_CUT
+    if not is_week_whole:
+        return limit, Reason.LOG_INCOMPLETE
+    return kept, Reason.DEMAND if kept == target else Reason.TOO_LITTLE
+
+
+def _kept_of_little(days: Sequence[Day], settings: PolicySettings) -> float:
+    """What little traffic is not cut below: few windows tell no percentile, but many days of them a peak."""
+    if len(days) < settings.min_days_of_little:
+        return float("inf")
+    highest = max(day.demand.rate for day in days)
+    return settings.headroom * settings.growth_of_past * highest
 
 
 def _guard(days: Sequence[Day], settings: PolicySettings) -> float:

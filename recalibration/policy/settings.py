@@ -33,6 +33,9 @@ class PolicySettings:
     """smaller changes are noise, and each change is somebody's surprise"""
     min_traffic_s: float = 3_600.0
     """to cut: that long a time with traffic, or a p99 of 10-second windows is the mean of two numbers"""
+    min_days_of_little: int = 14
+    """…or so many days with a little each: a window in a hundred that is above their highest is no mean, and
+    25 % above it (growth_of_past) are left beside the headroom"""
     min_days_to_cut: int = 8
     """what comes once a week was seen by then; and the log of the last week must be whole (coverage.py)"""
     growth_of_median: float = 1.8

@@ -104,6 +104,18 @@ def test_little_traffic_and_few_days_change_little() -> None:
     assert (grown.limit, grown.reason) == (2_000, Reason.STEP_UP)
 
 
+def test_who_does_a_little_each_day_is_cut_to_a_quarter_above_its_highest_day() -> None:
+    """Two minutes a day are never an hour in 28 days: such a limit stayed as somebody had guessed it."""
+    days = [
+        Day(age, Demand(rate, True, rate), 120.0) for age, rate in enumerate([700.0] * 12 + [900.0] + [700.0])
+    ]
+    limit = 6_000.0
+    assert propose(days[:13], limit, SETTINGS).reason is Reason.TOO_LITTLE
+    for _ in range(8):
+        limit = propose(days, limit, SETTINGS).limit
+    assert limit == pytest.approx(1.15 * 1.25 * 900)
+
+
 def test_floor_and_ceiling_have_the_last_word() -> None:
     bounded = replace(SETTINGS, floor=900.0, ceiling=1_500.0)
     assert propose(steady(100, 9), 1_000, bounded).limit == 900
