@@ -162,7 +162,7 @@ def planned(
         uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
-    anchor = anchor_of(known.before, limit, uses, settings)
+    anchor = anchor_of(known.before, limit, uses, settings, known.grant)
     proposal = propose(
         worst,
         spec.rate_per_s(limit),
