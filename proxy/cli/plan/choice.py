@@ -97,7 +97,8 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
     choice = Choice(wanted=now)
     changed = []
     rooms = _rooms(plan)
-    for limit in plan.limits:
+    for planned in plan.limits:
+        limit = planned
         is_reviewed = reviews.all or limit.whom in reviews.named
         if limit.needs_review and plan.version > 1:
             if is_reviewed:
