@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from bench.calibration.entities import NIGHTS, draw_entities, need
 from bench.calibration.log import LOST, as_logged, is_incomplete
 from bench.calibration.night import FIRST_DAY, KEY, Broker, history, unattended
+from bench.calibration.score import _is_foreseen
 from bench.calibration.traffic import day_state, pass_day
 from sluice.proxy.cli.plan.apply import apply_unattended, read_plan
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
@@ -119,6 +120,13 @@ def test_what_is_lost_is_not_logged_and_a_week_with_it_is_incomplete() -> None:
     logged = as_logged(np.ones(8_640), day, 0).reshape(24, 360)
     assert {hour for hour in range(24) if not logged[hour].any()} == hours
     assert [is_incomplete(each) for each in (30, 31, 37, 38)] == [False, True, True, False]
+
+
+def test_a_day_beyond_what_the_days_before_tell_is_not_foreseen() -> None:
+    calm = np.full(30, 1_000.0)
+    growing, stepped, late = calm * 1.03 ** np.arange(30), calm.copy(), np.append(np.zeros(20), calm)
+    stepped[20:] *= 2
+    assert [_is_foreseen(needs) for needs in (calm, growing, stepped, late)] == [True, True, False, True]
 
 
 def test_demands_are_the_same_each_time_and_every_class_has_some() -> None:
