@@ -2,6 +2,7 @@
 
     OUT/state/date=…/, OUT/windows/date=…/      what later nights read (state/store.py)
     OUT/standing/DATE.json, OUT/grants.json     anchors and grants (state/memory.py)
+    OUT/beats/DATE.json                         heartbeats of proxies (state/beats.py)
     OUT/plans/DATE-RUN/, OUT/LATEST             the plan (report/publish.py)
 
 The same date again gives the same plan: nothing in it depends on the clock or on the order of
@@ -21,10 +22,11 @@ from sluice.quotas.entity_key import limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
-from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours
+from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours, short_holes
 from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
+from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
 from sluice.recalibration.state.memory import grants_on, standings_before, write_standings
@@ -52,6 +54,8 @@ class Plan:
     """how many dates were replayed: fewer than asked for where the log is younger"""
     missing: Mapping[date, list[str]] = field(default_factory=dict)
     """date of the last week → the hours of which the log lacks rows (policy/coverage.py)"""
+    short_holes: Mapping[date, list[str]] = field(default_factory=dict)
+    """likewise, too short to hold a cut back"""
     calendars: Mapping[str, list[str]] = field(default_factory=dict)
     """whose declared windows do not count (state/scheduled.py)"""
 
@@ -71,6 +75,7 @@ class Plan:
             "damaged_files": self.files.damaged,
             "copied_files": len(self.files.copies),
             "incomplete_log": {day.isoformat(): lost for day, lost in self.missing.items()},
+            "short_holes": {day.isoformat(): lost for day, lost in self.short_holes.items()},
             "room": dict(self.room),
             "replayed_days": self.replayed_days,
             "calendars": dict(self.calendars),
@@ -91,6 +96,7 @@ def take_day(
         try:
             found = windows_of(rows, limits, day, job.burst_s)
             store.write(WINDOWS, found.rows, day)
+            write_beats(store.tonight or store.root, day, beats_of(rows))
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
             # What a file's end does not show: a page in its middle is damaged.
@@ -114,7 +120,10 @@ def make_plan(
 ) -> Plan:
     """All entities that did something within the history and have a limit now."""
     seen = store.seen(spark, day, SEEN_DAYS)
-    missing = missing_hours(seen, day)
+    beating = read_beats(store.root, day, SEEN_DAYS)
+    if store.tonight is not None:
+        beating |= read_beats(store.tonight, day, 1)
+    missing = missing_hours(seen, day, beating)
     before, grants = standings_before(store.root, day), grants_on(store.root, day)
     policies = {kind: job.policy_of(kind) for kind in QuotaKind}
     entries = []
@@ -130,7 +139,16 @@ def make_plan(
     fitted = fitted_plan(_ordered(entries), job.room)
     if store.tonight is None:
         write_standings(store.root, day, fitted, before)
-    plan = Plan(day, fitted, files, job.policy, job.room, missing=missing, calendars=calendars(limits))
+    plan = Plan(
+        day,
+        fitted,
+        files,
+        job.policy,
+        job.room,
+        missing=missing,
+        short_holes=short_holes(beating, day),
+        calendars=calendars(limits),
+    )
     return _with_expectations(spark, store, plan, tops, job)
 
 

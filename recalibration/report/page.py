@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from html import escape
 from typing import TYPE_CHECKING, Final
 
@@ -109,10 +110,19 @@ def _files_were(count: int) -> str:
 
 def _missing(plan: Plan) -> str:
     """Dates and hours of the last week that the log lacks."""
-    if not plan.missing:
-        return ""
-    items = "".join(f"<li>{day}: {escape('; '.join(lost))}</li>" for day, lost in plan.missing.items())
-    return f'<p class="warn">The log lacks rows of the last week, so nothing is cut:</p><ul>{items}</ul>'
+    told = ""
+    if plan.missing:
+        told += '<p class="warn">The log lacks rows of the last week, so nothing is cut:</p>'
+        told += _dated(plan.missing)
+    if plan.short_holes:
+        told += f"<p>Holes of two minutes at most, which hold no cut back:</p>{_dated(plan.short_holes)}"
+    return told
+
+
+def _dated(lost: Mapping[date, list[str]]) -> str:
+    """The first of each date, as a list."""
+    items = (f"<li>{day}: {escape('; '.join(each[:_BIGGEST]))}</li>" for day, each in lost.items())
+    return f"<ul>{''.join(items)}</ul>"
 
 
 def _calendars(plan: Plan) -> str:

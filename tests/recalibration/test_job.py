@@ -64,6 +64,22 @@ def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
     assert make_plan(spark, StateStore(str(out)), days[-1], LIMITS, JOB, plan.files) == plan
 
 
+def test_a_hole_between_heartbeats_is_named_and_quiet_hours_are_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    for day, missing in ((DAY - timedelta(days=1), range(0)), (DAY, range(100, 200))):
+        beats = [
+            row(window, day=day, user="", client_id="", api_class="heartbeat", connections=0)
+            for window in range(8_640)
+            if window not in missing
+        ]
+        write(logs, [*beats, row(4 if day == DAY else 4_000, day=day, request_bytes=50)], day=day)
+        plan = night(spark, logs, out, day)
+    assert plan.missing == {DAY: ["p1: 00:16:40 to 00:33:20"]}
+    assert plan.as_json()["incomplete_log"] == {DAY.isoformat(): ["p1: 00:16:40 to 00:33:20"]}
+
+
 def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     log_of(logs, DAY)
