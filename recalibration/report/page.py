@@ -143,7 +143,8 @@ def _calendars(plan: Plan) -> str:
 
 def _tiles(entries: list[PlanEntry]) -> str:
     changes = [entry for entry in entries if entry.is_change]
-    up = sum(entry.proposed > entry.current for entry in changes)
+    up = [entry for entry in changes if entry.proposed > entry.current]
+    in_part = sum(entry.needs_review for entry in up)
     reviews = sum(entry.needs_review for entry in entries)
     throttled = sum(entry.throttled_share > _THROTTLED for entry in entries)
     low = sum(entry.confidence < LOW for entry in changes)
@@ -153,9 +154,10 @@ def _tiles(entries: list[PlanEntry]) -> str:
     ]
     tiles = (
         (f"{len(entries):,}", "limits looked at", ""),
-        (f"{up:,}", "raised", ""),
-        (f"{len(changes) - up:,}", "cut", ""),
-        (f"{reviews:,}", "wait for review", "warn" if reviews else ""),
+        (f"{len(up) - in_part:,}", "raised", ""),
+        (f"{in_part:,}", "raised in part: the rest waits for review", "warn" if in_part else ""),
+        (f"{reviews - in_part:,}", "not raised: wait for review", "warn" if reviews > in_part else ""),
+        (f"{len(changes) - len(up):,}", "cut", ""),
         (f"{throttled:,}", "throttled more than 1 % of the latest day", "warn" if throttled else ""),
         (f"{low:,}", "changes of low confidence", ""),
         *_replayed(seconds),
@@ -169,8 +171,8 @@ def _tiles(entries: list[PlanEntry]) -> str:
 def _replayed(seconds: list[float]) -> Iterator[tuple[str, str, str]]:
     """Of the latest day: throttled by the limits now, and by those proposed."""
     if any(seconds):
-        now, then = (f"{value:,.0f}" for value in seconds)
-        yield f"{now} → {then} s", "throttled on the latest day, replayed: now → as proposed", ""
+        now, proposed = (f"{value:,.0f}" for value in seconds)
+        yield f"{now} → {proposed} s", "throttled on the latest day, replayed: now → as proposed", ""
 
 
 def _kinds(plan: Plan) -> str:
@@ -179,14 +181,14 @@ def _kinds(plan: Plan) -> str:
         its = [entry for entry in plan.entries if entry.key == spec.config_key]
         if not its:
             continue
-        now, then = sum(entry.current for entry in its), sum(entry.proposed for entry in its)
+        now, proposed = sum(entry.current for entry in its), sum(entry.proposed for entry in its)
         room = plan.room.get(spec.config_key)
         rows.append(
             f"<tr><td><code>{spec.config_key}</code></td><td class=num>{len(its):,}</td>"
             f"<td class=num>{amount(spec.config_key, now)}</td>"
-            f"<td class=num>{amount(spec.config_key, then)}</td>"
+            f"<td class=num>{amount(spec.config_key, proposed)}</td>"
             f"<td class=num>{'no bound' if room is None else amount(spec.config_key, room)}</td>"
-            f"<td>{bar_pair(spec.config_key, now, then, room)}</td></tr>"
+            f"<td>{bar_pair(spec.config_key, now, proposed, room)}</td></tr>"
         )
     return (
         "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy: "
@@ -219,32 +221,35 @@ def _reviews(plan: Plan, entries: Iterable[PlanEntry], shown: Mapping[str, list[
     if not reviews:
         return "<p>Nothing waits for review.</p>"
     numbers = {entity: number for number, entity in enumerate(shown)}
-    rows = "".join(_row(entry, numbers.get(entry.entity)) for entry in reviews[:MAX_ROWS])
+    rows = "".join(_row(entry, numbers.get(entry.entity), is_review=True) for entry in reviews[:MAX_ROWS])
     more = len(reviews) - MAX_ROWS
     told = f"<p>And {more:,} more, in plan.parquet.</p>" if more > 0 else ""
     return (
         f"<p>{len(reviews):,} ask for more than {plan.policy.growth_of_median:g} × their median day. "
-        "They are left out of what is applied, until they are named: "
-        f"<code>sluice quotas apply PLAN --include user=…</code>.</p>{_table(rows)}{told}"
+        "What is proposed here is within the guard, and applied without a word; who is named may rise "
+        "further, up to what may be granted, for 14 days: "
+        f"<code>sluice quotas apply PLAN --include user=…</code>.</p>{_table(rows, is_review=True)}{told}"
     )
 
 
-def _table(rows: str) -> str:
+def _table(rows: str, *, is_review: bool = False) -> str:
+    granted = "<th class=num>may be granted</th>" if is_review else ""
     return (
         f"{_WIDE}<tr><th>who</th><th>quota</th><th class=num>now</th><th class=num>proposed</th>"
-        "<th class=num>change</th><th class=num>demand asks for</th><th>confidence</th></tr>"
+        f"<th class=num>change</th><th class=num>demand asks for</th>{granted}<th>confidence</th></tr>"
         f"{rows}</table></div>"
     )
 
 
-def _row(entry: PlanEntry, card: int | None) -> str:
+def _row(entry: PlanEntry, card: int | None, *, is_review: bool = False) -> str:
+    granted = f"<td class=num>{amount(entry.key, entry.up_to)}</td>" if is_review else ""
     who = escape(entity_words(entry.entity))
     linked = f'<a href="#e{card}">{who}</a>' if card is not None else who
     return (
         f"<tr><td>{linked}</td><td><code>{entry.key}</code></td>"
         f"<td class=num>{amount(entry.key, entry.current)}</td>"
         f"<td class=num>{amount(entry.key, entry.proposed)}</td>"
-        f"<td class=num>{change_words(entry)}</td><td class=num>{_wanted(entry)}</td>"
+        f"<td class=num>{change_words(entry)}</td><td class=num>{_wanted(entry)}</td>{granted}"
         f"<td>{word(entry.confidence)}</td></tr>"
     )
 
