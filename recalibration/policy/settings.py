@@ -78,6 +78,10 @@ class JobSettings:
     """the proxies' producer_ids.burst_s, in hours"""
     compact: bool = True
     """make one file an hour of the date's small ones when the plan is there"""
+    keep_log_days: int | None = None
+    """remove older dates of the log that nights have read; None: keep them (state/retention.py)"""
+    keep_state_days: int = 400
+    """remove older states: a year and a month's end"""
 
     def policy_of(self, kind: QuotaKind) -> PolicySettings:
         """The policy with the kind's floor and ceiling, in units per second."""
