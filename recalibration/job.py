@@ -3,6 +3,7 @@
     OUT/state/date=…/, OUT/windows/date=…/      what later nights read (state/store.py)
     OUT/standing/DATE.json, OUT/grants.json     anchors and grants (state/memory.py)
     OUT/beats/DATE.json                         heartbeats of proxies (state/beats.py)
+    OUT/peaks.json                              days far above the usual (state/peaks.py)
     OUT/plans/DATE-RUN/, OUT/LATEST             the plan (report/publish.py)
 
 The same date again gives the same plan: nothing in it depends on the clock or on the order of
@@ -11,9 +12,11 @@ files; of earlier plans it takes anchors alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from math import ceil
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -25,11 +28,13 @@ from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
 from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours, short_holes
 from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
+from sluice.recalibration.policy.seasons import Peak, Season, season_of
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
 from sluice.recalibration.state.memory import grants_on, standings_before, write_standings
+from sluice.recalibration.state.peaks import peaks_in, read_peaks, unusual, write_peaks
 from sluice.recalibration.state.scheduled import calendars
 from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
 from sluice.recalibration.state.windows import windows_of
@@ -56,6 +61,8 @@ class Plan:
     """date of the last week → the hours of which the log lacks rows (policy/coverage.py)"""
     short_holes: Mapping[date, list[str]] = field(default_factory=dict)
     """likewise, too short to hold a cut back"""
+    seasons: Mapping[tuple[str, str], Season] = field(default_factory=dict)
+    """(key, entity) → what a person may declare (policy/seasons.py)"""
     calendars: Mapping[str, list[str]] = field(default_factory=dict)
     """whose declared windows do not count (state/scheduled.py)"""
 
@@ -79,8 +86,21 @@ class Plan:
             "room": dict(self.room),
             "replayed_days": self.replayed_days,
             "calendars": dict(self.calendars),
+            "seasons": [
+                {
+                    "key": key,
+                    "entity": json.loads(entity),
+                    "seen": [day.isoformat() for day in season.seen],
+                    "schedule": season.as_schedule(key, self.season_limit(season)),
+                }
+                for (key, entity), season in self.seasons.items()
+            ],
             "entries": [entry.as_json() for entry in self.entries],
         }
+
+    def season_limit(self, season: Season) -> float:
+        """With the headroom of all limits."""
+        return float(ceil(self.policy.headroom * season.rate))
 
 
 def take_day(
@@ -147,9 +167,27 @@ def make_plan(
         job.room,
         missing=missing,
         short_holes=short_holes(beating, day),
+        seasons=_seasons(spark, store, day, fitted, job),
         calendars=calendars(limits),
     )
     return _with_expectations(spark, store, plan, tops, job)
+
+
+def _seasons(
+    spark: SparkSession, store: StateStore, day: date, entries: Sequence[PlanEntry], job: JobSettings
+) -> dict[tuple[str, str], Season]:
+    """Of tonight's peaks and those of the nights before; tonight's are kept."""
+    windows = store.read(spark, WINDOWS, day, 1)
+    tonight = {} if windows is None else peaks_in(windows, day, unusual(entries))
+    by_limit: dict[tuple[str, str], list[Peak]] = {}
+    for peaks in (*read_peaks(store.root, day, job.keep_state_days).values(), tonight):
+        for place, its in peaks.items():
+            by_limit.setdefault(place, []).extend(its)
+    if store.tonight is None:
+        write_peaks(store.root, day, tonight, job.keep_state_days)
+    known = {(entry.key, entry.entity) for entry in entries}
+    found = ((place, season_of(its, day, job.timezone)) for place, its in sorted(by_limit.items()))
+    return {place: season for place, season in found if season is not None and place in known}
 
 
 def _with_expectations(

@@ -78,6 +78,8 @@ class JobSettings:
     """the proxies' producer_ids.burst_s, in hours"""
     compact: bool = True
     """make one file an hour of the date's small ones when the plan is there"""
+    timezone: str = "UTC"
+    """in whose local times seasons are looked for"""
     keep_log_days: int | None = None
     """remove older dates of the log that nights have read; None: keep them (state/retention.py)"""
     keep_state_days: int = 400

@@ -7,6 +7,7 @@ once. What does not fit is counted, and is in plan.parquet whole. Each entity st
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.recalibration.policy.confidence import LOW, word
 from sluice.recalibration.policy.plan import PlanEntry
+from sluice.recalibration.policy.seasons import Season
 from sluice.recalibration.report.style import STYLE
 from sluice.recalibration.report.svg import bar_pair, usage_plot
 from sluice.recalibration.report.words import amount, change_words, entity_words, sentences
@@ -60,6 +62,7 @@ def page(plan: Plan) -> str:
         _biggest(entries, weights, shown),
         "<h2 id='reviews'>For review</h2>",
         _reviews(plan, entries, shown),
+        _seasons(plan),
         "<h2>Entity by entity</h2>",
         f"<p>{_cards_told(len(shown), len(cards))}</p>",
         *(_card(plan, number, entity, its) for number, (entity, its) in enumerate(shown.items())),
@@ -139,6 +142,32 @@ def _calendars(plan: Plan) -> str:
         f"<details><summary>{len(plan.calendars):,} with a declared schedule: what was used within its "
         f"windows does not count here</summary><ul>{items}</ul></details>"
     )
+
+
+def _seasons(plan: Plan) -> str:
+    """What a person may declare."""
+    if not plan.seasons:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(entity_words(entity))}</td><td><code>{key}</code></td>"
+        f"<td>{', '.join(map(str, season.seen))}</td>"
+        f"<td><code>- {escape(_entry_of(plan, key, season))}</code></td></tr>"
+        for (key, entity), season in list(plan.seasons.items())[:MAX_ROWS]
+    )
+    more = len(plan.seasons) - MAX_ROWS
+    told = f"<p>And {more:,} more, in plan.json.</p>" if more > 0 else ""
+    return (
+        "<h2>Peaks that come by the calendar</h2><p>Seen three times, at the same local time. Nothing is "
+        "changed by it: who wants to, writes the entry into the <code>schedule:</code> of the quota file; "
+        "then these hours count for nothing of the normal limit. Where it was throttled, more may be "
+        "needed.</p>"
+        f"{_WIDE}<tr><th>who</th><th>quota</th><th>seen on</th><th>entry</th></tr>{rows}</table></div>{told}"
+    )
+
+
+def _entry_of(plan: Plan, key: str, season: Season) -> str:
+    """JSON, which YAML is too."""
+    return json.dumps(season.as_schedule(key, plan.season_limit(season)))
 
 
 def _tiles(entries: list[PlanEntry]) -> str:

@@ -20,6 +20,7 @@ from sluice.recalibration.log.reader import LogFiles
 from sluice.recalibration.policy.confidence import DayUse
 from sluice.recalibration.policy.plan import Expected, PlanEntry
 from sluice.recalibration.policy.policy import Reason
+from sluice.recalibration.policy.seasons import Season
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.report.files import write_outputs
 from sluice.recalibration.report.page import MAX_CARDS, page
@@ -285,3 +286,18 @@ def test_who_is_raised_and_who_waits_are_told_apart() -> None:
     assert "7 kB/s" in text
     assert " then<" not in text
     assert ">then " not in text
+
+
+def test_a_season_is_proposed_as_an_entry_of_a_schedule() -> None:
+    seen = tuple(DAY - timedelta(days=age) for age in (14, 7, 0))
+    season = Season((5,), DAY + timedelta(days=7), 3_600, 10_800, "Europe/Berlin", 20_000.0, seen)
+    plan = replace(plan_of(ALICE), seasons={(ALICE.key, ALICE.entity): season})
+    entry = {
+        "days": ["sat"], "from": "01:00", "to": "03:00", "timezone": "Europe/Berlin", ALICE.key: 23_000.0,
+    }  # fmt: skip
+    assert plan.as_json()["seasons"] == [
+        {"key": ALICE.key, "entity": json.loads(ALICE.entity), "seen": [str(day) for day in seen],
+         "schedule": entry}
+    ]  # fmt: skip
+    assert json.dumps(entry) in Page(page(plan)).text
+    assert "calendar" not in Page(page(plan_of(ALICE))).text
