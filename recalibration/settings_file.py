@@ -42,7 +42,7 @@ _DAMAGED: Final = {"skip": True, "refuse": False}
 _SECONDS_OF_AN_HOUR: Final = 3_600.0
 _OWN_KEYS: Final = ("floor", "ceiling")
 _POLICY_KEYS: Final = tuple(each.name for each in fields(PolicySettings) if each.name not in _OWN_KEYS)
-_SHARES: Final = ("quantile", "day_quantile")
+_SHARES: Final = ("quantile", "day_quantile", "probe_share")
 _COUNTS: Final = ("history_days", "recent_days", "min_days_to_cut", "min_days_of_little", "near_days")
 _LEAST_LOG_DAYS: Final = 8
 """a week of dates can be run again"""

@@ -82,6 +82,9 @@ def _report(
         "legit_step_days_to_enough": round(
             _mean(days for each in scores["reviewed"] for days in each.step_days), 2
         ),
+        "legit_step_days_waited": round(
+            _mean(days for each in scores["reviewed"] for days in each.step_days_waited), 2
+        ),
         "never_waited_now_waits": round(sum(each.now_wait for each in scores["unattended"]) / still, 3),
         "never_waited_now_waits_foreseen": round(
             sum(each.foreseen_now_wait for each in scores["unattended"]) / foreseen, 3

@@ -36,7 +36,10 @@ class Score:
     parts: dict[str, dict[str, float]]
     """class → part → 0 … 1"""
     step_days: list[float]
-    """of each legitimate step: days until the limit was enough"""
+    """of each legitimate step: days until the limit reached the largest need of its first seven days"""
+    step_days_waited: list[float]
+    """of each: days until at most 0.1 % of the bytes waited; a limit 3 % below that need may do, and then
+    it stays, for changes below 10 % are not made"""
     ratios: list[float]
     """limit ÷ need of each legitimate entity after the last night"""
     never_waited: int
@@ -54,7 +57,7 @@ class Score:
 
 def score(outcome: Outcome, way: str) -> Score:
     parts: dict[str, dict[str, list[float]]] = {kind: {} for kind in CLASSES}
-    steps, ratios, still, worse, foreseen, surprised = [], [], 0, 0, 0, 0
+    steps, waits_of_steps, ratios, still, worse, foreseen, surprised = [], [], [], 0, 0, 0, 0
     limits, waited = outcome.limits[way], outcome.waited[way]
     for index, entity in enumerate(outcome.entities):
         own, needs = limits[:, index], outcome.need[:, index]
@@ -78,6 +81,8 @@ def score(outcome: Outcome, way: str) -> Score:
             after = needs[entity.event_day : entity.event_day + 7].max()
             enough = np.nonzero(own[entity.event_day :] >= after)[0]
             steps.append(float(enough[0]) if len(enough) else float(NIGHTS - entity.event_day))
+            calm = np.nonzero(waited[entity.event_day :, index] <= ALLOWED)[0]
+            waits_of_steps.append(float(calm[0]) if len(calm) else float(NIGHTS - entity.event_day))
         if (outcome.waited["static"][:, index] <= ALLOWED).all():
             waits = bool(_share(outcome, way, index) > ALLOWED)
             still, worse = still + 1, worse + waits
@@ -91,7 +96,7 @@ def score(outcome: Outcome, way: str) -> Score:
         kind: (100 * found["contained"] if kind in ABUSERS else _weighted(found)) * (1 if fits else 0.5)
         for kind, found in means.items()
     }
-    return Score(by_class, means, steps, ratios, still, worse, foreseen, surprised)
+    return Score(by_class, means, steps, waits_of_steps, ratios, still, worse, foreseen, surprised)
 
 
 def _is_foreseen(needs: Array) -> bool:

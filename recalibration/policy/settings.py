@@ -52,6 +52,9 @@ class PolicySettings:
     """before that nothing is usual, and the anchor alone bounds a rise"""
     max_unreviewed_rise: float = 2.0
     """without review, above the last value that a person or a day seen in full has anchored (standing.py)"""
+    probe_share: float = 0.1
+    """of the latest day's windows: throttled in more of them, a limit that was granted more is doubled
+    towards the grant, for a guess from the rest told half of what a service asked for"""
     floor: float = 0.0
     ceiling: float = float("inf")
     """units per second, whatever the log says"""

@@ -159,8 +159,8 @@ def _rooms(plan: PlanFile) -> dict[str, float]:
 
 
 def _first_step(plan: PlanFile, limit: PlannedLimit, rooms: dict[str, float]) -> PlannedLimit:
-    """Of a grant, tonight: as far as the demand asks, a step at most, if there is room; it leaves `rooms`."""
-    step = min(limit.wanted, limit.up_to, limit.current * plan.max_step_up)
+    """Of a grant, tonight: a step at most, if there is room; that leaves `rooms`."""
+    step = min(limit.first_step, limit.up_to, limit.current * plan.max_step_up)
     proposed = float(floor(step)) if step >= 1.0 else step
     more = proposed - limit.proposed
     if more <= 0.0 or limit.reason in _MAY_FALL_FURTHER or more > rooms.get(limit.key, float("inf")):

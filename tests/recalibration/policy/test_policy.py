@@ -178,3 +178,18 @@ def test_nothing_is_cut_by_a_week_with_holes_nor_before_a_week_is_over() -> None
     holed = propose(whole, 1_000, SETTINGS, is_week_whole=False)
     assert (holed.limit, holed.reason) == (1_000, Reason.LOG_INCOMPLETE)
     assert propose(steady(100, 7), 1_000, SETTINGS).reason is Reason.TOO_NEW_TO_CUT
+
+
+def test_a_granted_limit_is_doubled_while_throttling_hides_what_is_asked_for() -> None:
+    """The shape of a few free windows told 1,300 of one that asks for 5,000: five nights instead of three."""
+    hidden = replace(censored(0, 1_000, 1_300), throttled_share=0.6)
+    days = [*steady(800, 10, since=1), hidden]
+    asked = propose(days, 1_000, SETTINGS, anchor=600)
+    assert asked.first_step == min(asked.up_to, 2_000)
+    for grant, limit in ((5_000.0, 2_000.0), (1_700.0, 1_700.0), (0.0, 1_200.0)):
+        proposal = propose(days, 1_000, SETTINGS, anchor=600, grant=grant)
+        assert proposal.limit == pytest.approx(limit), grant
+    seldom = [*days[:-1], replace(hidden, throttled_share=0.05)]
+    assert propose(seldom, 1_000, SETTINGS, anchor=600, grant=5_000).limit == pytest.approx(1.15 * 1_300)
+    told = [*days[:-1], replace(day(0, 1_000), throttled_share=0.6)]
+    assert propose(told, 1_000, SETTINGS, anchor=600, grant=5_000).limit == pytest.approx(1.15 * 1_000)

@@ -118,7 +118,7 @@ def test_a_review_grants_up_to_the_estimate_for_a_fortnight(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason", "room", "is_then"),
+    ("first_step", "reason", "room", "is_then"),
     [
         (5_000, "growth_guard", 9_000, 2_000),
         (1_700, "growth_guard", 9_000, 1_700),
@@ -127,12 +127,12 @@ def test_a_review_grants_up_to_the_estimate_for_a_fortnight(tmp_path: Path) -> N
         (0.0, "growth_guard", 9_000, 1_200),
     ],
 )
-def test_a_grant_is_a_step_tonight_as_far_as_the_demand_asks_and_there_is_room(
-    tmp_path: Path, wanted: float, reason: str, room: float, is_then: float
+def test_a_grant_is_a_step_tonight_as_far_as_the_plan_says_and_there_is_room(
+    tmp_path: Path, first_step: float, reason: str, room: float, is_then: float
 ) -> None:
     """The next night's plan alone would use it: two days on which a client that was granted still waits."""
     place = quotas(tmp_path, {"alice": 1_000, "bob": 1_000})
-    granted = of("alice", 1_200, 1_000, needs_review=True, up_to=6_000, wanted=wanted, reason=reason)
+    granted = of("alice", 1_200, 1_000, needs_review=True, up_to=6_000, first_step=first_step, reason=reason)
     path = plan(tmp_path, DAY, [granted, of("bob", 1_000, 1_000)], room={KEY: room})
     reviews = Reviews(named=frozenset([(("user", "alice"),)]))
     apply_plan(read_plan(path), place, reviews=reviews, today=DAY)
