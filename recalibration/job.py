@@ -2,6 +2,8 @@
 
     OUT/state/date=…/, OUT/windows/date=…/      what later nights read (state/store.py)
     OUT/standing/DATE.json, OUT/grants.json     anchors and grants (state/memory.py)
+    OUT/beats/DATE.json                         heartbeats of proxies (state/beats.py)
+    OUT/peaks.json                              days far above the usual (state/peaks.py)
     OUT/plans/DATE-RUN/, OUT/LATEST             the plan (report/publish.py)
 
 The same date again gives the same plan: nothing in it depends on the clock or on the order of
@@ -10,9 +12,11 @@ files; of earlier plans it takes anchors alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from math import ceil
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -21,13 +25,16 @@ from sluice.quotas.entity_key import limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
-from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours
+from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours, short_holes
 from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
+from sluice.recalibration.policy.seasons import Peak, Season, season_of
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
+from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
 from sluice.recalibration.state.memory import grants_on, standings_before, write_standings
+from sluice.recalibration.state.peaks import peaks_in, read_peaks, unusual, write_peaks
 from sluice.recalibration.state.scheduled import calendars
 from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
 from sluice.recalibration.state.windows import windows_of
@@ -52,6 +59,10 @@ class Plan:
     """how many dates were replayed: fewer than asked for where the log is younger"""
     missing: Mapping[date, list[str]] = field(default_factory=dict)
     """date of the last week → the hours of which the log lacks rows (policy/coverage.py)"""
+    short_holes: Mapping[date, list[str]] = field(default_factory=dict)
+    """likewise, too short to hold a cut back"""
+    seasons: Mapping[tuple[str, str], Season] = field(default_factory=dict)
+    """(key, entity) → what a person may declare (policy/seasons.py)"""
     calendars: Mapping[str, list[str]] = field(default_factory=dict)
     """whose declared windows do not count (state/scheduled.py)"""
 
@@ -69,12 +80,27 @@ class Plan:
             "reviews": sum(entry.needs_review for entry in self.entries),
             "log_files": len(self.files.good),
             "damaged_files": self.files.damaged,
+            "copied_files": len(self.files.copies),
             "incomplete_log": {day.isoformat(): lost for day, lost in self.missing.items()},
+            "short_holes": {day.isoformat(): lost for day, lost in self.short_holes.items()},
             "room": dict(self.room),
             "replayed_days": self.replayed_days,
             "calendars": dict(self.calendars),
+            "seasons": [
+                {
+                    "key": key,
+                    "entity": json.loads(entity),
+                    "seen": [day.isoformat() for day in season.seen],
+                    "schedule": season.as_schedule(key, self.season_limit(season)),
+                }
+                for (key, entity), season in self.seasons.items()
+            ],
             "entries": [entry.as_json() for entry in self.entries],
         }
+
+    def season_limit(self, season: Season) -> float:
+        """With the headroom of all limits."""
+        return float(ceil(self.policy.headroom * season.rate))
 
 
 def take_day(
@@ -90,6 +116,7 @@ def take_day(
         try:
             found = windows_of(rows, limits, day, job.burst_s)
             store.write(WINDOWS, found.rows, day)
+            write_beats(store.tonight or store.root, day, beats_of(rows))
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
             # What a file's end does not show: a page in its middle is damaged.
@@ -113,7 +140,10 @@ def make_plan(
 ) -> Plan:
     """All entities that did something within the history and have a limit now."""
     seen = store.seen(spark, day, SEEN_DAYS)
-    missing = missing_hours(seen, day)
+    beating = read_beats(store.root, day, SEEN_DAYS)
+    if store.tonight is not None:
+        beating |= read_beats(store.tonight, day, 1)
+    missing = missing_hours(seen, day, beating)
     before, grants = standings_before(store.root, day), grants_on(store.root, day)
     policies = {kind: job.policy_of(kind) for kind in QuotaKind}
     entries = []
@@ -129,8 +159,35 @@ def make_plan(
     fitted = fitted_plan(_ordered(entries), job.room)
     if store.tonight is None:
         write_standings(store.root, day, fitted, before)
-    plan = Plan(day, fitted, files, job.policy, job.room, missing=missing, calendars=calendars(limits))
+    plan = Plan(
+        day,
+        fitted,
+        files,
+        job.policy,
+        job.room,
+        missing=missing,
+        short_holes=short_holes(beating, day),
+        seasons=_seasons(spark, store, day, fitted, job),
+        calendars=calendars(limits),
+    )
     return _with_expectations(spark, store, plan, tops, job)
+
+
+def _seasons(
+    spark: SparkSession, store: StateStore, day: date, entries: Sequence[PlanEntry], job: JobSettings
+) -> dict[tuple[str, str], Season]:
+    """Of tonight's peaks and those of the nights before; tonight's are kept."""
+    windows = store.read(spark, WINDOWS, day, 1)
+    tonight = {} if windows is None else peaks_in(windows, day, unusual(entries))
+    by_limit: dict[tuple[str, str], list[Peak]] = {}
+    for peaks in (*read_peaks(store.root, day, job.keep_state_days).values(), tonight):
+        for place, its in peaks.items():
+            by_limit.setdefault(place, []).extend(its)
+    if store.tonight is None:
+        write_peaks(store.root, day, tonight, job.keep_state_days)
+    known = {(entry.key, entry.entity) for entry in entries}
+    found = ((place, season_of(its, day, job.timezone)) for place, its in sorted(by_limit.items()))
+    return {place: season for place, season in found if season is not None and place in known}
 
 
 def _with_expectations(

@@ -15,7 +15,8 @@ from sluice.recalibration.job import Plan, make_plan, take_day
 from sluice.recalibration.log.compaction import compact
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
-from sluice.recalibration.report.publish import forget_windows, write_plan
+from sluice.recalibration.report.publish import write_plan
+from sluice.recalibration.state.retention import forget
 from sluice.recalibration.state.store import StateStore
 
 Progress = Callable[[str], None]
@@ -55,6 +56,8 @@ def run_night(
         files = take_day(spark, night.logs, store, night.day, limits, job)
         for path, reason in files.damaged.items():
             say(f"skipped, damaged: {path}: {reason}")
+        if files.copies:
+            say(f"counted once: {len(files.copies)} file(s) that are copies, the first {files.copies[0]}")
         say(f"state of {night.day}: from {len(files.good)} file(s) of the {files.table}")
         plan = make_plan(spark, store, night.day, limits, job, files)
         say(
@@ -66,8 +69,10 @@ def run_night(
             return Outcome(plan, None)
     folder = write_plan(plan, night.out)
     say(f"written: {folder}")
-    forget_windows(plan, night.out, job.policy.history_days)
     if job.compact and night.day < datetime.now(UTC).date():  # else a proxy may still write there
         done = compact(LogFolder.of(night.logs), night.day)
         say(f"compacted: {done.files_before} file(s) of {night.day} are {done.files_after} now")
+    forgotten = forget(night.out, night.logs, night.day, job)
+    if forgotten:
+        say(f"removed: {forgotten} date(s) of the log, older than {job.keep_log_days} days")
     return Outcome(plan, folder)

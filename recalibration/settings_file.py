@@ -14,6 +14,9 @@
     burst_s: 1.0                     # as the proxies have it: pacing.burst_s,
     producer_ids_burst_s: 3600       # producer_ids.burst_s
     compact: true                    # the log's small files of the date, when the plan is there
+    timezone: Europe/Berlin          # in whose local times seasons are looked for
+    keep_log_days: 90                # remove older dates of the log that nights have read; not given: none
+    keep_state_days: 400             # of the job's own
 
 What is left out has the default of settings.JobSettings.
 """
@@ -25,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
 from sluice.quotas.files.load import read_text
@@ -38,8 +42,10 @@ _DAMAGED: Final = {"skip": True, "refuse": False}
 _SECONDS_OF_AN_HOUR: Final = 3_600.0
 _OWN_KEYS: Final = ("floor", "ceiling")
 _POLICY_KEYS: Final = tuple(each.name for each in fields(PolicySettings) if each.name not in _OWN_KEYS)
-_SHARES: Final = ("quantile", "day_quantile")
-_COUNTS: Final = ("history_days", "recent_days", "min_days_to_cut", "near_days")
+_SHARES: Final = ("quantile", "day_quantile", "probe_share")
+_COUNTS: Final = ("history_days", "recent_days", "min_days_to_cut", "min_days_of_little", "near_days")
+_LEAST_LOG_DAYS: Final = 8
+"""a week of dates can be run again"""
 
 
 def load_settings(file: Path) -> JobSettings:
@@ -77,6 +83,9 @@ class _Reader:
             "burst_s": lambda at, value: self._put(found, "burst_s", self._number(at, value)),
             "producer_ids_burst_s": lambda at, value: self._put_hours(found, self._number(at, value)),
             "compact": lambda at, value: self._put(found, "compact", self._flag(at, value)),
+            "timezone": lambda at, value: self._put(found, "timezone", self._zone(at, value)),
+            "keep_log_days": lambda at, value: self._put(found, "keep_log_days", self._kept(at, value)),
+            "keep_state_days": lambda at, value: self._put(found, "keep_state_days", self._count(at, value)),
             "floor": lambda at, value: self._put(found, "floors", self._by_key(at, value)),
             "ceiling": lambda at, value: self._put(found, "ceilings", self._by_key(at, value)),
             "policy": lambda at, value: self._put(found, "policy", self._policy(at, value)),
@@ -179,6 +188,20 @@ class _Reader:
             self._problem(at, f"must be a whole number of days, 1 or more, is {shown(value)}")
             return None
         return value
+
+    def _zone(self, at: YamlPath, value: YamlValue) -> str | None:
+        try:
+            return ZoneInfo(str(value)).key
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            self._problem(at, f"must be a time zone such as Europe/Berlin, is {shown(value)}")
+            return None
+
+    def _kept(self, at: YamlPath, value: YamlValue) -> int | None:
+        days = self._count(at, value)
+        if days is not None and days < _LEAST_LOG_DAYS:
+            self._problem(at, f"must be {_LEAST_LOG_DAYS} days or more, for late files; is {shown(value)}")
+            return None
+        return days
 
     def _flag(self, at: YamlPath, value: YamlValue) -> bool | None:
         if not isinstance(value, bool):

@@ -2,7 +2,8 @@
 
 `rollup` has a row for each 10-second window and (proxy, broker, user, client id, API class, topic) that did
 anything: exact; quotas are recalibrated from it. (Connections are counted by address, in rows of the class
-`connection` without user, client id and broker: they come before any is known.) `requests` has rows of
+`connection` without user, client id and broker: they come before any is known.) Each window of a proxy has a
+row of class `heartbeat` besides, all zero: its rows were written, if there were any. `requests` has rows of
 single requests: those that were throttled, refused, slow, failed or brought a producer id, and a sample of
 the others with its weight. Both lie in `TABLE/date=YYYY-MM-DD/hour=HH/` (UTC, of the window's begin). Times
 are Unix times in ms.
@@ -22,6 +23,9 @@ SCHEMA_VERSION: Final = 1
 """in each file's metadata, under VERSION_KEY"""
 VERSION_KEY: Final = "sluice_schema_version"
 WINDOW_MS: Final = 10_000
+HEARTBEAT_CLASS: Final = "heartbeat"
+HEARTBEAT_END_CLASS: Final = "heartbeat_end"
+"""of the last one of a proxy that ended in order: what comes after it is no hole in the log"""
 ROLLUP: Final = "rollup"
 REQUESTS: Final = "requests"
 
@@ -99,8 +103,8 @@ ROLLUP_COLUMNS: Final = (
     Column(
         "api_class",
         _T,
-        "produce, fetch, group, metadata, admin, login, other, or connection; other without a user: what had "
-        "no room for a row of its own",
+        "produce, fetch, group, metadata, admin, login, other, connection, heartbeat or heartbeat_end; other "
+        "without a user: what had no room for a row of its own",
     ),
     Column(
         "topic",
@@ -174,5 +178,20 @@ REQUEST_COLUMNS: Final = (
     ),
     Column("weight", _D, "how many requests it stands for: 1, of a sample 1 ÷ its share"),
 )
+
+
+def heartbeat(start_unix_ms: int, proxy: str, *, is_last: bool) -> Columns:
+    """A roll-up row which says that all rows of a window have been handed over."""
+    told: dict[str, Value] = {
+        "window_start_ms": start_unix_ms,
+        "proxy": proxy,
+        "api_class": HEARTBEAT_END_CLASS if is_last else HEARTBEAT_CLASS,
+    }
+    nothing: dict[ColumnType, Value] = {_T: "", _I: 0, _L: 0, _D: 0.0}
+    return [
+        (told.get(column.name, None if column.may_be_null else nothing[column.type]),)
+        for column in ROLLUP_COLUMNS
+    ]
+
 
 TABLES: Final = {ROLLUP: ROLLUP_COLUMNS, REQUESTS: REQUEST_COLUMNS}

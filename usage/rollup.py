@@ -141,6 +141,8 @@ class Rollup:
         self._index = AccessIndex(max_keys)
         self.over: deque[Window] = deque()
         """what was added up, oldest first"""
+        self.ended: deque[int] = deque()
+        """begins of windows that are over, of empty ones too: Unix ms"""
         self._addresses_folded = 0
         self._begin(int(unix_ms // WINDOW_MS), unix_ms - now_ms)
 
@@ -170,6 +172,7 @@ class Rollup:
                 self._start_unix_ms, self._proxy, self._chunks, self._others, self._index,
                 self._index.next_window(), self._limits_now(), self._max_keys,
             ))  # fmt: skip
+        self.ended.append(self._start_unix_ms)
         self._begin(round((self.ends_ms + offset_ms) / WINDOW_MS), offset_ms)
 
     # What is added up; all of the window, or before ---------------------------------------------------------

@@ -72,6 +72,7 @@ def _report(
             console.print(f"frozen: {line}")
     worst, where = min((by_class[way][kind], f"{way}: {kind}") for way in SHOWN for kind in CLASSES)
     still = sum(each.never_waited for each in scores["unattended"])
+    foreseen = max(1, sum(each.foreseen_never_waited for each in scores["unattended"]))
     summary: dict[str, object] = {
         **{f"score_{way}": round(_mean(each.total for each in scores[way]), 1) for way in SHOWN},
         "worst_class": round(worst, 1),
@@ -81,7 +82,13 @@ def _report(
         "legit_step_days_to_enough": round(
             _mean(days for each in scores["reviewed"] for days in each.step_days), 2
         ),
+        "legit_step_days_waited": round(
+            _mean(days for each in scores["reviewed"] for days in each.step_days_waited), 2
+        ),
         "never_waited_now_waits": round(sum(each.now_wait for each in scores["unattended"]) / still, 3),
+        "never_waited_now_waits_foreseen": round(
+            sum(each.foreseen_now_wait for each in scores["unattended"]) / foreseen, 3
+        ),
         "slack": round(_mean(ratio for each in scores["unattended"] for ratio in each.ratios), 2),
         "frozen_nights_on_whole_logs": sum(outcome.frozen_nights for outcome in outcomes),
         "cuts_on_incomplete_logs": sum(outcome.cuts_on_incomplete for outcome in outcomes),

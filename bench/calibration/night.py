@@ -23,7 +23,7 @@ from sluice.recalibration.log.reader import LogFiles
 from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours
 from sluice.recalibration.policy.demand import DayState, estimate
 from sluice.recalibration.policy.plan import DayTotals, EntityDay, Known, PlanEntry, fitted_plan, planned
-from sluice.recalibration.policy.settings import JobSettings
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.policy.standing import Standing
 
 KEY: Final = "producer_byte_rate"
@@ -63,7 +63,7 @@ class Broker:
         )
         entries = []
         for user in sorted(self.limits):
-            days = _history(self.states.get(user, ()), day, job.policy.history_days)
+            days = history(self.states.get(user, ()), day, job.policy)
             if days:
                 policy = job.policy_of(QuotaKind.PRODUCE)
                 up_to, until = self.grants.get(user, (0.0, when))
@@ -141,29 +141,29 @@ def whom(user: str) -> Whom:
     return (("user", user),)
 
 
-def _history(days: Iterable[EntityDay], latest: int, history_days: int) -> list[EntityDay]:
+def history(days: Iterable[EntityDay], latest: int, policy: PolicySettings) -> list[EntityDay]:
     """As the job's store gives them: whole histograms only where a day's percentile is not known."""
     recent = [
         EntityDay(day.proxy, latest - day.age_days, day.state)
         for day in days
-        if latest - day.age_days < history_days
+        if latest - day.age_days < policy.history_days
     ]
-    totals = [(day, _totals(day.state)) for day in recent]
+    totals = [(day, _totals(day.state, policy.quantile)) for day in recent]
     if any(known is None for _, known in totals):
         return recent
     return [EntityDay(day.proxy, day.age_days, known) for day, known in totals if known is not None]
 
 
-_TOTALS: dict[int, tuple[DayState, DayTotals | None]] = {}
-"""by the state's id; the state beside it keeps the id its own"""
+_TOTALS: dict[tuple[int, float], tuple[DayState, DayTotals | None]] = {}
+"""by the state's id and the quantile; the state beside it keeps the id its own"""
 
 
-def _totals(state: DayState | DayTotals) -> DayTotals | None:
+def _totals(state: DayState | DayTotals, quantile: float) -> DayTotals | None:
     assert isinstance(state, DayState)
-    known = _TOTALS.get(id(state))
+    known = _TOTALS.get((id(state), quantile))
     if known is None:
-        (found,) = estimate([state])
+        (found,) = estimate([state], quantile)
         throttled = sum(state.throttled.values())
         known = state, DayTotals(state.windows, throttled, found) if found.identified else None
-        _TOTALS[id(state)] = known
+        _TOTALS[id(state), quantile] = known
     return known[1]

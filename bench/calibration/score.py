@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.calibration.entities import ABUSERS, CHANGELESS, CLASSES, NIGHTS, STEPS
+from bench.calibration.entities import ABUSERS, CHANGELESS, CLASSES, NIGHTS, STEPS, Array
 from bench.calibration.loop import Outcome
 
 PARTS: Final = {"unwaited": 60, "fit": 30, "stability": 10}
@@ -24,6 +24,8 @@ ALLOWED: Final = 0.001
 ABUSE_FACTOR: Final = 2.5
 _FIRST_DAY: Final = 7
 _SETTLED: Final = 28
+_FORESEEN: Final = 1.6
+"""as far as a limit may lie above the need and fit it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,19 @@ class Score:
     parts: dict[str, dict[str, float]]
     """class → part → 0 … 1"""
     step_days: list[float]
-    """of each legitimate step: days until the limit was enough"""
+    """of each legitimate step: days until the limit reached the largest need of its first seven days"""
+    step_days_waited: list[float]
+    """of each: days until at most 0.1 % of the bytes waited; a limit 3 % below that need may do, and then
+    it stays, for changes below 10 % are not made"""
     ratios: list[float]
     """limit ÷ need of each legitimate entity after the last night"""
     never_waited: int
     """legitimate entities that never wait under the limits that they were given at first"""
     now_wait: int
     """of these, how many do"""
+    foreseen_never_waited: int
+    """of those who never waited, the ones whose days could be told from the days before (`_is_foreseen`)"""
+    foreseen_now_wait: int
 
     @property
     def total(self) -> float:
@@ -49,7 +57,7 @@ class Score:
 
 def score(outcome: Outcome, way: str) -> Score:
     parts: dict[str, dict[str, list[float]]] = {kind: {} for kind in CLASSES}
-    steps, ratios, still, worse = [], [], 0, 0
+    steps, waits_of_steps, ratios, still, worse, foreseen, surprised = [], [], [], 0, 0, 0, 0
     limits, waited = outcome.limits[way], outcome.waited[way]
     for index, entity in enumerate(outcome.entities):
         own, needs = limits[:, index], outcome.need[:, index]
@@ -73,9 +81,13 @@ def score(outcome: Outcome, way: str) -> Score:
             after = needs[entity.event_day : entity.event_day + 7].max()
             enough = np.nonzero(own[entity.event_day :] >= after)[0]
             steps.append(float(enough[0]) if len(enough) else float(NIGHTS - entity.event_day))
+            calm = np.nonzero(waited[entity.event_day :, index] <= ALLOWED)[0]
+            waits_of_steps.append(float(calm[0]) if len(calm) else float(NIGHTS - entity.event_day))
         if (outcome.waited["static"][:, index] <= ALLOWED).all():
-            still += 1
-            worse += bool(_share(outcome, way, index) > ALLOWED)
+            waits = bool(_share(outcome, way, index) > ALLOWED)
+            still, worse = still + 1, worse + waits
+            if _is_foreseen(needs):
+                foreseen, surprised = foreseen + 1, surprised + waits
     means = {
         kind: {part: float(np.mean(each)) for part, each in found.items()} for kind, found in parts.items()
     }
@@ -84,7 +96,18 @@ def score(outcome: Outcome, way: str) -> Score:
         kind: (100 * found["contained"] if kind in ABUSERS else _weighted(found)) * (1 if fits else 0.5)
         for kind, found in means.items()
     }
-    return Score(by_class, means, steps, ratios, still, worse)
+    return Score(by_class, means, steps, waits_of_steps, ratios, still, worse, foreseen, surprised)
+
+
+def _is_foreseen(needs: Array) -> bool:
+    """No day from its second week with traffic on asks for more than 1.6 × all the days before it.
+
+    Who never waited under a limit of several times its need, and then wants three times as much on a day that
+    nothing announced, waits under every limit that fits the need; it is counted in `now_wait` all the same.
+    """
+    busy = needs[needs > 0]
+    before = np.maximum.accumulate(busy)[_FIRST_DAY - 1 : -1]
+    return bool((busy[_FIRST_DAY:] <= _FORESEEN * before).all())
 
 
 def _share(outcome: Outcome, way: str, index: int) -> float:

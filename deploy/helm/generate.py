@@ -100,6 +100,9 @@ def _settings_schema() -> Values:
             "burst_s": above_zero,
             "producer_ids_burst_s": above_zero,
             "compact": {"type": "boolean"},
+            "timezone": {"type": "string"},
+            "keep_log_days": {"type": "integer", "minimum": 8},
+            "keep_state_days": {"type": "integer", "minimum": 1},
         },
     }
 

@@ -21,7 +21,7 @@ from sluice.proxy.runtime.tasks import next_beat
 from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.usage.access_record import LIMIT_KEYS, REQUESTS, Columns
+from sluice.usage.access_record import LIMIT_KEYS, REQUESTS, ROLLUP, Columns, heartbeat
 from sluice.usage.collector import AccessCollector
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import Recorder
@@ -93,7 +93,7 @@ class AccessLog:
         offset_ms: Callable[[], float] = lambda: (time.time() - time.monotonic()) * 1000.0,
     ) -> None:
         """`offset_ms`: Unix time less monotonic time."""
-        proxy = instance_name(options)
+        proxy = self._proxy = instance_name(options)
         self._offset_ms = offset_ms
         self._has_begun = False
         self._close_deadline_s = options.close_deadline_s
@@ -120,13 +120,19 @@ class AccessLog:
         """Add up what the sessions recorded; it stays in the lists."""
         self.collector.take(recorder, now_ms, now_ms + self._offset_ms())
 
-    def hand_over(self) -> None:
-        """To the writer, what is finished."""
+    def hand_over(self, *, is_last: bool = False) -> None:
+        """To the writer, what is finished; of each window that it took, or that was empty, a heartbeat."""
+        refused = set()
         for finished in self.collector.ready():
-            if isinstance(finished, Window):
-                self.writer.offer_window(finished)
-            else:
+            if not isinstance(finished, Window):
                 self.writer.offer(REQUESTS, finished)
+            elif not self.writer.offer_window(finished):
+                refused.add(finished.start_unix_ms)
+        ended = self.collector.rollup.ended
+        while ended:
+            begin_ms = ended.popleft()
+            if begin_ms not in refused:
+                self.writer.offer(ROLLUP, heartbeat(begin_ms, self._proxy, is_last=is_last and not ended))
 
     async def run(self) -> None:
         """Hand over what is finished, until cancelled."""
@@ -145,7 +151,7 @@ class AccessLog:
     async def close(self, now_ms: float) -> None:
         """After the last `take`, with `run` cancelled: write all there is, and let go of the sink."""
         self.collector.close(now_ms, now_ms + self._offset_ms())
-        self.hand_over()
+        self.hand_over(is_last=True)
         await asyncio.to_thread(self.writer.close, self._close_deadline_s)
 
 

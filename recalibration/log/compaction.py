@@ -9,15 +9,15 @@ reading them. All good files of an hour's folder become one, `compacted-….parq
 3. the listed files are removed.
 
 Killed at any point and run again it comes to the same end. A file that comes late is compacted with the
-compacted one. Damaged files stay where they are. Other programs that read the folder see the rows twice
-for the moment between 2 and 3, and should read dates that have been compacted.
+compacted one; a copy (copies.py) is removed. Damaged files stay where they are. Other programs that read the
+folder see the rows twice for the moment between 2 and 3, and should read dates that have been compacted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
@@ -26,6 +26,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from sluice.recalibration.log.copies import CONTENTS_KEY, Footers, contents_of, taken_in
 from sluice.recalibration.log.reader import REPLACES_KEY, LogFolder, replaced_in
 from sluice.usage.access_record import TABLES, VERSION_KEY
 
@@ -49,43 +50,51 @@ def compact(folder: LogFolder, day: date) -> Compacted:
     """
     before = after = 0
     for table in TABLES:
-        paths = folder.files(day, table)
-        for hour, names in groupby(paths, key=lambda path: path.rsplit("/", 1)[0]):
-            files = list(names)
-            before += len(files)
-            after += _compact_hour(folder, hour, files)
+        footers = folder.footers(folder.files(day, table))
+        before += len(footers)
+        left_over = replaced_in(footers) & footers.keys()  # a run before us was killed
+        there = {path: found for path, found in footers.items() if path not in left_over}
+        copies = folder.copies(there)
+        for path in left_over | copies:
+            folder.filesystem.delete_file(path)
+        kept = {path: found for path, found in there.items() if path not in copies}
+        for hour, paths in groupby(kept, key=lambda path: path.rsplit("/", 1)[0]):
+            after += _compact_hour(folder, hour, {path: kept[path] for path in paths})
     return Compacted(before, after)
 
 
-def _compact_hour(folder: LogFolder, hour: str, paths: Sequence[str]) -> int:
+def _compact_hour(folder: LogFolder, hour: str, footers: Footers) -> int:
     """How many files there are now."""
-    footers = folder.footers(paths)
-    left_over = replaced_in(footers)
-    for path in left_over & footers.keys():
-        folder.filesystem.delete_file(path)  # a run before us was killed here
-    good = [path for path, found in footers.items() if not isinstance(found, str) and path not in left_over]
-    damaged = len(footers.keys() - left_over) - len(good)
+    good = {path: found for path, found in footers.items() if not isinstance(found, str)}
+    damaged = len(footers) - len(good)
     if len(good) < 2:
         return len(good) + damaged
     names = [path.rsplit("/", 1)[1] for path in good]
+    contents = sorted(
+        one
+        for path, found in good.items()
+        for one in taken_in(found) or {contents_of(folder.filesystem, path)}
+    )
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
     target = f"{hour}/{PREFIX}{digest}.parquet"
     being_written = f"{hour}/.{PREFIX}{digest}.parquet.new"
-    _write_one(folder, good, names, being_written)
+    told = {REPLACES_KEY: json.dumps(names), CONTENTS_KEY: json.dumps(contents)}
+    _write_one(folder, list(good), told, being_written)
     folder.filesystem.move(being_written, target)
     for path in good:
         folder.filesystem.delete_file(path)
     return 1 + damaged
 
 
-def _write_one(folder: LogFolder, paths: Sequence[str], names: Sequence[str], target: str) -> None:
+def _write_one(folder: LogFolder, paths: Sequence[str], told: Mapping[str, str], target: str) -> None:
+    """`told`: the file's metadata, besides its version."""
     schemas = []
     for path in paths:
         with folder.filesystem.open_input_file(path) as file:
             schemas.append(parquet.read_schema(file))
     versions = [int((schema.metadata or {}).get(VERSION_KEY.encode(), b"1")) for schema in schemas]
     schema = pa.unify_schemas([_all_nullable(each) for each in schemas]).with_metadata(
-        {VERSION_KEY: str(max(versions)), REPLACES_KEY: json.dumps(list(names))}
+        {VERSION_KEY: str(max(versions)), **told}
     )
     with (
         folder.filesystem.open_output_stream(target) as sink,

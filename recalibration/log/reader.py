@@ -3,9 +3,9 @@
 Every file's end is looked at first, where Parquet keeps its table of contents: a file that is cut off or no
 Parquet is *damaged*, and is named; it is then left out, or the run refused, as the caller has it. Files whose
 names begin with a dot or an underscore are being written, and are not there yet. What a compacted file has
-replaced is not there any more, even while it still is (compaction.py). Columns that an older file lacks get
-their defaults; those that a newer one has beyond ours are left. A log that has no roll-up but request rows is
-read from these (request_rows.py).
+replaced is not there any more, even while it still is (compaction.py); a copy of a file is not read again
+(copies.py). Columns that an older file lacks get their defaults; those that a newer one has beyond ours are
+left. A log that has no roll-up but request rows is read from these (request_rows.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
@@ -27,6 +28,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from sluice.recalibration.log.copies import Footers, contents_of, copies_in
 from sluice.recalibration.log.request_rows import as_rollup
 from sluice.recalibration.spark.session import s3_endpoint
 from sluice.usage.access_record import REQUESTS, ROLLUP, TABLES, Column
@@ -51,6 +53,8 @@ class LogFiles:
     """path → what is wrong with it"""
     replaced: list[str] = field(default_factory=list)
     """left over: their rows are in a compacted file, too"""
+    copies: list[str] = field(default_factory=list)
+    """the same bytes as another's: counted once (copies.py)"""
     table: str = ROLLUP
 
 
@@ -100,6 +104,10 @@ class LogFolder:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return dict(zip(paths, pool.map(read, paths), strict=True))
 
+    def copies(self, footers: Footers) -> set[str]:
+        """Those of the files that are copies (copies.py). Raises OSError."""
+        return copies_in(footers, cache(partial(contents_of, self.filesystem)))
+
 
 def _s3(path: str) -> fs.S3FileSystem:
     """Of a path in a bucket, by the environment that AWS's own tools read: region, keys, an endpoint."""
@@ -115,11 +123,12 @@ def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
     folder = LogFolder.of(logs)
     footers = folder.footers(folder.files(day, table))
     gone = replaced_in(footers)
+    copies = folder.copies({path: found for path, found in footers.items() if path not in gone})
     return LogFiles(
         good=[
             folder.scheme + path
             for path, found in footers.items()
-            if not isinstance(found, str) and path not in gone
+            if not isinstance(found, str) and path not in gone | copies
         ],
         damaged={
             folder.scheme + path: found
@@ -127,6 +136,7 @@ def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
             if isinstance(found, str) and path not in gone
         },
         replaced=[folder.scheme + path for path in footers if path in gone],
+        copies=[folder.scheme + path for path in footers if path in copies],
         table=table,
     )
 

@@ -95,6 +95,8 @@ class PlanEntry:
 
     up_to: float = 0.0
     """the most that the last days may have asked for: what a person may grant"""
+    first_step: float = 0.0
+    """to what the limit goes tonight if a person grants that"""
     anchor: float = 0.0
     """standing.py"""
     days: tuple[DayUse, ...] = ()
@@ -157,12 +159,12 @@ def planned(
     for age, each in sorted(demands.items()):
         found, state = max(each, key=_rate)
         traffic_s = max(its.windows for _, its in each) * window_s
-        worst.append(Day(age, found, traffic_s))
+        worst.append(Day(age, found, traffic_s, state.throttled_share))
         demand = found.rate * spec.limit_span_s
         uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
-    anchor = anchor_of(known.before, limit, uses, settings)
+    anchor = anchor_of(known.before, limit, uses, settings, known.grant)
     proposal = propose(
         worst,
         spec.rate_per_s(limit),
@@ -185,6 +187,7 @@ def planned(
         pooled_demand=max(together, default=0.0) * spec.limit_span_s,
         throttled_share=max((state.throttled_share for _, state in latest), default=0.0),
         up_to=proposal.up_to * spec.limit_span_s,
+        first_step=proposal.first_step * spec.limit_span_s,
         anchor=anchor,
         days=tuple(uses),
     )

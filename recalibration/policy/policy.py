@@ -10,11 +10,11 @@
    and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
    A guard that opened grants 1.15 × what these two days show, so that calm days open nothing for an
    older flood.
-   And without review a limit never passes 2 × its anchor (standing.py), nor with a grant that grant.
+   And without review a limit never passes 2 × its anchor (standing.py), nor with a grant that grant; with one
+   it is doubled each night while more than a tenth of the day was throttled, for that hides what is wanted.
 3. *Step.* At most × 2 up and × 0.7 down; not down within 8 days of the first traffic, nor while rows of
-   the last
-   week are missing, nor on less than an hour of traffic (that somebody is throttled is no matter of samples);
-   what would change by less than 10 % stays.
+   the last week are missing; on less than an hour of traffic only to 1.15 × 1.25 × the highest of 14 days or
+   more (that somebody is throttled is no matter of samples); what would change by less than 10 % stays.
 4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
 
 Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000 whose shape tells of
@@ -66,6 +66,8 @@ class Day:
     demand: Demand
     traffic_s: float
     """windows with traffic, in seconds"""
+    throttled_share: float = 0.0
+    """of them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Proposal:
     """`wanted` is more than is granted without a person's word"""
     up_to: float = 0.0
     """the most that the last days may have asked for: what a person may grant"""
+    first_step: float = 0.0
+    """to what the limit goes tonight if a person grants that"""
 
 
 def propose(
@@ -99,18 +103,15 @@ def propose(
     if not days:
         return Proposal(limit, 0.0, Reason.TOO_LITTLE, needs_review=False)
     wanted = settings.headroom * _demand(days, settings)
+    if grant > limit:
+        wanted = max(wanted, min(grant, _probe(days, limit, settings)))
     target, reason, needs_review = wanted, Reason.DEMAND, False
     allowed = max(min(_guard(days, settings), settings.max_unreviewed_rise * anchor), grant)
     if target > max(allowed, limit):
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
     if target < limit:
-        if sum(day.traffic_s for day in days) < settings.min_traffic_s:
-            target, reason = limit, Reason.TOO_LITTLE
-        elif days[-1].age_days + 1 < settings.min_days_to_cut:
-            target, reason = limit, Reason.TOO_NEW_TO_CUT
-        elif not is_week_whole:
-            target, reason = limit, Reason.LOG_INCOMPLETE
+        target, reason = _cut(days, target, limit, settings, is_week_whole)
     if target > limit * settings.max_step_up:
         target, reason = limit * settings.max_step_up, Reason.STEP_UP
     elif target < limit * settings.max_step_down:
@@ -124,7 +125,9 @@ def propose(
         if reason is Reason.DEMAND:
             reason = Reason.UNCHANGED
     latest = max(day.demand.ceiling for day in days[: settings.near_days])
-    return Proposal(target, wanted, reason, needs_review, max(wanted, settings.headroom * latest))
+    up_to = max(wanted, settings.headroom * latest)
+    first_step = min(up_to, max(wanted, _probe(days, limit, settings)), limit * settings.max_step_up)
+    return Proposal(target, wanted, reason, needs_review, up_to, first_step)
 
 
 def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
@@ -137,6 +140,40 @@ def _demand(days: Sequence[Day], settings: PolicySettings) -> float:
         if due <= 0.0:
             return max(rate, highest)
     return max(weights[-1][0], highest)
+
+
+def _probe(days: Sequence[Day], limit: float, settings: PolicySettings) -> float:
+    """What a limit that has been granted more is tried at: twice what it is, where much of the latest day was
+    throttled, so that nothing tells how much is asked for; else 0."""
+    latest = days[0]
+    is_hidden = not latest.age_days and not latest.demand.identified
+    return (
+        limit * settings.max_step_up if is_hidden and latest.throttled_share > settings.probe_share else 0.0
+    )
+
+
+def _cut(
+    days: Sequence[Day], target: float, limit: float, settings: PolicySettings, is_week_whole: bool
+) -> tuple[float, Reason]:
+    """How far a cut to `target` < `limit` may go, and by which rule."""
+    kept = target
+    if sum(day.traffic_s for day in days) < settings.min_traffic_s:
+        kept = max(target, _kept_of_little(days, settings))
+    if kept >= limit:
+        return limit, Reason.TOO_LITTLE
+    if days[-1].age_days + 1 < settings.min_days_to_cut:
+        return limit, Reason.TOO_NEW_TO_CUT
+    if not is_week_whole:
+        return limit, Reason.LOG_INCOMPLETE
+    return kept, Reason.DEMAND if kept == target else Reason.TOO_LITTLE
+
+
+def _kept_of_little(days: Sequence[Day], settings: PolicySettings) -> float:
+    """What little traffic is not cut below: few windows tell no percentile, but many days of them a peak."""
+    if len(days) < settings.min_days_of_little:
+        return float("inf")
+    highest = max(day.demand.rate for day in days)
+    return settings.headroom * settings.growth_of_past * highest
 
 
 def _guard(days: Sequence[Day], settings: PolicySettings) -> float:

@@ -33,6 +33,9 @@ class PolicySettings:
     """smaller changes are noise, and each change is somebody's surprise"""
     min_traffic_s: float = 3_600.0
     """to cut: that long a time with traffic, or a p99 of 10-second windows is the mean of two numbers"""
+    min_days_of_little: int = 14
+    """…or so many days with a little each: a window in a hundred that is above their highest is no mean, and
+    25 % above it (growth_of_past) are left beside the headroom"""
     min_days_to_cut: int = 8
     """what comes once a week was seen by then; and the log of the last week must be whole (coverage.py)"""
     growth_of_median: float = 1.8
@@ -49,6 +52,9 @@ class PolicySettings:
     """before that nothing is usual, and the anchor alone bounds a rise"""
     max_unreviewed_rise: float = 2.0
     """without review, above the last value that a person or a day seen in full has anchored (standing.py)"""
+    probe_share: float = 0.1
+    """of the latest day's windows: throttled in more of them, a limit that was granted more is doubled
+    towards the grant, for a guess from the rest told half of what a service asked for"""
     floor: float = 0.0
     ceiling: float = float("inf")
     """units per second, whatever the log says"""
@@ -75,6 +81,12 @@ class JobSettings:
     """the proxies' producer_ids.burst_s, in hours"""
     compact: bool = True
     """make one file an hour of the date's small ones when the plan is there"""
+    timezone: str = "UTC"
+    """in whose local times seasons are looked for"""
+    keep_log_days: int | None = None
+    """remove older dates of the log that nights have read; None: keep them (state/retention.py)"""
+    keep_state_days: int = 400
+    """remove older states: a year and a month's end"""
 
     def policy_of(self, kind: QuotaKind) -> PolicySettings:
         """The policy with the kind's floor and ceiling, in units per second."""

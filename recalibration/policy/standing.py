@@ -4,7 +4,7 @@ A *throttled* day tells how high a limit was, not how much is needed: were each 
 evidence, whoever floods would raise his own without end. So without review a limit rises to at most
 `max_unreviewed_rise` × its *anchor*:
 - the limit that a person set: the first that is seen, and each that is neither what the last plan found, nor
-  what it proposed, nor between them;
+  what it proposed or a grant allows, nor between them;
 - after a day that was seen in full (identified, at most 1 % of its windows throttled): what the days of
   the last 8 that were seen so ask for, headroom included.
 
@@ -40,14 +40,18 @@ class Standing:
 
 
 def anchor_of(
-    before: Standing | None, limit: float, days: Sequence[DayUse], settings: PolicySettings
+    before: Standing | None,
+    limit: float,
+    days: Sequence[DayUse],
+    settings: PolicySettings,
+    grant: float = 0.0,
 ) -> float:
-    """Tonight's anchor. `days`: the latest first; `limit`: the one in force."""
+    """Tonight's anchor. `days`: the latest first; `limit`: the one in force; `grant`: likewise, 0: none."""
     anchor = limit
     if before is not None:
         # A night may go a part of the way.
         low, high = sorted((before.current, before.proposed))
-        anchor = before.anchor if low <= limit <= high else limit
+        anchor = before.anchor if low <= limit <= max(high, grant) else limit
     if not days or days[0].age_days >= settings.recent_days or not _in_full(days[0]):
         return anchor
     recent = (day.demand for day in days if day.age_days < settings.recent_days and _in_full(day))

@@ -7,14 +7,17 @@ once. What does not fit is counted, and is in plan.parquet whole. Each entity st
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from html import escape
 from typing import TYPE_CHECKING, Final
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.recalibration.policy.confidence import LOW, word
 from sluice.recalibration.policy.plan import PlanEntry
+from sluice.recalibration.policy.seasons import Season
 from sluice.recalibration.report.style import STYLE
 from sluice.recalibration.report.svg import bar_pair, usage_plot
 from sluice.recalibration.report.words import amount, change_words, entity_words, sentences
@@ -59,6 +62,7 @@ def page(plan: Plan) -> str:
         _biggest(entries, weights, shown),
         "<h2 id='reviews'>For review</h2>",
         _reviews(plan, entries, shown),
+        _seasons(plan),
         "<h2>Entity by entity</h2>",
         f"<p>{_cards_told(len(shown), len(cards))}</p>",
         *(_card(plan, number, entity, its) for number, (entity, its) in enumerate(shown.items())),
@@ -90,6 +94,10 @@ def _head(plan: Plan) -> str:
             f'<p class="warn">{_files_were(damaged)} left out; what was in there is not in this plan.</p>'
             f"<ul>{items}</ul>"
         )
+    copies = len(plan.files.copies)
+    if copies:
+        were = "1 file is a copy and was" if copies == 1 else f"{copies:,} files are copies and were"
+        notes += f"<p>{were} counted once.</p>"
     notes += _missing(plan) + _calendars(plan)
     return (
         f"<h1>Quota plan of {plan.day}</h1>"
@@ -105,10 +113,19 @@ def _files_were(count: int) -> str:
 
 def _missing(plan: Plan) -> str:
     """Dates and hours of the last week that the log lacks."""
-    if not plan.missing:
-        return ""
-    items = "".join(f"<li>{day}: {escape('; '.join(lost))}</li>" for day, lost in plan.missing.items())
-    return f'<p class="warn">The log lacks rows of the last week, so nothing is cut:</p><ul>{items}</ul>'
+    told = ""
+    if plan.missing:
+        told += '<p class="warn">The log lacks rows of the last week, so nothing is cut:</p>'
+        told += _dated(plan.missing)
+    if plan.short_holes:
+        told += f"<p>Holes of two minutes at most, which hold no cut back:</p>{_dated(plan.short_holes)}"
+    return told
+
+
+def _dated(lost: Mapping[date, list[str]]) -> str:
+    """The first of each date, as a list."""
+    items = (f"<li>{day}: {escape('; '.join(each[:_BIGGEST]))}</li>" for day, each in lost.items())
+    return f"<ul>{''.join(items)}</ul>"
 
 
 def _calendars(plan: Plan) -> str:
@@ -127,9 +144,36 @@ def _calendars(plan: Plan) -> str:
     )
 
 
+def _seasons(plan: Plan) -> str:
+    """What a person may declare."""
+    if not plan.seasons:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(entity_words(entity))}</td><td><code>{key}</code></td>"
+        f"<td>{', '.join(map(str, season.seen))}</td>"
+        f"<td><code>- {escape(_entry_of(plan, key, season))}</code></td></tr>"
+        for (key, entity), season in list(plan.seasons.items())[:MAX_ROWS]
+    )
+    more = len(plan.seasons) - MAX_ROWS
+    told = f"<p>And {more:,} more, in plan.json.</p>" if more > 0 else ""
+    return (
+        "<h2>Peaks that come by the calendar</h2><p>Seen three times, at the same local time. Nothing is "
+        "changed by it: who wants to, writes the entry into the <code>schedule:</code> of the quota file; "
+        "then these hours count for nothing of the normal limit. Where it was throttled, more may be "
+        "needed.</p>"
+        f"{_WIDE}<tr><th>who</th><th>quota</th><th>seen on</th><th>entry</th></tr>{rows}</table></div>{told}"
+    )
+
+
+def _entry_of(plan: Plan, key: str, season: Season) -> str:
+    """JSON, which YAML is too."""
+    return json.dumps(season.as_schedule(key, plan.season_limit(season)))
+
+
 def _tiles(entries: list[PlanEntry]) -> str:
     changes = [entry for entry in entries if entry.is_change]
-    up = sum(entry.proposed > entry.current for entry in changes)
+    up = [entry for entry in changes if entry.proposed > entry.current]
+    in_part = sum(entry.needs_review for entry in up)
     reviews = sum(entry.needs_review for entry in entries)
     throttled = sum(entry.throttled_share > _THROTTLED for entry in entries)
     low = sum(entry.confidence < LOW for entry in changes)
@@ -139,9 +183,10 @@ def _tiles(entries: list[PlanEntry]) -> str:
     ]
     tiles = (
         (f"{len(entries):,}", "limits looked at", ""),
-        (f"{up:,}", "raised", ""),
-        (f"{len(changes) - up:,}", "cut", ""),
-        (f"{reviews:,}", "wait for review", "warn" if reviews else ""),
+        (f"{len(up) - in_part:,}", "raised", ""),
+        (f"{in_part:,}", "raised in part: the rest waits for review", "warn" if in_part else ""),
+        (f"{reviews - in_part:,}", "not raised: wait for review", "warn" if reviews > in_part else ""),
+        (f"{len(changes) - len(up):,}", "cut", ""),
         (f"{throttled:,}", "throttled more than 1 % of the latest day", "warn" if throttled else ""),
         (f"{low:,}", "changes of low confidence", ""),
         *_replayed(seconds),
@@ -155,8 +200,8 @@ def _tiles(entries: list[PlanEntry]) -> str:
 def _replayed(seconds: list[float]) -> Iterator[tuple[str, str, str]]:
     """Of the latest day: throttled by the limits now, and by those proposed."""
     if any(seconds):
-        now, then = (f"{value:,.0f}" for value in seconds)
-        yield f"{now} → {then} s", "throttled on the latest day, replayed: now → as proposed", ""
+        now, proposed = (f"{value:,.0f}" for value in seconds)
+        yield f"{now} → {proposed} s", "throttled on the latest day, replayed: now → as proposed", ""
 
 
 def _kinds(plan: Plan) -> str:
@@ -165,14 +210,14 @@ def _kinds(plan: Plan) -> str:
         its = [entry for entry in plan.entries if entry.key == spec.config_key]
         if not its:
             continue
-        now, then = sum(entry.current for entry in its), sum(entry.proposed for entry in its)
+        now, proposed = sum(entry.current for entry in its), sum(entry.proposed for entry in its)
         room = plan.room.get(spec.config_key)
         rows.append(
             f"<tr><td><code>{spec.config_key}</code></td><td class=num>{len(its):,}</td>"
             f"<td class=num>{amount(spec.config_key, now)}</td>"
-            f"<td class=num>{amount(spec.config_key, then)}</td>"
+            f"<td class=num>{amount(spec.config_key, proposed)}</td>"
             f"<td class=num>{'no bound' if room is None else amount(spec.config_key, room)}</td>"
-            f"<td>{bar_pair(spec.config_key, now, then, room)}</td></tr>"
+            f"<td>{bar_pair(spec.config_key, now, proposed, room)}</td></tr>"
         )
     return (
         "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy: "
@@ -205,32 +250,35 @@ def _reviews(plan: Plan, entries: Iterable[PlanEntry], shown: Mapping[str, list[
     if not reviews:
         return "<p>Nothing waits for review.</p>"
     numbers = {entity: number for number, entity in enumerate(shown)}
-    rows = "".join(_row(entry, numbers.get(entry.entity)) for entry in reviews[:MAX_ROWS])
+    rows = "".join(_row(entry, numbers.get(entry.entity), is_review=True) for entry in reviews[:MAX_ROWS])
     more = len(reviews) - MAX_ROWS
     told = f"<p>And {more:,} more, in plan.parquet.</p>" if more > 0 else ""
     return (
         f"<p>{len(reviews):,} ask for more than {plan.policy.growth_of_median:g} × their median day. "
-        "They are left out of what is applied, until they are named: "
-        f"<code>sluice quotas apply PLAN --include user=…</code>.</p>{_table(rows)}{told}"
+        "What is proposed here is within the guard, and applied without a word; who is named may rise "
+        "further, up to what may be granted, for 14 days: "
+        f"<code>sluice quotas apply PLAN --include user=…</code>.</p>{_table(rows, is_review=True)}{told}"
     )
 
 
-def _table(rows: str) -> str:
+def _table(rows: str, *, is_review: bool = False) -> str:
+    granted = "<th class=num>may be granted</th>" if is_review else ""
     return (
         f"{_WIDE}<tr><th>who</th><th>quota</th><th class=num>now</th><th class=num>proposed</th>"
-        "<th class=num>change</th><th class=num>demand asks for</th><th>confidence</th></tr>"
+        f"<th class=num>change</th><th class=num>demand asks for</th>{granted}<th>confidence</th></tr>"
         f"{rows}</table></div>"
     )
 
 
-def _row(entry: PlanEntry, card: int | None) -> str:
+def _row(entry: PlanEntry, card: int | None, *, is_review: bool = False) -> str:
+    granted = f"<td class=num>{amount(entry.key, entry.up_to)}</td>" if is_review else ""
     who = escape(entity_words(entry.entity))
     linked = f'<a href="#e{card}">{who}</a>' if card is not None else who
     return (
         f"<tr><td>{linked}</td><td><code>{entry.key}</code></td>"
         f"<td class=num>{amount(entry.key, entry.current)}</td>"
         f"<td class=num>{amount(entry.key, entry.proposed)}</td>"
-        f"<td class=num>{change_words(entry)}</td><td class=num>{_wanted(entry)}</td>"
+        f"<td class=num>{change_words(entry)}</td><td class=num>{_wanted(entry)}</td>{granted}"
         f"<td>{word(entry.confidence)}</td></tr>"
     )
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,6 @@ from pyarrow import fs
 
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.report.files import write_outputs
-from sluice.recalibration.state.store import WINDOWS
 
 if TYPE_CHECKING:
     from sluice.recalibration.job import Plan
@@ -44,20 +42,6 @@ def write_plan(plan: Plan, out: str) -> str:
     latest.write_text(folder.name + "\n", encoding="utf-8")
     os.replace(latest, Path(out, LATEST))
     return str(folder)
-
-
-def forget_windows(plan: Plan, out: str, days: int) -> None:
-    """Remove the windows of dates that are `days` old or older; the state stays.
-
-    More are kept than a night replays, so that a date run again for late files replays what it did.
-    """
-    place = LogFolder.of(out)
-    last = plan.day - timedelta(days=days)
-    folder = f"{place.root.rstrip('/')}/{WINDOWS}"
-    for info in place.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
-        key, _, told = info.base_name.partition("=")
-        if key == "date" and told <= last.isoformat():
-            place.filesystem.delete_dir(info.path)
 
 
 def _uploaded(plan: Plan, place: LogFolder) -> str:

@@ -40,6 +40,9 @@ summary{cursor:pointer;padding:8px 0}
 summary span{color:var(--soft);font-size:13px}
 summary .badge,.badge{color:var(--hot);border:1px solid var(--hot);border-radius:9px;padding:0 8px;
 font-size:12px}
+.plot svg{min-width:600px}
+@media (max-width:640px){main{padding:16px 12px 40px}h1{font-size:22px}
+.wide th:first-child,.wide td:first-child{position:sticky;left:0;background:var(--panel);max-width:45vw}}
 svg{display:block;max-width:720px;width:100%;height:auto}
 svg.pair{width:302px;max-width:302px;height:25px}
 svg text{fill:var(--soft);font:11px system-ui,sans-serif}

@@ -17,7 +17,7 @@ from sluice.recalibration.report.words import amount
 
 _WIDTH: Final = 640
 _LEFT: Final = 78
-_RIGHT: Final = 112
+_RIGHT: Final = 148
 _TOP: Final = 10
 _HEIGHT: Final = 130
 _STRIP_TOP: Final = 152
@@ -28,7 +28,7 @@ _TICKS: Final = 4
 
 
 def usage_plot(entry: PlanEntry, day: date, history_days: int) -> str:
-    """An entity's demand day by day, with its quota now and then; below, the share of time throttled."""
+    """An entity's demand day by day, its limit now and as proposed; below, the share of time throttled."""
     top = 1.08 * max([entry.current, entry.proposed, *(use.demand for use in entry.days)])
     step = (_WIDTH - _LEFT - _RIGHT) / history_days
     parts = [*_grid(entry.key, top)]
@@ -54,18 +54,19 @@ def usage_plot(entry: PlanEntry, day: date, history_days: int) -> str:
         *_limits(entry, top, right),
     ]
     label = escape(f"daily p99 of the demand and the limit, {amount(entry.key, entry.current)} now")
-    return f'<svg viewBox="0 0 {_WIDTH} {_ALL}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    plot = f'<svg viewBox="0 0 {_WIDTH} {_ALL}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    return f'<div class="wide plot" tabindex="0">{plot}</div>'
 
 
-def bar_pair(key: str, now: float, then: float, room: float | None) -> str:
-    """The sum of a key's limits now and then, as bars; the room as a line."""
-    top = max(now, then, room or 0.0) or 1.0
+def bar_pair(key: str, now: float, proposed: float, room: float | None) -> str:
+    """The sum of a key's limits now and as proposed, as bars; the room as a line."""
+    top = max(now, proposed, room or 0.0) or 1.0
     scale = 300.0 / top
     parts = [
         f'<rect class="n" x="0" y="2" width="{_n(now * scale)}" height="9"/>',
-        f'<rect class="u" x="0" y="14" width="{_n(then * scale)}" height="9"/>',
+        f'<rect class="u" x="0" y="14" width="{_n(proposed * scale)}" height="9"/>',
     ]
-    told = f"{amount(key, now)} now, {amount(key, then)} then"
+    told = f"{amount(key, now)} now, {amount(key, proposed)} proposed"
     if room is not None:
         parts.append(f'<path class="r" d="M{_n(max(1.0, room * scale - 1.0))} 0V25"/>')
         told += f", room for {amount(key, room)}"
@@ -96,16 +97,16 @@ def _grid(key: str, top: float) -> Sequence[str]:
 
 def _limits(entry: PlanEntry, top: float, right: int) -> list[str]:
     """Two lines and what they are, the names far enough from one another to be read."""
-    now, then = _bar(entry.current, top)[0], _bar(entry.proposed, top)[0]
+    now, proposed = _bar(entry.current, top)[0], _bar(entry.proposed, top)[0]
     if not entry.is_change:
         return [_line("n", now, right), _name("limit", amount(entry.key, entry.current), now, right)]
-    apart = _LABEL_GAP - abs(now - then)
-    shift = max(0.0, apart) / 2 * (1 if now > then else -1)
+    apart = _LABEL_GAP - abs(now - proposed)
+    shift = max(0.0, apart) / 2 * (1 if now > proposed else -1)
     return [
         _line("n", now, right),
-        _line("p", then, right),
+        _line("p", proposed, right),
         _name("now", amount(entry.key, entry.current), now + shift, right),
-        _name("then", amount(entry.key, entry.proposed), then - shift, right),
+        _name("proposed", amount(entry.key, entry.proposed), proposed - shift, right),
     ]
 
 

@@ -29,6 +29,7 @@ PLAN_COLUMNS: Final = pa.schema(
         ("pooled_demand", pa.float64()),
         ("throttled_share", pa.float64()),
         ("up_to", pa.float64()),
+        ("first_step", pa.float64()),
         ("anchor", pa.float64()),
         *((f"expected_{name}", pa.float64()) for name in EXPECTED),
     ]

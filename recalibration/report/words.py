@@ -94,7 +94,9 @@ _REASONS: Final = {
     Reason.UNCHANGED: (
         "The demand asks for {wanted}, headroom included: within {hysteresis} of the limit, which stays."
     ),
-    Reason.TOO_LITTLE: "Less than {hours} h of traffic in all: too little to cut by.",
+    Reason.TOO_LITTLE: (
+        "Less than {hours} h of traffic in all: too little to cut by, or by the highest of its days alone."
+    ),
     Reason.TOO_NEW_TO_CUT: "Its first traffic is less than {days} days old: too new to cut.",
     Reason.LOG_INCOMPLETE: (
         "The log lacks rows of the last week, so nothing is cut; the demand that it shows asks for {wanted}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,14 +12,16 @@ from pyspark.sql import SparkSession
 
 from bench.calibration.entities import NIGHTS, draw_entities, need
 from bench.calibration.log import LOST, as_logged, is_incomplete
-from bench.calibration.night import FIRST_DAY, KEY, Broker, unattended
+from bench.calibration.night import FIRST_DAY, KEY, Broker, history, unattended
+from bench.calibration.score import _is_foreseen
 from bench.calibration.traffic import day_state, pass_day
 from sluice.proxy.cli.plan.apply import apply_unattended, read_plan
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
 from sluice.quotas.files.load import load_quotas
+from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.night import Night, run_night
-from sluice.recalibration.policy.plan import EntityDay
-from sluice.recalibration.policy.settings import JobSettings
+from sluice.recalibration.policy.plan import EntityDay, planned
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.spark.session import spark_session
 from testkit.access_log.access_logs import row, write
 
@@ -67,7 +70,8 @@ def test_the_fast_path_is_the_job_and_the_command_night_by_night(tmp_path: Path)
                         throttle_ms=10_000.0 * is_held)
                     for window, (rate, is_held) in enumerate(zip(rates, held, strict=True))
                 ]  # fmt: skip
-            write(logs, rows, day=when)
+            file = write(logs, rows, day=when)
+            shutil.copy(file, file.with_name("again.parquet"))  # counted once (bench/calibration/log.py)
             broker.seen[when] = {"p1": {0}}
             unattended(broker, broker.plan_of(day), day, {})
             assert ship(spark, logs, out, quotas, day, room) == broker.limits, (
@@ -88,6 +92,17 @@ def ship(spark: SparkSession, logs: Path, out: Path, quotas: Path, day: int, roo
     return {json.loads(json.dumps(dict(whom)))["user"]: its[KEY] for whom, its in listing.limits.items()}
 
 
+def test_days_whose_percentile_is_known_come_with_that_of_the_policy() -> None:
+    policy = PolicySettings()
+    state = day_state(np.array([1_000.0] * 995 + [9_000.0] * 5), np.zeros(1_000, bool))
+    assert state is not None
+    days = [EntityDay("p1", day, state) for day in range(10)]
+    (known, *_), limit = history(days, 9, policy), 2_000.0
+    assert not isinstance(known.state, type(state)), "the store gives totals where it can"
+    by_totals = planned(QuotaKind.PRODUCE, "{}", limit, history(days, 9, policy), policy)
+    assert by_totals == planned(QuotaKind.PRODUCE, "{}", limit, days, policy)
+
+
 def test_need_is_what_lets_999_of_1000_bytes_pass_without_a_wait() -> None:
     bursts = np.zeros(86_400, np.float32)
     bursts[::10] = 10e6
@@ -105,6 +120,13 @@ def test_what_is_lost_is_not_logged_and_a_week_with_it_is_incomplete() -> None:
     logged = as_logged(np.ones(8_640), day, 0).reshape(24, 360)
     assert {hour for hour in range(24) if not logged[hour].any()} == hours
     assert [is_incomplete(each) for each in (30, 31, 37, 38)] == [False, True, True, False]
+
+
+def test_a_day_beyond_what_the_days_before_tell_is_not_foreseen() -> None:
+    calm = np.full(30, 1_000.0)
+    growing, stepped, late = calm * 1.03 ** np.arange(30), calm.copy(), np.append(np.zeros(20), calm)
+    stepped[20:] *= 2
+    assert [_is_foreseen(needs) for needs in (calm, growing, stepped, late)] == [True, True, False, True]
 
 
 def test_demands_are_the_same_each_time_and_every_class_has_some() -> None:

@@ -14,10 +14,12 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.job import Plan, make_plan, take_day
 from sluice.recalibration.log.reader import LogError
+from sluice.recalibration.policy.seasons import Peak
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.report.publish import LATEST, write_plan
+from sluice.recalibration.state.peaks import write_peaks
 from sluice.recalibration.state.store import StateStore
-from testkit.access_log.access_logs import DAY, row, write
+from testkit.access_log.access_logs import DAY, begin_ms, row, write
 
 LIMITS = QuotaLimits(
     [
@@ -62,6 +64,39 @@ def test_nights_lead_from_a_log_to_a_plan_and_the_same_night_again_to_the_same(
         "later days do not count for an earlier one"
     )
     assert make_plan(spark, StateStore(str(out)), days[-1], LIMITS, JOB, plan.files) == plan
+
+
+def test_a_hole_between_heartbeats_is_named_and_quiet_hours_are_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    for day, missing in ((DAY - timedelta(days=1), range(0)), (DAY, range(100, 200))):
+        beats = [
+            row(window, day=day, user="", client_id="", api_class="heartbeat", connections=0)
+            for window in range(8_640)
+            if window not in missing
+        ]
+        write(logs, [*beats, row(4 if day == DAY else 4_000, day=day, request_bytes=50)], day=day)
+        plan = night(spark, logs, out, day)
+    assert plan.missing == {DAY: ["p1: 00:16:40 to 00:33:20"]}
+    assert plan.as_json()["incomplete_log"] == {DAY.isoformat(): ["p1: 00:16:40 to 00:33:20"]}
+
+
+def test_peaks_of_earlier_nights_make_a_season_of_whom_the_plan_has(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    begin = begin_ms(DAY) // 1_000
+    for days in (15, 8, 1):
+        at = begin - days * 86_400
+        peaks = [Peak(at + 3_600, at + 7_200, 9_000.0)]
+        places = {("producer_byte_rate", f'{{"user": "{user}"}}'): peaks for user in ("bob", "gone")}
+        write_peaks(str(out), DAY - timedelta(days=days), places, 400)
+    log_of(logs, DAY)
+    plan = night(spark, logs, out, DAY)
+    assert [json.loads(entity)["user"] for _, entity in plan.seasons] == ["bob"]
+    assert plan.as_json()["seasons"][0]["schedule"]["days"] == ["thu"]
+    assert DAY.isoformat() in json.loads((out / "peaks.json").read_text())
 
 
 def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_path: Path) -> None:

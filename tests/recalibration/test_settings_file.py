@@ -27,6 +27,9 @@ def test_what_is_said_is_taken() -> None:
         burst_s: 0.5
         producer_ids_burst_s: 7200
         compact: false
+        timezone: Europe/Berlin
+        keep_log_days: 30
+        keep_state_days: 100
         """,
         "s.yaml",
     )
@@ -40,6 +43,9 @@ def test_what_is_said_is_taken() -> None:
         burst_s=0.5,
         burst_h=2.0,
         compact=False,
+        timezone="Europe/Berlin",
+        keep_log_days=30,
+        keep_state_days=100,
     )
     assert found.policy_of(QuotaKind.PRODUCE).ceiling == 500
     assert found.policy_of(QuotaKind.PRODUCER_IDS).floor == pytest.approx(0.01), "36 an hour"
@@ -56,6 +62,8 @@ def test_capacity_alone_is_oversubscribed_by_the_default() -> None:
     ("text", "told"),
     [
         ("replay_day: 3", "s.yaml:1: replay_day: unknown key; did you mean replay_days?"),
+        ("timezone: Berlin", "s.yaml:1: timezone: must be a time zone such as Europe/Berlin, is 'Berlin'"),
+        ("keep_log_days: 2", "s.yaml:1: keep_log_days: must be 8 days or more, for late files; is 2"),
         ("compact: 1", "s.yaml:1: compact: must be true or false, is 1"),
         ("damaged_files: ignore", "s.yaml:1: damaged_files: must be skip or refuse, is 'ignore'"),
         (

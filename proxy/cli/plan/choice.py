@@ -11,9 +11,10 @@ half: refused; and were the bound at 70 %: the total falls by 12 × 300 = 3,600 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from ipaddress import ip_address
+from math import floor
 from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
@@ -95,9 +96,13 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
     before = limits_of(now)
     choice = Choice(wanted=now)
     changed = []
-    for limit in plan.limits:
+    rooms = _rooms(plan)
+    for planned in plan.limits:
+        limit = planned
         is_reviewed = reviews.all or limit.whom in reviews.named
         if limit.needs_review and plan.version > 1:
+            if is_reviewed:
+                limit = _first_step(plan, limit, rooms)
             (choice.granted if is_reviewed else choice.waiting).append(limit)
         if limit.proposed == limit.current:
             continue
@@ -142,6 +147,27 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
         )
     choice.wanted = _wanted(now, before, choice.chosen)
     return choice
+
+
+def _rooms(plan: PlanFile) -> dict[str, float]:
+    """Key → what there is room for beyond all that the plan proposes."""
+    rooms = dict(plan.room)
+    for limit in plan.limits:
+        if limit.key in rooms:
+            rooms[limit.key] -= limit.proposed
+    return rooms
+
+
+def _first_step(plan: PlanFile, limit: PlannedLimit, rooms: dict[str, float]) -> PlannedLimit:
+    """Of a grant, tonight: a step at most, if there is room; that leaves `rooms`."""
+    step = min(limit.first_step, limit.up_to, limit.current * plan.max_step_up)
+    proposed = float(floor(step)) if step >= 1.0 else step
+    more = proposed - limit.proposed
+    if more <= 0.0 or limit.reason in _MAY_FALL_FURTHER or more > rooms.get(limit.key, float("inf")):
+        return limit
+    if limit.key in rooms:
+        rooms[limit.key] -= more
+    return replace(limit, proposed=proposed)
 
 
 def limits_of(listing: Listing) -> QuotaLimits:

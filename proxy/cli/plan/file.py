@@ -40,6 +40,8 @@ class PlannedLimit:
     confidence: float = 0.0
     up_to: float = 0.0
     """the most that a person may grant"""
+    first_step: float = 0.0
+    """to what it goes tonight, if a person grants that; 0: an older plan does not say"""
 
     @property
     def key(self) -> str:
@@ -178,8 +180,8 @@ def _limit(item: Any) -> PlannedLimit:
     whom = whom_of_key(entity)
     # As key_of writes it, whoever wrote the plan.
     entity = json.dumps(dict(whom), ensure_ascii=False, sort_keys=True)
-    confidence, up_to = (_or_zero(item.get(name)) for name in ("confidence", "up_to"))
-    return PlannedLimit(kind, entity, whom, current, proposed, reason, review, confidence, up_to)
+    others = (_or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step"))
+    return PlannedLimit(kind, entity, whom, current, proposed, reason, review, *others)
 
 
 def whom_of_key(key: str) -> Whom:

@@ -33,7 +33,15 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
-from sluice.usage.access_record import REQUESTS, ROLLUP, TABLES, Columns
+from sluice.usage.access_record import (
+    HEARTBEAT_CLASS,
+    HEARTBEAT_END_CLASS,
+    REQUESTS,
+    ROLLUP,
+    TABLES,
+    WINDOW_MS,
+    Columns,
+)
 from sluice.usage.records import Recorder
 from sluice.usage.rollup import Window
 from testkit.access_log.access_windows import Told
@@ -54,6 +62,7 @@ from testkit.frames.mutation_frames import create, created
 from testkit.proxy.playbook import START_MS, Shell
 
 EVERYBODY = QuotaEntity(DEFAULT)
+BEATS = (HEARTBEAT_CLASS, HEARTBEAT_END_CLASS)
 Named = dict[str, Any]
 
 
@@ -87,7 +96,16 @@ class Kept:
         return NOTHING_WRITTEN
 
     def of(self, table: str) -> list[Named]:
-        return [row for of, row in self.rows if of == table]
+        """But for heartbeats."""
+        return [row for of, row in self.rows if of == table and row.get("api_class") not in BEATS]
+
+    @property
+    def beats(self) -> list[tuple[int, str]]:
+        return [
+            (row["window_start_ms"], row["api_class"])
+            for of, row in self.rows
+            if of == ROLLUP and row["api_class"] in BEATS
+        ]
 
 
 class Process:
@@ -322,3 +340,28 @@ def test_the_writer_is_told_what_the_configuration_says() -> None:
     assert [getattr(bucket, name, None) for name in ("bucket", "prefix", "region")] == ["b", "x", "r"]
     assert getattr(of_topic, "cluster", None) is topic
     assert getattr(of_topic, "retention_s", None) == 7_200
+
+
+def test_each_window_has_a_heartbeat_an_empty_one_too_and_the_last_says_that_it_is() -> None:
+    process = Process()
+    first = 1_795_000_000_000 // WINDOW_MS * WINDOW_MS
+    for number in range(3):
+        process.meter.drain(START_MS + number * 10_000.0)
+        process.log.hand_over()
+    windows = [begin for begin, _ in process.writer.beats]
+    assert windows == [windows[0], windows[0] + WINDOW_MS]
+    assert windows[0] >= first
+    ended = process.ends(START_MS + 21_000.0).beats
+    assert [name for _, name in ended] == [HEARTBEAT_CLASS, HEARTBEAT_CLASS, HEARTBEAT_END_CLASS]
+    assert all(not row["requests"] and row["proxy"] == "p1" for _, row in process.writer.rows)
+
+
+def test_a_window_that_the_writer_does_not_take_has_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process()
+    monkeypatch.setattr(process.writer, "offer_window", lambda window: False)
+    shell = process.connection()
+    shell.client_sends(produce_of(1_200))
+    shell.broker_sends(produce_answer())
+    process.meter.drain(START_MS + 10_000.0)
+    process.log.hand_over()
+    assert process.writer.beats == []

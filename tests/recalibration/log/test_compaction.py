@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,48 @@ def test_files_of_an_older_version_are_compacted_with_newer_ones(tmp_path: Path)
         (2, 7.0),
     ], "null stands for what the older version means by leaving it out"
     assert table.schema.metadata[VERSION_KEY.encode()] == str(SCHEMA_VERSION).encode()
+
+
+def copy(file: Path, name: str) -> Path:
+    return Path(shutil.copy(file, file.with_name(name)))
+
+
+def test_a_copied_file_is_counted_once_and_is_gone_when_its_hour_is_compacted(tmp_path: Path) -> None:
+    three_minutes(tmp_path)
+    before, (first, *_) = seen(tmp_path), sorted(tmp_path.rglob("*.parquet"))
+    copied = copy(first, "z-copy.parquet")
+    other_hour = first.parent.parent / "hour=01"
+    other_hour.mkdir()
+    moved = Path(shutil.copy(first, other_hour / first.name))
+    assert find_files(str(tmp_path), DAY).copies == [str(copied), str(moved)]
+    assert seen(tmp_path) == before
+    compact(LogFolder.of(str(tmp_path)), DAY)
+    assert seen(tmp_path) == before
+    assert len(names(tmp_path)) == 1
+
+
+def test_a_copy_that_comes_after_its_hour_was_compacted_is_known_however_often_that_was(
+    tmp_path: Path,
+) -> None:
+    three_minutes(tmp_path)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    saved = [shutil.copy(file, aside) for file in sorted(tmp_path.rglob("m*.parquet"))]
+    hour = next(tmp_path.rglob("hour=00"))
+    logs = LogFolder.of(str(tmp_path))
+    compact(logs, DAY)
+    write(tmp_path, [row(9, request_bytes=99)], "late.parquet")
+    compact(logs, DAY)
+    before = seen(tmp_path)
+    for number, file in enumerate(saved):
+        shutil.copy(file, hour / f"restored-{number}.parquet")
+    assert seen(tmp_path) == before
+    compact(logs, DAY)
+    assert seen(tmp_path) == before
+    assert len(names(hour)) == 1
+
+
+def test_files_alike_in_shape_whose_rows_differ_are_both_read(tmp_path: Path) -> None:
+    write(tmp_path, [row(0, request_bytes=1)], "a.parquet")
+    write(tmp_path, [row(0, request_bytes=2)], "b.parquet")
+    assert seen(tmp_path) == [1, 2]

@@ -104,6 +104,18 @@ def test_little_traffic_and_few_days_change_little() -> None:
     assert (grown.limit, grown.reason) == (2_000, Reason.STEP_UP)
 
 
+def test_who_does_a_little_each_day_is_cut_to_a_quarter_above_its_highest_day() -> None:
+    """Two minutes a day are never an hour in 28 days: such a limit stayed as somebody had guessed it."""
+    days = [
+        Day(age, Demand(rate, True, rate), 120.0) for age, rate in enumerate([700.0] * 12 + [900.0] + [700.0])
+    ]
+    limit = 6_000.0
+    assert propose(days[:13], limit, SETTINGS).reason is Reason.TOO_LITTLE
+    for _ in range(8):
+        limit = propose(days, limit, SETTINGS).limit
+    assert limit == pytest.approx(1.15 * 1.25 * 900)
+
+
 def test_floor_and_ceiling_have_the_last_word() -> None:
     bounded = replace(SETTINGS, floor=900.0, ceiling=1_500.0)
     assert propose(steady(100, 9), 1_000, bounded).limit == 900
@@ -173,3 +185,18 @@ def test_a_change_of_just_a_tenth_is_made_and_a_smaller_one_is_not() -> None:
     assert propose(steady(1_100, 14), 1_000, settings).limit == 1_100
     small = propose(steady(1_099, 14), 1_000, settings)
     assert (small.limit, small.reason) == (1_000, Reason.UNCHANGED)
+
+
+def test_a_granted_limit_is_doubled_while_throttling_hides_what_is_asked_for() -> None:
+    """The shape of a few free windows told 1,300 of one that asks for 5,000: five nights instead of three."""
+    hidden = replace(censored(0, 1_000, 1_300), throttled_share=0.6)
+    days = [*steady(800, 10, since=1), hidden]
+    asked = propose(days, 1_000, SETTINGS, anchor=600)
+    assert asked.first_step == min(asked.up_to, 2_000)
+    for grant, limit in ((5_000.0, 2_000.0), (1_700.0, 1_700.0), (0.0, 1_200.0)):
+        proposal = propose(days, 1_000, SETTINGS, anchor=600, grant=grant)
+        assert proposal.limit == pytest.approx(limit), grant
+    seldom = [*days[:-1], replace(hidden, throttled_share=0.05)]
+    assert propose(seldom, 1_000, SETTINGS, anchor=600, grant=5_000).limit == pytest.approx(1.15 * 1_300)
+    told = [*days[:-1], replace(day(0, 1_000), throttled_share=0.6)]
+    assert propose(told, 1_000, SETTINGS, anchor=600, grant=5_000).limit == pytest.approx(1.15 * 1_000)

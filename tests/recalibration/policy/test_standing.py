@@ -23,6 +23,7 @@ def test_the_first_limit_and_one_that_a_person_set_are_anchors_and_a_flood_is_no
     for limit in (1_000, 1_400, 2_000):  # as it was, a part of the way, as proposed
         assert anchor_of(before, limit, [throttled(0, 9_000)], SETTINGS) == 1_000
     assert anchor_of(before, 5_000, [throttled(0, 9_000)], SETTINGS) == 5_000
+    assert anchor_of(before, 5_000, [throttled(0, 9_000)], SETTINGS, grant=6_000) == 1_000, "a grant's step"
 
 
 def test_a_day_seen_in_full_anchors_what_the_days_seen_so_ask_for() -> None:

@@ -20,6 +20,7 @@ from sluice.recalibration.log.reader import LogFiles
 from sluice.recalibration.policy.confidence import DayUse
 from sluice.recalibration.policy.plan import Expected, PlanEntry
 from sluice.recalibration.policy.policy import Reason
+from sluice.recalibration.policy.seasons import Season
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.report.files import write_outputs
 from sluice.recalibration.report.page import MAX_CARDS, page
@@ -241,16 +242,21 @@ def test_a_plot_is_sound_and_stays_within_its_frame(now: float, then: float, day
     for rect in root.iter("rect"):
         x, y, width, height = (float(rect.attrib[name]) for name in ("x", "y", "width", "height"))
         assert x >= 78
-        assert x + width <= 640 - 112 + 0.2
+        assert x + width <= 640 - 148 + 0.2
         assert y >= 9.9
         assert y + height <= 178.2
+    for text in root.iter("text"):
+        if text.get("text-anchor") is None and float(text.attrib["x"]) > 400:
+            assert float(text.attrib["x"]) + 6.2 * len(text.text or "") <= 640, "11 px of a system font"
     assert len(list(root.iter("rect"))) >= sum(day.age_days < 28 for day in days)
 
 
 def test_the_names_of_two_limits_that_are_close_stand_apart() -> None:
     root = ET.fromstring(usage_plot(replace(ALICE, proposed=1_010.0), DAY, 28))
     places = [
-        float(text.attrib["y"]) for text in root.iter("text") if (text.text or "").startswith(("now", "then"))
+        float(text.attrib["y"])
+        for text in root.iter("text")
+        if (text.text or "").startswith(("now", "proposed"))
     ]
     assert abs(places[0] - places[1]) >= 12.9
 
@@ -263,3 +269,35 @@ def test_ticks_are_round_and_few(top: float) -> None:
     assert found[-1] < top
     mantissa = found[1] / 10.0 ** math.floor(math.log10(found[1]) + 1e-9)
     assert any(mantissa == pytest.approx(good) for good in (1.0, 2.0, 5.0))
+
+
+def test_who_is_raised_and_who_waits_are_told_apart() -> None:
+    raised = replace(ALICE, current=1_000.0, proposed=1_500.0, needs_review=False)
+    in_part = replace(BOB, current=1_000.0, proposed=1_500.0, up_to=7_000.0)
+    waits = replace(BOB, entity='{"user": "eve"}', current=1_000.0, proposed=1_000.0)
+    text = page(plan_of(raised, in_part, waits))
+    for tile in (
+        "<b>1</b><span>raised</span>",
+        "<b>1</b><span>raised in part: the rest waits for review</span>",
+        "<b>1</b><span>not raised: wait for review</span>",
+        "<b>0</b><span>cut</span>",
+    ):
+        assert tile in text
+    assert "7 kB/s" in text
+    assert " then<" not in text
+    assert ">then " not in text
+
+
+def test_a_season_is_proposed_as_an_entry_of_a_schedule() -> None:
+    seen = tuple(DAY - timedelta(days=age) for age in (14, 7, 0))
+    season = Season((5,), DAY + timedelta(days=7), 3_600, 10_800, "Europe/Berlin", 20_000.0, seen)
+    plan = replace(plan_of(ALICE), seasons={(ALICE.key, ALICE.entity): season})
+    entry = {
+        "days": ["sat"], "from": "01:00", "to": "03:00", "timezone": "Europe/Berlin", ALICE.key: 23_000.0,
+    }  # fmt: skip
+    assert plan.as_json()["seasons"] == [
+        {"key": ALICE.key, "entity": json.loads(ALICE.entity), "seen": [str(day) for day in seen],
+         "schedule": entry}
+    ]  # fmt: skip
+    assert json.dumps(entry) in Page(page(plan)).text
+    assert "calendar" not in Page(page(plan_of(ALICE))).text

@@ -117,6 +117,28 @@ def test_a_review_grants_up_to_the_estimate_for_a_fortnight(tmp_path: Path) -> N
     }
 
 
+@pytest.mark.parametrize(
+    ("first_step", "reason", "room", "is_then"),
+    [
+        (5_000, "growth_guard", 9_000, 2_000),
+        (1_700, "growth_guard", 9_000, 1_700),
+        (5_000, "growth_guard", 2_800, 1_200),
+        (5_000, "capacity", 9_000, 1_200),
+        (0.0, "growth_guard", 9_000, 1_200),
+    ],
+)
+def test_a_grant_is_a_step_tonight_as_far_as_the_plan_says_and_there_is_room(
+    tmp_path: Path, first_step: float, reason: str, room: float, is_then: float
+) -> None:
+    """The next night's plan alone would use it: two days on which a client that was granted still waits."""
+    place = quotas(tmp_path, {"alice": 1_000, "bob": 1_000})
+    granted = of("alice", 1_200, 1_000, needs_review=True, up_to=6_000, first_step=first_step, reason=reason)
+    path = plan(tmp_path, DAY, [granted, of("bob", 1_000, 1_000)], room={KEY: room})
+    reviews = Reviews(named=frozenset([(("user", "alice"),)]))
+    apply_plan(read_plan(path), place, reviews=reviews, today=DAY)
+    assert limits_of(place) == {"alice": is_then, "bob": 1_000}
+
+
 def test_a_record_that_cannot_be_read_stops_the_night(tmp_path: Path) -> None:
     place = quotas(tmp_path, {f"u{number:02}": 1_000 for number in range(20)})
     (tmp_path / "out").mkdir()

@@ -1,0 +1,83 @@
+"""Where a proxy's log has a hole: windows without a heartbeat between two that have one. Pure.
+
+A proxy writes a heartbeat for each 10-second window whose rows it has handed over, traffic or none
+(usage/access_record.py). So an hour without traffic is known to be one; and what lies between two heartbeats
+is unknown: the proxy was killed, or a file is lost. After the last heartbeat of a proxy that ended in order
+nothing is a hole, nor before a proxy's first, nor after its last: proxies come and go.
+
+Worked example: heartbeats of windows 0 to 99 and 200 to 8,639 of a date: 100 windows, 00:16:40 to 00:33:20,
+are a hole. A kill loses a minute (`rotate_s`), and a proxy is back within a minute: up to two minutes are
+told, and hold no cut back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final, TypeAlias
+
+WINDOWS_OF_A_DAY: Final = 8_640
+_WINDOW_S: Final = 10
+_EPOCH: Final = date(1970, 1, 1)
+SHORT_WINDOWS: Final = 12
+"""a hole up to this long is short"""
+_MISSED_WINDOWS: Final = 2
+"""by a clock that was set"""
+
+
+@dataclass(frozen=True, slots=True)
+class Beats:
+    """One proxy's heartbeats on one date. Windows are counted from 1970 on."""
+
+    first: int
+    last: int
+    is_ended: bool
+    """the last says that the proxy ended in order"""
+    holes: tuple[tuple[int, int], ...] = ()
+    """(first, last) window of each"""
+
+
+Beating: TypeAlias = Mapping[date, Mapping[str, Beats]]
+"""date → proxy"""
+
+
+def holes(beating: Beating, dates: Iterable[date], *, short: bool) -> dict[date, list[str]]:
+    """Date of `dates` → its holes, in words: the short ones, or the others."""
+    found: dict[date, list[str]] = {}
+    wanted = set(dates)
+    for proxy in sorted({proxy for of_date in beating.values() for proxy in of_date}):
+        for first, last in _holes_of(beating, proxy):
+            if last - first + 1 > _MISSED_WINDOWS and (last - first + 1 <= SHORT_WINDOWS) is short:
+                for day, begin, end in _by_date(first, last):
+                    if day in wanted:
+                        found.setdefault(day, []).append(f"{proxy}: {begin} to {end}")
+    return dict(sorted(found.items()))
+
+
+def _holes_of(beating: Beating, proxy: str) -> Iterator[tuple[int, int]]:
+    before: Beats | None = None
+    for day in sorted(beating):
+        beats = beating[day].get(proxy)
+        if beats is None:
+            continue
+        if before is not None and not before.is_ended and beats.first > before.last + 1:
+            yield before.last + 1, beats.first - 1
+        yield from beats.holes
+        before = beats
+
+
+def _by_date(first: int, last: int) -> Iterator[tuple[date, str, str]]:
+    """(date, begin, end) of each date's part of a hole; in UTC."""
+    while first <= last:
+        day = first // WINDOWS_OF_A_DAY
+        begin = day * WINDOWS_OF_A_DAY
+        after = min(last + 1, begin + WINDOWS_OF_A_DAY)
+        yield _EPOCH + timedelta(days=day), _clock(first - begin), _clock(after - begin)
+        first = after
+
+
+def _clock(window: int) -> str:
+    """Of a window of the day; its end is 24:00:00."""
+    minutes, seconds = divmod(window * _WINDOW_S, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"

@@ -1,0 +1,79 @@
+"""The heartbeats of a date's log → OUT/beats/DATE.json: proxy → first and last, and the holes between them.
+
+A date that is run again is written again; the dates of a fortnight are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Final
+
+from pyarrow import fs
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from sluice.recalibration.log.reader import LogFolder
+from sluice.recalibration.policy.holes import Beats
+from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, WINDOW_MS
+
+_FOLDER: Final = "beats"
+_LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy ORDER BY window)"
+
+
+def beats_of(rows: DataFrame) -> dict[str, Beats]:
+    """`rows`: the roll-up of a date. Empty: no proxy of its log writes heartbeats."""
+    beats = (
+        rows.where(f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}')")
+        .selectExpr(
+            "proxy",
+            f"window_start_ms DIV {WINDOW_MS} AS window",
+            f"CAST(api_class = '{HEARTBEAT_END_CLASS}' AS INT) AS ended",
+        )
+        .groupBy("proxy", "window")
+        .agg(f.max("ended").alias("ended"))
+        .selectExpr(
+            "*", f"{_LAST_BEFORE.format('window')} AS before", f"{_LAST_BEFORE.format('ended')} AS was_ended"
+        )
+    )
+    hole = "IF(window > before + 1 AND was_ended = 0, STRUCT(before + 1 AS first, window - 1 AS last), NULL)"
+    found = beats.groupBy("proxy").agg(
+        f.min("window").alias("first"),
+        f.max("window").alias("last"),
+        f.max_by("ended", "window").alias("ended"),
+        f.sort_array(f.collect_list(f.expr(hole))).alias("holes"),
+    )
+    return {
+        proxy: Beats(first, last, bool(ended), tuple((begin, end) for begin, end in holes))
+        for proxy, first, last, ended, holes in found.collect()
+    }
+
+
+def write_beats(out: str, day: date, beats: Mapping[str, Beats]) -> None:
+    """Raises OSError."""
+    place = LogFolder.of(out)
+    folder = f"{place.root.rstrip('/')}/{_FOLDER}"
+    place.filesystem.create_dir(folder, recursive=True)
+    content = {
+        proxy: [one.first, one.last, one.is_ended, [list(hole) for hole in one.holes]]
+        for proxy, one in sorted(beats.items())
+    }
+    with place.filesystem.open_output_stream(f"{folder}/{day}.json") as file:
+        file.write(json.dumps(content, ensure_ascii=False).encode())
+
+
+def read_beats(out: str, latest: date, days: int) -> dict[date, dict[str, Beats]]:
+    """Of the last `days` dates up to `latest`, those that there are."""
+    place = LogFolder.of(out)
+    folder = f"{place.root.rstrip('/')}/{_FOLDER}"
+    found: dict[date, dict[str, Beats]] = {}
+    for day in (latest - timedelta(days=age) for age in range(days)):
+        (info,) = place.filesystem.get_file_info([f"{folder}/{day}.json"])
+        if info.type is fs.FileType.File:
+            with place.filesystem.open_input_stream(info.path) as file:
+                found[day] = {
+                    proxy: Beats(first, last, ended, tuple((begin, end) for begin, end in holes))
+                    for proxy, (first, last, ended, holes) in json.loads(file.read()).items()
+                }
+    return found

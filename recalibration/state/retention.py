@@ -1,0 +1,72 @@
+"""What old nights leave, and how long it is kept. Whole dates alone are removed, and none that a night reads.
+
+    OUT/windows/date=…/                        the policy's history, 28 days
+    OUT/state/date=…/                          keep_state_days, 400: what was needed a year ago
+    OUT/standing/DATE.json, OUT/beats/…        likewise
+    LOGS/TABLE/date=…/                         keep_log_days; without it for ever: it may be others' log, too
+
+Of the log only dates go of which there is a state: what no night has read is kept. Plans are kept: they are
+small, and tell who was given what.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Final
+
+from pyarrow import fs
+
+from sluice.recalibration.log.reader import LogFolder
+from sluice.recalibration.policy.settings import JobSettings
+from sluice.recalibration.state.store import STATE, WINDOWS
+from sluice.usage.access_record import TABLES
+
+_JSON: Final = ("standing", "beats")
+
+
+def forget(out: str, logs: str, latest: date, job: JobSettings) -> int:
+    """How many dates of the log were removed. `latest`: the night's date. Raises OSError.
+
+    A date run again for late files finds what it read: nothing is removed that it would read.
+    """
+    place = LogFolder.of(out)
+    kept = max(job.keep_state_days, job.policy.history_days)
+    _forget_dates(place, WINDOWS, latest - timedelta(days=job.policy.history_days))
+    removed = 0 if job.keep_log_days is None else _forget_log(place, logs, latest, job.keep_log_days)
+    _forget_dates(place, STATE, latest - timedelta(days=kept))
+    for folder in _JSON:
+        for path, day in _dates(place, folder):
+            if day <= latest - timedelta(days=kept):
+                place.filesystem.delete_file(path)
+    return removed
+
+
+def _forget_log(place: LogFolder, logs: str, latest: date, days: int) -> int:
+    read = {day for _, day in _dates(place, STATE)}
+    of_logs = LogFolder.of(logs)
+    removed = set()
+    for table in TABLES:
+        for path, day in _dates(of_logs, table):
+            if day <= latest - timedelta(days=days) and day in read:
+                of_logs.filesystem.delete_dir(path)
+                removed.add(day)
+    return len(removed)
+
+
+def _forget_dates(place: LogFolder, table: str, last: date) -> None:
+    for path, day in _dates(place, table):
+        if day <= last:
+            place.filesystem.delete_dir(path)
+
+
+def _dates(place: LogFolder, folder: str) -> list[tuple[str, date]]:
+    """(path, date) of what is called `date=DATE` or `DATE.json` there."""
+    found = []
+    selector = fs.FileSelector(f"{place.root.rstrip('/')}/{folder}", allow_not_found=True)
+    for info in place.filesystem.get_file_info(selector):
+        name = info.base_name.removeprefix("date=").removesuffix(".json")
+        try:
+            found.append((info.path, date.fromisoformat(name)))
+        except ValueError:
+            continue  # not ours
+    return sorted(found)

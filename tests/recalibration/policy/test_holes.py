@@ -1,0 +1,54 @@
+"""Where a proxy's log has a hole, by its heartbeats."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from sluice.recalibration.policy.coverage import missing_hours, short_holes
+from sluice.recalibration.policy.holes import WINDOWS_OF_A_DAY, Beats
+
+LATEST = date(2026, 11, 20)
+WEEK = [LATEST - timedelta(days=age) for age in range(7)]
+SEEN = {day: {"p1": set(range(8, 18))} for day in WEEK}
+"""no traffic at night"""
+
+
+def begin(day: date) -> int:
+    return (day - date(1970, 1, 1)).days * WINDOWS_OF_A_DAY
+
+
+def whole(day: date, *holes: tuple[int, int]) -> dict[str, Beats]:
+    first = begin(day)
+    told = tuple((first + one, first + other) for one, other in holes)
+    return {"p1": Beats(first, first + WINDOWS_OF_A_DAY - 1, False, told)}
+
+
+def test_the_worked_example_comes_out_and_a_minute_is_told_but_holds_no_cut_back() -> None:
+    beating = {day: whole(day) for day in WEEK}
+    beating[WEEK[2]] = whole(WEEK[2], (100, 199), (4_000, 4_006))
+    assert missing_hours(SEEN, LATEST, beating) == {WEEK[2]: ["p1: 00:16:40 to 00:33:20"]}
+    assert short_holes(beating, LATEST) == {WEEK[2]: ["p1: 11:06:40 to 11:07:50"]}
+
+
+def test_an_hour_without_traffic_is_no_hole_where_there_are_heartbeats() -> None:
+    seen = SEEN | {WEEK[0]: {"p1": {9}}}
+    assert list(missing_hours(seen, LATEST)) == [WEEK[0]]
+    beating = {day: whole(day) for day in WEEK[:3]}
+    assert missing_hours(seen, LATEST, beating) == {}
+    seen[WEEK[5]] = {"p1": {9}}
+    assert list(missing_hours(seen, LATEST, beating)) == [WEEK[5]], "before its first heartbeat"
+
+
+def test_a_proxy_that_comes_back_without_having_ended_lacks_what_lies_between() -> None:
+    killed, back = begin(WEEK[2]) + 8_000, begin(WEEK[0]) + 360
+    for is_ended in (False, True):
+        beating = {day: {"p2": next(iter(whole(day).values()))} for day in WEEK}
+        beating[WEEK[2]] |= {"p1": Beats(begin(WEEK[2]), killed, is_ended)}
+        beating[WEEK[0]] |= {"p1": Beats(back, back + 5_000, False)}
+        lost = {
+            WEEK[2]: ["p1: 22:13:30 to 24:00:00"],
+            WEEK[1]: ["p1: 00:00:00 to 24:00:00"],
+            WEEK[0]: ["p1: 00:00:00 to 01:00:00"],
+        }
+        assert missing_hours(SEEN, LATEST, beating) == ({} if is_ended else lost)
+    assert list(missing_hours(SEEN | {WEEK[1]: {}}, LATEST, beating)) == [WEEK[1]]

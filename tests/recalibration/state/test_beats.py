@@ -1,0 +1,48 @@
+"""A date's heartbeats, as the nightly job reads and keeps them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sluice.recalibration.log.reader import find_files, read_table
+from sluice.recalibration.policy.holes import Beats
+from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
+from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, ROLLUP_COLUMNS, heartbeat
+from testkit.access_log.access_logs import DAY, begin_ms, row, write
+
+NAMES = [column.name for column in ROLLUP_COLUMNS]
+
+
+def beat(window: int, proxy: str = "p1", *, is_last: bool = False) -> dict[str, object]:
+    """As the proxy writes it."""
+    columns = heartbeat(begin_ms(DAY) + window * 10_000, proxy, is_last=is_last)
+    return {name: value for name, (value,) in zip(NAMES, columns, strict=True)}
+
+
+def test_holes_lie_between_heartbeats_but_not_after_an_orderly_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [beat(window) for window in (3, 4, 10, 11)]
+    rows += [beat(12, is_last=True), beat(50), beat(50), row(20, user="alice", request_bytes=5)]
+    rows += [beat(7, "p2"), beat(9, "p2", is_last=True)]
+    write(tmp_path, rows)
+    found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
+    first = begin_ms(DAY) // 10_000
+    assert found == {
+        "p1": Beats(first + 3, first + 50, False, ((first + 5, first + 9),)),
+        "p2": Beats(first + 7, first + 9, True, ((first + 8, first + 8),)),
+    }
+    write_beats(str(tmp_path / "out"), DAY, found)
+    write_beats(str(tmp_path / "out"), DAY - timedelta(days=2), {})
+    assert read_beats(str(tmp_path / "out"), DAY, 14) == {DAY: found, DAY - timedelta(days=2): {}}
+    assert read_beats(str(tmp_path / "out"), DAY + timedelta(days=1), 1) == {}
+
+
+def test_the_classes_are_those_that_the_proxy_writes() -> None:
+    assert [beat(0, is_last=last)["api_class"] for last in (False, True)] == [
+        HEARTBEAT_CLASS,
+        HEARTBEAT_END_CLASS,
+    ]

@@ -1,0 +1,53 @@
+"""What old nights leave, and how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from sluice.recalibration.policy.settings import JobSettings
+from sluice.recalibration.state.retention import forget
+from testkit.access_log.access_logs import DAY
+
+JOB = JobSettings(keep_state_days=60)
+
+
+def filled(folder: Path, ages: range) -> tuple[Path, Path]:
+    out, logs = folder / "out", folder / "logs"
+    for day in (DAY - timedelta(days=age) for age in ages):
+        for table in (out / "windows", out / "state", logs / "rollup", logs / "requests"):
+            (table / f"date={day}").mkdir(parents=True)
+            (table / f"date={day}" / "a.parquet").write_bytes(b"PAR1")
+        for name in ("standing", "beats"):
+            (out / name).mkdir(exist_ok=True)
+            (out / name / f"{day}.json").write_text("{}")
+    (logs / "rollup" / "notes.txt").write_text("not ours")
+    return out, logs
+
+
+def ages_in(folder: Path) -> set[int]:
+    names = (path.name.removeprefix("date=").removesuffix(".json") for path in folder.iterdir())
+    dates = {str(DAY - timedelta(days=age)): age for age in range(200)}
+    return {dates[name] for name in names if name in dates}
+
+
+def test_each_is_kept_for_its_time_and_the_log_for_ever_unless_it_is_said(tmp_path: Path) -> None:
+    out, logs = filled(tmp_path, range(100))
+    assert forget(str(out), str(logs), DAY, JOB) == 0
+    assert ages_in(out / "windows") == set(range(28))
+    for kept in (out / "state", out / "standing", out / "beats"):
+        assert ages_in(kept) == set(range(60)), kept
+    assert ages_in(logs / "rollup") == set(range(100))
+
+
+def test_of_the_log_only_what_a_night_has_read_is_removed(tmp_path: Path) -> None:
+    out, logs = filled(tmp_path, range(40))
+    for table in ("state", "standing"):
+        for age in (33, 35):
+            path = next((out / table).glob(f"*{DAY - timedelta(days=age)}*"))
+            path.rename(path.with_name("elsewhere" + str(age)))
+    assert forget(str(out), str(logs), DAY, replace(JOB, keep_log_days=30)) == 8
+    for table in ("rollup", "requests"):
+        assert ages_in(logs / table) == {*range(30), 33, 35}
+    assert (logs / "rollup" / "notes.txt").exists()
