@@ -48,7 +48,7 @@ test-under-load: setup kafka-all  ## as test, while other processes keep all cor
 mutants: setup  ## 600 changes of the pure packages, each to be noticed by a unit test: half an hour; last line JSON
 	@$(PY) -m tools.mutants $(ARGS)
 
-coverage: setup  ## branch coverage of the pure packages by their unit tests, with gates: minutes; last line JSON
+coverage: setup  ## branch coverage of the pure packages by their unit tests, with gates: a quarter of an hour; last line JSON
 	@$(PY) -m tools.branch_coverage
 
 recalibrate-demo: setup kafka  ## traffic → access log → nightly job → plan → applied → enforced; last line JSON
