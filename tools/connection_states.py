@@ -28,7 +28,7 @@ state changes at the next frame boundary.
 
 def connection_states_text() -> str:
     """The whole page."""
-    lines = [_INTRO, "```text", *_drawing(), "```", ""]
+    lines = [_INTRO, *_drawing(), ""]
     for title, kind in (("State", State), ("Gate", Gate), ("Event", Event)):
         lines += [f"| {title.lower()} | meaning |", "|---|---|"]
         lines += [f"| `{name}` | {meaning} |" for name, meaning in _meanings(kind).items()]
@@ -44,10 +44,13 @@ def _drawing() -> list[str]:
         for event, transition in row.items():
             if transition.state is not state and event.name not in causes[state, transition.state]:
                 causes[state, transition.state].append(event.name)
-    width = max(len(state.name) for state in State)
     return [
-        f"{state.name:<{width}} ──► {to.name:<{width}}  {', '.join(events)}"
-        for (state, to), events in sorted(causes.items())
+        "| from | to | by |",
+        "|---|---|---|",
+        *(
+            f"| {state.name} | {to.name} | {', '.join(events)} |"
+            for (state, to), events in sorted(causes.items())
+        ),
     ]
 
 

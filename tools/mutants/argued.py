@@ -27,8 +27,10 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_S + "fetch/responses.py", "_AROUND_RECORDS_BYTES", "1024 → 1025"):
         "slack: batches that are looked at a byte later tell the same",
     (_S + "fetch/turns.py", "FetchTurns.__init__", "0.0 → 1.0"): "set by `turn` before it is read",
-    (_S + "header_prediction.py", "KnownProduce.__init__", "1 → 2"): "not looked at before `passed` sets it",
-    (_S + "header_prediction.py", "KnownProduce.__init__", "0 → 1"): "not looked at before `passed` sets it",
+    (_S + "produce/header_prediction.py", "KnownProduce.__init__", "1 → 2"):
+        "not looked at before `passed` sets it",
+    (_S + "produce/header_prediction.py", "KnownProduce.__init__", "0 → 1"):
+        "not looked at before `passed` sets it",
     (_S + "mutations/requests.py", "MutationRequests._partitions", "grown < 0 → (grown <= 0)"):
         "for 0 both say 0",
     (_S + "mutations/responses.py", "MutationAnswers.begin_results", "told_ms > 0 → (told_ms >= 0)"):
@@ -39,11 +41,12 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_S + "own_topic/topic_acl.py", "_nobody",
      'raise AssertionError("the guard was not told who judges beh… → pass'):
         "never called: `_guarded` tells the guard before it judges",
-    (_S + "produce.py", "ProduceSide._produce", "version >= FIRST_FLEXIBLE → (version > FIRST_FLEXIBLE)"):
+    (_S + "produce/requests.py", "ProduceSide._produce",
+     "version >= FIRST_FLEXIBLE → (version > FIRST_FLEXIBLE)"):
         "a short cut: the longer way reads the same acks",
-    (_S + "produce_turns.py", "ProduceTurns.closed", "self.drop(now_ms) → pass"):
+    (_S + "produce/turns.py", "ProduceTurns.closed", "self.drop(now_ms) → pass"):
         "Session.closed has dropped what was held",
-    (_S + "produce_turns.py", "ProduceTurns.closed", "0 → 1"): "the connection is closed: read by nobody",
+    (_S + "produce/turns.py", "ProduceTurns.closed", "0 → 1"): "the connection is closed: read by nobody",
     (_S + "quota_requests.py", "QuotaRequests.__init__", "0 → 1"): "set by `ask` before `answered` reads it",
     (_S + "requests.py", "RequestSide.data", "break → pass"):
         "all bytes are judged: the loop ends where it asks for a head",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SharedState
-from sluice.proxy.session.read_gate import State
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager

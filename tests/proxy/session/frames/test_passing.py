@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol.apis import ApiKey
-from sluice.proxy.session.read_gate import State
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.request_time import _tell, is_refused
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import QuotaEntity

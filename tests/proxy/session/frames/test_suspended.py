@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import DelayLimits, SessionTimeouts
-from sluice.proxy.session.read_gate import State
 from testkit.frames.frames import HEARTBEAT, METADATA, PRODUCE, answer, produce_of, request, sized
 from testkit.frames.mutation_frames import create
 from testkit.proxy import mutation_session
