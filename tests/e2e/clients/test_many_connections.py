@@ -117,7 +117,7 @@ def test_5000_connections_are_drained_within_the_deadline_and_nothing_is_in_doub
                     tasks.create_task(crowd.client(number, client_id_of(number, MANY, HELD)))
                     if number % PER_DIAL == 0:
                         await asyncio.sleep(0.05)
-                while crowd.connected < MANY or answered() < MANY - HELD:  # noqa: ASYNC110 - the crowd does not tell
+                while crowd.connected < MANY or answered() < MANY - HELD:
                     await asyncio.sleep(0.5)
                     assert not crowd.ends, "nobody is cut off while all connect"
                 begun_s = time.monotonic()
