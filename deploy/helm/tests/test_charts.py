@@ -256,10 +256,11 @@ def test_a_brokers_policy_leaves_its_own_ports_open(charts: Charts) -> None:
     assert policy["ingress"][1]["from"] == [{"podSelector": {}}]
 
 
-def test_there_is_a_disruption_budget_for_gateways_alone(charts: Charts) -> None:
-    budget = the(charts.render("sluice"), "PodDisruptionBudget")["spec"]
-    assert budget["maxUnavailable"] == 1
-    assert not of_kind(charts.render("broker-sidecar"), "PodDisruptionBudget")
+@pytest.mark.parametrize("chart", ["sluice", "broker-sidecar"])
+def test_of_gateways_and_of_voters_one_at_a_time_may_be_missing(charts: Charts, chart: str) -> None:
+    """Three voters have a quorum while two are there."""
+    assert the(charts.render(chart), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert not of_kind(charts.render("application-sidecar"), "PodDisruptionBudget")
 
 
 # Monitoring ------------------------------------------------------------------------------------------------
