@@ -17,7 +17,18 @@ class Peer:
     """`on_readable`: bytes or an end have come. `on_drained`: all that was kept is sent, or the peer is
     gone."""
 
-    __slots__ = ("_loop", "_on_drained", "gone", "on_readable", "out", "passing", "reading", "sock", "view")
+    __slots__ = (
+        "_has_ended",
+        "_loop",
+        "_on_drained",
+        "gone",
+        "on_readable",
+        "out",
+        "passing",
+        "reading",
+        "sock",
+        "view",
+    )
 
     def __init__(
         self,
@@ -36,6 +47,7 @@ class Peer:
         self.passing = False
         """in the middle of a large frame, which is moved and not read (splice.py)"""
         self.reading = False
+        self._has_ended = False
         self.gone = False
         """nothing can be written to it any more"""
         self.out: bytearray | None = None
@@ -48,8 +60,13 @@ class Peer:
 
     @property
     def has_left(self) -> bool:
-        """It closed its side."""
-        return has_left(self.sock)
+        """It closed its side: TLS may say so before TCP does, for an orderly client waits for the answer."""
+        return self._has_ended or has_left(self.sock)
+
+    def heard(self, *, is_end: bool) -> None:
+        """Read no more of it: it is enough, or its end has come."""
+        self._has_ended = is_end
+        self.read(False)
 
     def read(self, want: bool) -> None:
         """Have `on_readable` called, or not."""

@@ -343,7 +343,7 @@ class Relay(ABC):
             self._wait(monotonic() * 1000.0)
             self._tell_kept()
             if came is not Ahead.MORE:
-                self._client.read(False)
+                self._client.heard(is_end=came is Ahead.END)
                 self._is_heard = True
                 self._wake_now()
         except Exception:

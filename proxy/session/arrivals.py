@@ -57,6 +57,11 @@ class Arrivals:
             else:
                 marks.append((end, now_ms))
 
+    def missing_bytes(self, begin: int, request_bytes: int) -> int:
+        """Of the request that begins at `begin`: what has not come."""
+        end = self._marks[-1][0] if self._marks else begin
+        return max(begin + request_bytes - max(end, begin), 0)
+
     def latest_ms(self, begin: int, request_bytes: int, now_ms: float, shared_ms_per_byte: float) -> float:
         """When the request goes at the latest that begins at `begin`; inf: it was not read ahead.
 

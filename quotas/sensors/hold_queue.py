@@ -143,12 +143,12 @@ class HoldQueue:
             ticket.wake = None
             self._tell_next()
 
-    def leave(self, ticket: HoldTicket, now_ms: float) -> None:
-        """The request will not go."""
+    def leave(self, ticket: HoldTicket, now_ms: float, missing_bytes: float | None = None) -> None:
+        """The request will not go. `missing_bytes`: what of it never came; None: all of it."""
         self._advance(now_ms)
         if ticket.is_in:
             self._take_out(ticket)
-            self._left(ticket, now_ms)
+            self._left(ticket, ticket.request_bytes if missing_bytes is None else missing_bytes, now_ms)
         else:
             self._give_back(ticket, now_ms)
         ticket.wake = None
@@ -308,16 +308,18 @@ class HoldQueue:
         """Since when bytes pass at the pace for the one that goes next."""
         return max(self._served_ms, self._paused_ms)
 
-    def _left(self, ticket: HoldTicket, now_ms: float) -> None:
-        """Its client has left. Of what went at the pace meanwhile its own part was for it, though it never
-        went itself: those who stay are to lack that, or a request that is announced and never sent, again and
-        again, would let others pass their bound. Nobody waits beyond its deadline for it."""
+    def _left(self, ticket: HoldTicket, missing_bytes: float, now_ms: float) -> None:
+        """Its client has left. Of what went at the pace meanwhile its own part was for it: for what was
+        outstanding, and for what was announced alone. The latter those who stay are to lack, or a request
+        that is announced and never sent, again and again, would let others pass their bound. Nobody waits
+        beyond its deadline for it."""
         if self._count and self._deadlines.left(ticket, self._count, now_ms):
             self._plan(now_ms)
-        ahead_bytes = (self._ahead - ticket.ahead) * ticket.request_bytes
+        ahead_bytes = (self._ahead - ticket.ahead) * missing_bytes
         if ahead_bytes > 0.0:
             pause_ms = _LEFT_WEIGHT * ahead_bytes * self._ms_per_byte
-            self._paused_ms = max(self._paused_ms, now_ms) + pause_ms
+            paused_ms = max(self._paused_ms, now_ms) + pause_ms
+            self._paused_ms = min(paused_ms, now_ms + self._max_debt_ms)
 
     def _set_deadline(self, ticket: HoldTicket, now_ms: float) -> None:
         free_ms = max(self._paid_ms, now_ms)

@@ -57,8 +57,8 @@ class FetchTurns:
     """One connection's, for the bucket that it fetches from."""
 
     __slots__ = (
-        "_begun_ms", "_limit_ms", "_pace", "_place", "_poll_ms", "_queue", "_sensor", "_ticket", "_until_ms",
-        "held_ms", "is_held", "reserved_bytes", "wake",
+        "_begun_ms", "_former", "_limit_ms", "_pace", "_place", "_poll_ms", "_queue", "_sensor", "_ticket",
+        "_until_ms", "held_ms", "is_held", "reserved_bytes", "wake",
     )  # fmt: skip
 
     def __init__(self, pace: Pace, limit_ms: Callable[[int], float]) -> None:
@@ -68,6 +68,8 @@ class FetchTurns:
         self._sensor: Sensor | None = None
         self._queue: FetchQueue | None = None
         self._place = FetchPlace()
+        # Buckets that it fetched from before, of which answers are due: what was reserved there stays.
+        self._former: dict[Sensor, tuple[FetchQueue, FetchPlace]] = {}
         self._ticket: HoldTicket | None = None
         self._begun_ms = self._until_ms = 0.0
         self._poll_ms = -inf
@@ -83,8 +85,16 @@ class FetchTurns:
         """Fetches are charged to `sensor` from now on."""
         if sensor is self._sensor:
             return
-        self.closed(now_ms)
-        self._sensor, self._place, self._poll_ms = sensor, FetchPlace(), -inf
+        self.drop(now_ms)
+        before, queue, place = self._sensor, self._queue, self._place
+        if before is not None and queue is not None:
+            if place.reserved_bytes:
+                self._former[before] = queue, place
+            else:
+                self._part(queue, place, now_ms)
+        self._sensor, self._queue, self._place, self._poll_ms = sensor, None, FetchPlace(), -inf
+        if sensor is not None and sensor in self._former:
+            self._queue, self._place = self._former.pop(sensor)
 
     def _join(self, sensor: Sensor) -> FetchQueue:
         """The first Fetch of the connection from this bucket."""
@@ -193,8 +203,15 @@ class FetchTurns:
     def settle(self, sensor: Sensor, reserved: float, charged: float, now_ms: float) -> None:
         """The answer to a Fetch came, and was charged to `sensor`."""
         queue = self._queue
-        if queue is not None and sensor is self._sensor:
-            queue.settle(self._place, reserved, charged, now_ms)
+        if sensor is self._sensor:
+            if queue is not None:
+                queue.settle(self._place, reserved, charged, now_ms)
+        elif sensor in self._former:
+            queue, place = self._former[sensor]
+            queue.settle(place, reserved, charged, now_ms)
+            if not place.reserved_bytes:
+                del self._former[sensor]
+                self._part(queue, place, now_ms)
 
     def tell(self, charged: float, mute_ms: float, now_ms: float) -> float:
         """What an answer tells, in ms: what the connection's next Fetch will wait for, the mute and the queue
@@ -220,11 +237,19 @@ class FetchTurns:
             self._queue.leave(ticket, now_ms)
 
     def closed(self, now_ms: float) -> None:
-        """The connection is closed, or fetches from another bucket: what it had reserved is given back."""
+        """The connection is closed: what it had reserved is given back."""
         self.drop(now_ms)
         queue, self._queue = self._queue, None
         if queue is not None:
-            queue.connections -= 1
-            queue.came(self._place)
-            queue.take_back(self._place, self._place.reserved_bytes)
-            queue.changed(now_ms)
+            self._part(queue, self._place, now_ms)
+        for former_queue, place in self._former.values():
+            self._part(former_queue, place, now_ms)
+        self._former.clear()
+
+    @staticmethod
+    def _part(queue: FetchQueue, place: FetchPlace, now_ms: float) -> None:
+        """It does not fetch from this bucket any more."""
+        queue.connections -= 1
+        queue.came(place)
+        queue.take_back(place, place.reserved_bytes)
+        queue.changed(now_ms)

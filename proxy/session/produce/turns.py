@@ -33,9 +33,9 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_arrivals", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes", "_log",
-        "_pace", "_place", "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody", "refuses",
-        "wake",
+        "_arrivals", "_begin", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind",
+        "_left_behind_bytes", "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor", "_ticket",
+        "held", "is_for_nobody", "refuses", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,7 @@ class ProduceTurns:
     ) -> None:
         """`delay_limit_ms`: the longest wait of a request, by its API key. `arrivals`: of the connection."""
         self._arrivals = arrivals
+        self._begin = 0  # the position of the held request
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
         self._pace = pace
@@ -114,6 +115,7 @@ class ProduceTurns:
         self._queue = queue = sensor.hold_queue()
         if turn_ms > now_ms:
             sensor.hold(request_bytes)
+            self._begin = begin
             if queue is not None:
                 self._ticket = queue.enter(
                     request_bytes, sensor.turn_ms, deadline_ms, now_ms, self.wake, self._place
@@ -200,7 +202,7 @@ class ProduceTurns:
             return False
         self.is_for_nobody = True
         self._last_ms = self._refuse_ms = inf
-        queue.leave(ticket, now_ms)
+        queue.leave(ticket, now_ms, 0.0)
         own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
         turn_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
         self._ticket = queue.enter(held.request_bytes, turn_ms, inf, now_ms, self.wake)
@@ -246,7 +248,8 @@ class ProduceTurns:
         ticket, self._ticket = self._ticket, None
         queue = held.sensor.hold_queue()
         if ticket is not None and queue is not None:
-            queue.leave(ticket, now_ms)
+            missing_bytes = self._arrivals.missing_bytes(self._begin, held.request_bytes)
+            queue.leave(ticket, now_ms, missing_bytes)
         held.sensor.drop(held.request_bytes, now_ms)
         self._log.add(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
 

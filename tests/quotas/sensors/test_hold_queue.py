@@ -54,10 +54,10 @@ class World:
         heappush(self._timers, (self.queue.ask(ticket, self.now_ms), number))
         return number
 
-    def leaves(self, number: int) -> None:
+    def leaves(self, number: int, missing_bytes: float | None = None) -> None:
         ticket = self._tickets.pop(number, None)
         if ticket is not None:
-            self.queue.leave(ticket, self.now_ms)
+            self.queue.leave(ticket, self.now_ms, missing_bytes)
             self.zero_ms -= self.sizes[number] / RATE
 
     def until(self, now_ms: float) -> None:

@@ -7,6 +7,7 @@ from statistics import mean
 
 import pytest
 
+from sluice.quotas.sensors.hold_queue import HoldQueue
 from sluice.quotas.sensors.place import Place
 from tests.quotas.sensors.test_hold_queue import BUDGET_MS, RATE, World, times
 
@@ -14,7 +15,12 @@ SECONDS = 60
 
 
 def beside_leavers(
-    senders: int, request_bytes: int, announced_bytes: int, leavers: int, every_ms: int
+    senders: int,
+    request_bytes: int,
+    announced_bytes: int,
+    leavers: int,
+    every_ms: int,
+    missing_bytes: float | None = None,
 ) -> tuple[World, int]:
     """`senders` send their next request as soon as the last has gone. Beside them `leavers` announce a
     request, one after the other, and the one that has waited longest leaves, one each `every_ms`. Returns
@@ -27,7 +33,7 @@ def beside_leavers(
     for now_ms in range(SECONDS * 1_000):
         if now_ms % every_ms == 0:
             if len(announced) >= leavers:
-                world.leaves(announced.popleft())
+                world.leaves(announced.popleft(), missing_bytes)
             announced.append(world.arrives(announced_bytes))
         world.until(now_ms)
         while seen < len(world.went):
@@ -70,3 +76,36 @@ def test_who_stays_goes_as_evenly_as_before_when_one_of_fifty_gives_up() -> None
     seconds = Counter(int(at_ms // 1_000) for at_ms in times(world) if at_ms)
     assert max(seconds.values()) <= 8
     assert mean(times(world)) <= 4_600
+
+
+@pytest.mark.parametrize(
+    ("sent_bytes", "leavers", "every_ms"), [(200_000, 1, 1_000), (10_000, 100, 70), (50_000, 20, 50)]
+)
+def test_who_had_sent_all_that_it_announced_leaves_those_who_stay_as_even_as_they_were(
+    sent_bytes: int, leavers: int, every_ms: int
+) -> None:
+    """100 connections of 100 kB, 1.25 MB/s at 1 MB/s; what leavers sent was outstanding, as any other's."""
+    world, _ = beside_leavers(100, 100_000, sent_bytes, leavers, every_ms, missing_bytes=0.0)
+    seconds = Counter(int(at_ms // 1_000) for at_ms, number in world.went if world.sizes[number] == 100_000)
+    outstanding = 100 * 100_000 + leavers * sent_bytes
+    assert all(8 <= seconds[second] <= 1.15 * outstanding / 8 / 100_000 + 1 for second in range(10, SECONDS))
+
+
+def test_a_pause_for_those_who_left_ends_with_the_cap_on_debt() -> None:
+    """However much was announced in vain: 60 s after the last one all is as if nothing had been."""
+    world = World(HoldQueue(1 / RATE, 60_000.0))
+    for _ in range(50):
+        world.arrives(1_000_000)
+    for _ in range(200):
+        number = world.arrives(200_000_000)
+        world.until(world.now_ms + 30)
+        world.leaves(number)
+    world.until(world.now_ms + 60_000)
+    world.went.clear()
+    world.zero_ms = world.now_ms
+    begun_ms = world.now_ms
+    for _ in range(50):
+        world.arrives(1_000_000)
+    world.until(begun_ms + 9_000)
+    seconds = Counter(int((at_ms - begun_ms) // 1_000) for at_ms in times(world))
+    assert max(seconds.values()) <= 8
