@@ -49,6 +49,7 @@ class LocalProxy:
         bind_port: int = 0,
         admins: frozenset[str] | None = None,
         store: QuotaStore | None = None,
+        security: ListenerSecurity | None = None,
     ) -> None:
         """`limits`: playbook.limits_of(…), or none. `admins`: the proxy answers them what is asked about
         quotas, and keeps what they change in `store`."""
@@ -56,6 +57,7 @@ class LocalProxy:
         self.gauges = Gauges()
         self._admins = admins
         self._store = store
+        self._security = security or ListenerSecurity()
         self._policy = policy or SessionPolicy()
         self._upstream_options = UpstreamOptions(dial_timeout_s=dial_timeout_s, dial_total_s=dial_total_s)
         self.circuits = Circuits()
@@ -80,7 +82,7 @@ class LocalProxy:
             self.shared,
             self._policy,
             self.circuits,
-            ListenerSecurity(),
+            self._security,
             limits=LimitsOptions(),
             upstream=self._upstream_options,
         ).listener

@@ -1,0 +1,49 @@
+"""Clients that leave while a request is held, by TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sluice.proxy.listener.security import ListenerSecurity
+from sluice.proxy.listener.tls.context import ServerTls
+from sluice.proxy.session.causes import DisconnectCause
+from testkit.frames.frames import produce_of
+from testkit.peers.fault_broker import FaultBroker
+from testkit.peers.recording_broker import Recording
+from testkit.peers.tls_peers import Contexts
+from testkit.processes.ports import LOOPBACK
+from testkit.proxy.local_proxy import LocalProxy
+from testkit.proxy.playbook import limits_of
+
+RATE = 100_000
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [1_000, 200_000])
+async def test_a_client_that_says_by_tls_alone_that_it_leaves_has_left(tmp_path: Path, size: int) -> None:
+    """asyncio's close, for one, says so and keeps the TCP connection until it is answered."""
+    contexts = Contexts(tmp_path)
+    tls = ServerTls(certificate_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
+    tls.load(0.0)
+    broker_side, security = Recording(), ListenerSecurity(tls=tls)
+    async with (
+        FaultBroker(broker_side) as broker,
+        LocalProxy(broker.port, limits_of(RATE), security=security) as proxy,
+    ):
+        writers = []
+        for number, request_bytes in ((1000, 2 * RATE), (1, size)):
+            _, writer = await asyncio.open_connection(
+                LOOPBACK, proxy.listener.port, ssl=contexts.client, server_hostname="localhost"
+            )
+            writers.append(writer)
+            writer.write(produce_of(request_bytes, correlation_id=number))
+            await asyncio.sleep(0.2)
+        writers[1].close()  # nobody reads on: its TCP connection stays
+        ended = await proxy.end()
+        assert ended.cause == DisconnectCause.LEFT_WHILE_HELD
+        assert broker_side.ids == [1000]
+        for writer in writers:
+            writer.transport.abort()
