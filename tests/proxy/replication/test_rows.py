@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from kafka.protocol.metadata import MetadataResponse
 from rich.console import Console
 
 from sluice.proxy.admin.top.replication_view import replication_view
@@ -104,25 +105,24 @@ def test_bytes_of_a_throttle_that_is_gone_stay_counted() -> None:
 
 
 def test_leaders_and_the_move_ratio_are_of_replicas_that_are_throttled_and_not_in_sync() -> None:
-    def partition(index: int, leader: int, replicas: list[int], in_sync: list[int]) -> dict[str, Any]:
-        return {
-            "partitionIndex": index,
-            "leaderId": leader,
-            "replicaNodes": replicas,
-            "isrNodes": in_sync,
-        }
+    topic_of = MetadataResponse.MetadataResponseTopic
 
-    topics: list[Any] = [
-        {
-            "name": "a",
-            "partitions": [
+    def partition(index: int, leader: int, replicas: list[int], in_sync: list[int]) -> Any:
+        return topic_of.MetadataResponsePartition(
+            partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=in_sync
+        )
+
+    topics = [
+        topic_of(
+            name="a",
+            partitions=[
                 partition(0, 1, [1, 4], [1]),
                 partition(1, 2, [2, 4], [2]),
                 partition(2, 2, [2, 4], [2, 4]),  # in sync
                 partition(3, -1, [3, 4], []),  # led by nobody
             ],
-        },
-        {"name": "b", "partitions": [partition(0, 3, [3, 4], [3])]},  # not throttled
+        ),
+        topic_of(name="b", partitions=[partition(0, 3, [3, 4], [3])]),  # not throttled
     ]
     throttled = {"a": ThrottledReplicas(frozenset({(0, 4), (1, 4), (2, 4), (3, 4)}))}
     assert leaders_of(topics, throttled) == {4: 2}
