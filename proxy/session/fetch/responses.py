@@ -36,10 +36,11 @@ def charge_fetch(
         and (throttle_ms > 0.0 or size > reserved + _AROUND_RECORDS_BYTES or fetches.wants_sizes)
     ):
         body = response_body(buf, pos, limit, FETCH, version)
-        fetches.brought(batch_sizes(buf, body, limit, version), now_ms)
+        fetches.brought(sensor, batch_sizes(buf, body, limit, version), now_ms)
     if throttle_ms > 0.0:
         told_ms = fetches.tell(size, throttle_ms, now_ms)
         _tell(buf, pos, limit, api_key, version, throttling.written_fetch_throttle_ms(told_ms))
+    fetches.part_from(sensor, now_ms)
     return throttle_ms
 
 

@@ -187,8 +187,14 @@ class FetchTurns:
                 queue.go_now(ticket, now_ms)
         return now_ms >= self._pace.wake_ms - EARLY_MS
 
-    def brought(self, sizes: list[int] | None, now_ms: float) -> None:
-        """What an answer brought; one with records is followed by the next Fetch without a pause."""
+    def brought(self, sensor: Sensor, sizes: list[int] | None, now_ms: float) -> None:
+        """What an answer brought that was charged to `sensor`; one with records is followed by the next Fetch
+        without a pause."""
+        if sensor is not self._sensor:
+            if sizes and sensor in self._former:
+                queue, place = self._former[sensor]
+                queue.saw(place, sizes, now_ms)
+            return
         if sizes and self._queue is not None:
             self._queue.saw(self._place, sizes, now_ms)
         if sizes != []:
@@ -209,9 +215,13 @@ class FetchTurns:
         elif sensor in self._former:
             queue, place = self._former[sensor]
             queue.settle(place, reserved, charged, now_ms)
-            if not place.reserved_bytes:
-                del self._former[sensor]
-                self._part(queue, place, now_ms)
+
+    def part_from(self, sensor: Sensor, now_ms: float) -> None:
+        """All is known of an answer that was charged to `sensor`: with the last, a bucket of before is left."""
+        former = self._former.get(sensor) if self._former else None
+        if former is not None and not former[1].reserved_bytes:
+            del self._former[sensor]
+            self._part(*former, now_ms)
 
     def tell(self, charged: float, mute_ms: float, now_ms: float) -> float:
         """What an answer tells, in ms: what the connection's next Fetch will wait for, the mute and the queue

@@ -268,6 +268,24 @@ def test_what_a_poll_may_bring_stays_reserved_while_its_connection_fetches_for_a
     assert third.to_broker
 
 
+def test_what_an_answer_brought_is_known_of_the_bucket_that_it_was_charged_to() -> None:
+    """Two client ids by turns: the batches of one say nothing of the other's."""
+    limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 10_000_000})])
+    shell = shell_of(shared_of(limits))
+    queues = []
+    for number, client_id in enumerate(("a", "b")):
+        shell.client_sends(fetch(client_id=client_id, correlation_id=number + 1, max_bytes=1_000))
+        (sensor,) = (sensor for sensor in shell.session.sensors if sensor.kind is QuotaKind.FETCH)
+        queues.append(sensor.fetch_queue())
+    shell.broker_sends(fetch_answer_of(2_500))
+    of_a, of_b = queues
+    assert of_a is not None
+    assert of_b is not None
+    assert of_a.batches.typical_bytes > 0
+    assert of_b.batches.typical_bytes == 0
+    assert (of_a.connections, of_b.connections) == (0, 1), "it fetches from the second alone now"
+
+
 def test_who_comes_back_to_a_client_id_has_its_place_and_counts_once() -> None:
     limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 10_000_000})])
     shared = shared_of(limits)
