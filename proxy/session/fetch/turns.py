@@ -217,7 +217,7 @@ class FetchTurns:
             queue.settle(place, reserved, charged, now_ms)
 
     def part_from(self, sensor: Sensor, now_ms: float) -> None:
-        """All is known of an answer that was charged to `sensor`: with its last one a former bucket is left."""
+        """All is known of an answer charged to `sensor`: with its last one a former bucket is left."""
         former = self._former.get(sensor) if self._former else None
         if former is not None and not former[1].reserved_bytes:
             del self._former[sensor]
