@@ -15,10 +15,8 @@ from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import OTHERS, DelayLimits
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
-from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.quotas.sensors.batch_sizes import UNKNOWN_BYTES
 from sluice.usage.records import EventKind
 from testkit.frames.frames import (
     FETCH,
@@ -245,63 +243,6 @@ def test_a_poll_alone_does_not_reserve_for_minutes_what_others_may_need(
     shell = shell_of(shared_of(limits_of(fetch_rate=10_000_000)))
     shell.client_sends(fetch(max_wait_ms=asked_ms, max_bytes=max_bytes))
     assert max_wait_of(shell) == went_ms
-
-
-def test_what_a_poll_may_bring_stays_reserved_while_its_connection_fetches_for_another_client_id() -> None:
-    """Two buckets of one connection: the first one's poll is at the broker still."""
-    limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 1_000})])
-    shared = shared_of(limits)
-    first, second = shell_of(shared), shell_of(shared)
-    first.client_sends(fetch(client_id="a"))
-    first.client_sends(fetch(client_id="b", correlation_id=2))
-    second.client_sends(fetch(client_id="a"))
-    assert not second.to_broker, "nobody has seen a batch yet"
-    first.broker_sends(answer(FETCH, 12))
-    second.advance(1)
-    assert second.to_broker, "the answer to the first was empty"
-    second.broker_sends(answer(FETCH, 12))
-    third = shell_of(shared)
-    third.client_sends(fetch(client_id="b"))
-    assert not third.to_broker
-    first.session.closed(first.now_ms)
-    third.advance(1)
-    assert third.to_broker
-
-
-def test_what_an_answer_brought_is_known_of_the_bucket_that_it_was_charged_to() -> None:
-    """Two client ids by turns: the batches of one say nothing of the other's."""
-    limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 10_000_000})])
-    shell = shell_of(shared_of(limits))
-    queues = []
-    for number, client_id in enumerate(("a", "b")):
-        shell.client_sends(fetch(client_id=client_id, correlation_id=number + 1, max_bytes=1_000))
-        (sensor,) = (sensor for sensor in shell.session.sensors if sensor.kind is QuotaKind.FETCH)
-        queues.append(sensor.fetch_queue())
-    shell.broker_sends(fetch_answer_of(2_500))
-    of_a, of_b = queues
-    assert of_a is not None
-    assert of_b is not None
-    assert of_a.batches.typical_bytes > 0
-    assert of_b.batches.typical_bytes == 0
-    assert (of_a.connections, of_b.connections) == (0, 1), "it fetches from the second alone now"
-
-
-def test_who_comes_back_to_a_client_id_has_its_place_and_counts_once() -> None:
-    limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 10_000_000})])
-    shared = shared_of(limits)
-    shell = shell_of(shared)
-    for number, client_id in enumerate(("a", "b", "a", "b", "a")):
-        shell.client_sends(fetch(client_id=client_id, correlation_id=number + 1, max_bytes=1_000))
-    (of_a,) = (sensor for sensor in shell.session.sensors if sensor.kind is QuotaKind.FETCH)
-    queue = of_a.fetch_queue()
-    assert queue is not None
-    assert queue.connections == 1
-    assert queue.reserved_bytes == 3 * UNKNOWN_BYTES
-    for number in range(5):
-        shell.broker_sends(answer(FETCH, 12, correlation_id=number + 1))
-    assert queue.reserved_bytes == 0
-    shell.session.closed(shell.now_ms)
-    assert queue.connections == 0
 
 
 def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> None:
