@@ -71,6 +71,12 @@ class BufferShare(Generic[Owner]):
             tapered = (budget.soft_bytes - self.kept_bytes) // _TAPER
             self.window_bytes = max(budget.floor_bytes, min(budget.full_window_bytes, tapered))
 
+    @property
+    def may_look_far(self) -> bool:
+        """The window is whole, and all users together keep less than half of the budget."""
+        budget = self._budget
+        return self.window_bytes == budget.full_window_bytes and not budget.is_half_used
+
     def worst_keeper(self) -> BufferAccount[Owner]:
         """Of those that have kept something for the longest time, the one that keeps most; there must be
         one."""
@@ -144,6 +150,11 @@ class BufferBudget(Generic[Owner]):
         """connections named to be closed because their user's share was passed; never falls"""
         self.closed_for_budget = 0
         """the same because the whole budget was passed; never falls"""
+
+    @property
+    def is_half_used(self) -> bool:
+        """Half of the budget is kept, or more."""
+        return self.kept_bytes * 2 >= self._max_bytes
 
     def open(self, user: str | None, owner: Owner) -> BufferAccount[Owner]:
         """An account for a new connection. `user` None: not authenticated; all such share one share."""

@@ -34,6 +34,8 @@ class Linger:
             self._timer.cancel()
             self._peer.close()
             self._on_end()
+            # It holds the connection, which holds this: without the circle all is freed at once.
+            self._on_end = _nobody
 
     def _read_away(self) -> None:
         try:
@@ -44,3 +46,7 @@ class Linger:
         except OSError:
             pass
         self.end()
+
+
+def _nobody() -> None:
+    """Hears of an end that was told already."""

@@ -3,20 +3,23 @@
 An end (FIN) stands behind what was sent before it: while a receive buffer is full, it is still on the
 client's side, and the kernel knows nothing. A held request whose client has gone would then be forwarded,
 though the client sends it again. What is read ahead is not judged, charged or answered before its time; but
-the session is told when it came, for its client counts from then (session/arrivals.py).
+of the first AHEAD_BYTES the session is told when they came, for the client counts from then
+(session/arrivals.py). What is read beyond them, to find the end, is as if it still lay in the kernel.
 Source: wire-semantics 1.6.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
-from sluice.proxy.connection.budget import WINDOW_BYTES
+from sluice.proxy.connection.budget import MIB, WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.stream import Stream
 
 AHEAD_BYTES: Final = 256 * 1024
-"""of one connection at most; beyond a quarter of its user's share none"""
+"""of one connection; beyond a quarter of its user's share none"""
+FAR_BYTES: Final = 4 * MIB
+"""of one connection, where memory is not short: what a client has sent when it leaves is seldom more"""
 AHEAD_FROM_MS: Final = 100.0
 """a shorter wait is not worth two more system calls"""
 
@@ -29,18 +32,27 @@ class Ahead(IntEnum):
     END = 2
 
 
-def has_room(kept: bytes | bytearray | None) -> bool:
+def has_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> bool:
     """Much of what was read ahead has gone on: read more."""
-    return kept is None or len(kept) <= AHEAD_BYTES // 2
+    return kept is None or len(kept) <= _most_bytes(share) // 2
+
+
+def arrived_bytes(kept: bytes | bytearray) -> int:
+    """How much of what is kept counts as come."""
+    return min(len(kept), AHEAD_BYTES)
+
+
+def _most_bytes(share: BufferShare[Any]) -> int:
+    return FAR_BYTES if share.may_look_far else AHEAD_BYTES
 
 
 def read_ahead(
-    stream: Stream, view: memoryview, kept: bytes | bytearray | None, window_bytes: int
+    stream: Stream, view: memoryview, kept: bytes | bytearray | None, share: BufferShare[Any]
 ) -> tuple[Ahead, bytearray | bytes | None]:
-    """Read behind what is kept. Returns what came, and what is kept now. `window_bytes`: what the connection
-    may read at once; less than a whole window: its user keeps much already."""
-    room = AHEAD_BYTES - (0 if kept is None else len(kept))
-    if room <= 0 or window_bytes < WINDOW_BYTES:
+    """Read behind what is kept. Returns what came, and what is kept now. A `share` that gives less than a
+    whole window: its user keeps much already."""
+    room = _most_bytes(share) - (0 if kept is None else len(kept))
+    if room <= 0 or share.window_bytes < WINDOW_BYTES:
         return Ahead.ENOUGH, kept
     try:
         got = stream.recv_into(view[:room])

@@ -7,13 +7,13 @@ from typing import Final
 from sluice.proxy.connection.budget import WINDOW_BYTES
 from sluice.proxy.connection.stream import Stream
 
-_LARGE_BYTES: Final = WINDOW_BYTES // 2
+LARGE_BYTES: Final = WINDOW_BYTES // 2
 """beyond it what is kept of a client's requests is read on in a buffer of its own"""
 
 
 def kept_of(data: memoryview) -> bytes | bytearray:
     """A copy of what may not go on yet."""
-    return bytearray(data) if len(data) > _LARGE_BYTES else bytes(data)
+    return bytearray(data) if len(data) > LARGE_BYTES else bytes(data)
 
 
 def receive_behind(stream: Stream, view: memoryview, kept: bytes | None, max_bytes: int) -> tuple[int, int]:

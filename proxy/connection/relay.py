@@ -16,8 +16,8 @@ from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.peer import Peer
-from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, has_room, read_ahead
-from sluice.proxy.connection.receive import kept_of, receive_behind, receive_large
+from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, arrived_bytes, has_room, read_ahead
+from sluice.proxy.connection.receive import LARGE_BYTES, kept_of, receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
@@ -36,7 +36,7 @@ class Relay(ABC):
 
     __slots__ = (
         "_broker", "_broker_kept", "_buf", "_client", "_client_kept", "_closed", "_drops", "_edits", "_eof",
-        "_is_heard", "_moves", "_pace", "_share", "_timer", "_view", "_worker", "session",
+        "_is_heard", "_kept_from", "_moves", "_pace", "_share", "_timer", "_view", "_worker", "session",
     )  # fmt: skip
 
     _share: BufferShare[Any]
@@ -57,6 +57,7 @@ class Relay(ABC):
         # Soon, not at once: who calls may be in the middle of its own bytes, in the buffer that all share.
         session.wake_by(lambda: worker.loop.call_soon(self._wake_now))
         self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
+        self._kept_from = 0  # what is before it has gone on
         self._broker_kept: bytes | None = None
         self._eof = False  # nothing more comes from the client
         self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
@@ -106,12 +107,8 @@ class Relay(ABC):
                 elif isinstance(kept, bytearray):
                     end, got = receive_large(client.sock, kept, self._share.window_bytes)
                 else:
-                    end, got = receive_behind(
-                        client.sock,
-                        client.view if kept is None else self._view,
-                        kept,
-                        self._share.window_bytes,
-                    )
+                    view = client.view if kept is None else self._view
+                    end, got = receive_behind(client.sock, view, kept, self._share.window_bytes)
             except BlockingIOError:
                 return
             except OSError:
@@ -168,14 +165,18 @@ class Relay(ABC):
 
     def _keep(self, buf: bytearray, view: memoryview, start: int, end: int) -> None:
         """What is not judged yet, or must wait. Where the shared buffer is too small, in one of its own."""
-        if buf is not self._client_kept:
+        if buf is self._client_kept and end - start > LARGE_BYTES:
+            self._kept_from = start  # a copy for each request of megabytes would be quadratic
+        elif start or buf is not self._client_kept:
             self._client_kept = kept_of(view[start:end])
-        elif start:
-            self._client_kept = bytes(view[start:end])
 
     def _take_large(self, kept: bytearray) -> None:
         with memoryview(kept) as view:
             self._take_from_client(kept, view, len(kept), monotonic() * 1000.0)
+        if self._kept_from:
+            del kept[: self._kept_from]
+            self._kept_from = 0
+            self._tell_kept()
 
     def _broker_drained(self) -> None:
         self._tell_kept()
@@ -330,16 +331,15 @@ class Relay(ABC):
 
     def _wait(self, now_ms: float) -> None:
         if self._client_kept is not None:
-            self.session.arrived(len(self._client_kept), now_ms)
+            self.session.arrived(arrived_bytes(self._client_kept), now_ms)
         if self._pace.is_delayed:  # still: the broker may be gone, or its turn have come with what arrived
             self._timer.delay_until(self._pace.wake_ms, self._pace.throttled_by, self._wake)
 
     def _client_ahead(self) -> None:
         """More has come of a client that waits, or its end."""
         try:
-            came, self._client_kept = read_ahead(
-                self._client.sock, self._view, self._client_kept, self._share.window_bytes
-            )
+            sock = self._client.sock
+            came, self._client_kept = read_ahead(sock, self._view, self._client_kept, self._share)
             self._wait(monotonic() * 1000.0)
             self._tell_kept()
             if came is not Ahead.MORE:
@@ -377,7 +377,7 @@ class Relay(ABC):
         """READING again: first what was kept."""
         self._timer.end()
         kept = self._client_kept
-        if has_room(kept):
+        if has_room(kept, self._share):
             self._is_heard = False
         if kept is None:
             self._client.view = self._view

@@ -276,3 +276,22 @@ class Keeping(RuleBasedStateMachine):
 
 
 TestKeeping = Keeping.TestCase
+
+
+def test_a_user_looks_far_while_its_window_is_whole_and_half_of_the_budget_is_free() -> None:
+    """Budget 256 MiB, share 128 MiB, so its soft part is 32 MiB and windows shrink beyond 28 MiB."""
+    budget = BufferBudget[str](256 * MIB)
+    alice = budget.open("alice", "a")
+    bob = budget.open("bob", "b")
+    carol = budget.open("carol", "c")
+    budget.kept(alice, 28 * MIB)
+    assert alice.share.may_look_far
+    budget.kept(alice, 28 * MIB + 4)
+    assert not alice.share.may_look_far
+    assert bob.share.may_look_far
+    budget.kept(alice, 28 * MIB)
+    budget.kept(carol, 100 * MIB - 1)
+    assert alice.share.may_look_far
+    budget.kept(carol, 100 * MIB)
+    assert not alice.share.may_look_far
+    assert not bob.share.may_look_far

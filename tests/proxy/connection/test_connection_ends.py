@@ -11,7 +11,9 @@ from time import monotonic
 import pytest
 
 from sluice.proxy.connection import relay as relay_module
+from sluice.proxy.connection.connection import Connection
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from testkit.frames.frames import PRODUCE, produce, produce_of, throttle_of
 from testkit.frames.wire import WITHIN_S, Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to, answers
@@ -31,6 +33,10 @@ async def into_debt(proxy: LocalProxy, rate: int = RATE) -> Wire:
     answer = await neighbour.frame()
     assert 0 < throttle_of(PRODUCE, 9, answer) <= 500
     return neighbour
+
+
+def is_held(connection: Connection) -> bool:
+    return connection.session.pace.state is State.HOLDING
 
 
 # Clients that leave while they wait -------------------------------------------------------------------------
@@ -283,5 +289,25 @@ async def test_a_closed_connection_is_freed_at_once_without_the_collector() -> N
                 del connection
             await proxy.end()
             await until(lambda: freed() is None)
+    finally:
+        gc.enable()
+
+
+async def test_a_connection_that_lingered_is_freed_at_once_too() -> None:
+    """The proxy ended it, and waited for its client to go; megabytes that it kept must not stay."""
+    gc.disable()
+    try:
+        async with FaultBroker(answers) as broker, LocalProxy(broker.port, limits_of(1_000)) as proxy:
+            with await proxy.client() as neighbour, await proxy.client() as client:
+                await neighbour.send(produce_of(100_000))
+                await neighbour.frame()
+                await client.send(produce_of(10_000))
+                await until(lambda: any(is_held(one) for one in proxy.connections))
+                (connection,) = filter(is_held, proxy.connections)
+                freed = weakref.ref(connection.session)
+                del connection
+                client.close()
+                assert (await proxy.end()).cause == DisconnectCause.LEFT_WHILE_HELD
+                await until(lambda: freed() is None)
     finally:
         gc.enable()

@@ -7,6 +7,7 @@ from time import monotonic
 
 import pytest
 
+from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.policy import SessionPolicy
 from testkit.frames.frames import API_VERSIONS, produce_of, request
@@ -73,3 +74,36 @@ async def test_what_was_read_ahead_and_has_gone_on_makes_room_for_more() -> None
             await client.send(b"".join(produce_of(20_000, correlation_id=i) for i in range(30)))
             await until(lambda: len(broker_side.ids) == 32)
             assert monotonic() - begun_s < 10.5
+
+
+@pytest.mark.parametrize("parts", [[2_500_000], [25_000] * 100], ids=["one request", "a hundred requests"])
+async def test_a_client_that_left_is_seen_behind_megabytes_that_it_sent(parts: list[int]) -> None:
+    """Its end stands behind them. Not seen, they would be forwarded when their turns come."""
+    broker_side = Recording()
+    async with FaultBroker(broker_side) as broker, LocalProxy(broker.port, limits_of(RATE)) as proxy:
+        neighbour, client = await proxy.client(), await proxy.client()
+        with neighbour:
+            await neighbour.send(produce_of(100 * RATE, correlation_id=1000))
+            await neighbour.frame()
+            with client:
+                await client.send(
+                    b"".join(produce_of(part, correlation_id=i) for i, part in enumerate(parts))
+                )
+            begun_s = monotonic()
+            assert (await proxy.end()).cause is DisconnectCause.LEFT_WHILE_HELD
+            assert monotonic() - begun_s < 2.0  # 6.5 s before the first would have gone
+            assert broker_side.ids == [1000]
+
+
+async def test_megabytes_that_wait_go_on_whole_and_in_order_at_the_cost_of_their_bytes() -> None:
+    """3 MB in 30,000 requests, more than is read at once; each that goes on must not move all that stays."""
+    broker_side = Recording()
+    rate = 2_000_000
+    async with FaultBroker(broker_side) as broker, LocalProxy(broker.port, limits_of(rate)) as proxy:
+        neighbour, client = await proxy.client(), await proxy.client()
+        with neighbour, client:
+            await neighbour.send(produce_of(2 * rate, correlation_id=10**6))
+            await neighbour.frame()
+            await client.send(b"".join(produce_of(100, correlation_id=i) for i in range(30_000)))
+            await until(lambda: len(broker_side.ids) == 30_001)
+            assert broker_side.ids[1:] == list(range(30_000))
