@@ -57,8 +57,8 @@ class FetchTurns:
     """One connection's, for the bucket that it fetches from."""
 
     __slots__ = (
-        "_begun_ms", "_former", "_limit_ms", "_pace", "_place", "_poll_ms", "_queue", "_sensor", "_ticket",
-        "_until_ms", "held_ms", "is_held", "reserved_bytes", "wake",
+        "_begun_ms", "_former", "_limit_ms", "_pace", "_place", "_poll_ms", "_polls", "_queue", "_sensor",
+        "_ticket", "_until_ms", "held_ms", "is_held", "reserved_bytes", "wake",
     )  # fmt: skip
 
     def __init__(self, pace: Pace, limit_ms: Callable[[int], float]) -> None:
@@ -70,6 +70,8 @@ class FetchTurns:
         self._place = FetchPlace()
         # Buckets that it fetched from before, of which answers are due: what was reserved there stays.
         self._former: dict[Sensor, tuple[FetchQueue, FetchPlace]] = {}
+        self._polls: dict[Sensor, float] = {}
+        """of those buckets: when a poll that was cut short may come again"""
         self._ticket: HoldTicket | None = None
         self._begun_ms = self._until_ms = 0.0
         self._poll_ms = -inf
@@ -92,9 +94,14 @@ class FetchTurns:
                 self._former[before] = queue, place
             else:
                 self._part(queue, place, now_ms)
+        if before is not None and self._poll_ms > now_ms:
+            self._polls = {former: at_ms for former, at_ms in self._polls.items() if at_ms > now_ms}
+            self._polls[before] = self._poll_ms
         self._sensor, self._queue, self._place, self._poll_ms = sensor, None, FetchPlace(), -inf
-        if sensor is not None and sensor in self._former:
-            self._queue, self._place = self._former.pop(sensor)
+        if sensor is not None:
+            self._poll_ms = self._polls.pop(sensor, -inf)
+            if sensor in self._former:
+                self._queue, self._place = self._former.pop(sensor)
 
     def _join(self, sensor: Sensor) -> FetchQueue:
         """The first Fetch of the connection from this bucket."""
@@ -194,6 +201,7 @@ class FetchTurns:
             if sizes and sensor in self._former:
                 queue, place = self._former[sensor]
                 queue.saw(place, sizes, now_ms)
+                self._polls.pop(sensor, None)
             return
         if sizes and self._queue is not None:
             self._queue.saw(self._place, sizes, now_ms)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from sluice.proxy.session.connection_states import State
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.sensors.batch_sizes import UNKNOWN_BYTES
 from testkit.frames.frames import FETCH, answer, fetch, fetch_answer_of
-from testkit.proxy.playbook import shared_of, shell_of
+from testkit.proxy.playbook import START_MS, shared_of, shell_of
 
 
 def test_what_a_poll_may_bring_stays_reserved_while_its_connection_fetches_for_another_client_id() -> None:
@@ -65,3 +66,21 @@ def test_who_comes_back_to_a_client_id_has_its_place_and_counts_once() -> None:
     assert queue.reserved_bytes == 0
     shell.session.closed(shell.now_ms)
     assert queue.connections == 0
+
+
+def test_polls_that_are_cut_short_are_spaced_also_where_client_ids_take_turns() -> None:
+    """Else two consumers that do so ask as fast as they are answered."""
+    limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 1_000})])
+    shared = shared_of(limits)
+    first, second = shell_of(shared), shell_of(shared)
+    first.client_sends(fetch(client_id="a"))
+    second.client_sends(fetch(client_id="a"))
+    first.broker_sends(answer(FETCH, 12))
+    first.client_sends(fetch(client_id="a", correlation_id=2))
+    second.advance(1)
+    assert second.to_broker, "with max_wait 0, since the first waits again"
+    second.broker_sends(answer(FETCH, 12))
+    second.client_sends(fetch(client_id="b", correlation_id=2))
+    second.broker_sends(answer(FETCH, 12, correlation_id=2))
+    second.client_sends(fetch(client_id="a", correlation_id=3))
+    assert (second.state, second.session.pace.wake_ms) == (State.HOLDING, START_MS + 1 + 499)
