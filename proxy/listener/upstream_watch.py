@@ -1,10 +1,9 @@
 """Whether a listener's upstream answers, for /readyz.
 
 A broker that is frozen accepts connections and says nothing, so a connection is no answer. Where clients' own
-connections bring none, the proxy asks: ApiVersions on a connection of its own, which every broker answers
-before a login too. After 30 s without any answer (a long pause is not called frozen) the listener is not
-ready; with one answer it is. A broker that closes such a connection unanswered (what stands before it may let
-nobody ask) counts as one that answers, which is told once.
+connections bring none, the proxy asks (upstream_probe.py). After 30 s without any answer (a long pause is not
+called frozen) the listener is not ready; with one answer it is. A broker that closes such a connection
+unanswered (what stands before it may let nobody ask) counts as one that answers, which is told once.
 
 While no connection is to be had (circuit.py) the proxy dials every second: where a Service sends no clients
 to a pod that is not ready nobody else would find out that the broker is back.
@@ -15,25 +14,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from time import monotonic
 from typing import Final, Protocol
 
-from sluice.protocol.api_versions import api_versions_request
-from sluice.proxy.connection.stream import receive, send_all
 from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.route import Route
-from sluice.proxy.listener.upstream import NotConnected, SaysNothing, Upstream
+from sluice.proxy.listener.upstream import Upstream
+from sluice.proxy.listener.upstream_probe import Heard, UpstreamProbe
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import next_beat
 from sluice.proxy.session.gateway.broker_map import in_text
 
-_MAX_ANSWER_BYTES: Final = 64 * 1024
 _MAX_ASKED: Final = 16
 """brokers at a time: any that answers is enough"""
 _LOOKED_AT_ONCE: Final = 500
 """connections"""
-_CLIENT_ID: Final = "sluice"
 
 _log = get_logger()
 
@@ -61,17 +56,6 @@ class Patience:
         return self.silence_s / 3.0
 
 
-class _Heard(Enum):
-    """What became of a question."""
-
-    ANSWER = 1
-    CLOSED = 2
-    """the connection, unanswered"""
-    NOTHING = 3
-    NOT_ASKED = 4
-    """there was no connection, or no file descriptor for one"""
-
-
 class UpstreamWatch:
     """Of one listener."""
 
@@ -86,9 +70,8 @@ class UpstreamWatch:
         patience: Patience = Patience(),
     ) -> None:
         """`name`: the listener's; `sessions`: those of its clients."""
-        self._loop = loop
         self.name = name
-        self._upstream = upstream
+        self._probe = UpstreamProbe(loop, upstream, patience.answer_s)
         self._route = route
         self._circuits = circuits
         self._sessions = sessions
@@ -119,24 +102,27 @@ class UpstreamWatch:
 
     async def run(self) -> None:
         """Until cancelled."""
-        while True:
-            await self.look()
-            patience = self._patience
-            is_away = self.problem and not self.is_silent
-            await next_beat(patience.retry_s if is_away else patience.interval_s)
+        try:
+            while True:
+                await self.look()
+                patience = self._patience
+                is_away = self.problem and not self.is_silent
+                await next_beat(patience.retry_s if is_away else patience.interval_s)
+        finally:
+            self._probe.close()
 
     async def look(self) -> None:
         """Ask, unless clients have been answered since the last look."""
         if not await self._clients_were_answered():
             asked_s = monotonic()
             found = await self._ask()
-            if found is _Heard.NOT_ASKED:  # nothing was learnt; if there is no connection the circuits know
+            if found is Heard.NOT_ASKED:  # nothing was learnt; if there is no connection the circuits know
                 self._unanswered = self._unanswered if self.is_silent else 0
                 return
-            if found is _Heard.NOTHING:
+            if found is Heard.NOTHING:
                 self._not_answered(asked_s)
                 return
-            if found is _Heard.CLOSED and not self._closes_told:
+            if found is Heard.CLOSED and not self._closes_told:
                 self._closes_told = True
                 _log.warning(
                     "upstream_takes_no_probe",
@@ -183,17 +169,17 @@ class UpstreamWatch:
         self._bytes = now
         return was_answered
 
-    async def _ask(self) -> _Heard:
+    async def _ask(self) -> Heard:
         """The first; if it does not answer all the others at once. The best of what was heard."""
         first, *others = self._addresses()[:_MAX_ASKED]
         found = await self._ask_one(first)
-        if found in {_Heard.ANSWER, _Heard.CLOSED} or not others:
+        if found in {Heard.ANSWER, Heard.CLOSED} or not others:
             return found
         questions = {asyncio.ensure_future(self._ask_one(address)) for address in others}
         try:
             for next_found in asyncio.as_completed(questions):
                 found = min(found, await next_found, key=lambda heard: heard.value)
-                if found is _Heard.ANSWER:
+                if found is Heard.ANSWER:
                     break
         finally:
             for question in questions:
@@ -201,27 +187,11 @@ class UpstreamWatch:
             await asyncio.gather(*questions, return_exceptions=True)
         return found
 
-    async def _ask_one(self, address: Address) -> _Heard:
-        try:
-            async with asyncio.timeout(self._patience.answer_s):
-                broker = await self._upstream.dial(address, None)
-                if broker is None:
-                    return _Heard.NOT_ASKED
-                try:
-                    await send_all(self._loop, broker, api_versions_request(0, _CLIENT_ID))
-                    answer = await receive(self._loop, broker, _MAX_ANSWER_BYTES)
-                finally:
-                    broker.close()
-        except NotConnected:
-            return _Heard.NOT_ASKED
-        except (TimeoutError, SaysNothing):
-            return _Heard.NOTHING
-        except OSError:
-            return _Heard.CLOSED
-        if not answer:
-            return _Heard.CLOSED
-        self._route.reached(address)
-        return _Heard.ANSWER
+    async def _ask_one(self, address: Address) -> Heard:
+        found = await self._probe.ask(address)
+        if found is Heard.ANSWER:
+            self._route.reached(address)
+        return found
 
     def _addresses(self) -> Sequence[Address]:
         """All that may answer, those first that would be tried first."""

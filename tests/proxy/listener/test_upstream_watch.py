@@ -20,6 +20,7 @@ from sluice.proxy.listener.upstream import NotConnected, Upstream
 from sluice.proxy.listener.upstream_watch import Patience, UpstreamWatch
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import BrokerMap
+from testkit.frames.wire import WITHIN_S
 from testkit.peers.certificates import CertificateAuthority
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
 from testkit.processes.ports import LOOPBACK, free_port
@@ -203,6 +204,53 @@ async def test_where_nobody_may_ask_a_connection_will_do(lines: Lines) -> None:
         await until(lambda: len(broker.clients) > 4)
         assert not rig.watch.problem
     assert events(lines) == ["upstream_takes_no_probe", "upstream_reached"]
+
+
+async def test_a_broker_is_asked_again_on_the_connection_that_it_was_asked_on() -> None:
+    """To dial for each question is what costs an idle proxy most."""
+    answers = Freezes()
+    ended = asyncio.Event()
+
+    async def until_it_goes(client: BrokerSide) -> None:
+        try:
+            await answers(client)
+        finally:
+            ended.set()
+
+    async with FaultBroker(until_it_goes) as broker:
+        async with watching(broker.port):
+            await until(lambda: len(answers.asked) > 5)
+            assert len(broker.clients) == 1
+            assert not ended.is_set()
+        await asyncio.wait_for(ended.wait(), WITHIN_S)
+
+
+async def test_where_it_may_be_asked_once_only_each_question_has_a_connection(lines: Lines) -> None:
+    """As on a SASL listener: a second ApiVersions before the login is an error there."""
+    asked = 0
+
+    async def answers_once(client: BrokerSide) -> None:
+        nonlocal asked
+        asked += 1
+        await client.send(answer_to(await client.request()))
+        await client.request()
+
+    async with FaultBroker(answers_once) as broker, watching(broker.port) as rig:
+        await becomes(rig.watch, "")
+        await until(lambda: asked > 6)
+        assert not rig.watch.problem
+        assert rig.circuits.of((LOOPBACK, broker.port)).failures == 0
+    assert events(lines) == ["upstream_reached"]
+
+
+async def test_half_an_answer_is_no_answer_to_the_next_question() -> None:
+    async def answers_in_part(client: BrokerSide) -> None:
+        whole = answer_to(await client.request())
+        await client.send(whole[:-3])
+        await asyncio.Event().wait()
+
+    async with FaultBroker(answers_in_part) as broker, watching(broker.port) as rig:
+        await until(lambda: silent(rig))
 
 
 async def test_a_broker_that_is_away_is_found_again_soon() -> None:

@@ -1,0 +1,101 @@
+"""A question that every broker answers before a login, ApiVersions, on a connection of the proxy's own.
+
+The connection is kept for the next question: to dial for each costs more than all else that an idle proxy
+does. Not for ever (what stands before the broker may lead elsewhere by then), and not where it may be asked
+once only: on SASL listeners Kafka takes a second ApiVersions for an error (SaslServerAuthenticator).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from time import monotonic
+from typing import Final
+
+from sluice.protocol.api_versions import api_versions_request
+from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
+from sluice.proxy.listener.circuit import Address
+from sluice.proxy.listener.upstream import NotConnected, SaysNothing, Upstream
+
+_MAX_ANSWER_BYTES: Final = 64 * 1024
+_KEPT_FOR_S: Final = 60.0
+_CLIENT_ID: Final = "sluice"
+
+
+class Heard(Enum):
+    """What became of a question."""
+
+    ANSWER = 1
+    CLOSED = 2
+    """the connection, unanswered"""
+    NOTHING = 3
+    NOT_ASKED = 4
+    """there was no connection, or no file descriptor for one"""
+
+
+@dataclass(slots=True)
+class _Line:
+    """A connection that may be asked."""
+
+    stream: Stream
+    dialled_s: float
+    answers: int = 0
+
+
+class UpstreamProbe:
+    """Of one listener. One question at a time for each address."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, upstream: Upstream, answer_s: float) -> None:
+        """`answer_s`: how long a question waits, dialling included."""
+        self._loop = loop
+        self._upstream = upstream
+        self._answer_s = answer_s
+        self._lines: dict[Address, _Line] = {}
+        self._asked_once: set[Address] = set()
+
+    async def ask(self, address: Address) -> Heard:
+        """Ask the broker at `address`."""
+        try:
+            async with asyncio.timeout(self._answer_s):
+                line = self._lines.pop(address, None)
+                if line is not None and await self._is_answered(address, line):
+                    return Heard.ANSWER
+                stream = await self._upstream.dial(address, None)
+                if stream is None:
+                    return Heard.NOT_ASKED
+                is_answered = await self._is_answered(address, _Line(stream, monotonic()))
+                return Heard.ANSWER if is_answered else Heard.CLOSED
+        except NotConnected:
+            return Heard.NOT_ASKED
+        except (TimeoutError, SaysNothing):
+            return Heard.NOTHING
+        except OSError:
+            return Heard.CLOSED
+
+    def close(self) -> None:
+        """Keep no connection."""
+        for line in self._lines.values():
+            line.stream.close()
+        self._lines.clear()
+
+    async def _is_answered(self, address: Address, line: _Line) -> bool:
+        """False: the connection ends. It is kept, or closed."""
+        try:
+            await send_all(self._loop, line.stream, api_versions_request(0, _CLIENT_ID))
+            size = int.from_bytes(await receive_exactly(self._loop, line.stream, 4))
+            if size > _MAX_ANSWER_BYTES:
+                return False
+            await receive_exactly(self._loop, line.stream, size)
+            line.answers += 1
+            is_young = monotonic() - line.dialled_s < _KEPT_FOR_S
+            if is_young and address not in self._asked_once:
+                self._lines[address] = line
+            return True
+        except ConnectionError:
+            if line.answers == 1:
+                self._asked_once.add(address)
+            return False
+        finally:
+            if self._lines.get(address) is not line:
+                line.stream.close()
