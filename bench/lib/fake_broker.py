@@ -16,6 +16,7 @@ from testkit.processes.process import BenchError
 
 _HEADER: Final = struct.Struct(">ihhih")  # size, api key, api version, correlation id, client id length
 _INT32: Final = struct.Struct(">i")
+_PROBE_ID: Final = b"sluice"
 
 
 class FakeBroker:
@@ -30,6 +31,9 @@ class FakeBroker:
     ) -> None:
         self.poller = poller
         self.connections: set[_Connection] = set()
+        """of clients, through whatever proxy"""
+        self.probes: set[_Connection] = set()
+        """on which Sluice asks whether the broker answers; it keeps them open"""
         self.produce_answer = bytes(frames.produce_response(topic))
         self.api_versions_answer = bytes(frames.api_versions_response())
         self.fetch_answers = {
@@ -53,7 +57,7 @@ class FakeBroker:
     def close(self) -> None:
         self.poller.remove(self._listener.fileno())
         self._listener.close()
-        for connection in list(self.connections):
+        for connection in [*self.connections, *self.probes]:
             connection.close()
 
 
@@ -72,6 +76,7 @@ class _Connection:
     def close(self) -> None:
         self._broker.poller.remove(self._sock.fileno())
         self._broker.connections.discard(self)
+        self._broker.probes.discard(self)
         self._sock.close()
 
     def _on_readable(self) -> None:
@@ -111,6 +116,9 @@ class _Connection:
             elif api_key == frames.FETCH:
                 self._answer_fetch(pos + 15 + client_id_bytes, correlation_id)
             elif api_key == frames.API_VERSIONS:
+                if BUFFER[pos + _HEADER.size : pos + _HEADER.size + client_id_bytes] == _PROBE_ID:
+                    self._broker.connections.discard(self)
+                    self._broker.probes.add(self)
                 answers.append(self._patched(self._broker.api_versions_answer, correlation_id))
             else:
                 raise BenchError(f"the fake broker does not know api key {api_key}")
