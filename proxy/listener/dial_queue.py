@@ -38,6 +38,11 @@ class DialQueue:
             places = self._places[address] = asyncio.Semaphore(MAX_DIALS)
         return places
 
+    def is_full(self, address: Address) -> bool:
+        """Who dials it now would have to wait."""
+        places = self._places.get(address)
+        return places is not None and places.locked()
+
     def __len__(self) -> int:
         """Addresses that are dialled now."""
         return len(self._places)

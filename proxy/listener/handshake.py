@@ -98,6 +98,11 @@ class Entrance:
             await self._secure(arrival, client)
         return arrival
 
+    @property
+    def is_open(self) -> bool:
+        """Clients speak Kafka at once."""
+        return self._tls is None and not self._networks
+
     def is_trusted(self, source: Endpoint) -> bool:
         """Whether a PROXY header tells who is behind `source`."""
         if not self._networks:

@@ -12,7 +12,7 @@ import asyncio
 import socket
 from contextlib import suppress
 from functools import partial
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final
 
 from sluice.protocol.proxy_protocol import Endpoint
@@ -162,10 +162,32 @@ class Listener:
         begun_ms = self._worker.clock.now_ms
         guest = Guest(self._worker.guests)
         guest.took(_ACCEPTED_S)
+        if node_id is None and self._entrance.is_open and self._went_on_at_once(client, source, seat, guest):
+            return
         work = self._serve(client, source, node_id, seat, begun_ms, guest)
         task = spawn(Metered(work, guest), "arrival")
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
+
+    def _went_on_at_once(self, client: socket.socket, source: Endpoint, seat: Seat, guest: Guest) -> bool:
+        """Where nothing has to be waited for: no task, no time limits. False: something has to be."""
+        begun_s = thread_time()
+        opened_ms = monotonic() * 1000.0
+        broker = self._upstream.at_once(self._route.addresses(None, opened_ms))
+        if broker is None:
+            return False
+        self._shared.recorder.arrivals.append((source.host, opened_ms))
+        self._route.reached(broker.address)
+        footprint = Footprint(seat, self._worker.budget, self._worker.clock.now_ms)
+        try:
+            self._relay(Arrival(client, source, source), None, broker, footprint, guest)
+        except BaseException:
+            seat.close()
+            broker.stream.close()
+            self._let_go(client)
+            raise
+        guest.took(thread_time() - begun_s)
+        return True
 
     async def _serve(
         self,

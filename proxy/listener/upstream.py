@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from errno import EALREADY, EINPROGRESS, EINTR, EMFILE, ENFILE
 from functools import lru_cache
+from ipaddress import ip_address
 from random import random
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -100,6 +101,8 @@ class Upstream:
         self._queue = DialQueue()
         self._tls = tls
         self._credentials = credentials
+        logs_in = credentials is not None and options.logs_in
+        self._is_plain = not (tls is not None or options.upstream_proxy_protocol or logs_in)
 
     @property
     def can_ask(self) -> bool:
@@ -107,6 +110,30 @@ class Upstream:
         if not self._options.upstream_has_sasl:
             return True
         return self._credentials is not None and self._credentials.service is not None
+
+    def at_once(self, addresses: Sequence[Address]) -> BrokerStream | None:
+        """The first of `addresses`, if it is on this machine, takes a connection now and is sent nothing
+        before the client's own bytes. None: `connect` to it, which also tells what is wrong."""
+        if not self._is_plain or not addresses:
+            return None
+        address = addresses[0]
+        circuit = self._circuits.of(address)
+        if not _is_here(*address) or not circuit.is_closed or self._queue.is_full(address):
+            return None
+        ((family, found),) = _literal(*address)
+        try:
+            broker = _opened(family)
+        except OSError:
+            return None
+        try:
+            if _connects_at_once(broker, found):
+                circuit.may_dial(monotonic() * 1000.0)
+                circuit.succeeded()
+                return BrokerStream(broker, address)
+        except OSError:
+            pass
+        broker.close()
+        return None
 
     async def connect(
         self,
@@ -227,11 +254,8 @@ class Upstream:
     async def _connected(self, host: str, port: int) -> socket.socket:
         error: OSError | None = None
         for family, address in _literal(host, port) or await self._resolved(host, port):
-            broker = socket.socket(family, socket.SOCK_STREAM)
+            broker = _opened(family)
             try:
-                broker.setblocking(False)
-                broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                broker.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 if not _connects_at_once(broker, address):
                     await self._loop.sock_connect(broker, address)
             except OSError as failed:
@@ -298,6 +322,21 @@ class Upstream:
                     await send_all(self._loop, broker, reply)
                 if login.done:
                     return login.session_lifetime_ms
+
+
+def _opened(family: int) -> socket.socket:
+    """Raises OSError: no file descriptor is left."""
+    broker = socket.socket(family, socket.SOCK_STREAM)
+    broker.setblocking(False)
+    broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    broker.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return broker
+
+
+@lru_cache(maxsize=256)
+def _is_here(host: str, port: int) -> bool:
+    """Whether this is an address of the loopback interface, written out."""
+    return len(_literal(host, port)) == 1 and ip_address(host).is_loopback
 
 
 @lru_cache(maxsize=256)

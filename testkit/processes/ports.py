@@ -12,7 +12,8 @@ import os
 import random
 import socket
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -118,3 +119,14 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def full_port() -> Iterator[socket.socket]:
+    """A port whose queue of connections is full: who dials it gets no answer until somebody is taken."""
+    with socket.create_server((LOOPBACK, 0), backlog=0) as server, ExitStack() as fillers:
+        for _ in range(3):
+            filler = fillers.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(server.getsockname())
+        yield server

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +17,7 @@ from sluice.proxy.session.causes import DisconnectCause
 from testkit.frames.frames import produce
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, answers
-from testkit.processes.ports import LOOPBACK
+from testkit.processes.ports import LOOPBACK, full_port
 from testkit.proxy.local_proxy import LocalProxy, until
 
 pytestmark = pytest.mark.asyncio
@@ -53,17 +53,6 @@ class SlowAcceptor:
     async def _serve(self, client: BrokerSide) -> None:
         with client:
             await answers(client)
-
-
-@contextmanager
-def full_port() -> Iterator[socket.socket]:
-    """A port whose queue of connections is full: who dials it gets no answer until somebody is taken."""
-    with socket.create_server((LOOPBACK, 0), backlog=0) as server, ExitStack() as fillers:
-        for _ in range(3):
-            filler = fillers.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(server.getsockname())
-        yield server
 
 
 @asynccontextmanager

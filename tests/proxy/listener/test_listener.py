@@ -124,6 +124,16 @@ async def test_a_storm_of_connections_is_served() -> None:
         assert len(broker.clients) == 300
 
 
+async def test_accepted_connections_are_not_delayed_by_the_kernel_and_are_kept_alive() -> None:
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port) as proxy:
+        with await proxy.client() as client:
+            assert await is_served(client)
+            (connection,) = proxy.connections
+            for sock in (connection._client.sock, connection._broker.sock):
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 4)[0] == 1
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 4)[0] == 1
+
+
 async def test_a_stopped_listener_takes_no_more_and_leaves_those_it_has() -> None:
     async with FaultBroker(answers) as broker, LocalProxy(broker.port) as proxy:
         with await proxy.client() as client:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from errno import ECONNREFUSED
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.dial_queue import MAX_DIALS, DialQueue
 from sluice.proxy.listener.upstream import Upstream
-from testkit.frames.wire import WITHIN_S
+from testkit.frames.frames import produce
+from testkit.frames.wire import WITHIN_S, Wire
 from testkit.peers.fault_broker import FaultBroker, answers
-from testkit.processes.ports import LOOPBACK, free_port
+from testkit.processes.ports import LOOPBACK, free_port, full_port
+
+if TYPE_CHECKING:
+    from sluice.proxy.listener.tls.context import ClientTls
 
 pytestmark = pytest.mark.asyncio
 
@@ -39,11 +46,14 @@ class Asks:
         await self._loop.sock_connect(*args)
 
 
-def an_upstream(loop: Any) -> Upstream:
-    options = ListenerOptions(
-        name="a", bind_host=LOOPBACK, bind_port=0, upstream_host=LOOPBACK, upstream_port=1
+def options_of(port: int) -> ListenerOptions:
+    return ListenerOptions(
+        name="a", bind_host=LOOPBACK, bind_port=0, upstream_host=LOOPBACK, upstream_port=port
     )
-    return Upstream(loop, options, Circuits(), dial_timeout_s=WITHIN_S)
+
+
+def an_upstream(loop: Any) -> Upstream:
+    return Upstream(loop, options_of(1), Circuits(), dial_timeout_s=WITHIN_S)
 
 
 async def test_an_address_is_no_question_to_the_resolver_and_a_broker_here_is_connected_to_at_once() -> None:
@@ -65,3 +75,80 @@ async def test_who_refuses_at_once_is_a_failed_dial_with_its_reason() -> None:
     assert [(line["event"], line["reason"]) for line in logs] == [
         ("upstream_unreachable", f"[Errno {ECONNREFUSED}] Connection refused")
     ]
+
+
+# Without a task, where nothing has to be waited for ---------------------------------------------------------
+
+
+async def test_a_broker_of_this_machine_is_connected_to_without_a_wait() -> None:
+    upstream = an_upstream(asyncio.get_running_loop())
+    async with FaultBroker(answers) as broker:
+        found = upstream.at_once([(LOOPBACK, broker.port), ("b", 9092)])
+        assert found is not None
+        assert found.address == (LOOPBACK, broker.port)
+        with Wire(cast("socket.socket", found.stream)) as wire:
+            await wire.send(produce())
+            assert await wire.frame()
+
+
+@pytest.mark.parametrize("address", [("localhost", 9092), ("192.0.2.1", 9092), ("b", 9092)])
+async def test_what_may_be_far_away_is_left_to_who_can_wait(address: tuple[str, int]) -> None:
+    assert an_upstream(asyncio.get_running_loop()).at_once([address]) is None
+
+
+async def test_nobody_is_connected_to_at_once_where_something_is_said_first() -> None:
+    """A PROXY header, TLS, a login."""
+    loop = asyncio.get_running_loop()
+    async with FaultBroker(answers) as broker:
+        options = ListenerOptions(
+            name="a",
+            bind_host=LOOPBACK,
+            bind_port=0,
+            upstream_host=LOOPBACK,
+            upstream_port=broker.port,
+            upstream_proxy_protocol=True,
+        )
+        upstream = Upstream(loop, options, Circuits(), dial_timeout_s=WITHIN_S)
+        assert upstream.at_once([(LOOPBACK, broker.port)]) is None
+        tls = cast("ClientTls", object())
+        upstream = Upstream(loop, options_of(broker.port), Circuits(), dial_timeout_s=WITHIN_S, tls=tls)
+        assert upstream.at_once([(LOOPBACK, broker.port)]) is None
+        assert not broker.clients
+
+
+async def test_who_refuses_is_not_a_failure_until_somebody_asked_who_tells_it() -> None:
+    circuits = Circuits()
+    address = (LOOPBACK, free_port())
+    upstream = Upstream(asyncio.get_running_loop(), options_of(address[1]), circuits, dial_timeout_s=WITHIN_S)
+    assert upstream.at_once([address]) is None
+    assert (circuits.of(address).failures, circuits.of(address).under_way) == (0, 0)
+
+
+async def test_an_open_circuit_is_not_passed_by() -> None:
+    circuits = Circuits()
+    async with FaultBroker(answers) as broker:
+        address = (LOOPBACK, broker.port)
+        upstream = Upstream(
+            asyncio.get_running_loop(), options_of(broker.port), circuits, dial_timeout_s=WITHIN_S
+        )
+        circuit = circuits.of(address)
+        assert circuit.may_dial(monotonic() * 1000.0)
+        circuit.failed(monotonic() * 1000.0, 0.5)
+        assert upstream.at_once([address]) is None
+
+
+async def test_a_broker_whose_queue_is_full_is_left_to_who_can_wait() -> None:
+    with full_port() as server:
+        upstream = an_upstream(asyncio.get_running_loop())
+        assert upstream.at_once([server.getsockname()]) is None
+
+
+async def test_nobody_passes_those_who_wait_for_their_turn() -> None:
+    queue = DialQueue()
+    place = queue.place((LOOPBACK, 1))
+    for _ in range(MAX_DIALS - 1):
+        await place.acquire()
+    assert not queue.is_full((LOOPBACK, 1))
+    await place.acquire()
+    assert queue.is_full((LOOPBACK, 1))
+    assert not queue.is_full((LOOPBACK, 2))
