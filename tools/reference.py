@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -163,6 +163,90 @@ scrape it too.
 |---|---|---|---|---|---|
 """
 
+_SENSORS = """
+## Kafka's sensors and metrics, and ours
+
+`<entity>` is `user:client-id`. A sensor of the broker expires after 3,600 s without use; so does a bucket
+here, once its debt is paid.
+
+| Kafka's sensor | its metric | ours |
+|---|---|---|
+"""
+_SENSOR_ROWS: Final = (
+    (
+        "`Produce-<entity>`, `Fetch-<entity>`",
+        "`kafka.server:type=Produce`, `Fetch`: `byte-rate`",
+        "`sluice_quota_bytes_total`",
+    ),
+    (
+        "`ProduceThrottleTime-<entity>`, `FetchThrottleTime-<entity>`",
+        "`throttle-time` of the same",
+        "`sluice_throttle_time_seconds`, `sluice_throttled_seconds_total`",
+    ),
+    (
+        "`Produce-delayQueue`, `Fetch-delayQueue`, `Request-delayQueue`, `ControllerMutation-delayQueue`",
+        "`queue-size` of the type",
+        "`sluice_delay_queue_size`",
+    ),
+    (
+        "`Request-<entity>`",
+        "`kafka.server:type=Request`: `request-time`",
+        "`sluice_request_time_seconds_total`",
+    ),
+    (
+        "`RequestThrottleTime-<entity>`",
+        "its `throttle-time`",
+        '`sluice_throttle_time_seconds{quota="request"}`',
+    ),
+    (
+        "`exempt-Request`",
+        "its `exempt-request-time`",
+        "`sluice_exempt_request_time_seconds_total`",
+    ),
+    (
+        "`ControllerMutation-<entity>`",
+        "`kafka.server:type=ControllerMutation`: `mutation-rate`, `tokens`",
+        "`sluice_controller_mutations_total`; tokens: `/metrics/kafka`",
+    ),
+    (
+        "`ControllerMutationThrottleTime-<entity>`",
+        "its `throttle-time`",
+        '`sluice_throttle_time_seconds{quota="controller_mutation"}`',
+    ),
+    (
+        "`LeaderReplication`, `FollowerReplication`",
+        "`byte-rate`",
+        "`sluice_replication_throttled_bytes_total`",
+    ),
+    (
+        "`AlterLogDirsReplication`",
+        "`byte-rate`",
+        "none: a move between folders of one broker crosses no network",
+    ),
+    (
+        "`Connection-Accept-Rate`, `Connection-Accept-Rate-<listener>`, `Connection-Accept-Rate-<ip>`",
+        "`socket-server-metrics`: `broker-connection-accept-rate`, `connection-accept-rate`",
+        "`sluice_connections_opened_total`, `sluice_connections_over_rate_total`",
+    ),
+    (
+        "`ConnectionRateThrottleTime-<listener>`, `ip-ConnectionRateThrottleTime-<listener>`",
+        "`connection-accept-throttle-time`, `ip-connection-accept-throttle-time`",
+        "`sluice_accepts_delayed_total`; "
+        'an address over its rate: `sluice_disconnects_total{cause="connection_creation_rate"}`',
+    ),
+    (
+        "`ProducerIds…` (KIP-936; in no broker)",
+        "`rate`, `tokens`, `throttle-time`",
+        "`sluice_producer_ids_new_total`, `sluice_producer_ids_tokens`, "
+        "`sluice_producer_ids_throttle_time_seconds_total`",
+    ),
+    (
+        "(client) `produce-throttle-time`, `fetch-throttle-time`",
+        "`produce-throttle-time-avg`, `-max`, `fetch-throttle-time-avg`, `-max`",
+        "the client's own; fed by the `throttle_time_ms` that Sluice writes",
+    ),
+)
+
 _ACCESS_LOG_INTRO = f"""\
 # Schema of the access log
 
@@ -266,7 +350,8 @@ def _metrics() -> str:
         for row in KAFKA_NAMES.values()
     ]
     parts = [_GENERATED, _METRICS_INTRO.rstrip("\n"), *rows, _WARNINGS.rstrip("\n")]
-    parts += [_KAFKA_PAGE_INTRO.rstrip("\n"), *kafka_rows, ""]
+    parts += [_KAFKA_PAGE_INTRO.rstrip("\n"), *kafka_rows, _SENSORS.rstrip("\n")]
+    parts += [f"| {' | '.join(row)} |" for row in _SENSOR_ROWS] + [""]
     return "\n".join(parts)
 
 

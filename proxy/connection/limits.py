@@ -299,13 +299,13 @@ class AcceptRate:
     In any span of T seconds it lets through at most rate × T + max(1, rate × burst).
     """
 
-    __slots__ = ("_burst_ms", "_interval_ms", "_paid_ms", "paused_ms", "pauses")
+    __slots__ = ("_burst_ms", "_clears_at_ms", "_interval_ms", "paused_ms", "pauses")
 
     def __init__(self, per_s: float, burst_s: float = 1.0) -> None:
         """`per_s` > 0: connections a second (Kafka: max.connection.creation.rate)."""
         self._interval_ms = 1000.0 / per_s
         self._burst_ms = max(0.0, burst_s * 1000.0 - self._interval_ms)
-        self._paid_ms = float("-inf")
+        self._clears_at_ms = float("-inf")
         self.pauses = 0
         """times that the listener was told to wait"""
         self.paused_ms = 0.0
@@ -316,7 +316,7 @@ class AcceptRate:
 
         Ask once a pause, and round up to what the timer can tell apart.
         """
-        wait_ms = self._paid_ms - self._burst_ms - now_ms
+        wait_ms = self._clears_at_ms - self._burst_ms - now_ms
         if wait_ms <= 0.0:
             return 0.0
         self.pauses += 1
@@ -325,7 +325,7 @@ class AcceptRate:
 
     def accepted(self, now_ms: float) -> None:
         """One was there and is accepted."""
-        self._paid_ms = max(self._paid_ms, now_ms) + self._interval_ms
+        self._clears_at_ms = max(self._clears_at_ms, now_ms) + self._interval_ms
 
 
 def _is_reached(count: int, limit: int | None) -> bool:

@@ -78,12 +78,12 @@ class ConnectionRates:
         limit, rule, shadow = found
         is_exact = rule == "ip"
         sensor = self._sensor(address if is_exact else self._key(address), limit, now_ms, is_exact=is_exact)
-        paid_ms = sensor.charge(1, now_ms)
-        if paid_ms <= now_ms + _ROUNDING_MS:
+        clears_at_ms = sensor.charge(1, now_ms)
+        if clears_at_ms <= now_ms + _ROUNDING_MS:
             return 0.0
         sensor.refund(1, now_ms)
         self._over[rule, shadow] += 1
-        return 0.0 if shadow else min(paid_ms - now_ms, self._delay_max_ms)
+        return 0.0 if shadow else min(clears_at_ms - now_ms, self._delay_max_ms)
 
     def expire(self, now_ms: float) -> None:
         """Forget who has not connected for a while; to be called now and then."""

@@ -318,7 +318,7 @@ class Relay(ABC):
             self._client.view = self._worker.small_view
             now_ms = monotonic() * 1000.0
             self._wait(now_ms)
-            if not self._is_heard and pace.wake_ms - now_ms > AHEAD_FROM_MS:
+            if not self._is_heard and pace.wake_at_ms - now_ms > AHEAD_FROM_MS:
                 self._client.call(self._client_ahead, want=True)
         elif pace.state is State.ENDING:
             self._timer.end()
@@ -333,7 +333,7 @@ class Relay(ABC):
         if self._client_kept is not None:
             self.session.arrived(arrived_bytes(self._client_kept), now_ms)
         if self._pace.is_delayed:  # still: the broker may be gone, or its turn have come with what arrived
-            self._timer.delay_until(self._pace.wake_ms, self._pace.throttled_by, self._wake)
+            self._timer.delay_until(self._pace.wake_at_ms, self._pace.throttled_by, self._wake)
 
     def _client_ahead(self) -> None:
         """More has come of a client that waits, or its end."""
@@ -358,7 +358,7 @@ class Relay(ABC):
     def _wake(self) -> None:
         self._timer.has_come()
         now_ms = monotonic() * 1000.0
-        if now_ms < self._pace.wake_ms - EARLY_MS:
+        if now_ms < self._pace.wake_at_ms - EARLY_MS:
             self._not_reading()
         else:
             self._wake_session(now_ms)

@@ -73,10 +73,10 @@ class Arrivals:
             budget = self.budget
             wait_ms = budget.pipelined_ms if self.is_pipelined else budget.alone_ms
             for end, came_ms in self._marks:
-                left_ms = max(came_ms + wait_ms - now_ms, 0.0)
+                remaining_ms = max(came_ms + wait_ms - now_ms, 0.0)
                 others_bytes = max(end - begin - request_bytes, 0)
-                share_ms = left_ms * request_bytes / (request_bytes + others_bytes)
-                own_ms = max(share_ms, left_ms - others_bytes * shared_ms_per_byte)
+                share_ms = remaining_ms * request_bytes / (request_bytes + others_bytes)
+                own_ms = max(share_ms, remaining_ms - others_bytes * shared_ms_per_byte)
                 latest_ms = min(latest_ms, now_ms + own_ms)
         return latest_ms
 

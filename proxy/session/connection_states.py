@@ -18,9 +18,9 @@ class State(IntEnum):
     READING = 0
     """reads, and gives the session what came"""
     MUTED = 1
-    """reads nothing until `wake_ms`: what went is not paid"""
+    """reads nothing until `wake_at_ms`: what went is not paid"""
     HOLDING = 2
-    """reads nothing until `wake_ms`: a request waits for its turn"""
+    """reads nothing until `wake_at_ms`: a request waits for its turn"""
     AWAITING_BROKER = 3
     """reads nothing before an answer has come"""
     ENDING = 4
@@ -52,9 +52,9 @@ class Event(IntEnum):
     RELEASE = 4
     """the held request goes, or is given again"""
     WAKE = 5
-    """`wake_ms` has come, and the gate's time, too"""
+    """`wake_at_ms` has come, and the gate's time, too"""
     WAKE_EARLY = 6
-    """`wake_ms` has come, and the gate's time has moved meanwhile"""
+    """`wake_at_ms` has come, and the gate's time has moved meanwhile"""
     AWAIT = 7
     """nothing follows before an answer: a login, too much in flight, a question of the proxy's own"""
     ANSWER = 8

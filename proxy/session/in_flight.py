@@ -88,13 +88,13 @@ SUCCESSOR: Final = AnswerWork.SUCCESSOR
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]
-"""correlation_id, api_key, api_version, flow, request_bytes, forwarded_ms, held_ms, paid_ms, sensor,
+"""correlation_id, api_key, api_version, flow, request_bytes, forwarded_ms, held_ms, noted, sensor,
 work.
 
-`flow`: the connection may have another when the answer comes. `paid_ms` (Produce): when its charge is paid,
-bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked for. (Fetch):
-the bytes that are reserved for its answer. (EndTxn): the producer id. A tuple, because one is made for every
-request: 60 ns."""
+`flow`: the connection may have another when the answer comes. `noted` (Produce): `clears_at_ms`, when its
+charge is paid, bounded by the answer budget; ≤ forwarded_ms: at once. (JoinGroup): the session timeout asked
+for. (Fetch): the bytes that are reserved for its answer. (EndTxn): the producer id. A tuple, because one is
+made for every request: 60 ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Held:
     request_bytes: int
     acks: int
     begun_ms: float
-    paid_ms: float
+    clears_at_ms: float
     sensor: Sensor
     brings_ids: bool = False
     """producer ids were admitted with it, which counts once it goes"""

@@ -44,12 +44,12 @@ class Pace:
         "max_in_flight",
         "state",
         "throttled_by",
-        "wake_ms",
+        "wake_at_ms",
     )
 
     def __init__(self) -> None:
         self.state = State.READING
-        self.wake_ms = inf
+        self.wake_at_ms = inf
         """when the shell shall call Session.wake; of meaning in MUTED and HOLDING"""
         self.gate_ms = 0.0
         """no frame is begun before this; inf: not before something happens"""
@@ -107,16 +107,16 @@ class Pace:
         """The request at hand waits for its turn."""
         self._stopped_ms = now_ms
         self.throttled_by = kind
-        self.wake_ms = until_ms
+        self.wake_at_ms = until_ms
         self._on(Event.HOLD)  # the gate is shut, or the held bytes, given again, would be charged again
 
-    def release(self, paid_ms: float) -> None:
-        """The held request goes on; the delay lasts until `paid_ms`."""
-        self._mute_until_ms = max(self._mute_until_ms, paid_ms)
+    def release(self, clears_at_ms: float) -> None:
+        """The held request goes on; the delay lasts until `clears_at_ms`."""
+        self._mute_until_ms = max(self._mute_until_ms, clears_at_ms)
         self._on(Event.RELEASE)
 
     def wake(self, now_ms: float) -> None:
-        """`wake_ms` has come while MUTED; an answer that came meanwhile may have moved the end."""
+        """`wake_at_ms` has come while MUTED; an answer that came meanwhile may have moved the end."""
         self._on(Event.WAKE_EARLY if now_ms < self.gate_ms < inf else Event.WAKE)
 
     def await_broker(self) -> None:
@@ -167,4 +167,4 @@ class Pace:
         if times is not _WAKE:
             self.gate_ms = self._mute_until_ms
         if times is not _GATE:
-            self.wake_ms = self.gate_ms
+            self.wake_at_ms = self.gate_ms

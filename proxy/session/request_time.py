@@ -171,33 +171,33 @@ class RequestTime:
             if sensor is None:
                 return
         assert sensor is not None
-        paid_ms = sensor.charge(cost_ms, now_ms)
+        clears_at_ms = sensor.charge(cost_ms, now_ms)
         if sensor.exempt:
             self._shared.recorder.exempt_request_ms["rule"] += cost_ms
             return
-        if paid_ms <= now_ms:
+        if clears_at_ms <= now_ms:
             if self._pace.max_in_flight != IN_FLIGHT_WITHIN_QUOTA:
                 self._set_in_flight(in_debt=False)
             return
         last_ms = self._pace.latest_ms(delay_limit_ms(api_key), now_ms)
-        told_ms = self._owe(sensor, api_key, flow, paid_ms, cost_ms, last_ms, now_ms, at_boundary)
+        told_ms = self._owe(sensor, api_key, flow, clears_at_ms, cost_ms, last_ms, now_ms, at_boundary)
         if told_ms > 0.0:
             _tell(buf, pos, end, frame_end, api_key, version, ceil(told_ms))
 
     def _owe(
-        self, sensor: Sensor, api_key: int, flow: Flow, paid_ms: float, cost_ms: float,
+        self, sensor: Sensor, api_key: int, flow: Flow, clears_at_ms: float, cost_ms: float,
         last_ms: float, now_ms: float, at_boundary: bool,
     ) -> float:  # fmt: skip
         """The entity is in debt: mute the connection. Returns the delay in ms that its answer tells, or 0."""
         window_ms = self._delays.request_max_ms
         if sensor.shadow:
             sensor.waive(now_ms)
-            delay_ms = min(paid_ms - now_ms, window_ms)
+            delay_ms = min(clears_at_ms - now_ms, window_ms)
             self._event(EventKind.SHADOW, sensor, api_key, delay_ms, cost_ms, flow, now_ms)
             return 0.0
         self._set_in_flight(in_debt=True)
         pace = self._pace
-        until_ms = min(paid_ms, now_ms + window_ms, last_ms)
+        until_ms = min(clears_at_ms, now_ms + window_ms, last_ms)
         if until_ms <= now_ms:
             return 0.0
         if until_ms > pace.muted_until_ms:  # else another quota's delay is the larger one, and it counts

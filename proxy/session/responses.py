@@ -303,27 +303,27 @@ class AnswerSide:
         self, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight, now_ms: float
     ) -> float:
         """As _work_on, for what is no Fetch and has arrived as far as is needed."""
-        _, api_key, version, _, request_bytes, forwarded_ms, _, paid_ms, sensor, work = entry
+        _, api_key, version, _, request_bytes, forwarded_ms, _, noted, sensor, work = entry
         if work in _NOT_CHARGED:
             if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
                 learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
             return 0.0
         if work is MUTATION:
-            return paid_ms - forwarded_ms
+            return noted - forwarded_ms
         if work is NEW_SESSION or work is NO_RECORDS:
             tell_of_no_records(self._throttling, buf, pos, min(end, frame_end), version, work, now_ms)
             return 0.0
         if work is THROTTLE:
             assert sensor is not None
-            told_ms = self._throttling.produces.tell_ms(sensor, paid_ms, request_bytes, now_ms)
+            told_ms = self._throttling.produces.tell_ms(sensor, noted, request_bytes, now_ms)
             if told_ms > 0.0 and frame_end <= end:
                 offset = throttle_offset(buf, pos, frame_end, PRODUCE, version)
                 if offset is not None:
                     raise_throttle(buf, offset, ceil(told_ms))
-            return max(paid_ms - forwarded_ms, 0.0)
+            return max(noted - forwarded_ms, 0.0)
         if work is JOIN:
             if session_timeout_accepted(buf, pos, min(end, frame_end), version):
-                self._throttling.saw_session_timeout(int(paid_ms))
+                self._throttling.saw_session_timeout(int(noted))
             return 0.0
         if work is CAP_VERSIONS:
             # One in a layout newer than ours goes on as it is: what we cannot meter is refused when it is
@@ -333,7 +333,7 @@ class AnswerSide:
             return 0.0
         if work is SUCCESSOR:
             if frame_end <= end and (transactions := self._requests.transactions) is not None:
-                transactions.learn_successor(buf, pos, frame_end, int(paid_ms), now_ms)
+                transactions.learn_successor(buf, pos, frame_end, int(noted), now_ms)
             return 0.0
         if work is TOKENS:
             if frame_end <= end:

@@ -198,7 +198,7 @@ class Session:
 
     def arrived(self, kept_bytes: int, now_ms: float) -> None:
         """While the client is delayed: so many bytes of it are kept. Call it when more have come, too; then
-        `pace.wake_ms` may be earlier."""
+        `pace.wake_at_ms` may be earlier."""
         requests, throttling = self._requests, self._throttling
         held = throttling.produces.held
         if self._in_flight or (held is not None and kept_bytes > held.request_bytes):
@@ -214,13 +214,13 @@ class Session:
         return self.pace.state is State.ENDING and not self._in_flight and self._answers.at_boundary
 
     def wake(self, now_ms: float, client_left: bool) -> None:
-        """`pace.wake_ms` has come. `client_left`: the client has closed its side.
+        """`pace.wake_at_ms` has come. `client_left`: the client has closed its side.
 
         (A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO tells.) If the state is
         READING afterwards, the shell gives the kept bytes to `client_data` and reads on.
         """
         if self.pace.is_hold_suspended:
-            self.pace.wake_ms = now_ms + _LOOK_AGAIN_MS
+            self.pace.wake_at_ms = now_ms + _LOOK_AGAIN_MS
             return
         produces = self._throttling.produces
         held = produces.held
@@ -268,7 +268,7 @@ class Session:
         mutations = self._requests.mutations
         if mutations is None or mutations.held is None:
             return False
-        if now_ms < self.pace.wake_ms - EARLY_MS:
+        if now_ms < self.pace.wake_at_ms - EARLY_MS:
             return True
         self._requests.client_left = client_left
         if client_left:
@@ -286,7 +286,7 @@ class Session:
             self._requests.mutations.drop_held(now_ms)
 
     def wake_by(self, wake: Wake) -> None:
-        """`wake` is called when a held request's turn has come, maybe before `pace.wake_ms`."""
+        """`wake` is called when a held request's turn has come, maybe before `pace.wake_at_ms`."""
         self._throttling.wake_by(wake)
 
     def client_closed(self, cause: DisconnectCause) -> None:

@@ -87,7 +87,7 @@ class ThrottleLog:
         self,
         sensor: Sensor,
         api_key: int,
-        paid_ms: float,
+        clears_at_ms: float,
         limit_ms: float,
         charged_bytes: int,
         now_ms: float,
@@ -101,4 +101,6 @@ class ThrottleLog:
         connections, they wait at the same time, and their delays add up to more.)
         """
         sensor.waive(now_ms)
-        self.add(EventKind.SHADOW, sensor, api_key, min(paid_ms - now_ms, limit_ms), charged_bytes, now_ms)
+        self.add(
+            EventKind.SHADOW, sensor, api_key, min(clears_at_ms - now_ms, limit_ms), charged_bytes, now_ms
+        )

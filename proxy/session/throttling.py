@@ -208,19 +208,19 @@ class Throttling:
         """Charge an answer of Fetch or ShareFetch by its size, of which `reserved` bytes were expected; mute
         what is owed. Returns the mute in ms."""
         charge = sensor.charge_whole if reserved and api_key == FETCH else sensor.charge
-        paid_ms = charge(response_bytes, now_ms)
+        clears_at_ms = charge(response_bytes, now_ms)
         mute_ms = 0.0
-        if paid_ms > now_ms:
+        if clears_at_ms > now_ms:
             if sensor.shadow:
                 self._log.note_shadow(
-                    sensor, api_key, paid_ms, self.delay_limit_ms(api_key), response_bytes, now_ms
+                    sensor, api_key, clears_at_ms, self.delay_limit_ms(api_key), response_bytes, now_ms
                 )
             else:
                 last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
-                paid_ms = min(paid_ms, last_ms)
-                mute_ms = paid_ms - now_ms
-                sensor.count_over(response_bytes, paid_ms)
-                self._pace.mute(paid_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
+                clears_at_ms = min(clears_at_ms, last_ms)
+                mute_ms = clears_at_ms - now_ms
+                sensor.count_over(response_bytes, clears_at_ms)
+                self._pace.mute(clears_at_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
                 self._log.add(EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms)
         if reserved:
             self.fetches.settle(sensor, reserved, response_bytes, now_ms)
@@ -229,7 +229,7 @@ class Throttling:
     def note_fetch_hold(self, sensor: Sensor, api_key: int, now_ms: float) -> None:
         """For the log: a Fetch waits for its turn. To wait for what another may bring is no throttling."""
         if sensor.tokens(now_ms) <= 0.0:
-            self._log.add(EventKind.HOLD, sensor, api_key, self._pace.wake_ms - now_ms, 0, now_ms)
+            self._log.add(EventKind.HOLD, sensor, api_key, self._pace.wake_at_ms - now_ms, 0, now_ms)
 
     def note_fetch_refusal(self, sensor: Sensor, now_ms: float) -> None:
         """For the log: a Fetch found no turn in time, and gets no records."""
@@ -278,7 +278,7 @@ class Throttling:
 
     def hold_for_ids(self, ids: ProduceIds, request_bytes: int, now_ms: float) -> None:
         """A request waits for the turn of its producer ids, until its answer budget is over."""
-        until_ms = ids.wake_ms
+        until_ms = ids.wake_at_ms
         self._pace.hold(until_ms, now_ms, QuotaKind.PRODUCER_IDS)
         self._log.add_ids(EventKind.HOLD, ids, until_ms - now_ms, request_bytes, now_ms)
 

@@ -46,7 +46,7 @@ class StoreKind(Enum):
 class ProducerIdStore(Protocol):
     """What both stores can do. Times must not fall."""
 
-    turn_ms: float
+    eligible_at_ms: float
     """a layer begins or ends then: what was seen before may be taken as known, and as fresh, until then"""
 
     def seen(self, producer_id: int, now_ms: float) -> bool:
@@ -93,7 +93,7 @@ class ExactStore:
     least once in max_ids ÷ 2 others so stays known.
     """
 
-    __slots__ = ("_began_ms", "_half", "_newest", "_num", "_older", "_sample_ms", "turn_ms")
+    __slots__ = ("_began_ms", "_half", "_newest", "_num", "_older", "_sample_ms", "eligible_at_ms")
 
     def __init__(
         self,
@@ -105,13 +105,13 @@ class ExactStore:
         self._num = window_num
         self._sample_ms = sample_ms
         self._half = None if max_ids is None else max(max_ids // 2, 1)
-        self.turn_ms = -math.inf
+        self.eligible_at_ms = -math.inf
         self._began_ms = -math.inf
         self._newest: set[int] = set()
         self._older: list[tuple[float, set[int]]] = []  # newest first, none of them empty
 
     def seen(self, producer_id: int, now_ms: float) -> bool:
-        if now_ms >= self.turn_ms:
+        if now_ms >= self.eligible_at_ms:
             self._turn(now_ms)
         if producer_id in self._newest:
             return True
@@ -123,14 +123,14 @@ class ExactStore:
         return False
 
     def admit(self, producer_id: int, now_ms: float) -> None:
-        if now_ms >= self.turn_ms:
+        if now_ms >= self.eligible_at_ms:
             self._turn(now_ms)
         self._newest.add(producer_id)
         if self._half is not None and len(self._newest) >= self._half:
             self._older = [(self._began_ms, self._newest)]
             self._newest = set()
             self._began_ms = now_ms
-            self.turn_ms = now_ms + self._sample_ms
+            self.eligible_at_ms = now_ms + self._sample_ms
 
     def _turn(self, now_ms: float) -> None:
         """Begin a layer if the newest is over, and drop those that are too old or whose ids have moved on."""
@@ -141,12 +141,12 @@ class ExactStore:
             self._began_ms = now_ms
         window_ms = self._num * self._sample_ms
         self._older = [layer for layer in self._older if layer[1] and layer[0] + window_ms > now_ms]
-        self.turn_ms = self._began_ms + self._sample_ms
+        self.eligible_at_ms = self._began_ms + self._sample_ms
         if self._older:
-            self.turn_ms = min(self.turn_ms, self._older[-1][0] + window_ms)
+            self.eligible_at_ms = min(self.eligible_at_ms, self._older[-1][0] + window_ms)
 
     def expire(self, now_ms: float) -> bool:
-        if now_ms >= self.turn_ms:
+        if now_ms >= self.eligible_at_ms:
             self._turn(now_ms)
         return not self._newest and not self._older
 
@@ -193,7 +193,7 @@ class BloomStore:
 
     __slots__ = (
         "_began_ms", "_count", "_key", "_layer_ids", "_layers", "_max_layers", "_num", "_rate",
-        "_sample_ms", "turn_ms",
+        "_sample_ms", "eligible_at_ms",
     )  # fmt: skip
 
     def __init__(
@@ -211,13 +211,13 @@ class BloomStore:
         self._max_layers = 2 * window_num
         self._rate = 1.0 - (1.0 - false_positive_rate) ** (1.0 / self._max_layers)
         self._key = SystemRandom().randbytes(_KEY_BYTES)
-        self.turn_ms = -math.inf
+        self.eligible_at_ms = -math.inf
         self._began_ms = -math.inf
         self._layers: list[tuple[float, Bloom]] = []  # newest first
         self._count: list[int] = []  # additions, one figure a layer
 
     def seen(self, producer_id: int, now_ms: float) -> bool:
-        if now_ms >= self.turn_ms:
+        if now_ms >= self.eligible_at_ms:
             self._turn(now_ms)
         return self._is_known(self._hash(producer_id))
 
@@ -230,7 +230,7 @@ class BloomStore:
         return False
 
     def admit(self, producer_id: int, now_ms: float) -> None:
-        if now_ms >= self.turn_ms:
+        if now_ms >= self.eligible_at_ms:
             self._turn(now_ms)
         hashed = self._hash(producer_id)
         if not self._is_known(hashed):
@@ -255,12 +255,12 @@ class BloomStore:
         while self._layers and self._layers[-1][0] + window_ms <= now_ms:
             self._layers.pop()
             self._count.pop()
-        self.turn_ms = self._began_ms + self._sample_ms
+        self.eligible_at_ms = self._began_ms + self._sample_ms
         if self._layers:
-            self.turn_ms = min(self.turn_ms, self._layers[-1][0] + window_ms)
+            self.eligible_at_ms = min(self.eligible_at_ms, self._layers[-1][0] + window_ms)
 
     def expire(self, now_ms: float) -> bool:
-        if now_ms >= self.turn_ms:
+        if now_ms >= self.eligible_at_ms:
             self._turn(now_ms)
         return not self._layers
 

@@ -55,12 +55,12 @@ class TransactionalIds:
         self._level = max(self._level - 1.0, -_MAX_DEBT_MS * self._refill_per_ms - 1.0)
         return now_ms if self._level >= -_ROUNDING else now_ms - self._level / self._refill_per_ms
 
-    def brought(self, key: int, turn_ms: float, now_ms: float) -> None:
-        """Its request goes to the broker. `turn_ms`: what `ask` said."""
+    def brought(self, key: int, eligible_at_ms: float, now_ms: float) -> None:
+        """Its request goes to the broker. `eligible_at_ms`: what `ask` said."""
         if not self._known.seen(key, now_ms):
             self._known.admit(key, now_ms)
             self.new += 1
-            self.over += turn_ms > now_ms + 1.0
+            self.over += eligible_at_ms > now_ms + 1.0
 
     def withdraw(self, now_ms: float) -> None:
         """The request will not go: its token comes back."""

@@ -1,7 +1,7 @@
 """The bucket that followers' catching up is paid from: who may go, how much, and whose turn it is.
 
 One bucket a leader for what its followers may take, one a follower for its share from this leader. State is
-one time, as in sensors/smooth.py: `zero_ms`, when the tokens are, were or will be zero.
+one time, as in sensors/smooth.py: `tat_ms`, when the tokens are, were or will be zero.
 
     tokens(now) = rate · (now − zero), at most `saved_ms` of the rate;   a quantum is QUANTUM_MS of the rate
 
@@ -59,7 +59,7 @@ class ReplicationBucket:
         "rate",
         "rate_bytes_per_s",
         "saved_ms",
-        "zero_ms",
+        "tat_ms",
     )
 
     def __init__(
@@ -80,7 +80,7 @@ class ReplicationBucket:
         self.quantum_ms = quantum_ms
         self.saved_ms = saved_ms
         self.max_debt_ms = max_debt_ms
-        self.zero_ms = now_ms + quantum_ms
+        self.tat_ms = now_ms + quantum_ms
         self.passed_bytes = 0
         """of throttled partitions, in sync or not; never falls"""
         self.rate = SimpleRate(window_num, round(window_size_s * 1000.0))
@@ -89,10 +89,10 @@ class ReplicationBucket:
 
     def update(self, rate_bytes_per_s: float, now_ms: float) -> None:
         """Go on at another rate; a debt stays the same in bytes, within max_debt_ms."""
-        debt_ms = self.zero_ms - now_ms
+        debt_ms = self.tat_ms - now_ms
         if debt_ms > 0.0:
             debt_ms = min(debt_ms * self.rate_bytes_per_s / rate_bytes_per_s, self.max_debt_ms)
-            self.zero_ms = now_ms + debt_ms
+            self.tat_ms = now_ms + debt_ms
         self.rate_bytes_per_s = rate_bytes_per_s
         self._ms_per_byte = 1000.0 / rate_bytes_per_s
 
@@ -102,9 +102,9 @@ class ReplicationBucket:
         Who is told 0 has its place in the queue: while it comes back in time, nobody who asked later is let
         through before it.
         """
-        tokens_ms = now_ms - self.zero_ms
+        tokens_ms = now_ms - self.tat_ms
         if tokens_ms <= 0.0:
-            self._turns[claimant] = self.zero_ms  # its place stays where it was
+            self._turns[claimant] = self.tat_ms  # its place stays where it was
             return 0
         return self._room(claimant, min(tokens_ms, self.saved_ms), now_ms)
 
@@ -122,7 +122,7 @@ class ReplicationBucket:
 
     def wait_ms(self, now_ms: float) -> float:
         """After room_bytes was 0: when to ask again, at least 1 ms from now."""
-        return max(1.0, ceil(self.zero_ms - now_ms) + 1.0) if self.zero_ms >= now_ms else _LOOK_AGAIN_MS
+        return max(1.0, ceil(self.tat_ms - now_ms) + 1.0) if self.tat_ms >= now_ms else _LOOK_AGAIN_MS
 
     def grant(self, claimant: Hashable, granted_bytes: int, now_ms: float) -> None:
         """Take what room_bytes gave, or a part of it. Its place in the queue is over."""
@@ -142,11 +142,11 @@ class ReplicationBucket:
 
     def tokens_bytes(self, now_ms: float) -> float:
         """What is in it; negative: owed."""
-        return min(now_ms - self.zero_ms, self.saved_ms) / self._ms_per_byte
+        return min(now_ms - self.tat_ms, self.saved_ms) / self._ms_per_byte
 
     def _take(self, taken_bytes: int, now_ms: float) -> None:
-        zero_ms = max(self.zero_ms, now_ms - self.saved_ms) + taken_bytes * self._ms_per_byte
-        self.zero_ms = min(zero_ms, now_ms + self.max_debt_ms)
+        tat_ms = max(self.tat_ms, now_ms - self.saved_ms) + taken_bytes * self._ms_per_byte
+        self.tat_ms = min(tat_ms, now_ms + self.max_debt_ms)
 
     def __repr__(self) -> str:
-        return f"<ReplicationBucket {self.rate_bytes_per_s:g} B/s, zero at {self.zero_ms:.1f} ms>"
+        return f"<ReplicationBucket {self.rate_bytes_per_s:g} B/s, zero at {self.tat_ms:.1f} ms>"

@@ -166,7 +166,7 @@ class FetchQueue(HoldQueue):
 
     # The plan, as HoldQueue has it ------------------------------------------------------------------------
 
-    def _meet(self, turn_ms: float, now_ms: float) -> None:
+    def _meet(self, eligible_at_ms: float, now_ms: float) -> None:
         if not self._count:
             self._served_ms = max(self._served_ms, now_ms)
 
@@ -192,7 +192,7 @@ class FetchQueue(HoldQueue):
         self.virtual_time = max(self.virtual_time, ticket.begin_tag)
 
     def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
-        ticket.turn_ms = ticket.paid_ms = at_ms
+        ticket.eligible_at_ms = ticket.clears_at_ms = at_ms
         assert isinstance(ticket.place, FetchPlace)
         self.reserve(ticket.place, ticket.request_bytes, self._seen_ms + _GRACE_MS)
 

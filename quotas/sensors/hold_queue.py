@@ -53,8 +53,8 @@ class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_ahead", "_by_tag", "_count", "_deadlines", "_expected", "_max_debt_ms", "_ms_per_byte",
-        "_number", "_paid_ms", "_paused_ms", "_seen_ms", "_served_ms", "_small_bytes", "held_bytes",
+        "_ahead", "_by_tag", "_clears_at_ms", "_count", "_deadlines", "_expected", "_max_debt_ms",
+        "_ms_per_byte", "_number", "_paused_ms", "_seen_ms", "_served_ms", "_small_bytes", "held_bytes",
         "virtual_time",
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ class HoldQueue:
         self.held_bytes = 0.0
         self.virtual_time = 0.0
         """in bytes: what a connection has been given that always waited"""
-        self._paid_ms = 0.0  # when all that went is paid
+        self._clears_at_ms = 0.0  # when all that went is paid
         self._seen_ms = 0.0
         self._served_ms = 0.0  # when the last one went
         self._small_bytes = 0.0  # that may go beside the late ones
@@ -86,16 +86,16 @@ class HoldQueue:
     def enter(
         self,
         request_bytes: float,
-        turn_ms: float,
+        eligible_at_ms: float,
         deadline_ms: float,
         now_ms: float,
         wake: Callable[[], object] | None = None,
         place: Place | None = None,
     ) -> HoldTicket:
-        """A request is held. `turn_ms`: when all that was charged before it is paid. `wake` is called when it
-        is to ask again earlier than it was told (`ask`). `place`: its connection's."""
+        """A request is held. `eligible_at_ms`: when all that was charged before it is paid. `wake` is called
+        when it is to ask again earlier than it was told (`ask`). `place`: its connection's."""
         self._advance(now_ms)
-        self._meet(turn_ms, now_ms)
+        self._meet(eligible_at_ms, now_ms)
         begin_tag = self._begin_tag(place, now_ms)
         if place is not None:
             self.came(place)
@@ -111,7 +111,7 @@ class HoldQueue:
         self.held_bytes += request_bytes
         if deadline_ms < inf:
             self._set_deadline(ticket, now_ms)
-        ticket.guess_ms = min(turn_ms, deadline_ms)
+        ticket.guess_ms = min(eligible_at_ms, deadline_ms)
         if pace := self._deadlines.pace():
             ticket.guess_ms = min(ticket.guess_ms, self._begin_ms() + self._deadlines.held_bytes / pace)
         self._tell_next()
@@ -162,7 +162,7 @@ class HoldQueue:
         self._expected.forget(now_ms)
         ahead = sum(other.request_bytes for other in self._by_tag if other.is_in and other < ticket)
         ahead += self._expected.bytes_to(ticket.tag)
-        told_ms = min(max(self._paid_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
+        told_ms = min(max(self._clears_at_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
         if ticket.is_in:
             self._take_out(ticket)
         ticket.wake = None
@@ -198,8 +198,8 @@ class HoldQueue:
     def update(self, ms_per_byte: float, now_ms: float) -> None:
         """The bucket has another limit: what is owed stays the same in bytes."""
         self._advance(now_ms)
-        if self._paid_ms > now_ms:
-            self._paid_ms = now_ms + (self._paid_ms - now_ms) * ms_per_byte / self._ms_per_byte
+        if self._clears_at_ms > now_ms:
+            self._clears_at_ms = now_ms + (self._clears_at_ms - now_ms) * ms_per_byte / self._ms_per_byte
         self._ms_per_byte = ms_per_byte
         self._plan(now_ms)
         self._tell_next()
@@ -233,27 +233,27 @@ class HoldQueue:
             return self.virtual_time
         return place.kept_tag if now_ms <= place.kept_until_ms else max(self.virtual_time, place.tag)
 
-    def _meet(self, turn_ms: float, now_ms: float) -> None:
-        """A request comes whose turn would be at `turn_ms` if none overtook another."""
+    def _meet(self, eligible_at_ms: float, now_ms: float) -> None:
+        """A request comes whose turn would be at `eligible_at_ms` if none overtook another."""
         if not self._count:
-            self._paid_ms = turn_ms
+            self._clears_at_ms = eligible_at_ms
             self._served_ms = now_ms
             self._small_bytes = 0.0
         else:  # something may have been charged that was never held
-            self._paid_ms = max(self._paid_ms, turn_ms - self.held_bytes * self._ms_per_byte)
+            self._clears_at_ms = max(self._clears_at_ms, eligible_at_ms - self.held_bytes * self._ms_per_byte)
 
     def _free_ms(self) -> float:  # when the next may go
-        return self._paid_ms
+        return self._clears_at_ms
 
     def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
         """It goes: what comes next has to wait until it is paid."""
-        ticket.turn_ms = self._paid_ms
-        paid_ms = max(self._paid_ms, at_ms) + ticket.request_bytes * self._ms_per_byte
-        self._paid_ms = ticket.paid_ms = min(paid_ms, at_ms + self._max_debt_ms)
+        ticket.eligible_at_ms = self._clears_at_ms
+        clears_at_ms = max(self._clears_at_ms, at_ms) + ticket.request_bytes * self._ms_per_byte
+        self._clears_at_ms = ticket.clears_at_ms = min(clears_at_ms, at_ms + self._max_debt_ms)
 
     def _give_back(self, ticket: HoldTicket, now_ms: float) -> None:
         """It was to go, and did not."""
-        self._paid_ms -= ticket.request_bytes * self._ms_per_byte
+        self._clears_at_ms -= ticket.request_bytes * self._ms_per_byte
 
     def _next(self) -> tuple[HoldTicket | None, float]:
         """Who goes next, and when."""
@@ -301,7 +301,7 @@ class HoldQueue:
         return deadlines.may_overtake(ticket, self._ms_per_byte) and not deadlines.pace()
 
     def _plan(self, now_ms: float) -> None:
-        free_ms, begin_ms = max(self._paid_ms, now_ms), min(self._begin_ms(), now_ms)
+        free_ms, begin_ms = max(self._clears_at_ms, now_ms), min(self._begin_ms(), now_ms)
         self._deadlines.plan(free_ms, begin_ms, self._ms_per_byte, now_ms)
 
     def _begin_ms(self) -> float:
@@ -322,7 +322,7 @@ class HoldQueue:
             self._paused_ms = min(paused_ms, now_ms + self._max_debt_ms)
 
     def _set_deadline(self, ticket: HoldTicket, now_ms: float) -> None:
-        free_ms = max(self._paid_ms, now_ms)
+        free_ms = max(self._clears_at_ms, now_ms)
         if self._deadlines.add(ticket, free_ms, self._ms_per_byte, self._count, now_ms):
             self._plan(now_ms)
 
@@ -348,7 +348,7 @@ class HoldQueue:
 
     def _go(self, ticket: HoldTicket, at_ms: float) -> None:
         deadlines = self._deadlines
-        if at_ms < self._paid_ms and at_ms < ticket.deadline_ms < inf:
+        if at_ms < self._clears_at_ms and at_ms < ticket.deadline_ms < inf:
             self._ahead += ticket.request_bytes / deadlines.held_bytes
         if not deadlines.pace():
             self._served_ms = at_ms

@@ -12,8 +12,9 @@ class HoldTicket:
     """One held request."""
 
     __slots__ = (
-        "ahead", "begin_tag", "deadline_ms", "due_bytes", "guess_ms", "is_in", "number", "pace", "paid_ms",
-        "place", "refuse_ms", "request_bytes", "room_bytes", "tag", "told_ms", "turn_ms", "wake",
+        "ahead", "begin_tag", "clears_at_ms", "deadline_ms", "due_bytes", "eligible_at_ms", "guess_ms",
+        "is_in", "number", "pace", "place", "refuse_ms", "request_bytes", "room_bytes", "tag", "told_ms",
+        "wake",
     )  # fmt: skip
 
     def __init__(
@@ -33,9 +34,9 @@ class HoldTicket:
         self.deadline_ms = deadline_ms
         self.wake = wake
         self.place = place
-        self.turn_ms = inf
+        self.eligible_at_ms = inf
         """when all that went before it is paid; known when it goes"""
-        self.paid_ms = inf
+        self.clears_at_ms = inf
         """when it is paid itself; known when it goes"""
         self.ahead = 0.0  # of its queue, when it was held
         self.pace = 0.0  # bytes per ms that it needs; 0: it is not late

@@ -29,7 +29,7 @@ _LOOK_AGAIN_MS: Final = 100.0
 class KafkaSensor(Sensor):
     """The same inputs give the same delays as in the broker. `forgiven` stays 0: there is no debt to cut."""
 
-    __slots__ = ("_paid_ms", "_rate", "_zero_ms")
+    __slots__ = ("_clears_at_ms", "_rate", "_tat_ms")
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class KafkaSensor(Sensor):
         """
         super().__init__(kind, level, entity, rate_per_s, now_ms, owner)
         self._rate = Rate(window_num, round(window_size_s * 1000.0))
-        self._paid_ms = self._zero_ms = now_ms
+        self._clears_at_ms = self._tat_ms = now_ms
 
     def charge(self, amount: float, now_ms: float) -> float:
         """Record `amount` ≥ 0 units; return when the connection may go on: now_ms + X.
 
-        Sets `turn_ms` to now_ms: nothing is held.
+        Sets `eligible_at_ms` to now_ms: nothing is held.
         """
-        self.turn_ms = self.last_ms = now_ms
+        self.eligible_at_ms = self.last_ms = now_ms
         self.charged += amount
         rate = self._rate
         at_ms = int(now_ms)
@@ -66,14 +66,14 @@ class KafkaSensor(Sensor):
         if rate_per_s <= self.rate_per_s:
             return now_ms
         elapsed_ms = rate.elapsed_ms(at_ms)
-        paid_ms = now_ms + throttle_ms(rate_per_s, self.rate_per_s, elapsed_ms)
+        clears_at_ms = now_ms + throttle_ms(rate_per_s, self.rate_per_s, elapsed_ms)
         if rate.total(at_ms) - amount <= self.rate_per_s * (elapsed_ms / 1000.0):  # a debt begins
             self.over_before = self.over
-            self._zero_ms = paid_ms
+            self._tat_ms = clears_at_ms
         else:
-            self._zero_ms += amount * 1000.0 / self.rate_per_s
-        self._paid_ms = paid_ms
-        return paid_ms
+            self._tat_ms += amount * 1000.0 / self.rate_per_s
+        self._clears_at_ms = clears_at_ms
+        return clears_at_ms
 
     def refund(self, amount: float, now_ms: float) -> None:
         """Take `amount` out of the current window, as the broker does for what it did not deliver.
@@ -105,9 +105,9 @@ class KafkaSensor(Sensor):
     def _unpaid(self, until_ms: float) -> float:
         """As if no window forgot what was used in it, for it went on all the same; but nothing of a request
         whose delay is as long as the windows wanted."""
-        if until_ms >= self._paid_ms:
+        if until_ms >= self._clears_at_ms:
             return 0.0
-        return (self._zero_ms - until_ms) * self.rate_per_s / 1000.0 - self.held
+        return (self._tat_ms - until_ms) * self.rate_per_s / 1000.0 - self.held
 
     def free_ms(self, reserved: float, now_ms: float) -> float:
         """Now, if the windows have room for more than `reserved`; else X after now, or once less is reserved.

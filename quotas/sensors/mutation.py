@@ -47,12 +47,13 @@ class MutationSensor(Sensor):
     def charge(self, amount: float, now_ms: float) -> float:
         """Take `amount` ≥ 0 partitions, into debt if need be; return when all that is owed will be paid.
 
-        Sets `turn_ms`: when what was owed before will be, so that those who wait go one after the other.
+        Sets `eligible_at_ms`: when what was owed before will be, so that those who wait go one after the
+        other.
         """
         self.last_ms = now_ms
         self.charged += amount
         at_ms = int(now_ms) + self._offset_ms
-        self.turn_ms = now_ms + self._bucket.throttle_ms(self.rate_per_s, at_ms)
+        self.eligible_at_ms = now_ms + self._bucket.throttle_ms(self.rate_per_s, at_ms)
         self._bucket.record(amount, self.rate_per_s, at_ms)
         return now_ms + self._bucket.throttle_ms(self.rate_per_s, at_ms)
 

@@ -29,6 +29,7 @@ class Sensor(ABC):
         "_mark",
         "_mark_before",
         "charged",
+        "eligible_at_ms",
         "entity",
         "exempt",
         "forgiven",
@@ -43,7 +44,6 @@ class Sensor(ABC):
         "refunded",
         "refuses",
         "shadow",
-        "turn_ms",
     )
 
     def __init__(
@@ -66,8 +66,8 @@ class Sensor(ABC):
         """a Produce that has no turn in its answer budget is refused, and does not go ahead of the limit"""
         self.exempt = False
         """stands for connections that an exempt rule covers"""
-        self.turn_ms = now_ms
-        """the turn of the latest charge; exact also where a cap cut its paid_ms"""
+        self.eligible_at_ms = now_ms
+        """the turn of the latest charge; exact also where a cap cut its clears_at_ms"""
         self.last_ms = now_ms
         """when it was last charged or looked up; an idle sensor expires"""
         self.charged: float = 0  # an int while amounts are: adding two ints is quicker
@@ -97,9 +97,9 @@ class Sensor(ABC):
 
     @abstractmethod
     def charge(self, amount: float, now_ms: float) -> float:
-        """Take `amount` ≥ 0 units; return paid_ms, when they will be paid (≤ now_ms: no debt).
+        """Take `amount` ≥ 0 units; return clears_at_ms, when they will be paid (≤ now_ms: no debt).
 
-        Sets `turn_ms`: the charge's turn in its bucket's queue (≤ now_ms: at once).
+        Sets `eligible_at_ms`: the charge's turn in its bucket's queue (≤ now_ms: at once).
         """
 
     @abstractmethod

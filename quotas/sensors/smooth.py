@@ -1,13 +1,13 @@
 """The running token bucket of one quota bucket and kind: usage in, the time at which it is paid out.
 
-State is one time, `zero_ms`: when the tokens are, were or will be exactly zero (GCRA).
+State is one time, `tat_ms`: when the tokens are, were or will be exactly zero (GCRA).
     tokens(now) = rate · (now − zero)        because tokens grow by `rate` and were 0 at `zero`
     tokens ≤ rate · burst                    so zero ≥ now − burst: what a bucket cannot hold it never had
     a charge takes `amount` tokens           so zero moves by amount / rate
 hence   zero = max(zero, now − burst) + amount · ms_per_unit,   ms_per_unit = 1000 / rate_per_s.
-The new zero is when this charge is paid (`paid_ms`; in the past: from credit). The zero before it is when
-all earlier charges are paid: this charge's turn (`turn_ms`). First come, first served; no later charge moves
-either.
+The new zero is when this charge is paid (`clears_at_ms`; in the past: from credit). The zero before it is
+when all earlier charges are paid: this charge's turn (`eligible_at_ms`). First come, first served; no later
+charge moves either.
 
 Worked example, 1,000 B/s, burst 1 s, full at 10,000 ms (zero = 9,000):
     10,000 ms: 400 B   turn  9,000   paid  9,400   600 tokens left, goes at once
@@ -48,7 +48,7 @@ class SmoothSensor(Sensor):
         "_ms_per_unit",
         "_queue",
         "_refund_gap",
-        "zero_ms",
+        "tat_ms",
     )
 
     def __init__(
@@ -72,7 +72,7 @@ class SmoothSensor(Sensor):
         self._burst_ms = burst_s * 1000.0
         self._fetch_full_ms = max(self._burst_ms, FETCH_MIN_SHARE_MS)
         self._max_debt_ms = max_debt_ms
-        self.zero_ms = self.turn_ms = now_ms - self._burst_ms
+        self.tat_ms = self.eligible_at_ms = now_ms - self._burst_ms
         self._refund_gap = 0.0
         self._forgiven_at_ms = now_ms
         # Of `forgiven`, what was before the debt of now; and what was forgiven and then given back.
@@ -86,28 +86,28 @@ class SmoothSensor(Sensor):
         return self._queue
 
     def charge(self, amount: float, now_ms: float) -> float:
-        """Take `amount` ≥ 0 units; return paid_ms, when they will be paid (≤ now_ms: no debt).
+        """Take `amount` ≥ 0 units; return clears_at_ms, when they will be paid (≤ now_ms: no debt).
 
-        Sets `turn_ms`: the charge's turn in its bucket's queue (≤ now_ms: at once). The debt is at most
-        max_debt_ms, so paid_ms ≤ now_ms + max_debt_ms. Non-decreasing over charges at non-decreasing times
-        without refunds.
+        Sets `eligible_at_ms`: the charge's turn in its bucket's queue (≤ now_ms: at once). The debt is at
+        most max_debt_ms, so clears_at_ms ≤ now_ms + max_debt_ms. Non-decreasing over charges at
+        non-decreasing times without refunds.
         """
-        turn_ms = self.zero_ms
+        eligible_at_ms = self.tat_ms
         full_ms = now_ms - self._burst_ms
-        if turn_ms < full_ms:  # noqa: PLR1730  max() is a call and costs as much as all the rest
-            turn_ms = full_ms
-        paid_ms = turn_ms + amount * self._ms_per_unit
-        if paid_ms > now_ms:
-            if turn_ms <= now_ms:  # a debt begins
+        if eligible_at_ms < full_ms:  # noqa: PLR1730  max() is a call and costs as much as all the rest
+            eligible_at_ms = full_ms
+        clears_at_ms = eligible_at_ms + amount * self._ms_per_unit
+        if clears_at_ms > now_ms:
+            if eligible_at_ms <= now_ms:  # a debt begins
                 self.over_before = self.over
                 self._forgiven_before = self.forgiven
-            if paid_ms > now_ms + self._max_debt_ms:
-                paid_ms = self._forgive(paid_ms, now_ms)
-        self.turn_ms = turn_ms
-        self.zero_ms = paid_ms
+            if clears_at_ms > now_ms + self._max_debt_ms:
+                clears_at_ms = self._forgive(clears_at_ms, now_ms)
+        self.eligible_at_ms = eligible_at_ms
+        self.tat_ms = clears_at_ms
         self.charged += amount
         self.last_ms = now_ms
-        return paid_ms
+        return clears_at_ms
 
     def refund(self, amount: float, now_ms: float) -> None:
         """Give back units of a charge whose request was never forwarded; credit never passes the burst.
@@ -125,36 +125,36 @@ class SmoothSensor(Sensor):
             self._refund_gap -= closed
             self._forgiven_before += closed
             amount -= closed
-        self.zero_ms = max(self.zero_ms - amount * self._ms_per_unit, now_ms - self._burst_ms)
-        if self.zero_ms <= now_ms:
+        self.tat_ms = max(self.tat_ms - amount * self._ms_per_unit, now_ms - self._burst_ms)
+        if self.tat_ms <= now_ms:
             self._end_debt()
 
     def waive(self, now_ms: float) -> None:
         """End a debt: the bucket is empty now."""
-        if self.zero_ms > now_ms:
-            self.zero_ms = now_ms
+        if self.tat_ms > now_ms:
+            self.tat_ms = now_ms
             self._refund_gap = 0.0
             self._end_debt()
 
     def tokens(self, now_ms: float) -> float:
         """Units that may pass at once; negative: units owed. At most the burst."""
-        return min(now_ms - self.zero_ms, self._burst_ms) / self._ms_per_unit
+        return min(now_ms - self.tat_ms, self._burst_ms) / self._ms_per_unit
 
     def update(self, rate_per_s: float, level: QuotaLevel, now_ms: float) -> None:
         """Go on with another limit: a debt stays the same in units, a credit the same share of the burst.
 
         Deadlines already told stay.
         """
-        debt_ms = self.zero_ms - now_ms
+        debt_ms = self.tat_ms - now_ms
         slower = self.rate_per_s / rate_per_s
         self.rate_per_s = rate_per_s
         self._ms_per_unit = 1000.0 / rate_per_s
         self.level = level
         if debt_ms > 0.0:
-            zero_ms = now_ms + debt_ms * slower
-            if zero_ms > now_ms + self._max_debt_ms:
-                zero_ms = self._forgive(zero_ms, now_ms)
-            self.zero_ms = zero_ms
+            tat_ms = now_ms + debt_ms * slower
+            if tat_ms > now_ms + self._max_debt_ms:
+                tat_ms = self._forgive(tat_ms, now_ms)
+            self.tat_ms = tat_ms
         if self._queue is not None:
             self._queue.update(self._ms_per_unit, now_ms)
         if self._fetch_queue is not None:
@@ -162,30 +162,30 @@ class SmoothSensor(Sensor):
 
     def charge_whole(self, amount: float, now_ms: float) -> float:
         """As `charge`, without the cap on debt: a batch that came is paid for, however large it is."""
-        turn_ms = self.zero_ms
+        eligible_at_ms = self.tat_ms
         full_ms = now_ms - self._burst_ms
-        if turn_ms < full_ms:  # noqa: PLR1730  as in `charge`
-            turn_ms = full_ms
-        paid_ms = turn_ms + amount * self._ms_per_unit
-        if paid_ms > now_ms >= turn_ms:  # a debt begins
+        if eligible_at_ms < full_ms:  # noqa: PLR1730  as in `charge`
+            eligible_at_ms = full_ms
+        clears_at_ms = eligible_at_ms + amount * self._ms_per_unit
+        if clears_at_ms > now_ms >= eligible_at_ms:  # a debt begins
             self.over_before = self.over
             self._forgiven_before = self.forgiven
-        self.turn_ms, self.zero_ms = turn_ms, paid_ms
+        self.eligible_at_ms, self.tat_ms = eligible_at_ms, clears_at_ms
         self.charged += amount
         self.last_ms = now_ms
-        return paid_ms
+        return clears_at_ms
 
     def free_ms(self, reserved: float, now_ms: float) -> float:
         """When it has more than `reserved` units; inf: never, for they are more than a burst."""
         if reserved <= 0.0:
-            return self.zero_ms
+            return self.tat_ms
         reserved_ms = reserved * self._ms_per_unit
-        return self.zero_ms + reserved_ms if reserved_ms < self._burst_ms else inf
+        return self.tat_ms + reserved_ms if reserved_ms < self._burst_ms else inf
 
     def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
         """What is left of the tokens, 0.1 s of the rate at least, ÷ connections that fetch; and 0.1 s of the
         rate. Source: wire-semantics 2."""
-        budget_ms = now_ms - self.zero_ms - reserved * self._ms_per_unit
+        budget_ms = now_ms - self.tat_ms - reserved * self._ms_per_unit
         budget_ms = min(max(budget_ms, FETCH_MIN_SHARE_MS), self._fetch_full_ms)
         return budget_ms / self._ms_per_unit / connections, FETCH_MIN_SHARE_MS / self._ms_per_unit
 
@@ -195,13 +195,13 @@ class SmoothSensor(Sensor):
         self._forgiven_before = self.forgiven
 
     def _unpaid(self, until_ms: float) -> float:
-        owed = (self.zero_ms - until_ms) / self._ms_per_unit
+        owed = (self.tat_ms - until_ms) / self._ms_per_unit
         return owed + (self.forgiven - self._forgiven_before) - self.held
 
-    def _forgive(self, paid_ms: float, now_ms: float) -> float:
+    def _forgive(self, clears_at_ms: float, now_ms: float) -> float:
         """Cut a debt to the cap; return its end."""
         capped_ms = now_ms + self._max_debt_ms
-        excess = (paid_ms - capped_ms) / self._ms_per_unit
+        excess = (clears_at_ms - capped_ms) / self._ms_per_unit
         self.forgiven += excess
         self._refund_gap += excess
         self._forgiven_at_ms = now_ms
@@ -210,6 +210,6 @@ class SmoothSensor(Sensor):
     def __repr__(self) -> str:
         return (
             f"<SmoothSensor {self.kind.value} {self.level.value} {self.entity}: {self.rate_per_s:g}/s, "
-            f"zero at {self.zero_ms:.3f} ms, charged {self.charged:.0f}, refunded {self.refunded:.0f}, "
+            f"zero at {self.tat_ms:.3f} ms, charged {self.charged:.0f}, refunded {self.refunded:.0f}, "
             f"forgiven {self.forgiven:.0f}>"
         )

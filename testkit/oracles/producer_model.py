@@ -155,7 +155,7 @@ class ModelProxy:
         until_ms = self.now_ms + elapsed_ms
         self._read_all()
         while True:
-            wakes = [c.gate.wake_ms for c in self.connections if c.held is not None]
+            wakes = [c.gate.wake_at_ms for c in self.connections if c.held is not None]
             next_ms = max(min([until_ms, self.quota.due_ms, *wakes]), self.now_ms)
             self.now_ms = next_ms
             for ticket in self.quota.serve(next_ms):
@@ -163,7 +163,7 @@ class ModelProxy:
                 assert isinstance(owner, Connection)
                 self._wake(owner)
             for connection in list(self.connections):
-                if connection.held is not None and connection.gate.wake_ms <= next_ms:
+                if connection.held is not None and connection.gate.wake_at_ms <= next_ms:
                     self._wake(connection)
             self._read_all()
             if next_ms >= until_ms:

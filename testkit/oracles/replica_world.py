@@ -29,7 +29,7 @@ class Door:
         self.pace = self.session.pace
 
     def ask(self, frame: bytes, now_ms: float) -> tuple[str, bytes]:
-        """("sent", frame) to the broker; ("held", nothing) until pace.wake_ms; ("answered", frame)."""
+        """("sent", frame) to the broker; ("held", nothing) until pace.wake_at_ms; ("answered", frame)."""
         session = self.session
         buf = bytearray(frame + b"\xff" * 9)
         end = len(frame)
@@ -110,9 +110,9 @@ class World:
                 follower.handle(out, self.broker.logs)
                 assert follower.errors[-1] == ErrorCode.INVALID_FETCH_SESSION_EPOCH
                 return None
-            held_ms += door.pace.wake_ms - self.now_ms
+            held_ms += door.pace.wake_at_ms - self.now_ms
             assert held_ms <= MAX_DEBT_MS + 2_000.0, "held for too long"
-            self.now_ms = door.pace.wake_ms
+            self.now_ms = door.pace.wake_at_ms
 
     def fetch(self, follower: ModelFollower, cut: int = 10_000) -> None:
         """A whole round: asked, served, answered."""

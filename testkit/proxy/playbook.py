@@ -118,9 +118,9 @@ class Shell:
     def advance(self, ms: float) -> None:
         """Let time pass; wake the session when it asks for it."""
         until_ms = self.now_ms + ms
-        while self.is_delayed and (self._is_woken or self.session.pace.wake_ms <= until_ms):
+        while self.is_delayed and (self._is_woken or self.session.pace.wake_at_ms <= until_ms):
             if not self._is_woken:
-                self.now_ms = max(self.now_ms, self.session.pace.wake_ms)
+                self.now_ms = max(self.now_ms, self.session.pace.wake_at_ms)
             self._is_woken = False
             self.wake()
         self.now_ms = until_ms
@@ -329,14 +329,14 @@ class Playbook:
 
     def _wait(self, ms: float) -> None:
         until_ms = self.shell.now_ms + ms
-        while self.shell.is_delayed and self.shell.session.pace.wake_ms <= until_ms:
-            self.shell.advance(max(0.0, self.shell.session.pace.wake_ms - self.shell.now_ms))
+        while self.shell.is_delayed and self.shell.session.pace.wake_at_ms <= until_ms:
+            self.shell.advance(max(0.0, self.shell.session.pace.wake_at_ms - self.shell.now_ms))
             self._note()
         self.shell.advance(until_ms - self.shell.now_ms)
 
     def _pace(self) -> tuple[State, float]:
         pace = self.shell.session.pace
-        return pace.state, pace.wake_ms if self.shell.is_delayed else inf
+        return pace.state, pace.wake_at_ms if self.shell.is_delayed else inf
 
     def _note(self, *, answers_first: bool = False) -> None:
         shell = self.shell
@@ -351,8 +351,8 @@ class Playbook:
         if self._pace() == self._seen:
             return
         self._seen = self._pace()
-        state, wake_ms = self._seen
-        for_ms = round(wake_ms - shell.now_ms, 6) if wake_ms != inf else inf
+        state, wake_at_ms = self._seen
+        for_ms = round(wake_at_ms - shell.now_ms, 6) if wake_at_ms != inf else inf
         match state:
             case State.READING:
                 self._pending.append(Reading())

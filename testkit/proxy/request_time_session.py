@@ -71,4 +71,4 @@ def spend(shell: Shell, ms: float) -> None:
 
 
 def muted_ms(shell: Shell) -> float:
-    return shell.session.pace.wake_ms - shell.now_ms if shell.state is State.MUTED else 0.0
+    return shell.session.pace.wake_at_ms - shell.now_ms if shell.state is State.MUTED else 0.0

@@ -121,7 +121,7 @@ def test_exempt_connections_charge_a_sensor_that_never_owes_and_make_no_bucket(k
     assert sensor is not None
     for now_ms in (0.0, 0.0, 5_000.0):
         assert sensor.charge(10**15, now_ms) <= now_ms
-        assert sensor.turn_ms <= now_ms
+        assert sensor.eligible_at_ms <= now_ms
     assert (sensor.exempt, sensor.shadow, sensor.kind) == (True, True, kind)
     assert manager.sensor(kind, "alice", "other", 0, "10.9.9.9") is sensor
     assert len(manager) == 0

@@ -46,8 +46,10 @@ def test_the_docs_worked_example_comes_out() -> None:
     rows = rows_below("Pacing")
     assert len(rows) == 4
     for at, charge, turn, paid, _ in rows:
-        paid_ms = sensor.charge(int(charge.removesuffix(" B").replace(",", "")), _ms(at.removesuffix(" s")))
-        assert (sensor.turn_ms, paid_ms) == (_ms(turn), _ms(paid))
+        clears_at_ms = sensor.charge(
+            int(charge.removesuffix(" B").replace(",", "")), _ms(at.removesuffix(" s"))
+        )
+        assert (sensor.eligible_at_ms, clears_at_ms) == (_ms(turn), _ms(paid))
 
 
 def test_the_docs_example_of_the_brokers_pacing_comes_out() -> None:

@@ -280,7 +280,7 @@ def throttle_of(session: Session, now_ms: float) -> tuple[str, float]:
     pace = session.pace
     if pace.throttled_by is None:
         return "", 0.0
-    until_ms = pace.wake_ms if pace.state is State.HOLDING else pace.gate_ms
+    until_ms = pace.wake_at_ms if pace.state is State.HOLDING else pace.gate_ms
     if not now_ms < until_ms or not isfinite(until_ms):
         return "", 0.0
     return pace.throttled_by.value, until_ms - now_ms

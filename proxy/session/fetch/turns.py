@@ -184,15 +184,15 @@ class FetchTurns:
         self.reserved_bytes = need
 
     def is_turn(self, now_ms: float) -> bool:
-        """May the held Fetch be given again? If not, `pace.wake_ms` says when to ask."""
+        """May the held Fetch be given again? If not, `pace.wake_at_ms` says when to ask."""
         ticket, queue = self._ticket, self._queue
         if ticket is not None and queue is not None:
             if now_ms < self._until_ms - EARLY_MS:
                 at_ms = queue.ask(ticket, now_ms + EARLY_MS)
-                self._pace.wake_ms = min(at_ms, self._until_ms)
+                self._pace.wake_at_ms = min(at_ms, self._until_ms)
             elif ticket.is_in and ticket.deadline_ms < inf:
                 queue.go_now(ticket, now_ms)
-        return now_ms >= self._pace.wake_ms - EARLY_MS
+        return now_ms >= self._pace.wake_at_ms - EARLY_MS
 
     def brought(self, sensor: Sensor, sizes: list[int] | None, now_ms: float) -> None:
         """What an answer brought that was charged to `sensor`; one with records is followed by the next Fetch

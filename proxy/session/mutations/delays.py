@@ -41,9 +41,9 @@ class MutationDelays:
         self._throttling = throttling
 
     def owe(
-        self, sensor: Sensor, api_key: int, charged: int, paid_ms: float, now_ms: float, *, refused: bool
+        self, sensor: Sensor, api_key: int, charged: int, clears_at_ms: float, now_ms: float, *, refused: bool
     ) -> float:
-        """Topics were refused, or changed on credit: mute until paid_ms, bounded as any delay is.
+        """Topics were refused, or changed on credit: mute until clears_at_ms, bounded as any delay is.
 
         `charged`: partitions. Returns the end of the mute; in shadow mode now_ms, and nothing is done. (A
         strict quota's debt is not waived then: what was refused in earnest would not have been charged
@@ -51,27 +51,33 @@ class MutationDelays:
         """
         throttling = self._throttling
         if sensor.shadow:
-            delay_ms = min(paid_ms - now_ms, throttling.delay_limit_ms(api_key))
+            delay_ms = min(clears_at_ms - now_ms, throttling.delay_limit_ms(api_key))
             throttling.note_mutation(EventKind.SHADOW, sensor, api_key, delay_ms, charged, now_ms)
             if not refused:
                 sensor.waive(now_ms)
             return now_ms
-        until_ms = min(paid_ms, self._pace.latest_ms(throttling.delay_limit_ms(api_key), now_ms))
+        until_ms = min(clears_at_ms, self._pace.latest_ms(throttling.delay_limit_ms(api_key), now_ms))
         kind = EventKind.REFUSAL if refused else EventKind.MUTE
         self._mute(kind, sensor, api_key, charged, until_ms, now_ms)
         return until_ms
 
     def hold(
-        self, sensor: Sensor, api_key: int, charged: int, turn_ms: float, paid_ms: float, now_ms: float
+        self,
+        sensor: Sensor,
+        api_key: int,
+        charged: int,
+        eligible_at_ms: float,
+        clears_at_ms: float,
+        now_ms: float,
     ) -> float:
-        """The entity owed before this request came: nothing more is begun until `turn_ms` > now_ms, when that
-        will be paid. Returns the end of the delay, hold and mute together; both are bounded."""
+        """The entity owed before this request came: nothing more is begun until `eligible_at_ms` > now_ms,
+        when that will be paid. Returns the end of the delay, hold and mute together; both are bounded."""
         last_ms = now_ms + self._throttling.delay_limit_ms(api_key)
-        turn_ms = min(turn_ms, last_ms)
-        self._pace.hold(turn_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
-        hold_ms = turn_ms - now_ms
+        eligible_at_ms = min(eligible_at_ms, last_ms)
+        self._pace.hold(eligible_at_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
+        hold_ms = eligible_at_ms - now_ms
         self._throttling.note_mutation(EventKind.HOLD, sensor, api_key, hold_ms, charged, now_ms)
-        return min(paid_ms, last_ms)
+        return min(clears_at_ms, last_ms)
 
     def release(self, held: HeldMutation, now_ms: float) -> None:
         """The held request goes; what is left of its delay is a mute."""
@@ -88,12 +94,12 @@ class MutationDelays:
         outcome.sensor.refund(charged, now_ms)
         self._throttling.note_mutation(EventKind.DROP, outcome.sensor, outcome.api_key, 0.0, charged, now_ms)
 
-    def told_ms(self, api_key: int, left_ms: float) -> float:
-        """What an answer tells of a delay that lasts `left_ms` more: all of it, for a refused client is to
-        come again then; but some clients sleep on it, and would miss the heartbeats of their group."""
-        left_ms = max(left_ms, 0.0)
+    def told_ms(self, api_key: int, remaining_ms: float) -> float:
+        """What an answer tells of a delay that lasts `remaining_ms` more: all of it, for a refused client is
+        to come again then; but some clients sleep on it, and would miss the heartbeats of their group."""
+        remaining_ms = max(remaining_ms, 0.0)
         throttling = self._throttling
-        return min(left_ms, throttling.delay_limit_ms(api_key)) if throttling.is_group else left_ms
+        return min(remaining_ms, throttling.delay_limit_ms(api_key)) if throttling.is_group else remaining_ms
 
     def _mute(
         self, kind: EventKind, sensor: Sensor, api_key: int, charged: int, until_ms: float, now_ms: float

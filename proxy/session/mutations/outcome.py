@@ -31,9 +31,9 @@ class Outcome:
     refused_count: int = 0
     flow: Flow = field(default_factory=Flow)
     """of a request that went on"""
-    turn_ms: float = 0.0
+    eligible_at_ms: float = 0.0
     """when what the entity owed before this request is paid; ≤ when it came: nothing was owed"""
-    paid_ms: float = 0.0
+    clears_at_ms: float = 0.0
     """what the answer's throttle_time_ms lasts until"""
 
     @property

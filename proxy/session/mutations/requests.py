@@ -229,24 +229,26 @@ class MutationRequests:
         sensor: Sensor,
     ) -> bool:
         """Charge it; forward it, cut or whole, refuse or hold it. False: it is held."""
-        outcome = Outcome(request.api_key, request.version, sensor, turn_ms=now_ms, paid_ms=now_ms)
+        outcome = Outcome(
+            request.api_key, request.version, sensor, eligible_at_ms=now_ms, clears_at_ms=now_ms
+        )
         outcome.validate_only = request.validate_only
         refused = self._charge(request, outcome, now_ms)
         charged = outcome.charged_partitions
         until_ms = now_ms
-        if charged and outcome.turn_ms > now_ms and not request.is_strict and not sensor.shadow:
+        if charged and outcome.eligible_at_ms > now_ms and not request.is_strict and not sensor.shadow:
             until_ms = self._delays.hold(
-                sensor, request.api_key, charged, outcome.turn_ms, outcome.paid_ms, now_ms
+                sensor, request.api_key, charged, outcome.eligible_at_ms, outcome.clears_at_ms, now_ms
             )
             self.held = HeldMutation(correlation_id, request, outcome, now_ms, until_ms)
             return False
-        if refused or outcome.paid_ms > now_ms:
+        if refused or outcome.clears_at_ms > now_ms:
             until_ms = self._delays.owe(
-                sensor, request.api_key, charged, outcome.paid_ms, now_ms, refused=bool(refused)
+                sensor, request.api_key, charged, outcome.clears_at_ms, now_ms, refused=bool(refused)
             )
         if sensor.shadow:
             refused = []
-            outcome.paid_ms = now_ms
+            outcome.clears_at_ms = now_ms
         if refused:
             named = [self._name_and_id(topic) for topic in refused]
             outcome.refused = refusals(request.api_key, request.version, named, REFUSAL_TEXT)
@@ -273,9 +275,9 @@ class MutationRequests:
             elif request.is_strict and sensor.tokens(now_ms) < 0.0:
                 refused.append(topic)
             else:
-                outcome.paid_ms = sensor.charge(partitions, now_ms)
+                outcome.clears_at_ms = sensor.charge(partitions, now_ms)
                 if not outcome.charged:
-                    outcome.turn_ms = sensor.turn_ms
+                    outcome.eligible_at_ms = sensor.eligible_at_ms
                 outcome.charged[topic.key] = partitions
                 if request.api_key != ApiKey.DELETE_TOPICS and not request.validate_only:
                     outcome.becomes[topic.key] = max(topic.partitions, partitions)
@@ -283,7 +285,7 @@ class MutationRequests:
                     outcome.by_default.add(topic.key)
         if request.is_strict:
             # A debt alone delays nobody: it refuses the next.
-            outcome.paid_ms = sensor.charge(0, now_ms) if refused else now_ms
+            outcome.clears_at_ms = sensor.charge(0, now_ms) if refused else now_ms
         return refused
 
     def _goes(
@@ -334,13 +336,13 @@ class MutationRequests:
         correlation_id: int,
         request: MutationRequest,
         now_ms: float,
-        paid_ms: float,
+        clears_at_ms: float,
         sensor: Sensor,
         held_ms: float,
     ) -> None:
         self._in_flight.append((
             correlation_id, request.api_key, request.version, self._identity.flow, len(request.frame),
-            now_ms, held_ms, paid_ms, sensor, MUTATION,
+            now_ms, held_ms, clears_at_ms, sensor, MUTATION,
         ))  # fmt: skip
 
     def _answer(
@@ -355,7 +357,7 @@ class MutationRequests:
     ) -> None:
         """In the broker's place: nothing of it is to be done."""
         api_key, version, identity = request.api_key, request.version, self._identity
-        told_ms = ceil(self._delays.told_ms(api_key, outcome.paid_ms - now_ms))
+        told_ms = ceil(self._delays.told_ms(api_key, outcome.clears_at_ms - now_ms))
         answer = refusing_answer(
             api_key, version, correlation_id, told_ms, outcome.refused_count, outcome.refused
         )

@@ -60,7 +60,7 @@ class MutationAnswers:
         arrived_end = min(end, frame_end)
         outcome = self._requests.outcomes[0]
         api_key, version = outcome.api_key, outcome.version
-        told_ms = ceil(self._delays.told_ms(api_key, outcome.paid_ms - now_ms))
+        told_ms = ceil(self._delays.told_ms(api_key, outcome.clears_at_ms - now_ms))
         self._outcome = outcome
         self._results = ResultReader(api_key, version)
         self.left_bytes = frame_end - arrived_end

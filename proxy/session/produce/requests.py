@@ -143,12 +143,12 @@ class ProduceSide(ABC):
             note = throttling.request_time.note_produce
             note(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
-        paid_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
-        if paid_ms > now_ms or not acks:
-            return self._go_on(pos, correlation_id, version, request_bytes, acks, paid_ms, now_ms)
+        clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
+        if clears_at_ms > now_ms or not acks:
+            return self._go_on(pos, correlation_id, version, request_bytes, acks, clears_at_ms, now_ms)
         self._in_flight.append((
             correlation_id, PRODUCE, version, identity.flow, request_bytes,
-            now_ms, 0.0, paid_ms, sensor, self._paid_work,
+            now_ms, 0.0, clears_at_ms, sensor, self._paid_work,
         ))  # fmt: skip
         return True
 
@@ -185,38 +185,40 @@ class ProduceSide(ABC):
             note = throttling.request_time.note_produce
             note(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
-        paid_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
+        clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         return self._go_on(
-            pos, correlation_id, version, request_bytes, acks, paid_ms, now_ms, held_ms, brings_ids=brings_ids
-        )
+            pos, correlation_id, version, request_bytes, acks, clears_at_ms, now_ms, held_ms,
+            brings_ids=brings_ids,
+        )  # fmt: skip
 
     def _go_on(
-        self, pos: int, correlation_id: int, version: int, request_bytes: int, acks: int, paid_ms: float,
+        self, pos: int, correlation_id: int, version: int, request_bytes: int, acks: int, clears_at_ms: float,
         now_ms: float, held_ms: float = 0.0, *, brings_ids: bool = False,
     ) -> bool:  # fmt: skip
         """A Produce that was charged: forward it, or hold it until its turn (False)."""
         throttling = self._throttling
         sensor = throttling.produce_sensor
-        if sensor is not None and paid_ms > now_ms:
+        if sensor is not None and clears_at_ms > now_ms:
             begin = self.bytes_read + self.dropped_bytes + pos - self._start
-            turn_ms, paid_ms = throttling.produces.owe(
-                sensor, paid_ms, request_bytes, acks, now_ms, held_ms, begin, is_group=throttling.is_group
-            )
-            if turn_ms > now_ms:
+            eligible_at_ms, clears_at_ms = throttling.produces.owe(
+                sensor, clears_at_ms, request_bytes, acks, now_ms, held_ms, begin,
+                is_group=throttling.is_group,
+            )  # fmt: skip
+            if eligible_at_ms > now_ms:
                 begun_ms = now_ms - held_ms
                 throttling.produces.held = Held(
-                    correlation_id, version, request_bytes, acks, begun_ms, paid_ms, sensor, brings_ids
+                    correlation_id, version, request_bytes, acks, begun_ms, clears_at_ms, sensor, brings_ids
                 )
                 return False
         if brings_ids:
             self._bring_ids(now_ms)
         if acks == 0:
-            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
+            self._finished_without_answer(version, request_bytes, held_ms, clears_at_ms, sensor, now_ms)
         else:
-            work = THROTTLE if paid_ms > now_ms else self._paid_work
+            work = THROTTLE if clears_at_ms > now_ms else self._paid_work
             self._in_flight.append((
                 correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
-                now_ms, held_ms, paid_ms, sensor, work,
+                now_ms, held_ms, clears_at_ms, sensor, work,
             ))  # fmt: skip
         return True
 
@@ -350,22 +352,22 @@ class ProduceSide(ABC):
         elif ids.woken(now_ms):
             self._pace.release(0.0)  # the shell gives it again
         else:
-            self._pace.wake_ms = ids.wake_ms
+            self._pace.wake_at_ms = ids.wake_at_ms
 
     def release(self, held: Held, now_ms: float) -> None:
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
         self.pass_on(held.request_bytes)
         if held.brings_ids:
             self._bring_ids(now_ms)
-        paid_ms = held.paid_ms
+        clears_at_ms = held.clears_at_ms
         held_ms = now_ms - held.begun_ms
         version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor
         if held.acks == 0:
-            self._finished_without_answer(version, request_bytes, held_ms, paid_ms, sensor, now_ms)
+            self._finished_without_answer(version, request_bytes, held_ms, clears_at_ms, sensor, now_ms)
         else:
             self._in_flight.append((
                 held.correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
-                now_ms, held_ms, paid_ms, sensor, THROTTLE,
+                now_ms, held_ms, clears_at_ms, sensor, THROTTLE,
             ))  # fmt: skip
 
     def pass_on(self, request_bytes: int) -> None:
@@ -378,12 +380,12 @@ class ProduceSide(ABC):
         version: int,
         request_bytes: int,
         held_ms: float,
-        paid_ms: float,
+        clears_at_ms: float,
         sensor: Sensor | None,
         now_ms: float,
     ) -> None:
         identity = self._identity
-        throttle_ms = held_ms + max(paid_ms - now_ms, 0.0)
+        throttle_ms = held_ms + max(clears_at_ms - now_ms, 0.0)
         self._records.append((
             identity.flow, request_bytes, 0, 0.0, throttle_ms, held_ms, now_ms,
             PRODUCE, version, identity.user, sensor,

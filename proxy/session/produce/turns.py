@@ -79,7 +79,7 @@ class ProduceTurns:
     def owe(
         self,
         sensor: Sensor,
-        paid_ms: float,
+        clears_at_ms: float,
         request_bytes: int,
         acks: int,
         now_ms: float,
@@ -88,19 +88,19 @@ class ProduceTurns:
         *,
         is_group: bool,
     ) -> tuple[float, float]:
-        """A request was charged and leaves a debt. Returns (turn_ms, paid_ms), both bounded by the answer
-        budget, of which `spent_ms` is spent already, and by its client's patience if it was read ahead.
-        `begin`: its position.
+        """A request was charged and leaves a debt. Returns (eligible_at_ms, clears_at_ms), both bounded by
+        the answer budget, of which `spent_ms` is spent already, and by its client's patience if it was read
+        ahead. `begin`: its position.
 
-        turn_ms ≤ now_ms: it goes at once, and the connection is now muted until paid_ms. Else the entity was
-        in debt before, and the pace is now HOLDING until turn_ms; the caller sets `held`. A limit in shadow
-        mode: both are now_ms, and nothing is done. One that refuses: nothing goes ahead of it. What is held
-        has no deadline in its queue, and is refused when its budget is over; with acks = 0 it waits on, save
-        on a connection of a group.
+        eligible_at_ms ≤ now_ms: it goes at once, and the connection is now muted until clears_at_ms. Else the
+        entity was in debt before, and the pace is now HOLDING until eligible_at_ms; the caller sets `held`. A
+        limit in shadow mode: both are now_ms, and nothing is done. One that refuses: nothing goes ahead of
+        it. What is held has no deadline in its queue, and is refused when its budget is over; with acks = 0
+        it waits on, save on a connection of a group.
         """
         limit_ms = self._delay_limit_ms(PRODUCE)
         if sensor.shadow:
-            self._log.note_shadow(sensor, PRODUCE, paid_ms, limit_ms, request_bytes, now_ms)
+            self._log.note_shadow(sensor, PRODUCE, clears_at_ms, limit_ms, request_bytes, now_ms)
             return now_ms, now_ms
         last_ms = inf if self.is_for_nobody else now_ms + max(0.0, limit_ms - spent_ms)
         if self._arrivals and not self.is_for_nobody and not self.refuses:
@@ -111,27 +111,27 @@ class ProduceTurns:
             deadline_ms, self._refuse_ms = inf, last_ms
         elif self.refuses and not is_group:
             deadline_ms = inf
-        turn_ms = min(sensor.turn_ms, deadline_ms)
+        eligible_at_ms = min(sensor.eligible_at_ms, deadline_ms)
         self._queue = queue = sensor.hold_queue()
-        if turn_ms > now_ms:
+        if eligible_at_ms > now_ms:
             sensor.hold(request_bytes)
             self._begin = begin
             if queue is not None:
                 self._ticket = queue.enter(
-                    request_bytes, sensor.turn_ms, deadline_ms, now_ms, self.wake, self._place
+                    request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
                 )
                 self._ticket.refuse_ms = self._refuse_ms
                 at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
-                turn_ms = max(at_ms, now_ms + EARLY_MS)
-            self._pace.hold(turn_ms, now_ms, QuotaKind.PRODUCE)
-            self._log.add(EventKind.HOLD, sensor, PRODUCE, turn_ms - now_ms, request_bytes, now_ms)
-            return turn_ms, min(paid_ms, last_ms)
-        paid_ms = min(paid_ms, last_ms)
+                eligible_at_ms = max(at_ms, now_ms + EARLY_MS)
+            self._pace.hold(eligible_at_ms, now_ms, QuotaKind.PRODUCE)
+            self._log.add(EventKind.HOLD, sensor, PRODUCE, eligible_at_ms - now_ms, request_bytes, now_ms)
+            return eligible_at_ms, min(clears_at_ms, last_ms)
+        clears_at_ms = min(clears_at_ms, last_ms)
         if queue is not None:
             queue.came(self._place)
-        sensor.count_over(request_bytes, paid_ms)
-        self._mute(sensor, paid_ms, request_bytes, now_ms)
-        return turn_ms, paid_ms
+        sensor.count_over(request_bytes, clears_at_ms)
+        self._mute(sensor, clears_at_ms, request_bytes, now_ms)
+        return eligible_at_ms, clears_at_ms
 
     def read_ahead(self, begin: int, now_ms: float) -> None:
         """More has come behind the held request, if there is one, which begins at `begin`: it goes sooner, or
@@ -142,11 +142,11 @@ class ProduceTurns:
         latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
         queue = held.sensor.hold_queue()
         if queue is None or ticket is None:
-            self.held = replace(held, paid_ms=min(held.paid_ms, latest_ms))
-            self._pace.wake_ms = min(self._pace.wake_ms, latest_ms)
+            self.held = replace(held, clears_at_ms=min(held.clears_at_ms, latest_ms))
+            self._pace.wake_at_ms = min(self._pace.wake_at_ms, latest_ms)
         elif latest_ms < ticket.deadline_ms - EARLY_MS:
             queue.hasten(ticket, latest_ms, now_ms)
-            self._pace.wake_ms = self._ask(queue, ticket, now_ms, now_ms)
+            self._pace.wake_at_ms = self._ask(queue, ticket, now_ms, now_ms)
 
     def _latest_ms(self, sensor: Sensor, begin: int, request_bytes: int, now_ms: float) -> float:
         """When the request goes at the latest that begins at `begin`, for it was read ahead, or others were
@@ -156,24 +156,26 @@ class ProduceTurns:
         shared_ms_per_byte = waiting * 1000.0 / sensor.rate_per_s
         return self._arrivals.latest_ms(begin, request_bytes, now_ms, shared_ms_per_byte)
 
-    def tell_ms(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> float:
+    def tell_ms(self, sensor: Sensor, clears_at_ms: float, request_bytes: int, now_ms: float) -> float:
         """What an answer tells: what the connection's next request will wait for, its mute and the queue of
         its bucket (wire-semantics 1.6)."""
-        left_ms = max(paid_ms - now_ms, 0.0)
+        remaining_ms = max(clears_at_ms - now_ms, 0.0)
         queue = self._queue
         if queue is None or sensor is not self._sensor:
-            return left_ms
+            return remaining_ms
         limit_ms = self._delay_limit_ms(PRODUCE)
-        return max(left_ms, queue.tell(self._place, request_bytes, sensor.owed_ms(now_ms), limit_ms, now_ms))
+        return max(
+            remaining_ms, queue.tell(self._place, request_bytes, sensor.owed_ms(now_ms), limit_ms, now_ms)
+        )
 
     def is_turn(self, now_ms: float) -> bool:
-        """May the held request go? If not, `pace.wake_ms` says when to ask again."""
+        """May the held request go? If not, `pace.wake_at_ms` says when to ask again."""
         held = self.held
         queue = None if held is None else held.sensor.hold_queue()
         if queue is not None and self._ticket is not None:
             at_ms = self._ask(queue, self._ticket, now_ms + EARLY_MS, now_ms)
-            self._pace.wake_ms = min(at_ms, self._refuse_ms)
-        return now_ms >= self._pace.wake_ms - EARLY_MS
+            self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
+        return now_ms >= self._pace.wake_at_ms - EARLY_MS
 
     def is_over_budget(self, now_ms: float) -> bool:
         """Is the held request to be refused? To be asked when `is_turn` has said yes."""
@@ -204,9 +206,9 @@ class ProduceTurns:
         self._last_ms = self._refuse_ms = inf
         queue.leave(ticket, now_ms, 0.0)
         own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
-        turn_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
-        self._ticket = queue.enter(held.request_bytes, turn_ms, inf, now_ms, self.wake)
-        self._pace.wake_ms = self._ask(queue, self._ticket, now_ms, now_ms)
+        eligible_at_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
+        self._ticket = queue.enter(held.request_bytes, eligible_at_ms, inf, now_ms, self.wake)
+        self._pace.wake_at_ms = self._ask(queue, self._ticket, now_ms, now_ms)
         return True
 
     def take(self, now_ms: float, client_left: bool) -> Held | None:
@@ -226,17 +228,17 @@ class ProduceTurns:
             queue.go_now(ticket, now_ms)
             # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
             # request waits in the queue, for the budget at most, and not behind a mute besides.
-            is_ahead = ticket.turn_ms > now_ms + EARLY_MS
+            is_ahead = ticket.eligible_at_ms > now_ms + EARLY_MS
             held = replace(
                 held,
-                paid_ms=now_ms
+                clears_at_ms=now_ms
                 if is_ahead
-                else min(ticket.paid_ms, ticket.deadline_ms, max(self._last_ms, now_ms)),
+                else min(ticket.clears_at_ms, ticket.deadline_ms, max(self._last_ms, now_ms)),
             )
-        self._pace.release(held.paid_ms)
-        held.sensor.go(held.request_bytes, max(held.paid_ms, now_ms))
-        if held.paid_ms > now_ms:
-            self._mute(held.sensor, held.paid_ms, held.request_bytes, now_ms)
+        self._pace.release(held.clears_at_ms)
+        held.sensor.go(held.request_bytes, max(held.clears_at_ms, now_ms))
+        if held.clears_at_ms > now_ms:
+            self._mute(held.sensor, held.clears_at_ms, held.request_bytes, now_ms)
         return held
 
     def drop(self, now_ms: float) -> None:
@@ -280,6 +282,6 @@ class ProduceTurns:
         if self._queue is not None:
             self._queue.came(self._place)
 
-    def _mute(self, sensor: Sensor, paid_ms: float, request_bytes: int, now_ms: float) -> None:
-        self._pace.mute(paid_ms, now_ms, QuotaKind.PRODUCE)
-        self._log.add(EventKind.MUTE, sensor, PRODUCE, paid_ms - now_ms, request_bytes, now_ms)
+    def _mute(self, sensor: Sensor, clears_at_ms: float, request_bytes: int, now_ms: float) -> None:
+        self._pace.mute(clears_at_ms, now_ms, QuotaKind.PRODUCE)
+        self._log.add(EventKind.MUTE, sensor, PRODUCE, clears_at_ms - now_ms, request_bytes, now_ms)

@@ -25,8 +25,8 @@ class ProduceIds:
     """Of one connection whose user has, or had, a limit."""
 
     __slots__ = (
+        "_name_eligible_at_ms",
         "_name_since_ms",
-        "_name_turn_ms",
         "_name_until_ms",
         "_usage",
         "_was_held",
@@ -53,7 +53,7 @@ class ProduceIds:
         self._was_held = False
         # Of a new transactional id that is held: since when, when its token comes, and until when at most.
         self._name_since_ms = 0.0
-        self._name_turn_ms = -inf
+        self._name_eligible_at_ms = -inf
         self._name_until_ms = inf
         self.wake = wake
         self.gates_only = False
@@ -162,25 +162,25 @@ class ProduceIds:
         return verdict
 
     @property
-    def wake_ms(self) -> float:
+    def wake_at_ms(self) -> float:
         """When a HOLD is over."""
-        return min(self.gate.wake_ms, self._name_until_ms)
+        return min(self.gate.wake_at_ms, self._name_until_ms)
 
     def judge_transactional_id(
         self, name: bytes, api_key: int, request_bytes: int, now_ms: float, deadline_ms: float
     ) -> Verdict:
         """An InitProducerId with a transactional id: ADMIT or HOLD, never refused."""
-        turn_ms = self._name_turn_ms
+        eligible_at_ms = self._name_eligible_at_ms
         if self._woken is None:
-            turn_ms = self.gate.ask_for_name(name, now_ms)
-            if turn_ms > now_ms:
+            eligible_at_ms = self.gate.ask_for_name(name, now_ms)
+            if eligible_at_ms > now_ms:
                 self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
-                self._name_turn_ms, self._name_since_ms = turn_ms, now_ms
-                self._name_until_ms = min(turn_ms, deadline_ms)
+                self._name_eligible_at_ms, self._name_since_ms = eligible_at_ms, now_ms
+                self._name_until_ms = min(eligible_at_ms, deadline_ms)
                 return Verdict.HOLD
         self._woken = None
-        self._name_turn_ms = -inf
-        self.gate.bring_name(name, turn_ms, now_ms)
+        self._name_eligible_at_ms = -inf
+        self.gate.bring_name(name, eligible_at_ms, now_ms)
         return Verdict.ADMIT
 
     def take_held_ms(self, now_ms: float) -> float:
@@ -227,7 +227,7 @@ class ProduceIds:
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""
         self._woken = self.refusal = None
-        if self._name_turn_ms > -inf:
+        if self._name_eligible_at_ms > -inf:
             self.gate.withdraw_name(now_ms)
-            self._name_since_ms, self._name_turn_ms, self._name_until_ms = 0.0, -inf, inf
+            self._name_since_ms, self._name_eligible_at_ms, self._name_until_ms = 0.0, -inf, inf
         self.gate.dropped(now_ms)

@@ -63,7 +63,7 @@ class Verdict(IntEnum):
     ADMIT = 1
     """forward it, and call `forwarded` when it goes, or `dropped` if it never does"""
     HOLD = 2
-    """keep it, read nothing further, and call `wake` at `wake_ms` or when the door grants its ticket"""
+    """keep it, read nothing further, and call `wake` at `wake_at_ms` or when the door grants its ticket"""
     REFUSE = 3
     """answer it in the broker's place; it is done with"""
     CLOSE = 4
@@ -87,7 +87,7 @@ class ProducerGate:
     __slots__ = (
         "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates",
         "_gates_only", "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
-        "held_since_ms", "reason", "wake_ms",
+        "held_since_ms", "reason", "wake_at_ms",
     )  # fmt: skip
 
     def __init__(self, quota: ProducerIdQuota, tables: GateTables, door: AdmissionDoor | None = None) -> None:
@@ -106,7 +106,7 @@ class ProducerGate:
         self._acks = -1
         self._batches: Batches = {}
         self._ticket: Ticket | None = None
-        self.wake_ms = inf
+        self.wake_at_ms = inf
         """when a HOLD is over"""
         self.deadline_ms = inf
         self.held_since_ms = 0.0
@@ -151,7 +151,7 @@ class ProducerGate:
     @property
     def is_holding(self) -> bool:
         """A request waits."""
-        return self.wake_ms < inf
+        return self.wake_at_ms < inf
 
     @property
     def ticket(self) -> Ticket | None:
@@ -240,10 +240,10 @@ class ProducerGate:
         ids = self._principal(now_ms).transactional_ids
         return ids.ask(self._quota.pair_keys.name_key(name), now_ms)
 
-    def bring_name(self, name: bytes, turn_ms: float, now_ms: float) -> None:
+    def bring_name(self, name: bytes, eligible_at_ms: float, now_ms: float) -> None:
         """Its InitProducerId goes."""
         ids = self._principal(now_ms).transactional_ids
-        ids.brought(self._quota.pair_keys.name_key(name), turn_ms, now_ms)
+        ids.brought(self._quota.pair_keys.name_key(name), eligible_at_ms, now_ms)
 
     def withdraw_name(self, now_ms: float) -> None:
         """It does not go."""
@@ -257,12 +257,13 @@ class ProducerGate:
             store.admit(successor, now_ms)
 
     def wake(self, now_ms: float) -> Verdict:
-        """`wake_ms` has come, or the door has granted the ticket. The client is known to be there still."""
+        """`wake_at_ms` has come, or the door has granted the ticket. The client is known to be there
+        still."""
         assert self.is_holding
         table = self._tables.table(self._principal(now_ms).user, now_ms)
         ticket = self._ticket
         if ticket is not None and ticket.granted:
-            self.wake_ms = inf
+            self.wake_at_ms = inf
             # What other connections had refused while this one waited holds for it too.
             if table.blocks(self._batches, now_ms):
                 self._give_up(now_ms)
@@ -271,7 +272,7 @@ class ProducerGate:
                 return Verdict.ADMIT
             self._give_up(now_ms)
             return self._refuse(table, RefusalReason.UNTRACKED, now_ms)
-        if now_ms < self.wake_ms - EARLY_MS:
+        if now_ms < self.wake_at_ms - EARLY_MS:
             return Verdict.HOLD
         self._give_up(now_ms)
         return self._refuse(table, RefusalReason.UNTRACKED if ticket is None else RefusalReason.RATE, now_ms)
@@ -342,7 +343,7 @@ class ProducerGate:
         if ticket is not None and self._door.ask(ticket, now_ms):
             return Verdict.ADMIT
         self.held_since_ms = now_ms
-        self.wake_ms = self.deadline_ms = deadline_ms
+        self.wake_at_ms = self.deadline_ms = deadline_ms
         return Verdict.HOLD
 
     def _principal(self, now_ms: float) -> PrincipalIds:
@@ -364,7 +365,7 @@ class ProducerGate:
             until_ms = (now_ms // _TABLE_KEPT_MS + 1.0) * _TABLE_KEPT_MS
         else:
             principal = self._principal(now_ms)
-            until_ms = min(principal.store.turn_ms, principal.pairs.turn_ms)
+            until_ms = min(principal.store.eligible_at_ms, principal.pairs.eligible_at_ms)
         if until_ms != self._fresh_until_ms or len(fresh) + len(batches) > _MAX_FRESH:
             fresh.clear()
             self._fresh_until_ms = until_ms
@@ -378,7 +379,7 @@ class ProducerGate:
         return Verdict.REFUSE if self._acks else Verdict.CLOSE
 
     def _give_up(self, now_ms: float) -> None:
-        self.wake_ms = inf
+        self.wake_at_ms = inf
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.withdraw(ticket, now_ms)

@@ -28,13 +28,14 @@ Unique = Callable[[str], str]
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     *LEAVES_SOCKETS,
 ]
 
 PLAINTEXT: Final = "PLAINTEXT"
 SASL_SSL: Final = "SASL_SSL"
 MTLS: Final = "mTLS"
+SHORT: Final = {("broker", SASL_SSL, True), ("gateway", MTLS, True)}
+"""of the matrix what every run of the tests has; the others are slow"""
 AT_WORK_S: Final = 5.0
 RULES: Final = r"RULE:^CN=([a-z]+),OU=Payments$/$1/"
 
@@ -94,7 +95,10 @@ def doors(cluster: KafkaCluster, secured: Secured, mode: str, kind: str) -> list
 
 @pytest.mark.parametrize(
     ("mode", "kind", "throttled"),
-    list(product(("broker", "gateway"), (PLAINTEXT, SASL_SSL, MTLS), (False, True))),
+    [
+        case if case in SHORT else pytest.param(*case, marks=pytest.mark.slow)
+        for case in product(("broker", "gateway"), (PLAINTEXT, SASL_SSL, MTLS), (False, True))
+    ],
 )
 def test_every_client_writes_and_reads_exactly_once_and_in_order(
     cluster: KafkaCluster, secured: Secured, unique: Unique, mode: str, kind: str, throttled: bool

@@ -16,10 +16,10 @@ from testkit.replication.rig import ReplicationRig, open_rig
 
 RATE = 5_000_000
 MOVED_BYTES = 60_000_000
+SHORT_BYTES = 20_000_000
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     *LEAVES_SOCKETS,
 ]
 
@@ -44,6 +44,34 @@ def check(rig: ReplicationRig) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_short_move_takes_as_long_as_its_rate_says_and_everything_arrives(rig: ReplicationRig) -> None:
+    """What of the longer ones does not depend on a quiet machine: 20 MB at 5 MB/s."""
+    rig.create("beside", [[1, 2, 3]])
+    rig.create("short", [[1]])
+    rig.fill("short", SHORT_BYTES)
+    before = rig.digest("short", 1)
+    rig.set_throttle("short", leader={1: RATE}, follower={2: RATE})
+    with HotClient(rig, "beside", 1, 10_000) as beside:
+        begun_s = time.monotonic()
+        rig.begin_move("short", [[2]], RATE)
+        acknowledged = len(beside.latencies_ms)
+        moved(rig, "short", [[2]], 120.0)
+        took_s = time.monotonic() - begun_s
+    assert rig.digest("short", 2) == before
+    assert took_s >= SHORT_BYTES / RATE - 1.0, "a second's worth may go at once"
+    assert len(beside.latencies_ms) > acknowledged, "producers waited until the move had ended"
+    assert not beside.failed
+    assert rig.isr_shrinks() == 0
+    assert [line for sluice in rig.sluices.values() for line in sluice.faults_logged()] == []
+    throttled = rig.sluices[1].samples("sluice_replication_throttled_bytes_total")
+    assert {labels["side"]: value for labels, value in throttled}["leader"] >= SHORT_BYTES
+    assert "is completed" in rig.verify_move("short", [[2]])
+    rig.cluster.await_until(
+        lambda: not rig.sluices[1].samples("sluice_replication_limit_bytes_per_second"), "throttle gone"
+    )
+
+
+@pytest.mark.slow
 def test_a_move_by_kafkas_own_tool_is_held_to_its_rate_and_leaves_producers_alone(
     rig: ReplicationRig,
 ) -> None:
@@ -79,6 +107,7 @@ def test_a_move_by_kafkas_own_tool_is_held_to_its_rate_and_leaves_producers_alon
     )
 
 
+@pytest.mark.slow
 def test_a_move_outlives_the_proxy_and_a_changed_throttle(rig: ReplicationRig) -> None:
     """The leader's proxy is killed in mid-move and started again; then the rate is doubled, then gone."""
     rig.create("survivor", [[1], [1]])
@@ -103,6 +132,7 @@ def test_a_move_outlives_the_proxy_and_a_changed_throttle(rig: ReplicationRig) -
     assert rig.isr_shrinks() == 0
 
 
+@pytest.mark.slow
 def test_throttles_of_the_quota_file_pace_a_move_the_lesser_of_both_sides(rig: ReplicationRig) -> None:
     """The leader may send 20 MB/s, the follower take 3: the brokers themselves know of no throttle."""
     section = {
@@ -126,6 +156,7 @@ def test_throttles_of_the_quota_file_pace_a_move_the_lesser_of_both_sides(rig: R
     assert highest_bytes_per_s(seconds) <= 1.1 * 3_000_000
 
 
+@pytest.mark.slow
 def test_batches_larger_than_a_seconds_quota_get_through_in_turn(rig: ReplicationRig) -> None:
     """900 kB each at 300 kB/s, all partitions of the topic throttled: each brings three seconds' debt."""
     rate, total = 300_000, 7_200_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -356,3 +357,11 @@ def test_a_folder_that_is_not_there_for_the_snapshot_is_named(
     code, out, err = sluice(*command)
     assert (code, out) == (2, "")
     assert err.startswith("producer_ids.snapshot_file: there is no folder away; make it")
+
+
+def test_metrics_named_beside_kafkas_sensors_exist() -> None:
+    text = documents()["metrics.md"]
+    tables, sensors = text.split("## Kafka's sensors and metrics, and ours")
+    named = set(re.findall(r"`(sluice_[a-z_]+)", sensors))
+    assert len(named) > 10
+    assert named <= set(re.findall(r"^\| `(sluice_[a-z_]+)`", tables, re.MULTILINE))

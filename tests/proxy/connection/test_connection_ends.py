@@ -126,7 +126,7 @@ async def test_more_of_a_held_client_that_comes_when_its_brokers_end_is_known_wa
                 (connection,) = proxy.connections - known
                 connection.session.broker_closed(DisconnectCause.BROKER_RESET)
                 connection.session.pace.meet_gate()
-                assert connection.session.pace.wake_ms == inf
+                assert connection.session.pace.wake_at_ms == inf
                 await waiting.send(produce(correlation_id=2))
                 await waiting.silence()
             assert (await proxy.end()).cause == DisconnectCause.BROKER_RESET

@@ -181,7 +181,7 @@ def test_the_brokers_yes_makes_the_user_and_his_quotas_apply(steps: list[Step]) 
     play(shell, steps[-1:])
     assert (shell.session.user, shell.state) == ("alice", State.READING)
     shell.client_sends(produce_of(1_500))
-    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 500)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 500)
     assert shell.sensor().entity == QuotaEntity("alice", None)
 
 

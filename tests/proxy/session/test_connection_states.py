@@ -92,9 +92,9 @@ def test_every_pair(pair: tuple[State, Gate], event: Event) -> None:
     is_shut = gate is not Gate.TIME or state is State.HOLDING
     assert (pace.gate_ms == inf) == is_shut, "nothing is begun before its time"
     if state in {State.MUTED, State.HOLDING}:
-        assert pace.wake_ms < inf, "what waits for time is woken"
+        assert pace.wake_at_ms < inf, "what waits for time is woken"
     if state in {State.AWAITING_BROKER, State.ENDING} and event is Event.BOUNDARY:
-        assert pace.wake_ms == inf, "and what does not, is not"
+        assert pace.wake_at_ms == inf, "and what does not, is not"
     if pair[0] is State.ENDING:
         assert state is State.ENDING
     if event is Event.END_AT_BOUNDARY:

@@ -87,7 +87,7 @@ def test_fifty_connections_that_pour_are_over_by_what_passed_less_burst_and_rate
             if shell.state is not State.READING:
                 break
             shell.client_sends(frame)
-        due_ms[number] = shell.session.pace.wake_ms
+        due_ms[number] = shell.session.pace.wake_at_ms
     sensor = the_sensor(shared)
     assert sensor.over == ceil(passed.most_ahead)
     assert sensor.over > 50 * MIB
@@ -120,7 +120,7 @@ def test_the_meter_counts_what_was_forwarded_whoever_leaves_waits_or_is_drained(
     now_ms, ended = START_MS, 0
     for gap, what, which, size in steps:
         now_ms += gap / 8
-        for shell in sorted(shells, key=lambda one: one.session.pace.wake_ms):
+        for shell in sorted(shells, key=lambda one: one.session.pace.wake_at_ms):
             shell.advance(now_ms - shell.now_ms)
         shell = shells[which]
         if what.startswith("send"):

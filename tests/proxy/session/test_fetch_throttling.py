@@ -60,7 +60,7 @@ def mute_of(shell: Shell, *, client_id: str = "app") -> float:
     """For how long a connection is muted that fetched a minute's worth of 1,000 B/s."""
     shell.client_sends(fetch(client_id=client_id))
     shell.broker_sends(fetch_answer_of(60_000))
-    return shell.session.pace.wake_ms - shell.now_ms
+    return shell.session.pace.wake_at_ms - shell.now_ms
 
 
 # 1.5 Groups -----------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_a_connection_that_has_carried_a_group_request_is_muted_for_two_seconds_
     assert mute_of(shell) == 2_000
     shell.advance(2_000)
     shell.client_sends(produce_of(60_000))
-    assert shell.session.pace.wake_ms - shell.now_ms == 2_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 2_000
 
 
 def test_on_a_group_connection_hold_and_mute_together_end_after_two_seconds() -> None:
@@ -105,9 +105,9 @@ def test_on_a_group_connection_a_fetch_answer_behind_a_hold_does_not_begin_anoth
     shell.client_sends(produce_of(200, correlation_id=3))
     assert shell.state is State.HOLDING
     shell.advance(1_600)
-    assert shell.session.pace.wake_ms == START_MS + 1_700
+    assert shell.session.pace.wake_at_ms == START_MS + 1_700
     shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1) + fetch_answer_of(60_000, correlation_id=2))
-    assert shell.session.pace.wake_ms == START_MS + 2_000
+    assert shell.session.pace.wake_at_ms == START_MS + 2_000
 
 
 def test_on_a_group_connection_a_fetch_answer_during_a_hold_counts_from_its_beginning() -> None:
@@ -119,9 +119,9 @@ def test_on_a_group_connection_a_fetch_answer_during_a_hold_counts_from_its_begi
     shell.client_sends(produce_of(200, correlation_id=3))
     shell.advance(1_000)
     shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1) + fetch_answer_of(60_000, correlation_id=2))
-    assert (shell.state, shell.session.pace.wake_ms) == (State.HOLDING, START_MS + 1_500)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.HOLDING, START_MS + 1_500)
     shell.advance(500)
-    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 2_000)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 2_000)
     shell.advance(500)
     assert shell.state is State.READING
 
@@ -140,7 +140,7 @@ def test_on_a_group_connection_answers_that_come_while_a_frame_is_half_read_shar
         assert shell.state is State.READING
         shell.advance(wait_ms)
     shell.client_sends(slow[200:] + request(HEARTBEAT, 4, correlation_id=6))
-    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 2_000)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 2_000)
 
 
 def test_a_mute_is_half_the_smallest_session_timeout_of_the_same_user_client_and_address() -> None:
@@ -153,7 +153,7 @@ def test_a_mute_is_half_the_smallest_session_timeout_of_the_same_user_client_and
     assert mute_of(shell_of(shared)) == 4_000
     for shell, client_id in ((shell_of(shared), "other"), (shell_of(shared, address="10.0.0.2"), "app")):
         shell.client_sends(fetch(client_id=client_id))
-        assert shell.session.pace.wake_ms - shell.now_ms == 3_000
+        assert shell.session.pace.wake_at_ms - shell.now_ms == 3_000
 
 
 def test_a_long_session_timeout_lets_a_mute_be_as_long_as_the_answer_budget() -> None:

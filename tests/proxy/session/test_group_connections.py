@@ -45,7 +45,7 @@ def of_a_group(shell: Shell, api_key: int, version: int) -> Shell:
 def delay_ms(shell: Shell) -> float:
     """What is still to be waited."""
     assert shell.is_delayed
-    return shell.session.pace.wake_ms - shell.now_ms
+    return shell.session.pace.wake_at_ms - shell.now_ms
 
 
 @ALL_VERSIONS

@@ -41,7 +41,7 @@ def test_what_one_member_sent_the_other_waits_for() -> None:
     bob.client_sends(produce_of(500))
     carol.client_sends(produce_of(3_000))
     assert (alice.state, bob.state, carol.state) == (State.MUTED, State.HOLDING, State.READING)
-    assert bob.session.pace.wake_ms == bob.now_ms + 2_000
+    assert bob.session.pace.wake_at_ms == bob.now_ms + 2_000
     bob.advance(2_000)
     assert bytes(bob.to_broker) == produce_of(500)
 
@@ -54,9 +54,9 @@ def test_client_ids_of_one_prefix_are_one_client_to_the_limit() -> None:
         carol.broker_sends(fetch_answer_of(1_500))
         carol.advance(0)
         if client_id == "etl-1":
-            assert carol.session.pace.wake_ms == carol.now_ms + 500
+            assert carol.session.pace.wake_at_ms == carol.now_ms + 500
             carol.advance(500)
-    assert carol.session.pace.wake_ms == carol.now_ms + 1_500
+    assert carol.session.pace.wake_at_ms == carol.now_ms + 1_500
 
 
 def test_metrics_name_the_group() -> None:

@@ -91,7 +91,7 @@ class Producer(Client):
                     self.shell = shell = self.connect()
                     shell.now_ms = now_ms
             if shell.state is not State.READING:
-                return shell.session.pace.wake_ms
+                return shell.session.pace.wake_at_ms
             shell.client_sends(self.frame)
 
 
@@ -118,7 +118,7 @@ class Consumer(Client):
             shell.broker_sends(answer(FETCH, 12, body))
             passed.append((now_ms, len(shell.to_client)))
             shell.to_client.clear()
-        return shell.session.pace.wake_ms
+        return shell.session.pace.wake_at_ms
 
 
 def simulate(clients: list[Client], seconds: float) -> Passed:

@@ -28,22 +28,22 @@ def test_a_mute_closes_the_gate_and_the_state_changes_where_the_gate_is_met() ->
     pace.mute(150, 100, PRODUCE)
     assert (pace.state, pace.gate_ms) == (State.READING, 150)
     pace.meet_gate()
-    assert (pace.state, pace.wake_ms, pace.throttled_by) == (State.MUTED, 150, PRODUCE)
+    assert (pace.state, pace.wake_at_ms, pace.throttled_by) == (State.MUTED, 150, PRODUCE)
 
 
 def test_a_mute_at_a_frame_boundary_changes_the_state_at_once() -> None:
     pace = Pace()
     pace.mute(150, 100, FETCH, at_boundary=True)
-    assert (pace.state, pace.wake_ms, pace.throttled_by) == (State.MUTED, 150, FETCH)
+    assert (pace.state, pace.wake_at_ms, pace.throttled_by) == (State.MUTED, 150, FETCH)
 
 
 def test_a_mute_may_be_prolonged_but_not_shortened() -> None:
     pace = Pace()
     pace.mute(150, 100, FETCH, at_boundary=True)
     pace.mute(120, 110, FETCH, at_boundary=True)
-    assert pace.wake_ms == 150
+    assert pace.wake_at_ms == 150
     pace.mute(180, 110, FETCH, at_boundary=True)
-    assert pace.wake_ms == 180
+    assert pace.wake_at_ms == 180
     pace.wake(150)
     assert pace.is_delayed
     pace.wake(180)
@@ -72,7 +72,7 @@ def test_a_hold_and_the_mute_behind_it_are_one_delay() -> None:
     """Held from 100 to 130, muted to 150: at 140 it may last until 100 + 60."""
     pace = Pace()
     pace.hold(130, 100, PRODUCE)
-    assert (pace.state, pace.wake_ms, pace.throttled_by) == (State.HOLDING, 130, PRODUCE)
+    assert (pace.state, pace.wake_at_ms, pace.throttled_by) == (State.HOLDING, 130, PRODUCE)
     assert pace.latest_ms(60, 120) == 160
     pace.release(150)
     assert (pace.state, pace.gate_ms) == (State.READING, 150)
@@ -125,10 +125,10 @@ def test_nothing_is_begun_during_a_hold() -> None:
     assert pace.gate_ms == inf
     pace.mute(180, 110, FETCH, at_boundary=True)
     pace.meet_gate()
-    assert (pace.state, pace.wake_ms) == (State.HOLDING, 130)
+    assert (pace.state, pace.wake_at_ms) == (State.HOLDING, 130)
     pace.release(0)
     pace.meet_gate()
-    assert (pace.state, pace.wake_ms) == (State.MUTED, 180)
+    assert (pace.state, pace.wake_at_ms) == (State.MUTED, 180)
 
 
 def test_nothing_is_begun_before_the_brokers_answer() -> None:
@@ -152,7 +152,7 @@ def test_a_mute_that_comes_while_the_brokers_answer_is_awaited_begins_behind_it(
     pace.broker_answered()
     assert (pace.state, pace.gate_ms) == (State.READING, 150)
     pace.meet_gate()
-    assert (pace.state, pace.wake_ms) == (State.MUTED, 150)
+    assert (pace.state, pace.wake_at_ms) == (State.MUTED, 150)
 
 
 def test_who_has_too_much_in_flight_waits_for_answers_unless_something_else_shuts_the_gate() -> None:
@@ -261,7 +261,7 @@ class EveryOrder(RuleBasedStateMachine):
     @invariant()
     def what_waits_for_time_is_woken(self) -> None:
         if self.pace.is_delayed:
-            assert self.pace.wake_ms < inf
+            assert self.pace.wake_at_ms < inf
         if self.pace.state is State.AWAITING_BROKER:
             assert self.awaits
 

@@ -154,7 +154,7 @@ def test_a_limit_put_in_force_punishes_nobody_for_what_passed_in_shadow(pacing: 
     shell.shared.quotas.reload(limits_in_shadow("consumer_byte_rate"), shell.now_ms)
     shell.client_sends(produce_of(100))
     assert shell.state is State.MUTED
-    assert shell.session.pace.wake_ms == pytest.approx(shell.now_ms + 100)
+    assert shell.session.pace.wake_at_ms == pytest.approx(shell.now_ms + 100)
 
 
 def test_what_was_decided_before_a_limit_went_to_shadow_mode_stays_and_nothing_is_added() -> None:

@@ -57,7 +57,7 @@ class Seen(NamedTuple):
     records: list[tuple[object, ...]]
     events: list[tuple[object, ...]]
     state: State
-    wake_ms: float
+    wake_at_ms: float
     bytes_counted: tuple[int, int, int]
 
 
@@ -85,7 +85,7 @@ def exchanged(
         [(record.client_id, *record[1:-1]) for record in shell.records],
         [tuple(event._replace(flow=None)) for event in shell.events],
         shell.state,
-        session.pace.wake_ms if shell.is_delayed else 0.0,
+        session.pace.wake_at_ms if shell.is_delayed else 0.0,
         (session.requests, session.bytes_from_client, session.bytes_to_client),
     )
 

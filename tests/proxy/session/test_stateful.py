@@ -334,12 +334,12 @@ class Dialogue(RuleBasedStateMachine):
                 assert not shell.client_left
                 assert shell.unread == b""
             case State.MUTED | State.HOLDING:
-                assert shell.session.pace.wake_ms < inf
+                assert shell.session.pace.wake_at_ms < inf
                 is_group = any(sent.kind.api_key in GROUP_APIS for sent in self.begun)
                 limit_ms = GROUP_MS if is_group else BUDGET_MS
                 if shell.session._throttling.produces.is_for_nobody:  # acks = 0, and its client has left
                     limit_ms = 60_000
-                assert shell.session.pace.wake_ms - shell.now_ms <= limit_ms
+                assert shell.session.pace.wake_at_ms - shell.now_ms <= limit_ms
             case State.AWAITING_BROKER:
                 assert self.may_await, "nobody authenticates here"
                 assert shell.session.in_flight

@@ -124,7 +124,7 @@ def test_turns_come_by_bytes_and_no_later_charge_moves_a_deadline() -> None:
         for shell in others:
             shell.advance(at_ms - shell.now_ms + START_MS)
         assert [len(shell.to_broker) for shell in others] == went
-    assert [shell.session.pace.wake_ms - START_MS for shell in (first, others[2])] == [500, 5_900]
+    assert [shell.session.pace.wake_at_ms - START_MS for shell in (first, others[2])] == [500, 5_900]
 
 
 def test_nothing_is_read_before_the_deadline_and_then_it_goes_on_with_what_waited() -> None:
@@ -185,7 +185,7 @@ def test_bytes_that_are_given_again_during_a_hold_are_not_charged_again() -> Non
     for wait_ms in (0, 499, 500, 600):
         assert shell.session.client_data(buf, 0, len(buf), START_MS + wait_ms) == 0
     assert shell.sensor().charged == 1_700
-    assert (shell.state, shell.session.pace.wake_ms) == (State.HOLDING, START_MS + 500)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.HOLDING, START_MS + 500)
 
 
 def test_a_wake_that_comes_early_changes_nothing_and_a_late_one_makes_up_for_it() -> None:
@@ -194,15 +194,15 @@ def test_a_wake_that_comes_early_changes_nothing_and_a_late_one_makes_up_for_it(
     shell.client_sends(produce_of(200))
     shell.now_ms = START_MS + 499
     shell.wake()
-    assert (shell.state, shell.session.pace.wake_ms) == (State.HOLDING, START_MS + 500)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.HOLDING, START_MS + 500)
     assert shell.to_broker == b""
     shell.now_ms = START_MS + 650
     shell.wake()
-    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 700)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 700)
     assert shell.to_broker == produce_of(200)
     shell.now_ms = START_MS + 699
     shell.wake()
-    assert (shell.state, shell.session.pace.wake_ms) == (State.MUTED, START_MS + 700)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 700)
     shell.now_ms = START_MS + 9_000
     shell.wake()
     assert not shell.is_delayed
@@ -274,7 +274,7 @@ def test_the_delays_of_requests_behind_one_another_end_with_their_clients_patien
     shell.client_sends(b"".join(produce_of(1_000, correlation_id=number) for number in range(5)))
     went_ms = []
     for number in range(5):
-        shell.advance(shell.session.pace.wake_ms - shell.now_ms)
+        shell.advance(shell.session.pace.wake_at_ms - shell.now_ms)
         assert bytes(shell.to_broker) == produce_of(1_000, correlation_id=number)
         shell.to_broker.clear()
         went_ms.append(shell.now_ms - START_MS)
@@ -287,7 +287,7 @@ def test_a_client_that_reconnects_for_every_request_clears_no_debt() -> None:
     for shell in shells:
         shell.client_sends(produce_of(1_000))
     assert [shell.state for shell in shells] == [State.READING, State.MUTED] + [State.HOLDING] * 18
-    waits_s = [(shell.session.pace.wake_ms - START_MS) / 1_000 for shell in shells[2:]]
+    waits_s = [(shell.session.pace.wake_at_ms - START_MS) / 1_000 for shell in shells[2:]]
     assert waits_s == [1, 2, 3, 4, 5, 6, 7, 8] + [8] * 10
 
 

@@ -86,16 +86,16 @@ def test_a_store_whose_layers_have_all_expired_says_so(make: Make) -> None:
 def test_turn_ms_is_how_long_a_connection_may_take_its_last_id_for_fresh(make: Make) -> None:
     store = make()
     store.admit(7, 100.0)
-    assert store.turn_ms == 100.0 + HOUR
-    assert store.seen(7, store.turn_ms)
-    assert store.turn_ms == 100.0 + 2 * HOUR
+    assert store.eligible_at_ms == 100.0 + HOUR
+    assert store.seen(7, store.eligible_at_ms)
+    assert store.eligible_at_ms == 100.0 + 2 * HOUR
 
 
 def test_turn_ms_is_also_when_the_oldest_layer_ends_if_that_comes_first(make: Make) -> None:
     store = make()
     store.admit(7, 0.0)
     store.admit(8, 10.5 * HOUR)
-    assert store.turn_ms == 11 * HOUR
+    assert store.eligible_at_ms == 11 * HOUR
 
 
 def test_what_was_dumped_is_known_where_it_is_loaded_with_the_time_that_was_left(make: Make) -> None:

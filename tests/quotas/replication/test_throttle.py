@@ -27,14 +27,14 @@ def test_the_worked_example() -> None:
     assert bucket.room_bytes("a", 100.0) == 0
     assert bucket.room_bytes("a", 101.0) == 505_000
     bucket.grant("a", 505_000, 101.0)
-    assert bucket.zero_ms == 201.0
+    assert bucket.tat_ms == 201.0
     bucket.settle(505_000, 505_000, 120.0)
     assert bucket.room_bytes("a", 201.0) == 0
     assert bucket.wait_ms(201.0) == 1.0
     assert bucket.room_bytes("a", 202.0) == 505_000
     bucket.grant("a", 505_000, 202.0)
     bucket.settle(505_000, 1_000_000, 210.0)
-    assert bucket.zero_ms == pytest.approx(401.0)
+    assert bucket.tat_ms == pytest.approx(401.0)
     assert bucket.passed_bytes == 1_505_000
 
 

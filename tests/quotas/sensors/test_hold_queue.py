@@ -28,7 +28,7 @@ class World:
 
     queue: HoldQueue = field(default_factory=lambda: HoldQueue(1 / RATE))
     now_ms: float = 0.0
-    zero_ms: float = 0.0
+    tat_ms: float = 0.0
     went: list[tuple[float, int]] = field(default_factory=list)
     """(when, number) of each request"""
     deadlines: dict[int, float] = field(default_factory=dict)
@@ -41,15 +41,17 @@ class World:
 
     def arrives(self, request_bytes: int, budget_ms: float = BUDGET_MS, place: Place | None = None) -> int:
         number = len(self.sizes)
-        turn_ms = max(self.zero_ms, self.now_ms)
-        self.zero_ms = turn_ms + request_bytes / RATE
-        self.sizes[number], self.turns[number] = request_bytes, turn_ms
+        eligible_at_ms = max(self.tat_ms, self.now_ms)
+        self.tat_ms = eligible_at_ms + request_bytes / RATE
+        self.sizes[number], self.turns[number] = request_bytes, eligible_at_ms
         self.deadlines[number] = self.now_ms + budget_ms
-        if turn_ms <= self.now_ms:
+        if eligible_at_ms <= self.now_ms:
             self.went.append((self.now_ms, number))
             return number
         wake = lambda: heappush(self._timers, (self.now_ms, number))  # noqa: E731
-        ticket = self.queue.enter(request_bytes, turn_ms, self.deadlines[number], self.now_ms, wake, place)
+        ticket = self.queue.enter(
+            request_bytes, eligible_at_ms, self.deadlines[number], self.now_ms, wake, place
+        )
         self._tickets[number] = ticket
         heappush(self._timers, (self.queue.ask(ticket, self.now_ms), number))
         return number
@@ -58,7 +60,7 @@ class World:
         ticket = self._tickets.pop(number, None)
         if ticket is not None:
             self.queue.leave(ticket, self.now_ms, missing_bytes)
-            self.zero_ms -= self.sizes[number] / RATE
+            self.tat_ms -= self.sizes[number] / RATE
 
     def until(self, now_ms: float) -> None:
         while self._timers and self._timers[0][0] <= now_ms:
@@ -199,11 +201,11 @@ def test_nothing_goes_ahead_of_the_quota_where_all_could_go_in_time(
         world.arrives(request_bytes)
     world.until(world.now_ms + 100_000)
     if all(world.turns[number] <= world.deadlines[number] for number in world.sizes):
-        paid_ms = 0.0
+        clears_at_ms = 0.0
         for at_ms, number in world.went:
-            assert at_ms >= paid_ms - LATE_MS
+            assert at_ms >= clears_at_ms - LATE_MS
             assert at_ms <= world.deadlines[number] + 1e-3
-            paid_ms = max(paid_ms, at_ms) + world.sizes[number] / RATE
+            clears_at_ms = max(clears_at_ms, at_ms) + world.sizes[number] / RATE
 
 
 def flat_out(sizes: list[int], seconds: int) -> tuple[list[int], list[list[float]]]:
@@ -270,10 +272,10 @@ def test_a_request_that_is_overtaken_by_small_ones_all_the_time_goes_in_time_and
                 world.arrives(50_000)
     at_ms = next(at_ms for at_ms, number in world.went if number == large)
     assert 6_000 <= at_ms <= BUDGET_MS
-    paid_ms = 0.0
+    clears_at_ms = 0.0
     for at_ms, number in world.went:
-        assert at_ms >= paid_ms - 1.5
-        paid_ms = max(paid_ms, at_ms) + world.sizes[number] / RATE
+        assert at_ms >= clears_at_ms - 1.5
+        clears_at_ms = max(clears_at_ms, at_ms) + world.sizes[number] / RATE
 
 
 def test_a_limit_that_is_lowered_is_met_without_a_lump() -> None:

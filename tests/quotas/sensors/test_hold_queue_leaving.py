@@ -102,7 +102,7 @@ def test_a_pause_for_those_who_left_ends_with_the_cap_on_debt() -> None:
         world.leaves(number)
     world.until(world.now_ms + 60_000)
     world.went.clear()
-    world.zero_ms = world.now_ms
+    world.tat_ms = world.now_ms
     begun_ms = world.now_ms
     for _ in range(50):
         world.arrives(1_000_000)

@@ -55,7 +55,7 @@ def test_every_charge_has_its_turn_at_once() -> None:
     sensor = sensor_of()
     for at in (0, 1, 2.5):
         sensor.charge(1_000_000, at)
-        assert sensor.turn_ms == sensor.last_ms == at
+        assert sensor.eligible_at_ms == sensor.last_ms == at
 
 
 def test_time_is_cut_to_whole_milliseconds_as_the_brokers_is_and_the_delay_begins_now() -> None:

@@ -227,7 +227,7 @@ class Pair:
         delay_ms = self.ours.charge(amount, now_ms) - now_ms
         assert delay_ms >= 0
         assert (delay_ms + 2**31) % 2**32 - 2**31 == expected_ms
-        assert self.ours.turn_ms == now_ms
+        assert self.ours.eligible_at_ms == now_ms
         return expected_ms
 
     def refund(self, amount: float, now_ms: int) -> None:

@@ -52,6 +52,6 @@ def test_the_same_operations_pass_and_are_told_the_same_delays(
         assert ours.tokens(now_ms) == tokens
         amount = 0 if is_strict and tokens < 0 else partitions
         theirs.record(amount, their_ms)
-        paid_ms = ours.charge(amount, now_ms)
+        clears_at_ms = ours.charge(amount, now_ms)
         left = theirs.measure(their_ms)
-        assert paid_ms - now_ms == (java.throttle_ms_of_tokens(left, rate) if left < 0 else 0)
+        assert clears_at_ms - now_ms == (java.throttle_ms_of_tokens(left, rate) if left < 0 else 0)

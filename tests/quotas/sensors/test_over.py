@@ -106,10 +106,10 @@ def play(sensor: Sensor, account: Account, steps: list[Step]) -> None:
             in_debt = account.tokens < 0
             waits = what == "wait" and in_debt
             account.charge(number, waits=waits, delay_ms=delay_ms)
-            paid_ms = sensor.charge(number, now_ms)
+            clears_at_ms = sensor.charge(number, now_ms)
             if waits:
                 sensor.hold(number)
-            elif paid_ms > now_ms:
+            elif clears_at_ms > now_ms:
                 sensor.count_over(number, now_ms + delay_ms)
         elif account.waiting:
             amount = account.waiting.pop(number % len(account.waiting))
@@ -230,8 +230,8 @@ def test_with_kafkas_pacing_the_burst_is_the_windows_and_each_byte_counts_once()
     sensor = KafkaSensor(*PLACE)
     told = []
     for at_ms in (0, 1_000, 2_000):
-        paid_ms = sensor.charge(30_000, at_ms)
-        assert paid_ms > at_ms + 10_000
+        clears_at_ms = sensor.charge(30_000, at_ms)
+        assert clears_at_ms > at_ms + 10_000
         sensor.count_over(30_000, at_ms + 10_000)
         told.append(sensor.over)
     assert told == [10_000, 10_000 + 29_000, 10_000 + 2 * 29_000]

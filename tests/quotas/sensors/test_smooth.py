@@ -38,8 +38,8 @@ def test_the_worked_example_of_the_module() -> None:
     sensor = sensor_of(1_000, 10_000)
     steps = []
     for amount, now_ms in [(400, 10_000), (1_100, 10_000), (200, 10_000), (100, 30_000)]:
-        paid_ms = sensor.charge(amount, now_ms)
-        steps.append((sensor.turn_ms, paid_ms, sensor.tokens(now_ms)))
+        clears_at_ms = sensor.charge(amount, now_ms)
+        steps.append((sensor.eligible_at_ms, clears_at_ms, sensor.tokens(now_ms)))
     assert steps == [
         (9_000, 9_400, 600),
         (9_400, 10_500, -500),
@@ -79,7 +79,7 @@ def test_debts_are_paid_in_the_order_of_arrival() -> None:
     turns = []
     for amount in (300, 200, 100):
         sensor.charge(amount, 0)
-        turns.append(sensor.turn_ms)
+        turns.append(sensor.eligible_at_ms)
     assert turns == [0, 300, 500]
 
 
@@ -87,7 +87,7 @@ def test_a_charge_of_nothing_owes_nothing_and_tells_the_turn() -> None:
     sensor = sensor_of(1_000, 0)
     sensor.charge(1_500, 0)
     assert sensor.charge(0, 100) == 500
-    assert sensor.turn_ms == 500
+    assert sensor.eligible_at_ms == 500
 
 
 def test_debt_ends_at_the_cap_and_what_is_beyond_is_counted() -> None:
@@ -102,7 +102,7 @@ def test_a_charge_at_the_cap_still_has_its_turn_behind_all_others() -> None:
     sensor = sensor_of(1_000, 0)
     sensor.charge(51_000, 0)
     assert sensor.charge(40_000, 0) == 60_000
-    assert sensor.turn_ms == 50_000
+    assert sensor.eligible_at_ms == 50_000
 
 
 def test_a_charge_that_ends_exactly_at_the_cap_forgives_nothing() -> None:

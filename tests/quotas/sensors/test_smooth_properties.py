@@ -110,7 +110,7 @@ def compare_with_the_plain_bucket(
         if what == "charge":
             turn, paid = plain.charge(Fraction(number), Fraction(now_ms))
             assert Fraction(sensor.charge(number, now_ms)) == paid
-            assert Fraction(sensor.turn_ms) == turn
+            assert Fraction(sensor.eligible_at_ms) == turn
         elif what == "refund":
             plain.refund(Fraction(number), Fraction(now_ms))
             sensor.refund(number, now_ms)
@@ -173,7 +173,7 @@ def test_at_any_rate_it_equals_the_plain_token_bucket_but_for_rounding(
         turn, paid = plain.charge(Fraction(amount), Fraction(now_ms))
         allowed_ms = 4 * count * math.ulp(now_ms + 60_000)
         assert abs(Fraction(sensor.charge(amount, now_ms)) - paid) <= allowed_ms
-        assert abs(Fraction(sensor.turn_ms) - turn) <= allowed_ms
+        assert abs(Fraction(sensor.eligible_at_ms) - turn) <= allowed_ms
 
 
 Request: TypeAlias = tuple[int, int, int | None]
@@ -202,12 +202,12 @@ class Traffic:
             while leaving and leaving[0][0] <= now_ms:
                 yield self.leave(*heapq.heappop(leaving))
             self.sensor.charge(amount, now_ms)
-            turn_ms = self.sensor.turn_ms
-            if eighths is not None and turn_ms > now_ms:
-                heapq.heappush(leaving, (now_ms + (turn_ms - now_ms) * eighths / 8, amount))
+            eligible_at_ms = self.sensor.eligible_at_ms
+            if eighths is not None and eligible_at_ms > now_ms:
+                heapq.heappush(leaving, (now_ms + (eligible_at_ms - now_ms) * eighths / 8, amount))
                 yield now_ms, 0
             else:
-                self.passed.append((max(now_ms, turn_ms), amount))
+                self.passed.append((max(now_ms, eligible_at_ms), amount))
                 yield now_ms, amount
         while leaving:
             yield self.leave(*heapq.heappop(leaving))
@@ -253,9 +253,9 @@ def test_deadlines_never_go_back_and_no_turn_comes_before_an_earlier_charge_is_p
     told: list[tuple[float, float]] = []
     for gap_ms, amount in charges:
         now_ms += gap_ms
-        paid_ms = sensor.charge(amount, now_ms)
-        told.append((sensor.turn_ms, paid_ms))
-        assert sensor.turn_ms <= paid_ms <= now_ms + max_debt_ms
+        clears_at_ms = sensor.charge(amount, now_ms)
+        told.append((sensor.eligible_at_ms, clears_at_ms))
+        assert sensor.eligible_at_ms <= clears_at_ms <= now_ms + max_debt_ms
     for (_, paid_before), (turn, paid) in pairwise(told):
         assert paid_before <= turn <= paid
 
@@ -295,7 +295,7 @@ def test_abandoned_requests_never_clear_a_debt_that_others_made(
     """
     sensor = sensor_of(1_000, 0, 1.0, max_debt_ms)
     clean = sensor_of(1_000, 0, 1e9, max_debt_ms)
-    clean.zero_ms = -1_000.0
+    clean.tat_ms = -1_000.0
     for when_ms, forwarded in Traffic(sensor, requests).events():
         if forwarded:
             clean.charge(forwarded, when_ms)

@@ -96,10 +96,10 @@ def simulated_waiting_s(
     for number, amount in sorted(amounts.items()):
         begin_ms = start_ms + number * 10_000.0
         for at_ms in sorted(begin_ms + drawn.random() * 10_000.0 for _ in range(count)):
-            paid_ms = sensor.charge(amount / count, at_ms)
-            if paid_ms > at_ms:
-                waited_ms += paid_ms - max(at_ms, owed_until_ms)
-                owed_until_ms = paid_ms
+            clears_at_ms = sensor.charge(amount / count, at_ms)
+            if clears_at_ms > at_ms:
+                waited_ms += clears_at_ms - max(at_ms, owed_until_ms)
+                owed_until_ms = clears_at_ms
     return waited_ms / 1000.0
 
 

@@ -53,7 +53,7 @@ def test_its_last_poll_was_of_the_old_bucket_and_delays_nothing_in_the_new_one()
     debtor.client_sends(fetch(client_id="new"))
     debtor.broker_sends(fetch_answer_of(1_200))
     one.client_sends(fetch(client_id="new"))
-    assert (one.state, one.session.pace.wake_ms - one.now_ms) == (State.HOLDING, 200)
+    assert (one.state, one.session.pace.wake_at_ms - one.now_ms) == (State.HOLDING, 200)
 
 
 def test_the_batches_that_it_brought_from_the_old_bucket_say_nothing_of_those_in_the_new_one() -> None:

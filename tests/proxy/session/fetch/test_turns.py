@@ -57,7 +57,7 @@ def mute_of(shell: Shell, *, client_id: str = "app") -> float:
     """For how long a connection is muted that fetched a minute's worth of 1,000 B/s."""
     shell.client_sends(fetch(client_id=client_id))
     shell.broker_sends(fetch_answer_of(60_000))
-    return shell.session.pace.wake_ms - shell.now_ms
+    return shell.session.pace.wake_at_ms - shell.now_ms
 
 
 # 1.3 Fetch ------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
         body |= {"sessionId": session_id, "sessionEpoch": epoch}
     shell = shell_of(in_debt())
     shell.client_sends(request(FETCH, version, body, correlation_id=4))
-    assert (shell.state, shell.session.pace.wake_ms - shell.now_ms) == (State.HOLDING, 3_000)
+    assert (shell.state, shell.session.pace.wake_at_ms - shell.now_ms) == (State.HOLDING, 3_000)
     shell.advance(3_000)
     went = decoded("request", FETCH, version, shell.to_broker)
     assert bytes(shell.to_broker[8:12]) == (4).to_bytes(4, "big")
@@ -257,7 +257,7 @@ def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> N
     assert decoded("request", FETCH, 12, second.to_broker).body["maxWaitMs"] == 0
     second.broker_sends(answer(FETCH, 12))
     second.client_sends(fetch(correlation_id=2))
-    assert (second.state, second.session.pace.wake_ms) == (State.HOLDING, START_MS + 1 + 499)
+    assert (second.state, second.session.pace.wake_at_ms) == (State.HOLDING, START_MS + 1 + 499)
 
 
 @pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
@@ -266,7 +266,7 @@ def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: in
     shell = shell_of(in_debt())
     body: Struct = {"groupId": "g", "memberId": "m", "maxBytes": 50_000_000}
     shell.client_sends(request(SHARE_FETCH, version, body))
-    assert shell.session.pace.wake_ms - shell.now_ms == 2_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 2_000
     shell.advance(2_000)
     assert max_bytes_of(SHARE_FETCH, version, shell.to_broker) == records_of(61_000)
 
@@ -276,7 +276,7 @@ def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
     shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))
     shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1))
     shell.client_sends(fetch(correlation_id=2))
-    assert shell.session.pace.wake_ms - shell.now_ms == 2_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 2_000
 
 
 def test_a_drain_ends_a_held_fetch_unforwarded() -> None:
@@ -319,13 +319,13 @@ def test_answers_that_come_during_a_mute_are_delivered_and_do_not_prolong_it_bey
     shell.broker_sends(answer(FETCH, 12))
     shell.client_sends(fetch(correlation_id=1, max_bytes=100) + fetch(correlation_id=2, max_bytes=100))
     shell.broker_sends(fetch_answer_of(2_952, correlation_id=1))
-    assert (shell.state, shell.session.pace.wake_ms - START_MS) == (
+    assert (shell.state, shell.session.pace.wake_at_ms - START_MS) == (
         State.MUTED,
         1_952 + len(answer(FETCH, 12)),
     )
     shell.advance(1_900)
     shell.broker_sends(fetch_answer_of(5_000, correlation_id=2))
-    assert shell.session.pace.wake_ms - START_MS == 3_000
+    assert shell.session.pace.wake_at_ms - START_MS == 3_000
     shell.advance(1_100)
     assert shell.state is State.READING
 
@@ -339,5 +339,5 @@ def test_a_share_fetch_is_muted_for_ten_seconds_at_most_and_told_of_two(version:
     shell.client_sends(request(SHARE_FETCH, version, body))
     content: Struct = {"errorMessage": "x" * 20_000}
     shell.broker_sends(answer(SHARE_FETCH, version, content))
-    assert shell.session.pace.wake_ms - shell.now_ms == 10_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 10_000
     assert throttle_of(SHARE_FETCH, version, shell.to_client) == 2_000

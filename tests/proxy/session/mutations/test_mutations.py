@@ -216,7 +216,7 @@ def test_a_member_of_a_group_is_delayed_and_told_no_longer_than_its_heartbeats_a
     shell.client_sends(create({"more": 1}, correlation_id=3))
     shell.broker_sends(sizes({"more": (0, 0)}, correlation_id=3))
     assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 2_000
-    assert shell.session.pace.wake_ms == shell.now_ms + 2_000
+    assert shell.session.pace.wake_at_ms == shell.now_ms + 2_000
 
 
 def test_requests_that_say_one_thing_twice_are_the_brokers_to_refuse() -> None:

@@ -97,7 +97,7 @@ def test_a_request_on_a_new_connection_waits_until_the_debt_is_paid() -> None:
 def test_a_debt_beyond_the_bound_lets_it_go_after_eight_seconds_and_it_counts() -> None:
     """100 owed: 50 s."""
     shell = held(100)
-    assert shell.session.pace.wake_ms - shell.now_ms == 8_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 8_000
     shell.advance(7_999)
     assert not shell.to_broker
     shell.advance(1)
@@ -112,7 +112,7 @@ def test_on_a_groups_connection_it_is_held_for_two_seconds_at_most() -> None:
     shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1))
     shell.client_sends(ONE)
     shell.broker_sends(NONE_YET)
-    assert shell.session.pace.wake_ms - shell.now_ms == 2_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 2_000
 
 
 def test_what_the_broker_will_refuse_waits_for_nothing() -> None:
@@ -128,7 +128,7 @@ def test_a_request_that_only_asks_whether_it_could_be_done_waits_as_well() -> No
     shell = owing(10)
     shell.client_sends(create({"one": 1}, version=4, validate_only=True))
     shell.broker_sends(NONE_YET)
-    assert shell.session.pace.wake_ms - shell.now_ms == 5_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 5_000
 
 
 @pytest.mark.parametrize("asked", [delete(["one"], version=4), grow({"one": 7}, version=2)])
@@ -136,7 +136,7 @@ def test_deletion_and_growth_wait_as_creation_does(asked: bytes) -> None:
     shell = owing(10)
     shell.client_sends(asked)
     shell.broker_sends(sizes({"one": (1, 4)}))
-    assert shell.session.pace.wake_ms - shell.now_ms == 5_000
+    assert shell.session.pace.wake_at_ms - shell.now_ms == 5_000
     shell.to_broker.clear()
     shell.advance(5_000)
     assert bytes(shell.to_broker) == asked
@@ -249,7 +249,7 @@ def passed_in_a_minute(clients: int, partitions: int) -> tuple[list[float], list
             shell.now_ms = now_ms
             shell.wake()
         if shell.state is State.HOLDING:
-            heapq.heappush(queue, (shell.session.pace.wake_ms, next(numbers), client, shell))
+            heapq.heappush(queue, (shell.session.pace.wake_at_ms, next(numbers), client, shell))
             continue
         went_s.append((now_ms - start_ms) / 1000.0)
         turns[client] += 1
@@ -291,7 +291,7 @@ def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
     for number, shell in enumerate(shells):
         shell.client_sends(create({f"t{number}": 4}, version=4))
         shell.broker_sends(sizes({f"t{number}": (0, 0)}))
-    assert [shell.session.pace.wake_ms - shell.now_ms for shell in shells] == [1_000, 3_000, 5_000, 7_000]
+    assert [shell.session.pace.wake_at_ms - shell.now_ms for shell in shells] == [1_000, 3_000, 5_000, 7_000]
 
 
 def test_one_entitys_debt_holds_nobody_else() -> None:

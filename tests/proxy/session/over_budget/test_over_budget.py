@@ -48,7 +48,7 @@ def test_what_has_no_turn_in_its_budget_is_refused_and_given_back(version: int) 
     """5,000 B are owed: its turn would come after 5 s, and its budget ends after 2."""
     shell = behind_a_debt(5_000)
     shell.client_sends(produce_of(700, version=version, correlation_id=3))
-    assert (shell.state, shell.session.pace.wake_ms - shell.now_ms) == (State.HOLDING, BUDGET_MS)
+    assert (shell.state, shell.session.pace.wake_at_ms - shell.now_ms) == (State.HOLDING, BUDGET_MS)
     shell.advance(BUDGET_MS)
     assert shell.state is State.READING
     assert not shell.to_broker
@@ -202,7 +202,7 @@ def test_a_request_larger_than_what_a_budget_can_pay_goes_where_nothing_is_owed(
     (shell,) = shells(1)
     shell.client_sends(produce_of(20_000))
     assert bytes(shell.to_broker) == produce_of(20_000)
-    assert (shell.state, shell.session.pace.wake_ms - shell.now_ms) == (State.MUTED, BUDGET_MS)
+    assert (shell.state, shell.session.pace.wake_at_ms - shell.now_ms) == (State.MUTED, BUDGET_MS)
 
 
 def test_with_acks_0_it_waits_for_its_turn_however_long() -> None:

@@ -45,7 +45,7 @@ def went_ms(shell: Shell, frame_bytes: int, count: int) -> list[float]:
         shell.to_broker.clear()
         if len(went) < count:
             assert shell.is_delayed
-            shell.advance(max(shell.session.pace.wake_ms - shell.now_ms, 0.0))
+            shell.advance(max(shell.session.pace.wake_at_ms - shell.now_ms, 0.0))
     return went
 
 
@@ -126,7 +126,7 @@ def test_a_client_that_sends_while_it_is_muted_counts_from_then() -> None:
     shell.client_sends(produce_of(9_000))
     shell.broker_sends(produce_answer())
     shell.to_broker.clear()
-    assert shell.session.pace.wake_ms - START_MS == 8_000
+    assert shell.session.pace.wake_at_ms - START_MS == 8_000
     neighbour = Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
     neighbour.client_sends(produce_of(100_000))
     shell.advance(2_000)
@@ -148,12 +148,12 @@ def test_twenty_clients_without_idempotence_pass_evenly_what_they_have_outstandi
     ends = [0.0] * len(shells)
     while any(shell.is_delayed for shell in shells):
         now_ms = min(
-            shell.now_ms if shell._is_woken else shell.session.pace.wake_ms
+            shell.now_ms if shell._is_woken else shell.session.pace.wake_at_ms
             for shell in shells
             if shell.is_delayed
         )
         for number, shell in enumerate(shells):
-            if shell.is_delayed and (shell._is_woken or shell.session.pace.wake_ms <= now_ms):
+            if shell.is_delayed and (shell._is_woken or shell.session.pace.wake_at_ms <= now_ms):
                 shell.now_ms = max(now_ms, shell.now_ms)
                 shell._is_woken = False
                 shell.wake()

@@ -28,7 +28,7 @@ def longest_wait_s(limits: DelayLimits, first: bytes) -> float:
     shell.client_sends(first)
     shell.client_sends(produce_of(RATE * 1_000))
     assert shell.state is State.MUTED
-    return (shell.session.pace.wake_ms - shell.now_ms) / 1_000
+    return (shell.session.pace.wake_at_ms - shell.now_ms) / 1_000
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_above_the_rate_a_request_is_held_until_its_token_comes() -> None:
     rig = Rig()
     rig.principal.main.restore(0.9, 0.0)
     assert rig.judge(head(1), now_ms=0.0) is Verdict.HOLD
-    assert rig.gate.wake_ms == BUDGET_MS
+    assert rig.gate.wake_at_ms == BUDGET_MS
     assert rig.quota.serve(5_900.0) == []
     assert rig.quota.serve(6_000.0) == [rig.gate.ticket]
     assert rig.gate.wake(6_000.0) is Verdict.ADMIT

@@ -92,7 +92,7 @@ class Crowd:
         gate = caller.gate
         assert gate is not None
         if verdict is Verdict.HOLD:
-            self._wakes[int(-(-gate.wake_ms // STEP_MS)) * STEP_MS].append(caller)
+            self._wakes[int(-(-gate.wake_at_ms // STEP_MS)) * STEP_MS].append(caller)
             return
         if verdict is Verdict.ADMIT:
             gate.forwarded(now)

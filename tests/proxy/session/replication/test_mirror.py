@@ -61,7 +61,7 @@ def run(world: World, followers: list[ModelFollower], latency_ms: float, until_m
         what, out = door.ask(frame, world.now_ms)
         if what == "held":
             asked[number] = frame
-            heappush(due, (door.pace.wake_ms, number))
+            heappush(due, (door.pace.wake_at_ms, number))
             continue
         assert what == "sent"
         before = len(answers)

@@ -289,7 +289,7 @@ def test_a_new_connection_of_an_entity_in_debt_waits_and_begins_with_one_request
     spend(shell_of(shared), 500.0)
     shell = shell_of(shared)
     shell.client_sends(b"".join(metadata(number) for number in range(1, 9)))
-    assert (shell.state, shell.session.pace.wake_ms - shell.now_ms) == (State.MUTED, 1_000)
+    assert (shell.state, shell.session.pace.wake_at_ms - shell.now_ms) == (State.MUTED, 1_000)
     assert not shell.to_broker
     shell.advance(1_000)
     assert shell.to_broker == metadata(1)

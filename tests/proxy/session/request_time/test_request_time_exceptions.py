@@ -134,7 +134,7 @@ def test_delays_that_follow_each_other_on_a_groups_connection_end_after_two_seco
     for number in range(1, 5):
         shell.advance(UPSTREAM_MS if number == 1 else 400.0)
         shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=number))
-    assert shell.session.pace.wake_ms == pytest.approx(begun_ms + 2_000.0)
+    assert shell.session.pace.wake_at_ms == pytest.approx(begun_ms + 2_000.0)
 
 
 def txn_markers_answer(error: int) -> bytes:
