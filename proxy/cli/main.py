@@ -24,6 +24,7 @@ from sluice.proxy.cli.options import (
     EXIT_FAILED,
     CommandFailed,
     ConfigOption,
+    FileArgument,
     QuotasOption,
     quota_file_of,
 )
@@ -75,10 +76,33 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # else the lines of a docstring are kept as they are
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
 quotas_app = typer.Typer(help="Quotas as YAML: explain, export, compare, apply.", no_args_is_help=True)
 app.add_typer(quotas_app, name="quotas")
 schema_app = typer.Typer(help="JSON Schema of the files, for editors.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
+
+
+@app.callback()
+def of_all(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_show_version,
+            help="Print the versions, as the command does.",
+        ),
+    ] = False,
+) -> None:
+    """A proxy that speaks Kafka's protocol and enforces quotas per principal, evenly."""
 
 
 def main() -> NoReturn:
@@ -99,7 +123,7 @@ def main() -> NoReturn:
 
 
 @app.command(epilog=EXIT_CODES)
-def run(config: ConfigOption = None) -> None:
+def run(file: FileArgument = None, config: ConfigOption = None) -> None:
     """Run the proxy until SIGTERM or SIGINT, which drain it; a second signal ends it at once.
 
     Options come from `SLUICE_*` variables, the configuration file, and defaults, in this order:
@@ -109,12 +133,24 @@ def run(config: ConfigOption = None) -> None:
     from sluice.proxy.runtime.file_work import within
     from sluice.proxy.server import run as serve
 
-    raise typer.Exit(serve(within(str(config), lambda: load_config(config, os.environ)), config))
+    given = file or config
+    raise typer.Exit(serve(within(str(given), lambda: load_config(given, os.environ)), given))
+
+
+def _the_file(file: Path | None, config: Path | None) -> Path:
+    given = file or config
+    if given is None:
+        raise typer.BadParameter("give FILE, --config or SLUICE_CONFIG")
+    return given
 
 
 @app.command(epilog=EXIT_CODES)
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    file: FileArgument = None,
+    config: ConfigOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The mistakes as one JSON object: file, line, key, message.")
+    ] = False,
     replication: Annotated[
         bool, typer.Option("--replication", help="Ask the brokers for their replication throttles, too.")
     ] = False,
@@ -122,53 +158,33 @@ def check(
     """Check a configuration file, with the files that it names (quotas, certificates, credentials), or a
     quota file.
 
-    Prints OK and a summary, or every problem with its key and line. SLUICE_* variables count as in `run`.
+    Prints OK and a summary, or every mistake of all files with its key and line. SLUICE_* variables count as
+    in `run`.
     With --replication the brokers' throttles must be as they should be, or it fails.
     """
-    from sluice.proxy.config.file import config_of
-    from sluice.quotas.files.load import load_quotas, read_given
-    from sluice.quotas.files.quota_file import parse_quotas
-    from sluice.quotas.files.yaml_lines import parse_yaml
+    from sluice.proxy.cli.check import checked
 
-    text = read_given(file, "given")
-    document = parse_yaml(text, str(file))
-    if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
-        print(f"OK: {file}: {_counted(parse_quotas(text, str(file)))}")
-        return
-    from sluice.proxy.admin.status.token import token_file
-    from sluice.proxy.assembly import producer_id_file
-    from sluice.proxy.calibration.request_cost_file import load_request_costs
-    from sluice.proxy.listener.security import load_security
-
-    config = config_of(document, str(file), os.environ)
-    limits = None if config.quotas.file is None else load_quotas(config.quotas.file)
-    for listener in config.listeners:
-        load_security(listener)
-    producer_id_file(config)
-    token_file(config.admin.status)
-    load_request_costs(config.request_time.cost_file)
-    print(f"OK: {file}")
-    for listener in config.listeners:
-        here = f"{listener.bind_host}:{listener.bind_port}"
-        there = listener.upstream
-        print(f"  listener {listener.name}: {here} -> {there} ({listener.security_protocol})")
-    if limits is not None:
-        print(f"  quota file {config.quotas.file}: {_counted(limits)}")
-    if config.quotas.topic is not None:
-        print(f"  quota topic {config.quotas.topic.name} at {', '.join(config.quotas.topic.bootstrap)}")
-    print(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
+    found = checked(_the_file(file, config), os.environ)
+    if as_json:
+        print(found.as_json())
+        if found.problems:
+            raise typer.Exit(EXIT_CONFIG)
+    elif found.problems:
+        raise ConfigError(found.problems)
+    else:
+        print("\n".join(found.summary()))
     if replication:
         from sluice.proxy.replication.setup import BrokersNotAsked, check_cluster
 
-        if config.replication is None:
-            raise typer.BadParameter(f"{file} has no section `replication`")
+        if found.config is None or found.config.replication is None:
+            raise typer.BadParameter(f"{found.file} has no section `replication`")
         try:
-            found = check_cluster(config.replication)
+            findings = check_cluster(found.config.replication)
         except BrokersNotAsked as error:
             raise CommandFailed(str(error)) from None
-        for finding in found:
+        for finding in findings:
             print(f"  replication throttles: {finding.check}: {finding.message}")
-        raise typer.Exit(EXIT_FAILED if found else 0)
+        raise typer.Exit(EXIT_FAILED if findings else 0)
 
 
 @quotas_app.command(epilog=EXIT_CODES)
@@ -265,17 +281,6 @@ def schema_quotas() -> None:
     from sluice.proxy.quota_store.schema import quotas_schema_text
 
     print(quotas_schema_text(), end="")
-
-
-def _counted(limits: QuotaLimits) -> str:
-    count = len(limits.entries)
-    text = f"limits for {count} {'entity' if count == 1 else 'entities'}"
-    further = (
-        ("tenant", len(limits.tenants)),
-        ("schedule", len(limits.schedules)),
-        ("exempt rule", len(limits.exempt.rules)),
-    )
-    return ", ".join([text, *(f"{count} {what}{'s' * (count != 1)}" for what, count in further if count)])
 
 
 def _instant(text: str) -> float:

@@ -24,6 +24,10 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file."),
 ]
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", show_default=False, help="The configuration file, as --config."),
+]
 AdminSocketOption = Annotated[
     Path | None, typer.Option("--admin-socket", metavar="FILE", help="A running proxy's admin.socket.")
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -64,7 +65,9 @@ def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
-        problems.extend(_Translator(document, source, variables).problems(error))
+        translator = _Translator(document, source, variables)
+        problems.extend(translator.problems(error))
+        problems.extend(translator.problems_behind(values, error))
     if problems:
         raise ConfigError(sorted(problems, key=lambda problem: problem.line or 0))
     return config
@@ -173,14 +176,38 @@ class _Translator:
         self._variables = variables
 
     def problems(self, error: ValidationError) -> Iterator[Problem]:
-        for detail in error.errors(include_url=False):
+        for detail in _details(error):
             context: dict[str, Any] = detail.get("ctx", {})
             if detail["type"] == "contradictions":
                 for path, message in context["contradictions"]:
                     yield self._problem(path, message)
-            # A list whose items are all wrong is reported as too short as well.
-            elif detail["type"] != "too_short" or not detail["input"]:
+            else:
                 yield self._problem(detail["loc"], _message(detail["type"], detail, context))
+
+    def problems_behind(self, values: YamlValue, error: ValidationError) -> Iterator[Problem]:
+        """What only shows once what `error` names is right: options are compared with each other where each
+        is fine by itself. So look again without those; what is required has a stand-in then."""
+        values = deepcopy(values)
+        gone = {detail["loc"] for detail in _details(error)}
+        if () in gone or not all(_take_out(values, path) for path in gone):
+            return
+        for _ in range(2):
+            try:
+                Config.model_validate(values)
+            except ValidationError as further:
+                missing = [detail["loc"] for detail in _details(further) if detail["type"] == "missing"]
+                if not missing:
+                    yield from (
+                        self._problem(path, message)
+                        for detail in _details(further)
+                        if detail["type"] == "contradictions"
+                        for path, message in detail["ctx"]["contradictions"]
+                        if path not in gone
+                    )
+                    return
+                for path in missing:
+                    _put_stand_in(values, path)
+                gone |= set(missing)
 
     def _problem(self, path: YamlPath, message: str) -> Problem:
         for length in range(len(path), 0, -1):
@@ -189,6 +216,40 @@ class _Translator:
                 return Problem(message, path=dotted(path), source=variable[0])
         line = self._document.line_of(path) if self._source else None
         return Problem(message, path=dotted(path), source=self._source, line=line)
+
+
+def _details(error: ValidationError) -> Iterator[Mapping[str, Any]]:
+    """pydantic's; but a list whose items are all wrong is reported as too short as well."""
+    for detail in error.errors(include_url=False):
+        if detail["type"] != "too_short" or not detail["input"]:
+            yield detail
+
+
+def _inside(values: Any, path: YamlPath) -> Any:
+    """What holds the last part of `path`; None if there is no such place."""
+    for part in path[:-1]:
+        try:
+            values = values[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return values
+
+
+def _take_out(values: Any, path: YamlPath) -> bool:
+    """False: it is part of a list, whose other items would be others' then."""
+    holder = _inside(values, path)
+    if isinstance(holder, dict):
+        holder.pop(path[-1], None)
+    return isinstance(holder, dict) or holder is None
+
+
+def _put_stand_in(values: Any, path: YamlPath) -> None:
+    """Something for a required option. A port 0 is taken by nobody."""
+    holder, section = _inside(values, path), _section_at(path[:-1])
+    if isinstance(holder, dict) and section is not None:
+        field = section.model_fields.get(str(path[-1]))
+        is_number = field is not None and field.annotation in {int, float}
+        holder[path[-1]] = 0 if is_number else "stand-in"
 
 
 # Flat on purpose: one case for each kind of error that pydantic has for our options, and its sentence.

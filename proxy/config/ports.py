@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 from sluice.proxy.config.admin import AdminOptions
@@ -16,43 +17,57 @@ def port_contradictions(
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Two that want one port, and listeners that would dial this proxy itself: (path of the key to change,
     what is wrong and the remedy)."""
-    binds: list[tuple[str, str, int]] = []
+    binds: list[_Bind] = []
     for index, listener in enumerate(listeners):
-        for key, port in _ports_of(listener):
-            for label, host, taken in binds:
-                if _same_port(host, taken, listener.bind_host, port):
-                    yield (
-                        ("listeners", index, *key),
-                        f"port {port} is taken by {label} already; give each its own",
-                    )
+        for key, ports in _ports_of(listener):
             label = f"listener {listener.name!r}" + (" for a broker" if len(key) > 1 else "")
-            binds.append((label, listener.bind_host, port))
-    for label, host, port in binds:
-        if _same_port(host, port, admin.bind_host, admin.bind_port):
-            yield ("admin", "bind_port"), f"port {port} is taken by {label} already; give each its own"
-    binds.append(("the admin port", admin.bind_host, admin.bind_port))
+            bind = _Bind(label, listener.bind_host, ports)
+            for message in bind.refused_beside(binds):
+                yield ("listeners", index, *key), message
+            binds.append(bind)
     probe_host, probe_port = admin.probe_address
-    for label, host, port in binds:
-        if _same_port(host, port, probe_host, probe_port):
-            yield (
-                ("admin", "probes", "bind_port"),
-                f"port {probe_port} is taken by {label} already; give each its own",
-            )
-    binds.append(("the probe port", probe_host, probe_port))
+    for at, bind in (
+        (("admin", "bind_port"), _Bind("the admin port", admin.bind_host, _one(admin.bind_port))),
+        (("admin", "probes", "bind_port"), _Bind("the probe port", probe_host, _one(probe_port))),
+    ):
+        for message in bind.refused_beside(binds):
+            yield at, message
+        binds.append(bind)
     for place, upstream_host, upstream_port in _dialled(listeners, quotas):
-        for label, host, port in binds:
-            if _leads_to(upstream_host, upstream_port, host, port):
-                address = f"{upstream_host}:{port}"
-                yield place, f"{address} is {label} of this proxy itself; name the broker's own"
+        for bind in binds:
+            if upstream_port in bind.ports and _leads_to(upstream_host, bind.host):
+                address = f"{upstream_host}:{upstream_port}"
+                yield place, f"{address} is {bind.label} of this proxy itself; name the broker's own"
 
 
-def _ports_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str, ...], int]]:
-    """(key, port) of every port that the listener binds."""
-    yield ("bind_port",), listener.bind_port
+@dataclass(frozen=True, slots=True)
+class _Bind:
+    """Ports of one address, bound one by one."""
+
+    label: str
+    host: str
+    ports: range
+
+    def refused_beside(self, others: Iterable[_Bind]) -> Iterator[str]:
+        """A message for each of `others`, which are bound before, that has a port of this one."""
+        for other in others:
+            both = range(max(self.ports.start, other.ports.start), min(self.ports.stop, other.ports.stop))
+            if both and both[-1] and _same_host(self.host, other.host):
+                which = f"port {both[0]} is" if len(both) == 1 else f"ports {both[0]} to {both[-1]} are"
+                yield f"{which} taken by {other.label} already; give each its own"
+
+
+def _one(port: int) -> range:
+    return range(port, port + 1)
+
+
+def _ports_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str, ...], range]]:
+    """(key, ports) of all that the listener binds."""
+    yield ("bind_port",), _one(listener.bind_port)
     gateway = listener.gateway
     if gateway is not None and gateway.sni_domain is None and gateway.first_broker_port is not None:
-        for port in range(gateway.first_broker_port, gateway.first_broker_port + gateway.max_brokers):
-            yield ("gateway", "first_broker_port"), port
+        first = gateway.first_broker_port
+        yield ("gateway", "first_broker_port"), range(first, first + gateway.max_brokers)
 
 
 def _dialled(
@@ -70,17 +85,13 @@ def _dialled(
         yield ("quotas", "topic", "bootstrap", number), *host_and_port(address)
 
 
-def _same_port(host: str, port: int, other_host: str, other_port: int) -> bool:
-    """Whether binding the second address would fail after the first."""
-    if port != other_port or port == 0:
-        return False
+def _same_host(host: str, other_host: str) -> bool:
+    """Whether a port of the second could not be bound after the same of the first."""
     return host == other_host or _is_wildcard(host) or _is_wildcard(other_host)
 
 
-def _leads_to(upstream_host: str, upstream_port: int, bind_host: str, bind_port: int) -> bool:
+def _leads_to(upstream_host: str, bind_host: str) -> bool:
     """Whether dialling the upstream surely reaches the bound address. No name is resolved but `localhost`."""
-    if upstream_port != bind_port:
-        return False
     if upstream_host == bind_host:
         return True
     return _is_wildcard(bind_host) and (_is_loopback(upstream_host) or _is_wildcard(upstream_host))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -44,6 +45,18 @@ def unknown_key_message(key: str, known: Iterable[str]) -> str:
     if close:
         return f"unknown key; did you mean {close[0]}?"
     return f"unknown key; known here: {', '.join(names)}"
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])i?b?(?:ytes)?(?:/s|ps)?", re.IGNORECASE)
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def in_bytes(value: object) -> str:
+    """`; write 1048576` for a text as `1MB`, `1 MiB/s` or `1m`: a number of bytes with a unit. Else empty."""
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        return ""
+    return f"; write {round(float(found[1]) * 1024 ** _POWERS[found[2].lower()])}"
 
 
 def shown(value: object) -> str:

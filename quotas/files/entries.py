@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
-from sluice.quotas.files.config_error import Problem, shown, unknown_key_message
+from sluice.quotas.files.config_error import Problem, in_bytes, shown, unknown_key_message
 from sluice.quotas.files.schedule_entries import SCHEDULE_KEY, ScheduleReader
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
@@ -181,4 +181,6 @@ class EntryReader:
             try:
                 KINDS[kind].validated(key, value)
             except ValueError as error:
-                self.problem(at, f"{str(error).rstrip('.')}; is {shown(value)} ({KINDS[kind].limit_unit})")
+                unit = KINDS[kind].limit_unit
+                hint = in_bytes(value) if unit.startswith("bytes") else ""
+                self.problem(at, f"{str(error).rstrip('.')}; is {shown(value)} ({unit}){hint}")

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from sluice.proxy.admin.status.access import CHALLENGE, Access
@@ -65,7 +65,7 @@ class StatusRoutes:
         """All of them, each behind the rule of access.py."""
         if self._desk is None:
             return []
-        pages: list[tuple[str, Handler]] = [(PAGE, self._page), (DOCUMENT, self._document)]
+        pages: list[tuple[str, Handler]] = [("/", _to_page), (PAGE, self._page), (DOCUMENT, self._document)]
         pages += [(endpoint.path, partial(self._answer, endpoint)) for endpoint in ENDPOINTS]
         return [self.guarded(path, handler) for path, handler in pages]
 
@@ -159,6 +159,10 @@ def _asked(request: Request, model: type[_Asked]) -> _Asked:
         mistakes = error.errors(include_url=False, include_input=False, include_context=False)
         told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}"[:300] for one in mistakes[:5])
         raise _BadQuestion("; ".join(told)) from None
+
+
+async def _to_page(_: Request) -> Response:
+    return RedirectResponse(PAGE)
 
 
 def _problem(request: Request, status: int, title: str, detail: str) -> Response:

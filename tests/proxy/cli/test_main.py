@@ -2,74 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Protocol
 
 import jsonschema
 import pytest
 import yaml
 
-from sluice.proxy.cli.main import main
 from sluice.proxy.config.config import LIVE_OPTIONS, Config
 from sluice.proxy.config.file import variable_names
 from sluice.proxy.config.schema import config_schema_text
 from sluice.proxy.quota_store.schema import quotas_schema_text
+from testkit.proxy.sluice_command import CONFIG, QUOTAS, Sluice
 from tools.reference import documents
-
-CONFIG = """\
-listeners:
-  - {name: clients, bind_port: 9092, upstream_host: kafka, upstream_port: 19092}
-quotas: {file: quotas.yaml}
-"""
-QUOTAS = """\
-quotas:
-  - user: alice
-    client-id: app-1
-    producer_byte_rate: 1048576
-  - user: <default>
-    producer_byte_rate: 5000
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "sluice.yaml").write_text(CONFIG)
-    (tmp_path / "quotas.yaml").write_text(QUOTAS)
-    return tmp_path
-
-
-class Sluice(Protocol):
-    def __call__(
-        self, *arguments: str, stdin: str = "", environ: dict[str, str] | None = None
-    ) -> tuple[int, str, str]:
-        """(exit code, standard output, standard error)"""
-
-
-@pytest.fixture
-def sluice(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Sluice:
-    """The command's entry point, called in `folder` (a process each would take half a second)."""
-
-    def call(*arguments: str, stdin: str = "", environ: dict[str, str] | None = None) -> tuple[int, str, str]:
-        for name in [name for name in os.environ if name.startswith("SLUICE_")]:
-            monkeypatch.delenv(name)
-        for name, value in {**(environ or {}), "NO_COLOR": "1", "COLUMNS": "200"}.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["sluice", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return code, *capsys.readouterr()
-
-    return call
 
 
 def test_check_of_a_good_configuration_tells_what_it_says(sluice: Sluice) -> None:

@@ -208,7 +208,7 @@ WRONG_ENTRIES = [
     (
         f"user: a\n    {RATE}: 1MB",
         f"3: {RATE}",
-        f"Quota {RATE} must be a whole number, not '1MB'; is '1MB' (bytes per second)",
+        f"Quota {RATE} must be a whole number, not '1MB'; is '1MB' (bytes per second); write 1048576",
     ),
 ]
 

@@ -208,6 +208,15 @@ def test_another_name_for_this_host_is_refused_without_the_token(path: str, tmp_
     with_status(use, Feed(), token_file=str(file), hosts=["sluice.example"])
 
 
+def test_the_root_leads_to_the_page() -> None:
+    async def use(server: AdminServer) -> None:
+        answer = await get(server, "/")
+        assert (answer.status, answer.headers["location"]) == (307, "/status")
+        assert (await get(server, "/", host="evil.example")).status == 403
+
+    with_status(use)
+
+
 def test_metrics_and_health_stay_open_under_any_name() -> None:
     async def use(server: AdminServer) -> None:
         for path in ("/metrics", "/livez", "/readyz", "/startupz"):

@@ -1,0 +1,114 @@
+"""A configuration and the files that it names, or a quota file → every mistake of all of them at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.load import load_quotas, read_given
+from sluice.quotas.files.quota_file import parse_quotas
+from sluice.quotas.files.yaml_lines import YamlDocument, parse_yaml
+from sluice.quotas.limits.limits import QuotaLimits
+
+if TYPE_CHECKING:
+    from sluice.proxy.config.config import Config
+
+Found = TypeVar("Found")
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was found in `file`."""
+
+    file: Path
+    problems: list[Problem] = field(default_factory=list)
+    config: Config | None = None
+    """None: it has problems, or `file` is a quota file"""
+    limits: QuotaLimits | None = None
+
+    def as_json(self) -> str:
+        """{"ok": true, "problems": [{"file", "line", "key", "message"}, …]}, in one line."""
+        problems = [
+            {"file": one.source, "line": one.line, "key": one.path, "message": one.message}
+            for one in self.problems
+        ]
+        return json.dumps({"ok": not problems, "problems": problems}, ensure_ascii=False)
+
+    def summary(self) -> list[str]:
+        """What the file says, for people; of one without problems."""
+        config = self.config
+        if config is None:
+            assert self.limits is not None
+            return [f"OK: {self.file}: {_counted(self.limits)}"]
+        lines = [f"OK: {self.file}"]
+        for listener in config.listeners:
+            here = f"{listener.bind_host}:{listener.bind_port}"
+            there = listener.upstream
+            lines.append(f"  listener {listener.name}: {here} -> {there} ({listener.security_protocol})")
+        if self.limits is not None:
+            lines.append(f"  quota file {config.quotas.file}: {_counted(self.limits)}")
+        if config.quotas.topic is not None:
+            topic = config.quotas.topic
+            lines.append(f"  quota topic {topic.name} at {', '.join(topic.bootstrap)}")
+        lines.append(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
+        return lines
+
+    def _tried(self, load: Callable[[], Found]) -> Found | None:
+        try:
+            return load()
+        except ConfigError as error:
+            self.problems.extend(error.problems)
+            return None
+
+
+def checked(file: Path, environ: Mapping[str, str]) -> Checked:
+    """Read `file` and what it names. `environ`: SLUICE_* variables count as in `run`."""
+    found = Checked(file)
+    text = found._tried(lambda: read_given(file, "given"))
+    document = None if text is None else found._tried(lambda: parse_yaml(text, str(file)))
+    if text is None or document is None:
+        return found
+    if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
+        found.limits = found._tried(lambda: parse_quotas(text, str(file)))
+        return found
+    from sluice.proxy.admin.status.token import token_file
+    from sluice.proxy.assembly import producer_id_file
+    from sluice.proxy.calibration.request_cost_file import load_request_costs
+    from sluice.proxy.config.file import config_of
+    from sluice.proxy.listener.security import load_security
+
+    config = found.config = found._tried(lambda: config_of(document, str(file), environ))
+    quota_file = _quota_file(document) if config is None else config.quotas.file
+    if quota_file is not None:
+        found.limits = found._tried(lambda: load_quotas(quota_file))
+    if config is None:
+        return found
+    for listener in config.listeners:
+        found._tried(partial(load_security, listener))
+    found._tried(lambda: producer_id_file(config))
+    found._tried(lambda: token_file(config.admin.status))
+    found._tried(lambda: load_request_costs(config.request_time.cost_file))
+    return found
+
+
+def _quota_file(document: YamlDocument) -> Path | None:
+    """Of a configuration with mistakes, as far as it can be told."""
+    section: Any = document.value.get("quotas") if isinstance(document.value, dict) else None
+    name = section.get("file") if isinstance(section, dict) else None
+    return Path(name) if isinstance(name, str) and name.strip() else None
+
+
+def _counted(limits: QuotaLimits) -> str:
+    count = len(limits.entries)
+    text = f"limits for {count} {'entity' if count == 1 else 'entities'}"
+    further = (
+        ("tenant", len(limits.tenants)),
+        ("schedule", len(limits.schedules)),
+        ("exempt rule", len(limits.exempt.rules)),
+    )
+    return ", ".join([text, *(f"{count} {what}{'s' * (count != 1)}" for what, count in further if count)])

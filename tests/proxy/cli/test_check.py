@@ -1,0 +1,78 @@
+"""`sluice check` tells every mistake of every file at once; it and `run` take their file alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from testkit.proxy.sluice_command import Sluice
+
+BAD_CONFIG = """\
+mode: gateway
+listeners:
+  - name: clients
+    bind_port: 9092x
+    gateway: {bootstrap_upstreams: ["k:9092"], advertised_host: a, first_broker_port: 9093, max_brokers: 200}
+  - name: clients
+    bind_port: 9100
+    gateway: {bootstrap_upstreams: ["k:9092"], advertised_host: a, first_broker_port: 9101, max_brokers: 200}
+quotas: {file: quotas.yaml}
+log: {level: loud}
+"""
+BAD_QUOTAS = """\
+quotas:
+  - user: alice
+    producer_byte_rate: 1.5 MiB/s
+"""
+
+
+def test_check_tells_the_mistakes_of_all_files_at_once_also_those_behind_others(
+    sluice: Sluice, folder: Path
+) -> None:
+    """Which name is given twice and which ports overlap is compared where each option is fine by itself."""
+    (folder / "sluice.yaml").write_text(BAD_CONFIG)
+    (folder / "quotas.yaml").write_text(BAD_QUOTAS)
+    code, out, err = sluice("check", "sluice.yaml")
+    assert (code, out) == (2, "")
+    assert [line.split(": ")[:2] for line in err.splitlines()] == [
+        ["sluice.yaml:4", "listeners[0].bind_port"],
+        ["sluice.yaml:6", "listeners[1].name"],
+        ["sluice.yaml:7", "listeners[1].bind_port"],
+        ["sluice.yaml:8", "listeners[1].gateway.first_broker_port"],
+        ["sluice.yaml:10", "log.level"],
+        ["quotas.yaml:3", "quotas[0].producer_byte_rate"],
+    ]
+    assert "ports 9101 to 9292 are taken by listener 'clients' for a broker already" in err
+    assert "(bytes per second); write 1572864" in err
+
+
+def test_check_tells_mistakes_as_json(sluice: Sluice, folder: Path) -> None:
+    assert sluice("check", "--json", "sluice.yaml") == (0, '{"ok": true, "problems": []}\n', "")
+    (folder / "quotas.yaml").write_text(BAD_QUOTAS)
+    code, out, err = sluice("check", "--json", "sluice.yaml")
+    (problem,) = json.loads(out)["problems"]
+    assert (code, err) == (2, "")
+    assert (problem["file"], problem["line"], problem["key"]) == (
+        "quotas.yaml",
+        3,
+        "quotas[0].producer_byte_rate",
+    )
+
+
+def test_check_takes_its_file_as_run_does(sluice: Sluice) -> None:
+    first = sluice("check", "sluice.yaml")
+    assert first[0] == 0
+    assert sluice("check", "--config", "sluice.yaml") == first
+    assert sluice("check", environ={"SLUICE_CONFIG": "sluice.yaml"}) == first
+    assert "give FILE, --config or SLUICE_CONFIG" in sluice("check")[2]
+
+
+def test_run_takes_its_file_as_check_does(sluice: Sluice, folder: Path) -> None:
+    (folder / "sluice.yaml").write_text("log: {level: loud}\n")
+    code, _, err = sluice("run", "sluice.yaml")
+    assert code == 2
+    assert "sluice.yaml:1: log.level" in err
+
+
+def test_the_versions_are_an_option_too(sluice: Sluice) -> None:
+    assert sluice("--version") == sluice("version")
