@@ -33,6 +33,17 @@ def rebalances(lines: Iterable[str], group: str, members: int, closing_ms: int |
     return others + max(late - (members - 1), 0) + max(epochs - members, 0)
 
 
+def reasons(lines: Iterable[str], group: str, closing_ms: int | None) -> list[str]:
+    """What the broker says of each classic rebalance before `closing_ms`, the first apart."""
+    classic = f"Preparing to rebalance group {group} "
+    found = []
+    for line in lines:
+        is_counted = classic in line and "with old generation 0 " not in line
+        if is_counted and (closing_ms is None or not _is_later(line, closing_ms)):
+            found.append(line.partition("(reason: ")[2].rpartition(")")[0])
+    return found
+
+
 def time_of_day_ms(text: str) -> int:
     """`HH:MM:SS.mmm` → milliseconds since midnight. Raises ValueError if it is none."""
     hours, minutes, seconds = text.split(":")

@@ -32,7 +32,7 @@ from bench.clients.cases import (
     Load,
 )
 from bench.clients.drivers.told import Work
-from bench.clients.groups import rebalances, time_of_day_ms
+from bench.clients.groups import reasons, rebalances, time_of_day_ms
 from bench.clients.judge import (
     Figures,
     Numbered,
@@ -191,8 +191,11 @@ def run_part(rig: Rig, client: Client, role: str, side: str) -> Figures:
     figures.seconds = round(seconds, 1)
     if reads:
         closing = None if told.closing_ms is None else _local_time_of_day_ms(told.closing_ms)
-        with rig.node.log.open(encoding="utf-8", errors="replace") as log:
-            figures.rebalances = rebalances(log, work.group, work.workers, closing)
+        lines = rig.node.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        figures.rebalances = rebalances(lines, work.group, work.workers, closing)
+        if figures.rebalances:
+            for reason in reasons(lines, work.group, closing):
+                figures.notes[f"rebalance: {reason[:160]}"] = 1
     return figures
 
 

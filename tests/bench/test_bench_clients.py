@@ -22,7 +22,7 @@ from bench.clients.cases import (
     Client,
 )
 from bench.clients.drivers.told import Work
-from bench.clients.groups import rebalances, time_of_day_ms
+from bench.clients.groups import reasons, rebalances, time_of_day_ms
 from bench.clients.judge import (
     FAULTS,
     Figures,
@@ -260,3 +260,11 @@ def test_a_machine_without_go_and_node_is_told_which_clients_cannot_run(
 def test_nothing_of_npms_or_gos_is_kept_in_the_tree() -> None:
     assert not [path for path in (HERE / "node").iterdir() if path.suffix not in (".mjs", ".json")]
     assert "resolved" not in Path(HERE / "node" / "package-lock.json").read_text(encoding="utf-8")
+
+
+def test_the_broker_says_why_a_group_was_rebalanced() -> None:
+    lines = [FIRST, EXPIRED, AGAIN, LEFT]
+    expired = "removing member a on heartbeat expiration."
+    assert reasons(lines, "g", CLOSING_MS) == [expired, "Adding new member a"]
+    assert reasons(lines, "g", None)[-1] == "explicit `LeaveGroup` request for (a) members."
+    assert reasons(lines, "h", None) == []

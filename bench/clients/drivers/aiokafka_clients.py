@@ -104,6 +104,7 @@ async def consume(work: Work, reading: Reading) -> None:
         if due:
             await _commit(consumer)
     await _commit(consumer)
+    await asyncio.to_thread(reading.wait_for_last_commits)
     await consumer.stop()
 
 

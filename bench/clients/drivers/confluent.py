@@ -128,6 +128,7 @@ def consume(work: Work, reading: Reading) -> None:
         if due:
             _commit(consumer)
     _commit(consumer)
+    reading.wait_for_last_commits()
     consumer.close()
 
 

@@ -18,12 +18,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 COMMIT_EVERY_S: Final = 1.0
 TRIES_OF_A_TRANSACTION: Final = 5
+LAST_COMMITS_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class Reading:
         self._seen: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
         self._closing_told = False
+        self._committed = threading.Barrier(work.workers)
         self._deadline_s = time.monotonic() + work.within_s
 
     def got(self, partition: int, offset: int) -> None:
@@ -127,6 +130,12 @@ class Reading:
                 self._closing_told = True
                 tell_closing()
         return not self._closing_told
+
+    def wait_for_last_commits(self) -> None:
+        """After a member's last commit: until the others have made theirs. Who leaves before that sets off a
+        rebalance in which they cannot."""
+        with suppress(threading.BrokenBarrierError):
+            self._committed.wait(LAST_COMMITS_S)
 
 
 class Due:
