@@ -127,7 +127,7 @@ def test_not_ready_tells_why() -> None:
 
 def test_nothing_else_is_served_and_nothing_can_be_changed() -> None:
     async def use(server: AdminServer, _: Health) -> None:
-        assert (await get(server.port, "/")).status == 404
+        assert (await get(server.port, "/index.html")).status == 404
         assert (await get(server.port, "/docs")).status == 404
         assert (await get(server.port, "/readyz", method="POST")).status == 405
         assert "server" not in (await get(server.port, "/livez")).headers

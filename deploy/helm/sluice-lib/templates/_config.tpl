@@ -23,7 +23,7 @@ its listener names neither advertised_host nor sni_domain.
 
 {{/*
 Connections that a memory limit has room for: 36 KiB each (10, and 26 with TLS and client certificates) of what
-80 MiB for the process and the buffers leave; 100 at least, 100,000 at most. Empty: there is no limit.
+90 MiB for the process and the buffers leave; 100 at least, 100,000 at most. Empty: there is no limit.
 */}}
 {{- define "sluice.connectionsOf" -}}
 {{- if .memory -}}
@@ -33,7 +33,7 @@ Connections that a memory limit has room for: 36 KiB each (10, and 26 with TLS a
 {{- if $unit -}}
 {{- $bytes := mulf (float64 (regexFind "^[0-9.]+" $text)) (float64 $unit) -}}
 {{- $buffered := float64 (default 268435456 .buffered) -}}
-{{- max 100 (min 100000 (int64 (floor (divf (subf $bytes $buffered 83886080.0) 36864.0)))) -}}
+{{- max 100 (min 100000 (int64 (floor (divf (subf $bytes $buffered 94371840.0) 36864.0)))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
