@@ -13,6 +13,7 @@ from sluice.protocol.fetch_batches import batch_sizes
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import OTHERS, DelayLimits
+from sluice.proxy.session.fetch.turns import FetchTurns
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
@@ -341,3 +342,57 @@ def test_a_share_fetch_is_muted_for_ten_seconds_at_most_and_told_of_two(version:
     shell.broker_sends(answer(SHARE_FETCH, version, content))
     assert shell.session.pace.wake_at_ms - shell.now_ms == 10_000
     assert throttle_of(SHARE_FETCH, version, shell.to_client) == 2_000
+
+
+def polling(shared: SharedState, count: int) -> list[Shell]:
+    """Idle consumers whose polls are cut short, for the first has reserved what the others wait for; the
+    last of them sleeps until it may poll again."""
+    shells = [shell_of(shared) for _ in range(count)]
+    for shell in shells:
+        shell.client_sends(fetch())
+    shells[0].broker_sends(answer(FETCH, 12))
+    shells[0].client_sends(fetch(correlation_id=2))
+    sleeper = shells[-1]
+    sleeper.advance(1)
+    sleeper.broker_sends(answer(FETCH, 12))
+    sleeper.client_sends(fetch(correlation_id=2))
+    assert sleeper.state is State.HOLDING
+    return shells
+
+
+def test_a_poll_that_has_slept_goes_if_there_is_room_by_then() -> None:
+    first, sleeper = polling(shared_of(limits_of(fetch_rate=1_000)), 2)
+    went = len(sleeper.to_broker)
+    first.advance(1)  # its turn
+    first.broker_sends(answer(FETCH, 12, correlation_id=2))
+    sleeper.advance(498)
+    assert len(sleeper.to_broker) == went
+    sleeper.advance(1)
+    assert len(sleeper.to_broker) > went
+    assert sleeper.state is State.READING
+
+
+def test_a_poll_that_has_slept_waits_with_the_others_if_something_is_owed_by_then() -> None:
+    first, sleeper = polling(shared_of(limits_of(fetch_rate=1_000)), 2)
+    went = len(sleeper.to_broker)
+    first.advance(1)
+    first.broker_sends(fetch_answer_of(3_000, correlation_id=2))
+    sleeper.advance(499)
+    assert len(sleeper.to_broker) == went
+    assert sleeper.state is State.HOLDING
+    sleeper.advance(2_000)
+    assert len(sleeper.to_broker) > went
+
+
+def test_a_poll_that_sleeps_ends_with_its_connection_and_leaves_nothing() -> None:
+    shared = shared_of(limits_of(fetch_rate=1_000))
+    _, sleeper = polling(shared, 2)
+    sleeper.session.closed(sleeper.now_ms)
+    (sensor,) = shared.quotas.sensors()
+    assert sensor.fetch_queue().connections == 1
+
+
+def test_a_wait_that_nobody_knows_of_is_none() -> None:
+    """Before its first Fetch, and without a limit."""
+    turns = FetchTurns(Shell(session_of()).session.pace, lambda _: 3_000.0)
+    assert (turns.wait_ms(START_MS), turns.tell(5_000.0, 70.0, START_MS)) == (0.0, 70.0)
