@@ -165,10 +165,9 @@ class ProduceTurns:
 
     def is_turn(self, now_ms: float) -> bool:
         """May the held request go? If not, `pace.wake_at_ms` says when to ask again."""
-        if self.held is not None:
-            _, ticket, queue = self._waiting()
-            at_ms = self._ask(queue, ticket, now_ms + EARLY_MS, now_ms)
-            self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
+        _, ticket, queue = self._waiting()
+        at_ms = self._ask(queue, ticket, now_ms + EARLY_MS, now_ms)
+        self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
         return now_ms >= self._pace.wake_at_ms - EARLY_MS
 
     def is_over_budget(self, now_ms: float) -> bool:

@@ -13,7 +13,8 @@ from sluice.protocol.fetch_batches import batch_sizes
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import OTHERS, DelayLimits
-from sluice.proxy.session.fetch.turns import FetchTurns
+from sluice.proxy.session.errors import BrokerMalformed
+from sluice.proxy.session.fetch.turns import FetchTurns, Turn
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
@@ -31,6 +32,7 @@ from testkit.frames.frames import (
     fetch_answer_of,
     max_bytes_of,
     request,
+    sized,
     throttle_of,
 )
 from testkit.proxy.playbook import (
@@ -396,3 +398,40 @@ def test_a_wait_that_nobody_knows_of_is_none() -> None:
     """Before its first Fetch, and without a limit."""
     turns = FetchTurns(Shell(session_of()).session.pace, lambda _: 3_000.0)
     assert (turns.wait_ms(START_MS), turns.tell(5_000.0, 70.0, START_MS)) == (0.0, 70.0)
+
+
+def test_an_answer_too_short_for_what_it_must_tell_is_the_brokers_fault() -> None:
+    shell = shell_of(shared_of(limits_of(fetch_rate=1_000)))
+    shell.client_sends(fetch(correlation_id=1, max_bytes=100))
+    shell.sensor(QuotaKind.FETCH).fetch_queue().batches.saw([100], shell.now_ms)
+    shell.broker_sends(answer(FETCH, 12))
+    shell.client_sends(fetch(correlation_id=1, max_bytes=100) + fetch(correlation_id=2, max_bytes=100))
+    shell.broker_sends(fetch_answer_of(3_000, correlation_id=1))
+    with pytest.raises(BrokerMalformed, match="no room for throttle_time_ms"):
+        shell.broker_sends(sized((2).to_bytes(4, "big") + bytes(2)))
+
+
+def test_a_share_fetch_that_is_given_again_while_it_stands_in_the_queue_goes_with_its_acknowledgements() -> (
+    None
+):
+    """However the shell came to give it again: never is it replaced."""
+    shared = in_debt()
+    shell = shell_of(shared)
+    turns = FetchTurns(shell.session.pace, lambda _: 3_000.0)
+    (sensor,) = shared.quotas.sensors()
+    buf = bytearray(request(SHARE_FETCH, 1, {"groupId": "g", "memberId": "m", "maxBytes": 50_000_000}))
+    offset = buf.index((50_000_000).to_bytes(4, "big"))
+    assert turns.turn(sensor, buf, offset, SHARE_FETCH, START_MS) is Turn.WAIT
+    assert turns.turn(sensor, buf, offset, SHARE_FETCH, START_MS + 1_000.0) is Turn.GO
+    assert len(sensor.fetch_queue()) == 0
+
+
+def test_an_answer_that_nothing_was_reserved_for_settles_nothing() -> None:
+    """Of a bucket that the connection has not fetched from, and of one that it has left."""
+    shared = in_debt()
+    (sensor,) = shared.quotas.sensors()
+    turns = FetchTurns(shell_of(shared).session.pace, lambda _: 3_000.0)
+    for used in (None, sensor):
+        turns.use(used, START_MS)
+        turns.settle(sensor, 0.0, 500.0, START_MS)
+    assert sensor.fetch_queue().reserved_bytes == 0

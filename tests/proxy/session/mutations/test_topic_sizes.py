@@ -167,3 +167,14 @@ def test_a_topic_whose_name_is_not_told_is_counted_by_its_id() -> None:
     shell.broker_sends(answer(METADATA, 12, {"topics": topics}))
     assert shell.to_broker.endswith(asked)
     assert tokens(shell) == 22 - 3 - 4
+
+
+def test_what_the_broker_tells_of_a_topic_that_nobody_asked_for_is_not_learnt() -> None:
+    shell = shell_of()
+    shell.client_sends(create({"a": 3}))
+    shell.broker_sends(created({"b": (0, 0)}))
+    assert tokens(shell) == 22 - 3
+    mutations = shell.session._requests.mutations
+    assert mutations is not None
+    assert mutations.defaults.recent("b", shell.now_ms) is None
+    assert mutations.defaults.recent("a", shell.now_ms) is None

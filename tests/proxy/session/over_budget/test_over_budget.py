@@ -353,3 +353,13 @@ def test_a_limit_on_ids_that_goes_forgets_what_was_admitted_and_had_not_gone() -
     first.client_sends(new_id(3))
     assert first.to_broker == new_id(1) + new_id(3), "there is no limit any more"
     assert first.session._throttling.ids is None
+
+
+def test_a_connection_that_speaks_for_another_client_id_is_refused_as_before() -> None:
+    """Its limits are looked up anew; gates stay without a limit on ids."""
+    shell = behind_a_debt(5_000)
+    for number, client_id in enumerate(("app", "ape")):
+        shell.client_sends(produce_of(700, correlation_id=number, client_id=client_id))
+        shell.advance(BUDGET_MS)
+        assert [refused[0] for refused in refusals_of(shell)] == [number]
+    assert not shell.to_broker

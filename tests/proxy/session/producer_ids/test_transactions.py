@@ -20,6 +20,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_ids.buckets import BucketShape
 from sluice.quotas.producer_ids.principal import BROKER_BYTES_PER_PAIR, ProducerIdSettings
+from sluice.usage.flow import AccessFlow, TopicNames
 from sluice.usage.records import EventKind, Recorder
 from testkit.frames.frames import HEARTBEAT, answer, decoded, produce, record_batch, request
 from testkit.proxy.playbook import Shell
@@ -424,3 +425,18 @@ def test_the_successor_of_an_id_is_not_learnt_once_there_is_no_limit_any_more() 
     shell.broker_sends(answer(ApiKey.END_TXN, 5, {"producerId": 2}, correlation_id=2))
     (principal,) = shell.shared.producer_ids.quota.principals()
     assert not principal.store.seen(2, shell.now_ms)
+
+
+def test_what_brings_an_id_has_a_row_of_its_own_in_the_access_log() -> None:
+    settings = ProducerIdSettings(forced_after_ms=HOUR_MS)
+    quotas = QuotaManager(QuotaLimits([(QuotaEntity(DEFAULT, None), {"producer_ids_rate": 1.0})]))
+    shared = SharedState(quotas, Recorder(), producer_ids=ProducerIds(settings), topic_names=TopicNames())
+    shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
+    shell.client_sends(adding(1))
+    shell.broker_sends(answer(ApiKey.ADD_PARTITIONS_TO_TXN, 3))
+    shell.client_sends(adding(1))
+    shell.broker_sends(answer(ApiKey.ADD_PARTITIONS_TO_TXN, 3))
+    first, second = (record[0] for record in shared.recorder.requests)
+    assert isinstance(first, AccessFlow)
+    assert isinstance(second, AccessFlow)
+    assert (first.why, second.why) == ("producer_id", "")

@@ -204,8 +204,8 @@ def asking(mirror: SessionMirror, **fields: Any) -> ReplicaFetch:
     """A later fetch of its session."""
     return ReplicaFetch(
         **{
-            "frame": b"", "version": 18, "fixed": 0, "topics": 0, "tail": 0, "replica_id": mirror.replica_id,
-            "max_wait_ms": 500, "max_bytes": 10_000_000, "session_id": mirror.session_id,
+            "frame": bytes(64), "version": 18, "fixed": 0, "topics": 0, "tail": 0,
+            "replica_id": mirror.replica_id, "max_wait_ms": 500, "max_bytes": 10_000_000, "session_id": mirror.session_id,
             "epoch": mirror.epoch, "asked": [], "forgotten": [], **fields,
         }
     )  # fmt: skip
@@ -255,3 +255,21 @@ def test_two_followers_that_take_turns_on_one_connection_without_sessions_leave_
     assert replicas._sessionless is not before
     assert replicas._sessionless is not None
     assert replicas._sessionless.replica_id == 3
+
+
+def test_what_is_let_through_at_its_own_cap_and_brought_nothing_is_not_asked_for_anew() -> None:
+    """A rate that is never reached: the broker's session has it as it should be."""
+    world, (follower,) = a_world(rate=1e9)
+    late = key_of(3, 0)
+    rounds(world, follower, 1)
+    mirror = mirror_of(world, follower)
+    for key in KEYS:
+        assert mirror.partitions[key].inside
+    world.broker.logs[late] = Log(100, 70)
+    follower.wanted[late] = 0
+    request = world.to_broker(follower)
+    assert request is not None
+    mirror.answered(sent_of(world, follower)[-1].grants, [], CAP, world.now_ms)
+    plan = mirror.plan(asking(mirror, max_bytes=CAP, topics=32), world.now_ms)
+    assert {partition.key for partition, *_ in plan.grants} >= {late}
+    assert plan.sent == []

@@ -23,6 +23,7 @@ from testkit.frames.frames import (
     answer,
     fetch,
     fetch_answer_of,
+    legacy_set,
     produce,
     produce_answer,
     record_batch,
@@ -266,15 +267,18 @@ def test_batches_that_count_no_records_and_a_produce_without_records_are_charged
     assert shell.sensor(QuotaKind.REQUEST).charged == 20.0
 
 
-def test_the_codec_of_a_batch_that_has_not_arrived_so_far_is_not_looked_for_behind_the_bytes() -> None:
-    shell = shell_of()
-    frame = produce({"orders": [(0, record_batch(bytes(30)))]})
-    cut = len(frame) - 30 - 61 + 20  # in the midst of the batch's head
-    shell.stale = b"\x07"
-    shell.client_sends(frame[:cut])
-    shell.client_sends(frame[cut:])
-    shell.broker_sends(produce_answer())
-    assert shell.to_broker == frame
+def test_the_codec_of_a_message_that_has_not_arrived_so_far_is_not_looked_for_behind_the_bytes() -> None:
+    """A message set of magic 1, cut at every byte; what lies behind would be another codec."""
+    frame = produce({"orders": [(0, legacy_set(bytes(3_000)))]}, version=3)
+    begin = frame.index(b"orders") + 6 + 4 + 4 + 4
+    for cut in range(begin, begin + 40):
+        shell = shell_of()
+        shell.stale = b"\x07"
+        shell.client_sends(frame[:cut])
+        shell.client_sends(frame[cut:])
+        shell.broker_sends(produce_answer(version=3))
+        assert shell.to_broker == frame
+        assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
 
 
 def test_who_has_sat_out_all_that_a_connection_may_be_delayed_is_told_of_nothing_more() -> None:
