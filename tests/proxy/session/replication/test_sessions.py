@@ -205,7 +205,8 @@ def asking(mirror: SessionMirror, **fields: Any) -> ReplicaFetch:
     return ReplicaFetch(
         **{
             "frame": bytes(64), "version": 18, "fixed": 0, "topics": 0, "tail": 0,
-            "replica_id": mirror.replica_id, "max_wait_ms": 500, "max_bytes": 10_000_000, "session_id": mirror.session_id,
+            "replica_id": mirror.replica_id, "max_wait_ms": 500, "max_bytes": 10_000_000,
+            "session_id": mirror.session_id,
             "epoch": mirror.epoch, "asked": [], "forgotten": [], **fields,
         }
     )  # fmt: skip

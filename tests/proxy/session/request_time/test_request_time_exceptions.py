@@ -276,6 +276,7 @@ def test_the_codec_of_a_message_that_has_not_arrived_so_far_is_not_looked_for_be
         shell.stale = b"\x07"
         shell.client_sends(frame[:cut])
         shell.client_sends(frame[cut:])
+        shell.advance(UPSTREAM_MS)
         shell.broker_sends(produce_answer(version=3))
         assert shell.to_broker == frame
         assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
