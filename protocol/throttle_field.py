@@ -2,9 +2,9 @@
 changes.
 
 Where it stands is a generated table (THROTTLE in _tables.py): at a fixed offset of the body in most
-versions, a fixed
-distance before the end in a few, behind a walk in Produce v9–13, ApiVersions v3–4 and the delegation tokens
-v2–3, absent in the oldest. Source: wire-semantics, section 5; the message definitions of 4.3.1.
+versions, a fixed distance before the end in a few, behind a walk in Produce v9–13, ApiVersions v3–4 and the
+delegation tokens v2–3, absent in the oldest. Source: wire-semantics, section 5; the message definitions of
+4.3.1.
 """
 
 from __future__ import annotations
@@ -65,6 +65,33 @@ def throttle_offset(buf: bytearray, pos: int, end: int, api_key: int, version: i
             "no room for throttle_time_ms", api_key=api_key, api_version=version, offset=found - pos
         )
     return found
+
+
+def raise_in_whole(
+    buf: bytearray, pos: int, frame_end: int, api_key: int, version: int, throttle_ms: int
+) -> None:
+    """As raise_throttle, in the whole answer `buf[pos:frame_end]`, if that has the field.
+
+    Raises MalformedFrame as throttle_offset does.
+    """
+    offset = throttle_offset(buf, pos, frame_end, api_key, version)
+    if offset is not None:
+        raise_throttle(buf, offset, throttle_ms)
+
+
+def raise_at_fixed_offset(
+    buf: bytearray, pos: int, arrived_end: int, api_key: int, version: int, throttle_ms: int
+) -> bool:
+    """As raise_throttle, in an answer that begins at `pos` and has arrived up to `arrived_end`. False: the
+    field does not stand at a fixed offset, or has not arrived."""
+    offset = at_fixed_offset(api_key, version)
+    if offset is None:
+        return False
+    field = response_body(buf, pos, arrived_end, api_key, version) + offset
+    if field + 4 > arrived_end:
+        return False
+    raise_throttle(buf, field, throttle_ms)
+    return True
 
 
 def raise_throttle(buf: bytearray, offset: int, throttle_ms: int) -> None:

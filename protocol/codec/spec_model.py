@@ -49,8 +49,8 @@ class Versions:
                 return NO_VERSIONS
             if text.endswith("+"):
                 return cls(int(text[:-1]), ANY_VERSION)
-            first, _, last = text.partition("-")
-            return cls(int(first), int(last or first))
+            first, dash, last = text.partition("-")
+            return cls(int(first), int(last if dash else first))
         except ValueError:
             raise SpecError(f"not a range of versions: {text!r}") from None
 

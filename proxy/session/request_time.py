@@ -26,7 +26,7 @@ from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body, response_body
 from sluice.protocol.primitives import int16, skip_tags
 from sluice.protocol.produce import ProduceUsage
-from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle, throttle_offset
+from sluice.protocol.throttle_field import at_fixed_offset, raise_at_fixed_offset, raise_in_whole
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT, InFlight
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -283,13 +283,6 @@ def _tell(
 ) -> None:
     """max(the broker's, ours) as throttle_time_ms, if the answer has it and it has arrived."""
     if end >= frame_end:
-        field = throttle_offset(buf, pos, frame_end, api_key, version)
-        if field is not None:
-            raise_throttle(buf, field, throttle_ms)
-        return
-    offset = at_fixed_offset(api_key, version)
-    if offset is None:
-        return
-    field = response_body(buf, pos, end, api_key, version) + offset
-    if field + 4 <= end:
-        raise_throttle(buf, field, throttle_ms)
+        raise_in_whole(buf, pos, frame_end, api_key, version, throttle_ms)
+    else:
+        raise_at_fixed_offset(buf, pos, end, api_key, version, throttle_ms)

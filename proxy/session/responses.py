@@ -17,7 +17,7 @@ from sluice.protocol.apis import API_VERSIONS, METADATA, OFFERED, PRODUCE
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.groups import session_timeout_accepted
 from sluice.protocol.headers import RESPONSE_HEAD, RESPONSE_HEAD_BYTES, SIZE_BYTES
-from sluice.protocol.throttle_field import raise_throttle, throttle_offset
+from sluice.protocol.throttle_field import raise_in_whole
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import BrokerError, BrokerMalformed, contradiction, malformed_answer
 from sluice.proxy.session.fetch.responses import charge_fetch, tell_of_no_records
@@ -317,9 +317,7 @@ class AnswerSide:
             assert sensor is not None
             told_ms = self._throttling.produces.tell_ms(sensor, noted, request_bytes, now_ms)
             if told_ms > 0.0 and frame_end <= end:
-                offset = throttle_offset(buf, pos, frame_end, PRODUCE, version)
-                if offset is not None:
-                    raise_throttle(buf, offset, ceil(told_ms))
+                raise_in_whole(buf, pos, frame_end, PRODUCE, version, ceil(told_ms))
             return max(noted - forwarded_ms, 0.0)
         if work is JOIN:
             if session_timeout_accepted(buf, pos, min(end, frame_end), version):

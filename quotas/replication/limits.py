@@ -106,16 +106,15 @@ class ReplicationLimits:
     leaders_of: Mapping[int, int] = field(default_factory=dict)
     """follower → from how many leaders it catches up on throttled partitions"""
 
-    def follower_share(self, follower: int) -> float | None:
-        """Bytes/s that one leader may send it; None: no limit.
+    def follower_share(self, follower: int) -> float:
+        """Bytes/s that one leader may send it, of `follower_rates`. Raises KeyError for one without a limit.
 
         An equal part for each leader: 30 MB/s from three are 10 MB/s each. What a leader with less to send
         leaves over is not given to the others, so the sum is at most the rate, and below it while leaders
         have unequal work; while the number of leaders changes, it can be (old / new) times the rate until the
         next look.
         """
-        rate = self.follower_rates.get(follower)
-        return None if rate is None else rate / max(1, self.leaders_of.get(follower, 1))
+        return self.follower_rates[follower] / max(1, self.leaders_of.get(follower, 1))
 
     @property
     def is_off(self) -> bool:

@@ -16,7 +16,14 @@ from sluice.protocol.codec.codec import decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import response_body
 from sluice.protocol.names import api_name
-from sluice.protocol.throttle_field import MAX_THROTTLE_MS, at_fixed_offset, raise_throttle, throttle_offset
+from sluice.protocol.throttle_field import (
+    MAX_THROTTLE_MS,
+    at_fixed_offset,
+    raise_at_fixed_offset,
+    raise_in_whole,
+    raise_throttle,
+    throttle_offset,
+)
 from testkit.frames.frames import (
     API_VERSIONS,
     METADATA,
@@ -170,3 +177,18 @@ def test_a_version_that_is_readable_without_a_walk_is_told_not_guessed(
     frame = bytearray(answer(METADATA, 13))
     with pytest.raises(MalformedFrame, match="no walk"):
         throttle_offset(frame, 0, len(frame), METADATA, 13)
+
+
+def test_nothing_is_written_where_the_field_is_absent_moves_or_has_not_arrived() -> None:
+    whole = bytearray(answer(METADATA, 1))  # has none
+    raise_in_whole(whole, 0, len(whole), METADATA, 1, 70)
+    assert whole == answer(METADATA, 1)
+    moves = bytearray(produce_answer())
+    assert not raise_at_fixed_offset(moves, 0, len(moves), PRODUCE, 9, 70)
+    assert moves == produce_answer()
+    fixed = bytearray(answer(METADATA, 9))
+    body = response_body(fixed, 0, len(fixed), METADATA, 9)
+    assert not raise_at_fixed_offset(fixed, 0, body + 3, METADATA, 9, 70)
+    assert fixed == answer(METADATA, 9)
+    assert raise_at_fixed_offset(fixed, 0, body + 4, METADATA, 9, 70)
+    assert throttle_of(METADATA, 9, fixed) == 70

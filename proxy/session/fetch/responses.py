@@ -9,7 +9,7 @@ from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch import forget_session
 from sluice.protocol.fetch_batches import batch_sizes
 from sluice.protocol.headers import response_body
-from sluice.protocol.throttle_field import at_fixed_offset, raise_throttle
+from sluice.protocol.throttle_field import raise_at_fixed_offset
 from sluice.proxy.session.in_flight import NEW_SESSION, AnswerWork, InFlight
 from sluice.proxy.session.throttling import Throttling
 from sluice.quotas.sensors.sensor import Sensor
@@ -58,10 +58,5 @@ def tell_of_no_records(
 
 def _tell(buf: bytearray, pos: int, arrived_end: int, api_key: int, version: int, throttle_ms: int) -> None:
     """max(the broker's, ours) into a Fetch or ShareFetch answer of which the beginning has arrived."""
-    offset = at_fixed_offset(api_key, version)
-    if offset is None:
-        return
-    field = response_body(buf, pos, arrived_end, api_key, version) + offset
-    if field + 4 > arrived_end:
-        raise MalformedFrame("no room for throttle_time_ms", offset=field - pos)
-    raise_throttle(buf, field, throttle_ms)
+    if not raise_at_fixed_offset(buf, pos, arrived_end, api_key, version, throttle_ms):
+        raise MalformedFrame("no room for throttle_time_ms", api_key=api_key, api_version=version)

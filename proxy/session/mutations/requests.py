@@ -149,8 +149,7 @@ class MutationRequests:
         try:
             return read_mutations(bytes(buf[pos:frame_end]), body - pos, api_key, version)
         except MalformedFrame as error:
-            if error.offset is not None:
-                error.offset += pos
+            error.offset = pos + (error.offset or 0)
             raise
 
     # How many partitions ----------------------------------------------------------------------------------

@@ -109,9 +109,10 @@ class MutationAnswers:
                 self._sizes = None
                 self._requests.learn(sizes.sizes)
                 self._pace.broker_answered()
-        elif self._results is not None:
-            for result in self._results.feed(data):
-                self._put_right(result, now_ms)
+            return
+        assert self._results is not None
+        for result in self._results.feed(data):
+            self._put_right(result, now_ms)
 
     def _put_right(self, result: TopicResult, now_ms: float) -> None:
         """One topic's part of the quota is now known."""

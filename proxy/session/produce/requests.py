@@ -280,10 +280,9 @@ class ProduceSide(ABC):
             self._identity.flow = flow.marked(why)
 
     def _bring_ids(self, now_ms: float) -> None:
-        """The request goes whose producer ids were admitted, unless there is no quota of them any more."""
+        """The request goes whose producer ids were admitted."""
         ids = self._throttling.ids
-        if ids is None:
-            return
+        assert ids is not None  # they are looked up anew when the next request is judged, not while one waits
         if self._flows is None:
             ids.gate.forwarded(now_ms)
         else:

@@ -113,16 +113,15 @@ class ProduceTurns:
             deadline_ms = inf
         eligible_at_ms = min(sensor.eligible_at_ms, deadline_ms)
         self._queue = queue = sensor.hold_queue()
-        if eligible_at_ms > now_ms:
+        if queue is not None and eligible_at_ms > now_ms:
             sensor.hold(request_bytes)
             self._begin = begin
-            if queue is not None:
-                self._ticket = queue.enter(
-                    request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
-                )
-                self._ticket.refuse_ms = self._refuse_ms
-                at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
-                eligible_at_ms = max(at_ms, now_ms + EARLY_MS)
+            self._ticket = queue.enter(
+                request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
+            )
+            self._ticket.refuse_ms = self._refuse_ms
+            at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
+            eligible_at_ms = max(at_ms, now_ms + EARLY_MS)
             self._pace.hold(eligible_at_ms, now_ms, QuotaKind.PRODUCE)
             self._log.add(EventKind.HOLD, sensor, PRODUCE, eligible_at_ms - now_ms, request_bytes, now_ms)
             return eligible_at_ms, min(clears_at_ms, last_ms)
@@ -136,15 +135,11 @@ class ProduceTurns:
     def read_ahead(self, begin: int, now_ms: float) -> None:
         """More has come behind the held request, if there is one, which begins at `begin`: it goes sooner, or
         all the others would go in one lump at the end of their client's patience."""
-        held, ticket = self.held, self._ticket
-        if held is None or self.is_for_nobody or self.refuses:
+        if self.held is None or self.is_for_nobody or self.refuses:
             return
+        held, ticket, queue = self._waiting()
         latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
-        queue = held.sensor.hold_queue()
-        if queue is None or ticket is None:
-            self.held = replace(held, clears_at_ms=min(held.clears_at_ms, latest_ms))
-            self._pace.wake_at_ms = min(self._pace.wake_at_ms, latest_ms)
-        elif latest_ms < ticket.deadline_ms - EARLY_MS:
+        if latest_ms < ticket.deadline_ms - EARLY_MS:
             queue.hasten(ticket, latest_ms, now_ms)
             self._pace.wake_at_ms = self._ask(queue, ticket, now_ms, now_ms)
 
@@ -170,11 +165,9 @@ class ProduceTurns:
 
     def is_turn(self, now_ms: float) -> bool:
         """May the held request go? If not, `pace.wake_at_ms` says when to ask again."""
-        held = self.held
-        queue = None if held is None else held.sensor.hold_queue()
-        if queue is not None and self._ticket is not None:
-            at_ms = self._ask(queue, self._ticket, now_ms + EARLY_MS, now_ms)
-            self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
+        _, ticket, queue = self._waiting()
+        at_ms = self._ask(queue, ticket, now_ms + EARLY_MS, now_ms)
+        self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
         return now_ms >= self._pace.wake_at_ms - EARLY_MS
 
     def is_over_budget(self, now_ms: float) -> bool:
@@ -184,12 +177,8 @@ class ProduceTurns:
 
     def refuse(self, now_ms: float) -> ByteRefusal:
         """It is: its bytes are given back, and its connection keeps its place."""
-        held, ticket = self.held, self._ticket
-        assert held is not None
-        assert ticket is not None
+        held, ticket, queue = self._waiting()
         self.held = self._ticket = None
-        queue = held.sensor.hold_queue()
-        assert queue is not None
         told_ms = queue.refuse(ticket, self._delay_limit_ms(PRODUCE), now_ms)
         held.sensor.drop(held.request_bytes, now_ms)
         return ByteRefusal(held.sensor, ByteReason.OVER_BUDGET, now_ms - held.begun_ms, told_ms)
@@ -197,10 +186,8 @@ class ProduceTurns:
     def outlast(self, now_ms: float) -> bool:
         """The client of the held request, which has acks = 0, has left. Nobody waits for it any more, so it
         has no deadline: it goes when the quota can pay it. False: no, its user has left too much behind."""
-        held, ticket = self.held, self._ticket
-        assert held is not None
-        queue = held.sensor.hold_queue()
-        if queue is None or ticket is None or not self.outlives_its_client(0, held.request_bytes):
+        held, ticket, queue = self._waiting()
+        if not self.outlives_its_client(0, held.request_bytes):
             return False
         self.is_for_nobody = True
         self._last_ms = self._refuse_ms = inf
@@ -216,25 +203,21 @@ class ProduceTurns:
 
         `client_left`: since it was held.
         """
-        held = self.held
-        assert held is not None
+        held, ticket, queue = self._waiting()
         if client_left and not self.outlives_its_client(held.acks, held.request_bytes):
             self.drop(now_ms)
             return None
-        self.held = None
-        ticket, self._ticket = self._ticket, None
-        queue = held.sensor.hold_queue()
-        if ticket is not None and queue is not None:
-            queue.go_now(ticket, now_ms)
-            # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
-            # request waits in the queue, for the budget at most, and not behind a mute besides.
-            is_ahead = ticket.eligible_at_ms > now_ms + EARLY_MS
-            held = replace(
-                held,
-                clears_at_ms=now_ms
-                if is_ahead
-                else min(ticket.clears_at_ms, ticket.deadline_ms, max(self._last_ms, now_ms)),
-            )
+        self.held = self._ticket = None
+        queue.go_now(ticket, now_ms)
+        # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
+        # request waits in the queue, for the budget at most, and not behind a mute besides.
+        is_ahead = ticket.eligible_at_ms > now_ms + EARLY_MS
+        held = replace(
+            held,
+            clears_at_ms=now_ms
+            if is_ahead
+            else min(ticket.clears_at_ms, ticket.deadline_ms, max(self._last_ms, now_ms)),
+        )
         self._pace.release(held.clears_at_ms)
         held.sensor.go(held.request_bytes, max(held.clears_at_ms, now_ms))
         if held.clears_at_ms > now_ms:
@@ -243,17 +226,23 @@ class ProduceTurns:
 
     def drop(self, now_ms: float) -> None:
         """A held request, if there is one, will never go: its bytes are given back."""
-        held = self.held
-        if held is None:
+        if self.held is None:
             return
-        self.held = None
-        ticket, self._ticket = self._ticket, None
-        queue = held.sensor.hold_queue()
-        if ticket is not None and queue is not None:
-            missing_bytes = self._arrivals.missing_bytes(self._begin, held.request_bytes)
-            queue.leave(ticket, now_ms, missing_bytes)
+        held, ticket, queue = self._waiting()
+        self.held = self._ticket = None
+        missing_bytes = self._arrivals.missing_bytes(self._begin, held.request_bytes)
+        queue.leave(ticket, now_ms, missing_bytes)
         held.sensor.drop(held.request_bytes, now_ms)
         self._log.add(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
+
+    def _waiting(self) -> tuple[Held, HoldTicket, HoldQueue]:
+        """The held request and its place: only a bucket that has a queue lets requests wait."""
+        held, ticket = self.held, self._ticket
+        assert held is not None
+        assert ticket is not None
+        queue = held.sensor.hold_queue()
+        assert queue is not None
+        return held, ticket, queue
 
     def outlives_its_client(self, acks: int, request_bytes: int) -> bool:
         """May a request go on whose client is gone? With acks ≠ 0 it would double the client's retry.

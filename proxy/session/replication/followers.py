@@ -83,7 +83,7 @@ class Replication:
         self.generation += 1
         rate = limits.leader_rates.get(self.leader_id) if limits.leader_replicas else None
         before = self.leader_bucket
-        self.leader_bucket = self._renewed(before, rate, now_ms)
+        self.leader_bucket = None if rate is None else self._renewed(before, rate, now_ms)
         if before is not None and self.leader_bucket is None:
             self._ended_leader_bytes += before.passed_bytes
         followers = limits.follower_rates if limits.follower_replicas else {}
@@ -91,9 +91,7 @@ class Replication:
         for follower in followers:
             share = limits.follower_share(follower)
             known = self.follower_buckets.get(follower)
-            bucket = self._renewed(known, share, now_ms, saved_ms=FOLLOWER_SAVED_MS)
-            if bucket is not None:
-                renewed[follower] = bucket
+            renewed[follower] = self._renewed(known, share, now_ms, saved_ms=FOLLOWER_SAVED_MS)
         for follower, bucket in self.follower_buckets.items():
             if follower not in renewed:
                 ended = self._ended_follower_bytes.get(follower, 0) + bucket.passed_bytes
@@ -103,12 +101,10 @@ class Replication:
     def _renewed(
         self,
         bucket: ReplicationBucket | None,
-        rate_bytes_per_s: float | None,
+        rate_bytes_per_s: float,
         now_ms: float,
         saved_ms: float = QUANTUM_MS,
-    ) -> ReplicationBucket | None:
-        if rate_bytes_per_s is None:
-            return None
+    ) -> ReplicationBucket:
         paced = rate_bytes_per_s * self._rate_share
         if bucket is None:
             num, size_s = self.windows

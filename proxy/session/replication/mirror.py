@@ -287,8 +287,7 @@ class SessionMirror:
         for partition, _, expected, buckets in plan.grants:
             for bucket in buckets:
                 bucket.grant(self, expected, now_ms)
-            if partition.key in self.waiting:  # its turn is over
-                self.waiting[partition.key] = self.waiting.pop(partition.key)
+            self.waiting[partition.key] = self.waiting.pop(partition.key)  # its turn is over
 
     def went(self) -> None:
         """An incremental fetch has gone: the next one has the next epoch."""

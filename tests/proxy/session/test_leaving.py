@@ -282,3 +282,19 @@ def test_a_held_request_whose_client_is_seen_to_have_left_makes_room_at_once() -
     assert leaver.cause is DisconnectCause.LEFT_WHILE_HELD
     last.advance(1_000)
     assert last.to_broker
+
+
+def test_a_held_request_without_acks_beyond_the_cap_ends_with_its_client() -> None:
+    """Cap 1,000, of which another connection of its user has 700; it is held when its client leaves."""
+    plain = shared_of(limits_of(produce_rate=1_000))
+    shared = SharedState(plain.quotas, plain.recorder, left_behind=LeftBehind(1_000))
+    assert shared.left_behind.take("ANONYMOUS", 700)
+    neighbour, shell = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
+    neighbour.client_sends(produce_of(3_000))
+    shell.client_sends(produce_of(600, acks=0))
+    assert shell.is_delayed
+    shell.client_leaves()
+    shell.wake()
+    shell.advance(10_000)
+    assert not shell.to_broker
+    assert shell.cause is DisconnectCause.UNFINISHED_BYTES_OVER_CAP

@@ -242,3 +242,17 @@ async def test_a_question_is_counted_as_a_request() -> None:
             assert (record.request_bytes, record.response_bytes) == (len(asked), len(answer))
             (connection,) = proxy.connections
             assert connection.session.bytes_from_client == 0
+
+
+async def test_a_version_that_cannot_be_answered_ends_the_connection_and_changes_nothing() -> None:
+    store = SlowStore()
+    async with (
+        FaultBroker(answers) as broker,
+        LocalProxy(broker.port, LIMITS, admins=ADMIN, store=store) as proxy,
+    ):
+        with await proxy.client() as client:
+            frame = bytearray(alter_of("bob", 1.0))
+            frame[6:8] = (2).to_bytes(2, "big")
+            await client.send(bytes(frame))
+            assert await client.end() == "closed"
+        assert not store.asked

@@ -6,6 +6,7 @@ import pytest
 
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.sasl_observer import PrincipalChanged, SaslWatch
 from sluice.proxy.session.session import Session
@@ -152,3 +153,9 @@ def test_nobody_becomes_a_reserved_user_by_his_tokens_owner() -> None:
     owners = TokenOwners()
     owners.learn("t", "<unknown>")
     assert logged_in(SaslWatch("sub", owners), "t") == DELEGATION_TOKEN_USER
+
+
+def test_an_answer_that_is_too_large_to_keep_goes_on_and_nothing_is_learnt_of_it() -> None:
+    frame = described(3, {f"t-{number}": "alice" for number in range(30_000)})
+    assert len(frame) > WHOLE_MAX_BYTES
+    assert seen(41, 3, frame, step=60_000).owner_of("t-1") is None

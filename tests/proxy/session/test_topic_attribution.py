@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol._tables import API_NAMES, VERSIONS
-from sluice.protocol.codec.wire import Value
+from sluice.protocol.codec.wire import Value, uuid_bytes
+from sluice.proxy.session.topic_attribution import _MAX_FLOWS, Beginnings
 from sluice.usage.records import Flow
 from testkit.access_log.attribution import (
     FETCHES,
@@ -212,3 +213,34 @@ def test_without_an_access_log_no_topic_is_told() -> None:
     shell = Shell(session_of())
     shell.client_sends(produced(["a"], 9))
     assert type(shell.session.identity.flow) is Flow
+
+
+def test_a_topic_whose_name_is_not_told_has_none() -> None:
+    shell = logged()
+    shell.client_sends(request(METADATA, 12))
+    topics: list[Value] = [
+        {"name": name, "topicId": IDS[told], "partitions": [{"partitionIndex": 0}]}
+        for name, told in ((None, "a"), ("b", "b"))
+    ]
+    shell.broker_sends(answer(METADATA, 12, {"topics": topics}))
+    names = shell.shared.topic_names
+    assert names is not None
+    assert (names.name(uuid_bytes(IDS["a"])), names.name(uuid_bytes(IDS["b"]))) == (None, "b")
+
+
+def test_a_client_that_begins_in_ever_new_ways_costs_no_more_memory() -> None:
+    beginnings: Beginnings[int] = Beginnings()
+    for number in range(3 * _MAX_FLOWS):
+        beginnings.keep(b"%08d" % number, number)
+        assert 0 < len(beginnings) <= _MAX_FLOWS
+        assert beginnings.find(bytearray(b"%08d" % number), 0) == number
+
+
+def test_a_session_of_several_topics_is_of_the_client_that_fetches_now() -> None:
+    shell = logged()
+    for client_id in ("app", "ape"):
+        shell.client_sends(fetched(["a", "b"], 12, client_id=client_id))
+        shell.client_sends(fetched([], 12, epoch=NEXT, client_id=client_id))
+        assert (flow_of(shell).client_id, flow_of(shell).topic) == (client_id, "")
+    shell.client_sends(fetched([], 12, epoch=NEXT, client_id="app"))
+    assert flow_of(shell).client_id == "app"

@@ -155,7 +155,8 @@ def test_a_followers_rate_is_shared_by_its_leaders() -> None:
     limits = ReplicationLimits(follower_rates={4: 30_000_000.0, 5: 8.0}, leaders_of={4: 3})
     assert limits.follower_share(4) == 10_000_000.0
     assert limits.follower_share(5) == 8.0
-    assert limits.follower_share(6) is None
+    with pytest.raises(KeyError):
+        limits.follower_share(6)
 
 
 def test_a_rate_may_come_as_any_number_that_is_whole() -> None:

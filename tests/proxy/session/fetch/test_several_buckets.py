@@ -7,7 +7,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.sensors.batch_sizes import UNKNOWN_BYTES
-from testkit.frames.frames import FETCH, answer, fetch, fetch_answer_of
+from testkit.frames.frames import FETCH, HEARTBEAT, answer, fetch, fetch_answer_of, request
 from testkit.proxy.playbook import START_MS, shared_of, shell_of
 
 
@@ -84,3 +84,35 @@ def test_polls_that_are_cut_short_are_spaced_also_where_client_ids_take_turns() 
     second.broker_sends(answer(FETCH, 12, correlation_id=2))
     second.client_sends(fetch(client_id="a", correlation_id=3))
     assert (second.state, second.session.pace.wake_at_ms) == (State.HOLDING, START_MS + 1 + 499)
+
+
+def test_what_a_connection_had_reserved_in_all_its_buckets_is_given_back_when_it_ends() -> None:
+    limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 1_000})])
+    shared = shared_of(limits)
+    first, of_a, of_b = (shell_of(shared) for _ in range(3))
+    first.client_sends(fetch(client_id="a"))
+    first.client_sends(fetch(client_id="b", correlation_id=2))
+    of_a.client_sends(fetch(client_id="a"))
+    of_b.client_sends(fetch(client_id="b"))
+    assert not of_a.to_broker + of_b.to_broker
+    first.session.closed(first.now_ms)
+    for waiting in (of_a, of_b):
+        waiting.advance(1)
+        assert waiting.to_broker
+    assert {sensor.fetch_queue().connections for sensor in shared.quotas.sensors()} == {1}
+
+
+def test_an_answer_for_a_bucket_that_was_replaced_meanwhile_settles_nothing() -> None:
+    """The limit went and came again while a Fetch was at the broker: that bucket knows of no such Fetch."""
+    rate = QuotaLimits([(QuotaEntity(None, DEFAULT), {"consumer_byte_rate": 1_000})])
+    shared = shared_of(rate)
+    shell = shell_of(shared)
+    shell.client_sends(fetch(client_id="a"))
+    for limits in (QuotaLimits([]), rate):
+        shared.quotas.reload(limits, shell.now_ms)
+        shell.client_sends(request(HEARTBEAT, 4, correlation_id=5))
+    shell.broker_sends(fetch_answer_of(500, correlation_id=1))
+    (sensor,) = (sensor for sensor in shell.session.sensors if sensor.kind is QuotaKind.FETCH)
+    assert sensor.fetch_queue().reserved_bytes == 0
+    shell.session.closed(shell.now_ms)
+    assert sensor.fetch_queue().connections == 0

@@ -359,3 +359,14 @@ def test_old_versions_without_addresses_pass_as_they_are() -> None:
     frame = answer(OFFSET_COMMIT, 8, correlation_id=8)
     shell.to_client.clear()
     assert arrives(shell, frame, [5, 9]) == frame
+
+
+def test_none_of_an_answer_that_is_cut_through_may_pass_unseen() -> None:
+    """The shell forwards what is `passing` without a look; here addresses may stand to the end."""
+    shell = gateway()
+    shell.client_sends(asking(FETCH, 16))
+    frame = naming(FETCH, 16, Random(5), at_least_bytes=4_000)
+    shell.broker_sends(frame[:2_000])
+    assert shell.session.broker_frames.passing_bytes == 0
+    shell.broker_sends(frame[2_000:])
+    assert shell.to_client == erased(FETCH, 16, frame)

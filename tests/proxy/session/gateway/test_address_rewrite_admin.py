@@ -227,3 +227,13 @@ def test_every_host_in_any_of_kafkas_answers_is_rewritten_left_out_not_asked_for
             shell.client_sends(request(api_key, version, correlation_id=7))
             assert shell.cause is DisconnectCause.UNKNOWN_API or api_key == DESCRIBE_QUORUM, place
     assert LEFT.keys() <= seen.keys()
+
+
+def test_an_answer_that_shows_no_address_goes_on_as_the_broker_wrote_it() -> None:
+    """To the byte: nothing of it is encoded anew."""
+    shell = knowing()
+    for kind, name in ((TOPIC, "orders"), (BROKER, "1")):
+        shell.client_sends(asking((kind, name)))
+        frame = configs(kind, name, {"log.dirs": "/var/kafka", "log.retention.ms": None})
+        shell.to_client.clear()
+        assert arrives(shell, frame, []) == frame

@@ -185,3 +185,13 @@ def test_all_real_addresses_can_be_searched_for() -> None:
 def test_one_real_address_is_looked_up(real: str, told: str | None) -> None:
     assert known().known_as(real) == told
     assert ports().known_as(real) is None
+
+
+def test_a_map_tells_what_it_knows_and_counts_each_odd_id_that_it_is_asked_for() -> None:
+    brokers = ports(first_broker_id=1, max_brokers=3)
+    brokers.learn(2, "b2.internal", 9092)
+    assert repr(brokers) == "<BrokerMap of 1 brokers, ids 1 to 3>"
+    for node_id in range(1_000, 2_000):
+        assert brokers.advertised(node_id) == brokers.bootstrap
+    assert brokers.out_of_range_count == 1_000
+    assert len(brokers._out_of_range) < 1_000, "which of them is kept for the first alone"

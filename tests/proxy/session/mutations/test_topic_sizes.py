@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
-from testkit.frames.frames import throttle_of
+from testkit.frames.frames import METADATA, answer, throttle_of
 from testkit.frames.mutation_frames import (
     CREATE_PARTITIONS,
     DELETE_TOPICS,
@@ -17,6 +18,7 @@ from testkit.frames.mutation_frames import (
     grown,
     question,
     sizes,
+    topic_id,
 )
 from testkit.proxy.mutation_session import in_debt, shell_of, tokens
 from testkit.proxy.playbook import AwaitingBroker, Broker, Client, Playbook, Reading, ToBroker, ToClient
@@ -148,3 +150,31 @@ def test_growth_beyond_the_quota_is_refused_beside_what_is_not() -> None:
     shell.broker_sends(grown({"a": 0}))
     assert errors_in(CREATE_PARTITIONS, 3, shell.to_client) == {"a": 0, "b": REFUSED}
     assert throttle_of(CREATE_PARTITIONS, 3, shell.to_client) == 2_000
+
+
+def test_a_topic_whose_name_is_not_told_is_counted_by_its_id() -> None:
+    shell = shell_of()
+    asked = delete([], ids=[7, 8])
+    shell.client_sends(asked)
+    topics: list[Value] = [
+        {
+            "name": name,
+            "topicId": topic_id(number),
+            "partitions": [{"partitionIndex": n} for n in range(count)],
+        }
+        for name, number, count in ((None, 7, 3), ("b", 8, 4))
+    ]
+    shell.broker_sends(answer(METADATA, 12, {"topics": topics}))
+    assert shell.to_broker.endswith(asked)
+    assert tokens(shell) == 22 - 3 - 4
+
+
+def test_what_the_broker_tells_of_a_topic_that_nobody_asked_for_is_not_learnt() -> None:
+    shell = shell_of()
+    shell.client_sends(create({"a": 3}))
+    shell.broker_sends(created({"b": (0, 0)}))
+    assert tokens(shell) == 22 - 3
+    mutations = shell.session._requests.mutations
+    assert mutations is not None
+    assert mutations.defaults.recent("b", shell.now_ms) is None
+    assert mutations.defaults.recent("a", shell.now_ms) is None

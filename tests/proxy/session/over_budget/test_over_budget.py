@@ -311,3 +311,55 @@ def test_a_new_producer_id_that_is_refused_for_its_bytes_costs_no_token() -> Non
     shell.advance(BUDGET_MS)
     assert bytes(shell.to_broker) == idempotent(0) + idempotent(1)
     assert principal.admitted == 1
+
+
+def new_id(correlation_id: int) -> bytes:
+    return idempotent(0, producer_id=correlation_id + 100)
+
+
+def test_a_limit_on_ids_that_goes_leaves_the_gates_where_the_rate_refuses() -> None:
+    """A reload takes producer_ids_rate away: new ids pass from now on, and nothing overtakes what was
+    refused."""
+    both = limits_of(10_000_000, producer_ids_rate=1.0)
+    (shell,) = shells(1, both)
+    shell.client_sends(new_id(1))
+    shell.shared.quotas.reload(limits_of(10_000_000), shell.now_ms)
+    for number in (2, 3, 4):
+        shell.client_sends(new_id(number))
+    assert shell.to_broker == b"".join(map(new_id, (1, 2, 3, 4)))
+    (principal,) = shell.shared.producer_ids.quota.principals()
+    assert principal.admitted == 1
+
+
+def test_a_limit_on_ids_that_goes_lets_a_new_id_that_waits_for_its_bytes_go() -> None:
+    """It was admitted, and is held for its bytes: it goes without a quota to tell of it."""
+    neighbour, shell = shells(2, limits_of(refuses=False, producer_ids_rate=3_600.0))
+    neighbour.client_sends(produce_of(2_000))
+    shell.client_sends(new_id(1))
+    assert shell.state is State.HOLDING
+    shell.shared.quotas.reload(limits_of(refuses=False), shell.now_ms)
+    shell.advance(1_000)
+    shell.client_sends(new_id(2))
+    shell.advance(2_000)
+    assert shell.to_broker == new_id(1) + new_id(2)
+
+
+def test_a_limit_on_ids_that_goes_forgets_what_was_admitted_and_had_not_gone() -> None:
+    first, second = shells(2, limits_of(10_000_000, refuses=False, producer_ids_rate=1.0))
+    first.client_sends(new_id(1))
+    second.client_sends(new_id(2))
+    assert second.state is State.HOLDING
+    second.shared.quotas.reload(QuotaLimits([]), second.now_ms)
+    first.client_sends(new_id(3))
+    assert first.to_broker == new_id(1) + new_id(3), "there is no limit any more"
+    assert first.session._throttling.ids is None
+
+
+def test_a_connection_that_speaks_for_another_client_id_is_refused_as_before() -> None:
+    """Its limits are looked up anew; gates stay without a limit on ids."""
+    shell = behind_a_debt(5_000)
+    for number, client_id in enumerate(("app", "ape")):
+        shell.client_sends(produce_of(700, correlation_id=number, client_id=client_id))
+        shell.advance(BUDGET_MS)
+        assert [refused[0] for refused in refusals_of(shell)] == [number]
+    assert not shell.to_broker

@@ -16,14 +16,14 @@ from sluice.protocol.codec.spec_model import load_message
 from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.names import api_name
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.own_topic.topic_acl import OwnTopic, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import Recorder
-from testkit.frames.frames import answer, decoded, produce, produce_answer, record_batch, request
+from testkit.frames.frames import METADATA, answer, decoded, produce, produce_answer, record_batch, request
 from testkit.frames.message_values import random_frame
 from testkit.proxy.playbook import Shell, limits_of
 
@@ -311,3 +311,24 @@ def test_a_refused_deletion_says_why_from_the_version_on_that_can(version: int) 
     ((response),) = body_of(ApiKey.DELETE_TOPICS, version, one.to_client)["responses"]
     assert (response["name"], response["errorCode"]) == (NAME, REFUSED)
     assert (NAME in str(response.get("errorMessage"))) == (version >= 5)
+
+
+def test_a_produce_of_a_version_that_cannot_be_read_is_left_to_who_judges_versions() -> None:
+    one = shell()
+    frame = bytearray(produce_to([ID_TEXT], OFFERED[PRODUCE][1]))
+    frame[6:8] = (OFFERED[PRODUCE][1] + 1).to_bytes(2, "big")
+    one.client_sends(bytes(frame))
+    assert one.cause is DisconnectCause.UNMETERED_VERSION
+    assert not one.to_broker
+
+
+def test_a_guard_must_be_told_who_judges_behind_it() -> None:
+    session = shell().session
+    requests = session._requests
+    guard = TopicGuard(
+        OwnTopic(NAME, frozenset(), ID), session.identity, session._in_flight, requests._local, [],
+        requests._drop_frame,
+    )  # fmt: skip
+    sent = request(METADATA, 12)
+    with pytest.raises(AssertionError, match="was not told who judges"):
+        guard.judge(bytearray(sent), 0, len(sent), len(sent), METADATA, 12, 1, 17, 0.0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sluice.protocol.produce import BatchHead
 from sluice.proxy.session.producer_ids.gate import ProducerGate, RefusalReason, Verdict
 from sluice.proxy.session.producer_ids.gate_table import GateTable, GateTables
+from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.producer_ids.principal import PrincipalIds, ProducerIdSettings
 from sluice.quotas.producer_ids.quota import ProducerIdQuota
 
@@ -261,3 +263,32 @@ def test_each_partition_of_a_known_id_counts_once_towards_the_brokers_heap() -> 
     for _ in range(3):
         assert rig.judge(head(1, 10), head(1, 0, partition=1), head(1, 0, topic=1)) is Verdict.PASS
     assert rig.quota.ceiling.total == 3
+
+
+def test_an_id_in_the_midst_of_its_sequence_is_refused_when_its_turn_comes_if_a_gate_found_no_room() -> None:
+    """While it waited, another connection's batch was refused and could not be remembered: it may be the one
+    that comes before this."""
+    rig = Rig(max_gates=1)
+    rig.spend()
+    rig.principal.resumed.restore(0.85, 0.0)  # a token at 9 s
+    waiting = rig.connection()
+    assert rig.judge(head(1, 10), gate=waiting) is Verdict.HOLD
+    rig.table.refused({(8, b"orders", 0): (0, 1), (9, b"orders", 0): (0, 1)}, 3_000.0)
+    assert rig.quota.serve(9_000.0) == [waiting.ticket]
+    assert waiting.wake(9_000.0) is Verdict.REFUSE
+    assert waiting.reason is RefusalReason.UNTRACKED
+    assert waiting.ticket is None
+    assert rig.principal.resumed.reserved == 0
+
+
+def test_who_has_no_shell_any_more_is_passed_over_and_all_others_are_woken() -> None:
+    shared = ProducerIds(replace(ProducerIdSettings(), forced_after_ms=1e9))
+    woken: list[int] = []
+    for number, owner in enumerate((None, woken.append)):
+        gate = ProducerGate(shared.quota, shared.tables)
+        gate.use(f"user-{number}", RATE, enforced=True)
+        shared.quota.principal(f"user-{number}", RATE, 0.0).main.restore(0.9, 0.0)
+        wake = None if owner is None else partial(owner, number)
+        assert gate.judge(BUF, [head(1)], -1, 0.0, BUDGET_MS, wake) is Verdict.HOLD
+    shared.serve(6_000.0)
+    assert woken == [1]

@@ -155,3 +155,18 @@ def test_the_first_batch_of_each_id_topic_and_partition_stands_for_them() -> Non
     assert first_batches(buf, heads) == {
         (7, b"a1", 0): (1, 10), (7, b"a2", 0): (2, 20), (7, b"a1", 1): (3, 30), (0, b"a1", 0): (4, 40),
     }  # fmt: skip
+
+
+def test_a_refusal_of_an_earlier_epoch_leaves_the_gate_of_a_later_one() -> None:
+    """The producer has begun anew since; what its former life still sends is fenced at the broker."""
+    table = GateTable()
+    table.refused({KEY: (2, 10)}, 0.0)
+    table.refused({KEY: (1, 5)}, 1.0)
+    assert table.gates == {KEY: (2, 10, 0.0, ())}
+    assert table.blocks({KEY: (2, 11)}, 2.0)
+
+
+def test_a_table_tells_how_full_it_is() -> None:
+    table = GateTable(max_gates=1)
+    table.refused({KEY: (0, 10), OTHER: (0, 10)}, 0.0)
+    assert repr(table) == "<GateTable 1 of 1, 1 overflows>"

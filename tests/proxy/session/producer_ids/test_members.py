@@ -96,3 +96,12 @@ def test_a_heartbeat_that_names_its_timeout_beyond_what_has_arrived_goes_on() ->
     three[1].client_sends(frame[2_000:])
     assert bytes(three[1].to_broker) == frame
     assert wait_of_a_new_id(three) == pytest.approx(15_000)
+
+
+def test_a_members_request_of_a_version_that_is_not_offered_names_no_timeout_and_goes_on() -> None:
+    three = shells(3)
+    frame = bytearray(request(68, 0, {"groupId": "g", "rebalanceTimeoutMs": 9_000}, client_id="etl"))
+    frame[6:8] = (99).to_bytes(2, "big")
+    three[1].client_sends(bytes(frame))
+    assert three[1].to_broker == frame
+    assert wait_of_a_new_id(three) == pytest.approx(15_000)

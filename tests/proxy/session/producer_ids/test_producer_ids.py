@@ -9,6 +9,7 @@ import pytest
 
 from sluice.protocol.apis import PRODUCE
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.session import Session
@@ -16,6 +17,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
+from sluice.usage.flow import TopicNames
 from sluice.usage.records import EventKind, Recorder
 from testkit.frames.frames import decoded, produce, produce_answer, produce_of, record_batch
 from testkit.proxy.playbook import (
@@ -322,3 +324,54 @@ def test_a_request_whose_batches_contradict_its_frame_ends_the_connection() -> N
     shell.client_sends(bytes(frame))
     assert shell.cause is DisconnectCause.MALFORMED_FRAME
     assert not shell.to_broker
+
+
+def test_a_request_that_is_woken_before_its_time_waits_on_until_the_same_time() -> None:
+    first, second = shells(2)
+    first.client_sends(with_id(1))
+    second.client_sends(with_id(2))
+    until_ms = second.session.pace.wake_at_ms
+    second.now_ms += 1_000.0
+    second.wake()
+    assert (second.state, second.session.pace.wake_at_ms) == (State.HOLDING, until_ms)
+    assert not second.to_client
+
+
+def test_a_new_id_whose_bytes_wait_goes_though_the_limit_on_ids_is_taken_away_meanwhile() -> None:
+    """It was admitted: whoever looks it up later finds no quota to tell of it."""
+    (shell,) = shells(1, producer_byte_rate=1_000)
+    shell.client_sends(produce_of(2_000))  # owes 1 s, which its next request waits for
+    shell.broker_sends(produce_answer())
+    shell.advance(500)
+    shell.client_sends(with_id(7, correlation_id=2))
+    shell.shared.quotas.reload(QuotaLimits([]), shell.now_ms)
+    shell.advance(1_000)
+    assert shell.to_broker == produce_of(2_000) + with_id(7, correlation_id=2)
+
+
+def test_who_left_with_acks_to_come_has_nothing_forwarded_of_what_was_read_ahead() -> None:
+    """The client sends it again on another connection: forwarded here, it would be there twice."""
+    (shell,) = shells(1, producer_byte_rate=1_000)
+    shell.client_sends(produce_of(2_000, acks=0) + with_id(7, acks=-1) + with_id(8, acks=0))
+    sent = bytes(shell.to_broker)
+    shell.client_leaves()
+    shell.advance(60_000)
+    assert shell.to_broker == sent == produce_of(2_000, acks=0)
+    assert shell.cause is DisconnectCause.LEFT_WHILE_HELD
+
+
+def test_a_known_id_that_is_looked_at_for_anothers_gate_brings_no_new_id_to_the_access_log() -> None:
+    settings = ProducerIdSettings(forced_after_ms=HOUR_MS)
+    shared = SharedState(
+        QuotaManager(limits_of(1.0)), Recorder(),
+        producer_ids=ProducerIds(settings), topic_names=TopicNames(),
+    )  # fmt: skip
+    first, second = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
+    first.client_sends(with_id(1))
+    assert [(amount.column, amount.amount) for amount in shared.recorder.amounts] == [("producer_ids_new", 1)]
+    second.client_sends(with_id(2))
+    second.advance(BUDGET_MS)
+    assert len(refusals_of(second)) == 1, "which leaves a gate"
+    first.client_sends(with_id(1, 1, correlation_id=2))
+    assert first.to_broker == with_id(1) + with_id(1, 1, correlation_id=2)
+    assert len(shared.recorder.amounts) == 1

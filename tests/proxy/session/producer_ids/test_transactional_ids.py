@@ -103,3 +103,16 @@ def test_what_never_waited_was_not_held() -> None:
     shell.client_sends(beginning("a") + request(ApiKey.END_TXN, 3, body, correlation_id=2))
     shell.broker_sends(answer(ApiKey.INIT_PRODUCER_ID, 4) + answer(ApiKey.END_TXN, 3, correlation_id=2))
     assert [(record.held_ms, record.throttle_ms) for record in shell.records] == [(0.0, 0.0), (0.0, 0.0)]
+
+
+def test_a_name_that_is_woken_before_its_token_comes_waits_on() -> None:
+    first, second = naming_shells(2, 1_800.0)
+    first.client_sends(beginning("a"))
+    second.client_sends(beginning("b"))
+    until_ms = second.session.pace.wake_at_ms
+    second.now_ms += 500.0
+    second.wake()
+    assert (second.state, second.session.pace.wake_at_ms) == (State.HOLDING, until_ms)
+    assert not second.to_broker
+    second.advance(1_500.0)
+    assert second.to_broker == beginning("b")

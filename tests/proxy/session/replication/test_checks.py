@@ -70,3 +70,9 @@ def test_a_throttle_left_behind_is_told_after_a_minute() -> None:
     assert "topics orders" in message
     assert "--verify" in message
     assert found(state(behind=1), idle_s=1e6) == {}
+
+
+def test_a_throttle_of_which_nothing_is_left_is_not_left_behind() -> None:
+    """Neither rates nor lists, and nothing has been behind for long."""
+    at = ClusterState(ReplicationLimits(), replicas_behind=0, replication_factor=3.0)
+    assert found(at, idle_s=LEFT_BEHIND_AFTER_S) == {}

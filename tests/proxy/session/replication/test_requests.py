@@ -6,11 +6,15 @@ import pytest
 
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.errors import BrokerMalformed
-from sluice.proxy.session.in_flight import CHARGE, REPLICA
-from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, REPLICA
+from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.replication.followers import MAX_SESSIONS, OTHER_REPLICAS, Replication
+from sluice.proxy.session.replication.inter_broker import InterBroker
 from sluice.proxy.session.replication.mirror import SessionMirror
 from sluice.proxy.session.session import Session
+from sluice.quotas.manager import QuotaManager
+from sluice.usage.flow import AccessFlow, TopicNames
+from sluice.usage.records import Recorder
 from testkit.frames.frames import FETCH, decoded, request
 from testkit.oracles.replica_model import Log, ModelFollower, key_of
 from testkit.oracles.replica_world import Door, World
@@ -116,3 +120,19 @@ def test_the_refusal_of_a_session_that_is_not_known_tells_no_throttle_and_its_id
     body = decoded("response", FETCH, 18, frame).body
     told = body["throttleTimeMs"], body["errorCode"], body["sessionId"], body["responses"]
     assert (what, told) == ("answered", (0, 71, 77, []))
+
+
+@pytest.mark.parametrize("named", [None, "broker"])
+def test_a_followers_fetch_is_no_topics_in_the_access_log(named: str | None) -> None:
+    """Judged by the mirror of its session, or, on a client's listener, let pass for its principal's sake."""
+    shared = SharedState(QuotaManager(limits_of(fetch_rate=1_000)), Recorder(), topic_names=TopicNames())
+    policy = (
+        SessionPolicy(replication=Replication(1))
+        if named is None
+        else SessionPolicy(inter_broker=InterBroker(users=frozenset({named})))
+    )
+    session = Session(shared, policy, "10.0.0.1", named)
+    assert work_of(session, a_followers_fetch()) is (REPLICA if named is None else FOLLOWER)
+    flow = session.identity.flow
+    assert isinstance(flow, AccessFlow)
+    assert flow.named_key()[-2:] == ("fetch", "")

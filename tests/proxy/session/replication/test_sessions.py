@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sluice.protocol.apis import ErrorCode
+from sluice.protocol.replication.fetch_request import ReplicaFetch
 from sluice.proxy.session.replication.followers import Replication
 from sluice.proxy.session.replication.mirror import SessionMirror
 from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplicas
-from testkit.oracles.replica_model import Log, ModelFollower, key_of
+from testkit.oracles.replica_model import CAP, Log, ModelFollower, key_of
 from testkit.oracles.replica_world import ALL_REPLICAS, LEADER, NAMES, World
 
 KEYS = [key_of(index % 3, index) for index in range(6)]
@@ -181,3 +184,93 @@ def test_a_session_of_which_all_has_left_is_closed_by_the_broker_and_forgotten()
     follower.wanted.clear()
     rounds(world, follower, 1)
     assert len(world.replication.sessions) == len(world.broker.sessions) == 0
+
+
+def test_what_is_wanted_again_before_the_broker_knew_that_it_had_left_is_in_its_session_still() -> None:
+    """The fetch that forgot it was held, and its connection ended."""
+    world, (follower,) = a_world()
+    rounds(world, follower, 1)
+    mirror = mirror_of(world, follower)
+    first = KEYS[0]
+    assert mirror.partitions[first].inside
+    mirror.take(asking(mirror, forgotten=[first]))
+    assert first not in mirror.partitions
+    mirror.take(asking(mirror, asked=[(first, 0, CAP, b"entry")]))
+    assert mirror.partitions[first].inside
+    assert not mirror.plan(asking(mirror), world.now_ms).taken_out
+
+
+def asking(mirror: SessionMirror, **fields: Any) -> ReplicaFetch:
+    """A later fetch of its session."""
+    return ReplicaFetch(
+        **{
+            "frame": bytes(64), "version": 18, "fixed": 0, "topics": 0, "tail": 0,
+            "replica_id": mirror.replica_id, "max_wait_ms": 500, "max_bytes": 10_000_000,
+            "session_id": mirror.session_id,
+            "epoch": mirror.epoch, "asked": [], "forgotten": [], **fields,
+        }
+    )  # fmt: skip
+
+
+def test_a_session_that_the_broker_has_lost_is_forgotten_and_what_was_granted_comes_back() -> None:
+    """The broker has restarted: error 70. The follower begins anew, and its bucket owes nothing for it."""
+    world, (follower,) = a_world()
+    rounds(world, follower, 2)
+    lost = mirror_of(world, follower)
+    bucket = world.replication.leader_bucket
+    assert bucket is not None
+    request = world.to_broker(follower)
+    assert request is not None
+    tokens = bucket.tokens_bytes(world.now_ms)
+    granted = sum(expected for sent in sent_of(world, follower) for _, _, expected, _ in sent.grants)
+    assert granted > 0
+    world.broker.sessions.clear()
+    answer = world.broker.serve(request)
+    world.door(follower).pass_on(answer, world.now_ms, 20)
+    follower.handle(answer, world.broker.logs)
+    assert follower.errors[-1] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert lost not in world.replication.sessions
+    assert bucket.tokens_bytes(world.now_ms) == tokens + granted
+    rounds(world, follower, 2_000)
+    assert all(at == 100 for at in follower.wanted.values())
+
+
+def sent_of(world: World, follower: ModelFollower) -> list[Any]:
+    replicas = world.door(follower).session._requests.replicas
+    assert replicas is not None
+    return list(replicas._sent)
+
+
+def test_two_followers_that_take_turns_on_one_connection_without_sessions_leave_no_place_behind() -> None:
+    world, (first,) = a_world()
+    world.broker.gives_sessions = False
+    second = ModelFollower(3)
+    second.wanted = dict(first.wanted)
+    door = world.door(first)
+    world.doors[second] = door
+    rounds(world, first, 2)
+    replicas = door.session._requests.replicas
+    assert replicas is not None
+    before = replicas._sessionless
+    rounds(world, second, 1)
+    assert replicas._sessionless is not before
+    assert replicas._sessionless is not None
+    assert replicas._sessionless.replica_id == 3
+
+
+def test_what_is_let_through_at_its_own_cap_and_brought_nothing_is_not_asked_for_anew() -> None:
+    """A rate that is never reached: the broker's session has it as it should be."""
+    world, (follower,) = a_world(rate=1e9)
+    late = key_of(3, 0)
+    rounds(world, follower, 1)
+    mirror = mirror_of(world, follower)
+    for key in KEYS:
+        assert mirror.partitions[key].inside
+    world.broker.logs[late] = Log(100, 70)
+    follower.wanted[late] = 0
+    request = world.to_broker(follower)
+    assert request is not None
+    mirror.answered(sent_of(world, follower)[-1].grants, [], CAP, world.now_ms)
+    plan = mirror.plan(asking(mirror, max_bytes=CAP, topics=32), world.now_ms)
+    assert {partition.key for partition, *_ in plan.grants} >= {late}
+    assert plan.sent == []

@@ -23,6 +23,10 @@ from testkit.frames.frames import (
     answer,
     fetch,
     fetch_answer_of,
+    legacy_set,
+    produce,
+    produce_answer,
+    record_batch,
     request,
     sized,
     throttle_of,
@@ -237,3 +241,63 @@ def test_a_login_is_exempt() -> None:
     exchange(shell, request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}), answer(SASL_HANDSHAKE, 1))
     exchange(shell, request(36, 2, token), answer(36, 2))  # KIP-368
     assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
+
+
+def test_a_produce_whose_records_cannot_be_read_is_charged_without_them_and_goes_on_as_it_came() -> None:
+    """The broker will say so."""
+    shell = shell_of()
+    broken = bytearray(produce({"orders": [(0, record_batch(bytes(30)))]}))
+    at = bytes(broken).index(b"orders") + len(b"orders")
+    broken[at] = 0x7F  # 126 partitions, where there is one
+    got = exchange(shell, bytes(broken), produce_answer())
+    assert shell.to_broker == broken
+    assert got == produce_answer()
+    assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
+
+
+def test_batches_that_count_no_records_and_a_produce_without_records_are_charged_as_requests() -> None:
+    shell = shell_of()
+    frames = [
+        produce({"orders": [(0, record_batch(bytes(30), count=0))]}),
+        produce({"orders": [(0, None)]}),
+    ]
+    for frame in frames:
+        exchange(shell, frame, produce_answer())
+    assert shell.to_broker == b"".join(frames)
+    assert shell.sensor(QuotaKind.REQUEST).charged == 20.0
+
+
+def test_the_codec_of_a_message_that_has_not_arrived_so_far_is_not_looked_for_behind_the_bytes() -> None:
+    """A message set of magic 1, cut at every byte; what lies behind would be another codec."""
+    frame = produce({"orders": [(0, legacy_set(bytes(3_000)))]}, version=3)
+    begin = frame.index(b"orders") + 6 + 4 + 4 + 4
+    for cut in range(begin, begin + 40):
+        shell = shell_of()
+        shell.stale = b"\x07"
+        shell.client_sends(frame[:cut])
+        shell.client_sends(frame[cut:])
+        shell.advance(UPSTREAM_MS)
+        shell.broker_sends(produce_answer(version=3))
+        assert shell.to_broker == frame
+        assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
+
+
+def test_who_has_sat_out_all_that_a_connection_may_be_delayed_is_told_of_nothing_more() -> None:
+    """Two answers of an entity that owes 5 s, the second when the delay that the first began is over."""
+    shell = shell_of(policy=policy_of(delays=DelayLimits(answer_budget_ms=500)))
+    spend(shell, 5_000.0)
+    shell.client_sends(metadata(2) + metadata(3))
+    shell.broker_sends(metadata_answer(2))
+    assert muted_ms(shell) == 500.0
+    shell.to_client.clear()
+    shell.now_ms += 500.0
+    shell.broker_sends(metadata_answer(3))
+    assert throttle_of(METADATA, 9, shell.to_client) == 0
+
+
+def test_a_cluster_action_that_the_broker_refuses_costs_nothing_where_nobody_has_a_limit() -> None:
+    shell = shell_of(shared_of(limits_of({"producer_byte_rate": 1_000})))
+    refused = txn_markers_answer(CLUSTER_AUTHORIZATION_FAILED)
+    assert exchange(shell, request(WRITE_TXN_MARKERS, 1), refused) == refused
+    assert shell.state is State.READING
+    assert shell.shared.recorder.exempt_request_ms["cluster_action"] == 0.0
