@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.admin.socket import BadRequest
 from sluice.proxy.admin.status.service import Sources
-from sluice.proxy.admin.top.rows import MAX_ROWS
+from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.snapshot import Top
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.metrics.throttle_log import ThrottleLog

@@ -36,7 +36,7 @@ from sluice.proxy.admin.socket import AdminSocket
 from sluice.proxy.admin.status.routes import StatusRoutes
 from sluice.proxy.admin.status.service import StatusDesk
 from sluice.proxy.admin.status.token import token_file
-from sluice.proxy.admin.top.rows import MAX_ROWS
+from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.config.admin import AdminOptions
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.collector import SluiceCollector

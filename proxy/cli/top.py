@@ -7,11 +7,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from sluice.proxy.admin.top.order import MAX_ROWS, Sort, chosen
 from sluice.proxy.cli.options import AdminSocketOption, CommandFailed, ConfigOption
 
 if TYPE_CHECKING:
@@ -19,14 +21,29 @@ if TYPE_CHECKING:
 
     from sluice.proxy.cli.local_admin import Snapshots
 
-_PIPE_WIDTH = 200
+_PIPE_WIDTH: Final = 200
 _DEFAULT_URL = "http://127.0.0.1:9308"
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
+class Output(StrEnum):
+    """How the snapshot is told."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
 def top(
-    as_json: Annotated[bool, typer.Option("--json", help="One snapshot as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As --output json.")] = False,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="json: one snapshot, for programs.")
+    ] = Output.TABLE,
     once: Annotated[bool, typer.Option("--once", help="One table; so it is without a terminal.")] = False,
+    user: Annotated[
+        str,
+        typer.Option("--user", metavar="NAME", help="Of this user alone; * and ? stand for any characters."),
+    ] = "",
+    sort: Annotated[Sort, typer.Option("--sort", help="What comes first.")] = Sort.THROTTLED,
     why: Annotated[
         bool, typer.Option("--why", help="Explain each row: the levels, the arithmetic, each connection.")
     ] = False,
@@ -47,14 +64,18 @@ def top(
     """Show who is throttled now, the most throttled first, then who is nearest to the limit; Ctrl-C ends it.
 
     A row is a bucket: the connections that share one limit. `owes`: how long until what it owes is paid.
-    Asks the proxy of the configuration file, through its admin socket if it has one, else its admin port.
+    A narrow terminal shows fewer columns. With --user and --sort the 200 most throttled buckets are looked
+    at. Asks the proxy of the configuration file, through its admin socket if it has one, else its admin port.
     """
     source = _source(config, admin_socket, url, token_file)
+    asked = MAX_ROWS if user or sort is not Sort.THROTTLED else rows
 
     def look() -> dict[str, Any]:
-        return source.replication(rows) if replication else source.top(rows, why=why)
+        if replication:
+            return source.replication(rows)
+        return chosen(source.top(asked, why=why), user=user, sort=sort, rows=rows)
 
-    if as_json:
+    if as_json or output is Output.JSON:
         print(json.dumps(look(), ensure_ascii=False))
         return
     from rich.console import Console
@@ -62,16 +83,23 @@ def top(
     from sluice.proxy.admin.top.replication_view import replication_view
     from sluice.proxy.admin.top.view import view
 
-    def shown() -> RenderableType:
-        return replication_view(look()) if replication else view(look(), why=why)
-
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_width_of_a_pipe())
+
+    def shown() -> RenderableType:
+        return replication_view(look()) if replication else view(look(), why=why, width=console.width)
+
     if once or not console.is_terminal:
-        if not console.is_terminal:
-            console = Console(highlight=False, width=_PIPE_WIDTH)
         console.print(shown())
         return
     _watch(shown, console, interval_s)
+
+
+def _width_of_a_pipe() -> int:
+    """In characters: as COLUMNS says, if that is a number."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and int(columns) else _PIPE_WIDTH
 
 
 def _watch(shown: Callable[[], RenderableType], console: Console, interval_s: float) -> None:

@@ -19,6 +19,7 @@ from heapq import heappush, heapreplace
 from math import isfinite
 from typing import Final, Protocol, TypeAlias
 
+from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.row import ConnectionRow, Row
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -33,7 +34,6 @@ SENSORS_PER_STEP: Final = 200
 """below 1 ms of work, between which connections are served"""
 CONNECTIONS_PER_STEP: Final = 300
 _ROWS_PER_STEP: Final = 100
-MAX_ROWS: Final = 200
 ACTIVE_MS: Final = 60_000.0
 """a bucket that was not used for so long, nor for pacing.max_debt_s, owes nothing and is not looked at"""
 

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from time import monotonic, perf_counter
 from typing import Any, Final
 
-from sluice.proxy.admin.top.rows import MAX_ROWS, Connected, Survey
+from sluice.proxy.admin.top.order import MAX_ROWS
+from sluice.proxy.admin.top.rows import Connected, Survey
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor

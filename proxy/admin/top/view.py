@@ -1,11 +1,12 @@
-"""A snapshot of `sluice top` as a table for people."""
+"""A snapshot of `sluice top` as a table for people: a row a line, fewer columns where there is less room."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,13 +14,22 @@ from rich.text import Text
 from sluice.proxy.admin.top.text import amount, duration, printable, who
 
 _SHOWN_CONNECTIONS: Final = 3
+_USED_FROM: Final = 100
+"""characters of width from which the column is there"""
+_RULE_FROM: Final = 130
+_CONNECTIONS_FROM: Final = 170
+_BETWEEN: Final = 3
+"""characters between two columns"""
+_EDGES: Final = 2
+_LEAST: Final = 5
+"""characters of a name"""
 _NEAR: Final = 0.8
 """of the limit: shown in yellow"""
 
 
-def view(snapshot: Mapping[str, Any], *, why: bool = False) -> RenderableType:
-    """Head line, table, and with `why` behind it each row's reasons."""
-    parts: list[RenderableType] = [_head(snapshot), _table(snapshot["rows"])]
+def view(snapshot: Mapping[str, Any], *, why: bool = False, width: int = 200) -> RenderableType:
+    """Head line, table, and with `why` behind it each row's reasons. `width`: in characters."""
+    parts: list[RenderableType] = [_head(snapshot, width), _table(snapshot["rows"], width)]
     if why:
         for row in snapshot["rows"]:
             parts.append(Text(f"\n{who(row['bucket'])}: {row['key']}", style="bold"))
@@ -27,38 +37,47 @@ def view(snapshot: Mapping[str, Any], *, why: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def _head(snapshot: Mapping[str, Any]) -> Text:
-    return Text(
+def _head(snapshot: Mapping[str, Any], width: int) -> Text:
+    counts = (
         f"{snapshot['throttled_buckets']:,} of {snapshot['active_buckets']:,} active buckets throttled"
         f" · {snapshot['throttled_connections']:,} of {snapshot['connections']:,} connections"
-        f" · pacing {snapshot['pacing']} · {snapshot['at']}"
     )
+    if width < _RULE_FROM:
+        return Text(counts, no_wrap=True, overflow="ellipsis")
+    return Text(f"{counts} · pacing {snapshot['pacing']} · {snapshot['at']}")
 
 
-def _table(rows: list[Mapping[str, Any]]) -> Table:
+def _table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    columns = [column for column in _COLUMNS if width >= column.from_width]
+    cells = [[column.cell(row) for column in columns] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("who", overflow="fold", ratio=3)
-    table.add_column("quota", no_wrap=True)
-    table.add_column("rule", overflow="fold")
-    for title in ("limit", "used", "of limit", "owes", "throttled"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("connections", overflow="fold", ratio=3)
-    for row in rows:
+    for column, column_width in zip(columns, _widths(columns, cells, width), strict=True):
+        table.add_column(
+            column.title, justify="right" if column.is_figure else "left", no_wrap=True, overflow="ellipsis",
+            width=column_width,
+        )  # fmt: skip
+    for row, texts in zip(rows, cells, strict=True):
         is_throttled = row["delay_ms"] > 0.0 and not row["shadow"]
         style = "red" if is_throttled else "yellow" if row["utilisation"] >= _NEAR else None
-        cells = (
-            who(row["bucket"]),
-            row["quota"] + (" (shadow)" if row["shadow"] else ""),
-            row["rule"],
-            amount(row["limit"], row["unit"]),
-            amount(row["used"], row["unit"]),
-            f"{row['utilisation']:.0%}",
-            duration(row["delay_ms"]),
-            f"{row['throttled_connections']}/{row['connections']}",
-            _connections(row),
-        )
-        table.add_row(*map(Text, cells), style=style)  # as a str, a name could hold markup
+        table.add_row(*map(Text, texts), style=style)  # as a str, a name could hold markup
     return table
+
+
+def _widths(columns: Sequence[_Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Figures have what they need; names share what is left, and no more than they need."""
+    needed = [
+        max(cell_len(text) for text in (column.title, *texts))
+        for column, *texts in zip(columns, *cells, strict=True)
+    ]
+    left = width - _EDGES - _BETWEEN * (len(columns) - 1)
+    left -= sum(need for column, need in zip(columns, needed, strict=True) if not column.gives_way)
+    giving = sorted(
+        (index for index, column in enumerate(columns) if column.gives_way), key=lambda index: needed[index]
+    )
+    for number, index in enumerate(giving):
+        needed[index] = max(min(needed[index], left // (len(giving) - number)), _LEAST)
+        left -= needed[index]
+    return needed
 
 
 def _connections(row: Mapping[str, Any]) -> str:
@@ -71,3 +90,27 @@ def _connections(row: Mapping[str, Any]) -> str:
     ]
     more = row["connections"] - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
+
+
+class _Column(NamedTuple):
+    """One column of the table."""
+
+    title: str
+    cell: Callable[[Mapping[str, Any]], str]
+    from_width: int = 0
+    is_figure: bool = True
+    gives_way: bool = False
+    """it is cut where there is too little room"""
+
+
+_COLUMNS: Final = (
+    _Column("who", lambda row: who(row["bucket"]), is_figure=False, gives_way=True),
+    _Column("quota", lambda row: row["quota"] + (" (shadow)" if row["shadow"] else ""), is_figure=False),
+    _Column("rule", lambda row: str(row["rule"]), _RULE_FROM, is_figure=False),
+    _Column("limit", lambda row: amount(row["limit"], row["unit"])),
+    _Column("used", lambda row: amount(row["used"], row["unit"]), _USED_FROM),
+    _Column("of limit", lambda row: f"{row['utilisation']:.0%}"),
+    _Column("owes", lambda row: duration(row["delay_ms"])),
+    _Column("throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}"),
+    _Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, gives_way=True),
+)

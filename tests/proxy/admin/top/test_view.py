@@ -63,9 +63,9 @@ SNAPSHOT: Final[dict[str, Any]] = {
 }
 
 
-def shown(snapshot: dict[str, Any], *, why: bool = False) -> str:
+def shown(snapshot: dict[str, Any], *, why: bool = False, width: int = 200) -> str:
     out = io.StringIO()
-    Console(file=out, width=200, highlight=False).print(view(snapshot, why=why))
+    Console(file=out, width=width, highlight=False).print(view(snapshot, why=why, width=width))
     return out.getvalue()
 
 
@@ -79,6 +79,36 @@ def test_a_row_tells_who_owes_how_much_by_which_rule_on_which_connections() -> N
     assert "produce user_client 1.05 MB/s 990.00 kB/s 94% 524 ms 1/5" in words
     assert "10.0.0.1:5000 holding 120 ms, 10.0.0.2:5000, 10.0.0.3:5000 and 2 more" in words
     assert "because" not in text
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (80, "who quota limit of limit owes throttled"),
+        (99, "who quota limit of limit owes throttled"),
+        (100, "who quota limit used of limit owes throttled"),
+        (130, "who quota rule limit used of limit owes throttled"),
+        (170, "who quota rule limit used of limit owes throttled connections"),
+    ],
+)
+def test_a_row_is_a_line_however_narrow_and_columns_drop_out_by_width(width: int, titles: str) -> None:
+    long = {
+        **ROW,
+        "bucket": {"user": "a-user-of-" + "x" * 200, "client-id": "y" * 200},
+        "rule": "user_client_ip",
+    }
+    worst = {
+        **long, "quota": "producer_ids", "shadow": True, "limit": 999.99e9, "used": 999.99e9,
+        "delay_ms": 3.6e8, "throttled_connections": 9_999, "connections": 9_999, "utilisation": 99.99,
+    }  # fmt: skip
+    lines = shown({**SNAPSHOT, "rows": [ROW, long, worst]}, width=width).splitlines()[1:]
+    assert all(len(line) <= width for line in lines)
+    table = [line for line in lines if line.strip() and not set(line) <= set("─ ")]
+    assert len(table) == 1 + 3
+    assert " ".join(table[0].split()) == titles
+    assert "523 ms" in table[2] or "524 ms" in table[2]
+    if width >= 100:
+        assert "user a-user" in table[2]
 
 
 def test_why_follows_the_table() -> None:
@@ -167,6 +197,28 @@ def test_json_is_the_snapshot_and_the_options_go_to_the_proxy(
     assert run(monkeypatch, "--json", "--why", "--rows", "7", "--url", url) == 0
     assert json.loads(capsys.readouterr().out) == SNAPSHOT
     assert port[1] == ["/top?rows=7&why=true"]
+
+
+def test_rows_can_be_of_one_user_and_sorted_otherwise(
+    port: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{port[0]}"
+    for user, there in (("alice", 1), ("al*", 1), ("bob", 0), ("", 1)):
+        arguments = ("--user", user, "--sort", "throughput", "--output", "json", "--rows", "9", "--url", url)
+        assert run(monkeypatch, *arguments) == 0
+        assert len(json.loads(capsys.readouterr().out)["rows"]) == there
+    assert set(port[1]) == {"/top?rows=200&why=false"}
+    assert run(monkeypatch, "--sort", "size", "--url", url) == 2
+    assert "throughput" in capsys.readouterr().err
+
+
+def test_a_pipe_is_as_wide_as_columns_says(
+    port: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for columns, has_rule in (("80", False), ("300", True), ("many", True), ("0", True)):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert run(monkeypatch, "--url", f"http://127.0.0.1:{port[0]}") == 0
+        assert ("user_client" in capsys.readouterr().out) == has_rule
 
 
 def test_without_a_terminal_there_is_one_table(

@@ -1,0 +1,56 @@
+"""Which rows of a snapshot of `sluice top` are shown, and in which order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+MAX_ROWS: Final = 200
+"""of a snapshot: the most throttled, then those nearest to their limits"""
+
+
+class Sort(StrEnum):
+    """What comes first."""
+
+    THROTTLED = "throttled"
+    """who is throttled the most, then who is nearest to the limit: the proxy's own order"""
+    THROUGHPUT = "throughput"
+    """who uses the most, in bytes; then all else by its share of its limit"""
+    UTILISATION = "utilisation"
+    """who is nearest to the limit"""
+    NAME = "name"
+
+
+_BYTES: Final = "bytes per second"
+
+
+def _by_throughput(row: Mapping[str, Any]) -> tuple[bool, float]:
+    is_bytes = row["unit"] == _BYTES
+    return not is_bytes, -row["used"] if is_bytes else -row["utilisation"]
+
+
+_KEYS: Final[dict[Sort, Callable[[Mapping[str, Any]], Any]]] = {
+    Sort.THROUGHPUT: _by_throughput,
+    Sort.UTILISATION: lambda row: -row["utilisation"],
+    Sort.NAME: lambda row: [*row["bucket"].values(), row["quota"]],
+}
+
+
+def chosen(snapshot: Mapping[str, Any], *, user: str, sort: Sort, rows: int) -> dict[str, Any]:
+    """The snapshot with at most `rows` of its rows, sorted, of the users that `user` names: a name, or a
+    pattern with * and ?. Empty: of all buckets."""
+    found = [row for row in snapshot["rows"] if not user or _is_of(row, user)]
+    key = _KEYS.get(sort)
+    if key is not None:
+        found.sort(key=key)
+    return {**snapshot, "rows": found[:rows]}
+
+
+def _is_of(row: Mapping[str, Any], user: str) -> bool:
+    """A bucket of that user, or one that a connection of that user shares."""
+    own = row["bucket"].get("user")
+    if own is not None:
+        return fnmatchcase(own, user)
+    return any(fnmatchcase(one["user"], user) for one in row["shown"])
