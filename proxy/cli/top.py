@@ -78,14 +78,10 @@ def top(
     if as_json or output is Output.JSON:
         print(json.dumps(look(), ensure_ascii=False))
         return
-    from rich.console import Console
-
     from sluice.proxy.admin.top.replication_view import replication_view
     from sluice.proxy.admin.top.view import view
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_width_of_a_pipe())
+    console = _console()
 
     def shown() -> RenderableType:
         return replication_view(look()) if replication else view(look(), why=why, width=console.width)
@@ -96,10 +92,16 @@ def top(
     _watch(shown, console, interval_s)
 
 
-def _width_of_a_pipe() -> int:
-    """In characters: as COLUMNS says, if that is a number."""
+def _console() -> Console:
+    """A pipe is as wide as COLUMNS says, if that is a number."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        return console
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdecimal() and int(columns) else _PIPE_WIDTH
+    width = int(columns) if columns.isdecimal() and int(columns) else _PIPE_WIDTH
+    return Console(highlight=False, width=width)
 
 
 def _watch(shown: Callable[[], RenderableType], console: Console, interval_s: float) -> None:

@@ -8,9 +8,7 @@ from typing import Literal
 import pytest
 
 from sluice.protocol.apis import OFFERED
-from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import ProtocolError
-from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -392,20 +390,3 @@ def test_a_broker_that_ends_a_connection_whose_login_failed_ends_it_for_that() -
     shell.broker_sends(answer(SASL_AUTHENTICATE, 2, {"errorCode": 58}))
     shell.session.broker_closed(DisconnectCause.BROKER_CLOSED)
     assert shell.cause is DisconnectCause.AUTHENTICATION_FAILED
-
-
-def test_what_is_offered_is_not_looked_for_in_a_newer_answer_to_api_versions_or_one_too_large() -> None:
-    """They go on as the broker wrote them: what cannot be metered is refused when it is used."""
-    offered: Struct = {"apiKeys": [{"apiKey": 0, "minVersion": 0, "maxVersion": 99}]}
-    newer = bytearray(request(API_VERSIONS, 4))
-    newer[6:8] = (9).to_bytes(2, "big")
-    unsupported = answer(API_VERSIONS, 0, offered | {"errorCode": 35})
-    keys: list[Value] = [{"apiKey": number % 90, "maxVersion": 99} for number in range(200_000)]
-    large = answer(API_VERSIONS, 4, {"apiKeys": keys})
-    assert len(large) > WHOLE_MAX_BYTES
-    for asked, answered in ((bytes(newer), unsupported), (request(API_VERSIONS, 4), large)):
-        shell = Shell(Session(alice_has(1_000), SessionPolicy(), "10.0.0.1"))
-        shell.client_sends(asked)
-        for at in range(0, len(answered), 60_000):
-            shell.broker_sends(answered[at : at + 60_000])
-        assert shell.to_client == answered

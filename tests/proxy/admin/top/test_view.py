@@ -108,7 +108,7 @@ def test_a_row_is_a_line_however_narrow_and_columns_drop_out_by_width(width: int
     assert " ".join(table[0].split()) == titles
     assert "523 ms" in table[2] or "524 ms" in table[2]
     if width >= 100:
-        assert "user a-user" in table[2]
+        assert table[2].startswith(" user a-us")
 
 
 def test_why_follows_the_table() -> None:
