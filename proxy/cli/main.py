@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from sluice.proxy.cli import access_log as cli_access_log
 from sluice.proxy.cli import calibrate_cost as cli_calibrate
 from sluice.proxy.cli import top as cli_top
+from sluice.proxy.cli.doctor import command as cli_doctor
 from sluice.proxy.cli.options import (
     EXIT_CODES,
     EXIT_CONFIG,
@@ -27,6 +28,7 @@ from sluice.proxy.cli.options import (
     FileArgument,
     QuotasOption,
     quota_file_of,
+    the_file,
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
 from sluice.proxy.cli.quotas.options import BrokerUserOption, CommandConfigOption, ExplainedBrokerOption
@@ -137,13 +139,6 @@ def run(file: FileArgument = None, config: ConfigOption = None) -> None:
     raise typer.Exit(serve(within(str(given), lambda: load_config(given, os.environ)), given))
 
 
-def _the_file(file: Path | None, config: Path | None) -> Path:
-    given = file or config
-    if given is None:
-        raise typer.BadParameter("give FILE, --config or SLUICE_CONFIG")
-    return given
-
-
 @app.command(epilog=EXIT_CODES)
 def check(
     file: FileArgument = None,
@@ -164,7 +159,7 @@ def check(
     """
     from sluice.proxy.cli.check import checked
 
-    found = checked(_the_file(file, config), os.environ)
+    found = checked(the_file(file, config), os.environ)
     if as_json:
         print(found.as_json())
         if found.problems:
@@ -226,6 +221,7 @@ def explain(
 cli_quotas.register(app, quotas_app)
 app.command(epilog=EXIT_CODES)(cli_top.top)
 cli_calibrate.register(app)
+cli_doctor.register(app)
 cli_access_log.register(app)
 
 

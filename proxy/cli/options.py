@@ -34,6 +34,14 @@ AdminSocketOption = Annotated[
 QuotasOption = Annotated[Path | None, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file.")]
 
 
+def the_file(file: Path | None, config: Path | None) -> Path:
+    """That which was given. Raises typer.BadParameter if none was."""
+    given = file or config
+    if given is None:
+        raise typer.BadParameter("give FILE, --config or SLUICE_CONFIG")
+    return given
+
+
 def quota_file_of(quotas: Path | None, config: Path | None, otherwise: str = "") -> Path:
     """The quota file that was named, else the one that the configuration names.
 

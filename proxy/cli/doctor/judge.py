@@ -1,0 +1,144 @@
+"""What was seen of machine and broker → findings. Pure: time and facts are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from sluice.proxy.cli.doctor.finding import Finding, Status
+
+_DAY_S: Final = 86_400.0
+CERTIFICATE_WARNING_DAYS: Final = 14.0
+FILES_OF_OURS: Final = 50
+"""open files that a proxy has besides two for each connection (docs/sizing.md)"""
+BACKLOG: Final = 1_024
+"""connections that may wait to be accepted: a fleet of clients comes at once after a restart"""
+_LOOPBACK: Final = ("localhost", "127.", "::1", "[::1]")
+Endpoint = tuple[str, int]
+
+
+def certificate(listener: str, side: str, end_unix_s: float, now_unix_s: float) -> Finding:
+    """`side`: towards whom the proxy shows it."""
+    check = f"certificate of {listener} towards {side}"
+    days = (end_unix_s - now_unix_s) / _DAY_S
+    if days < 0.0:
+        return Finding(Status.FAILED, check, "it has ended", "put a new one in its place; it is followed")
+    told = f"ends in {days:,.0f} days"
+    if days < CERTIFICATE_WARNING_DAYS:
+        return Finding(Status.WARNING, check, told, "put a new one in its place; it is followed")
+    return Finding(Status.OK, check, told)
+
+
+def port(what: str, address: Endpoint, *, is_free: bool, is_ours: bool) -> Finding:
+    """`is_ours`: a proxy of this configuration is alive, so that a port which is taken is most likely its."""
+    host, number = address
+    check = f"port {number} of {what}"
+    if is_free:
+        return Finding(Status.OK, check, "free" if not is_ours else "free, though a proxy runs here")
+    if is_ours:
+        return Finding(Status.OK, check, "held by the proxy that runs here")
+    return Finding(
+        Status.FAILED, check, f"{host}:{number} is taken by another program",
+        f"choose another port, or end what holds it: ss -ltnp 'sport = :{number}'",
+    )  # fmt: skip
+
+
+def open_files(soft: float, hard: float, max_connections: int | None) -> Finding:
+    """Descriptors that the process may have; `max_connections` as configured, None: as many as fit."""
+    check = "open files"
+    room = max(0, int((min(soft, 2**31) - FILES_OF_OURS) // 2))
+    if max_connections is None or room >= max_connections:
+        return Finding(Status.OK, check, f"{_count(soft)} are allowed, room for {room:,} connections")
+    wanted = 2 * max_connections + FILES_OF_OURS
+    todo = f"ulimit -n {wanted} before it starts (systemd: LimitNOFILE={wanted})"
+    if hard < wanted:
+        todo += f"; the hard limit is {_count(hard)} and has to rise, too"
+    told = f"{_count(soft)} are allowed: room for {room:,} of max_connections {max_connections:,}"
+    return Finding(Status.WARNING, check, told, todo)
+
+
+def backlog(somaxconn: int | None) -> Finding:
+    """The kernel's cap on connections that wait to be accepted; None: it is not told here."""
+    check = "net.core.somaxconn"
+    if somaxconn is None:
+        return Finding(Status.NOT_ASKED, check, "the kernel does not tell it here")
+    if somaxconn >= BACKLOG:
+        return Finding(Status.OK, check, f"{somaxconn:,}")
+    told = f"{somaxconn:,}: clients that come at once after a restart wait for a second try"
+    return Finding(Status.WARNING, check, told, f"sysctl -w net.core.somaxconn={BACKLOG}")
+
+
+def clock(is_synchronised: bool | None) -> Finding:
+    """None: the kernel does not tell."""
+    check = "clock"
+    if is_synchronised is None:
+        return Finding(Status.NOT_ASKED, check, "the kernel does not tell whether something sets it")
+    if is_synchronised:
+        return Finding(Status.OK, check, "set by NTP or the like")
+    return Finding(
+        Status.WARNING, check, "nothing sets it: schedules and the access log's times drift",
+        "run chrony or systemd-timesyncd on the host",
+    )  # fmt: skip
+
+
+def upstream(listener: str, address: str, fault: str | None, newest: int | None) -> Finding:
+    """`fault`: why it gave no answer; `newest`: the newest version of Produce that it offers."""
+    check = f"broker of {listener}"
+    if fault is not None:
+        return Finding(
+            Status.FAILED, check, f"{address}: {fault}",
+            "is the broker up, is this its listener, and do upstream_security_protocol and upstream_tls fit?",
+        )  # fmt: skip
+    if newest is None:
+        return Finding(
+            Status.FAILED, check, f"{address} answers, but offers no Produce: a controller?",
+            "name a broker's listener",
+        )  # fmt: skip
+    return Finding(Status.OK, check, f"{address} answers as a broker (Produce up to version {newest})")
+
+
+def advertised(
+    listener: str, bind_port: int, upstream_address: Endpoint, told: Collection[Endpoint]
+) -> Finding:
+    """Where clients are led by the addresses that the broker's listener tells. Mode broker: to the proxy's
+    own port, or they connect past it."""
+    check = f"way of clients to {listener}"
+    names = ", ".join(sorted(f"{host}:{number}" for host, number in told)) or "nobody"
+    if upstream_address in told:
+        return Finding(
+            Status.FAILED, check, f"the broker tells clients {names}: its own listener, past the proxy",
+            f"advertise the proxy's port: advertised.listeners=…://HOST:{bind_port} for this listener",
+        )  # fmt: skip
+    if bind_port in {number for _, number in told}:
+        return Finding(Status.OK, check, f"the broker tells clients {names}: the proxy's port")
+    return Finding(
+        Status.WARNING, check, f"the broker tells clients {names}, and not this listener's port {bind_port}",
+        "right only if something leads from there to the proxy (a Service, a load balancer)",
+    )  # fmt: skip
+
+
+def past_the_proxy(listener: str, host: str) -> Finding:
+    """Can a client that knows the broker's address go past the proxy?"""
+    check = f"way past {listener}"
+    if host.startswith(_LOOPBACK):
+        return Finding(Status.OK, check, f"the broker's listener is at {host}: from this machine alone")
+    return Finding(
+        Status.WARNING, check, f"who can reach {host} can connect to the broker past the proxy",
+        "bind the broker's listener to localhost, or let only the proxy reach it (NetworkPolicy)",
+    )  # fmt: skip
+
+
+def broker_quotas(name: str, limits: Sequence[str]) -> Finding:
+    """Quotas that the broker itself enforces beside the proxy's."""
+    check = f"quotas at {name}"
+    if not limits:
+        return Finding(Status.OK, check, "none: the proxy's alone count")
+    told = f"{len(limits):,} at the broker itself, too ({', '.join(limits[:3])}{', …' * (len(limits) > 3)})"
+    return Finding(
+        Status.WARNING, check, f"{told}; both apply, the lower rules",
+        "sluice quotas explain --bootstrap-server shows which; kafka-configs --delete-config removes them",
+    )  # fmt: skip
+
+
+def _count(files: float) -> str:
+    return "any number" if files == float("inf") else f"{files:,.0f}"

@@ -1,0 +1,144 @@
+"""Facts for `sluice doctor`: ports, limits of the machine, answers of brokers. Blocking."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from math import inf
+from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+from typing import Final
+
+from sluice.protocol.addresses.metadata_poll import brokers_of, metadata_request
+from sluice.protocol.api_versions import api_versions_request
+from sluice.protocol.apis import API_VERSIONS, PRODUCE
+from sluice.protocol.codec.codec import decode_frame
+from sluice.protocol.errors import ProtocolError
+
+TIMEOUT_S: Final = 5.0
+_MAX_ANSWER_BYTES: Final = 1024 * 1024
+_CLIENT_ID: Final = "sluice-doctor"
+_SOMAXCONN: Final = Path("/proc/sys/net/core/somaxconn")
+_STA_UNSYNC: Final = 0x40
+_TIMEX_BYTES: Final = 256  # struct timex is 208 bytes
+_STATUS_AT: Final = 40  # modes, offset, freq, maxerror, esterror, status: on 64-bit machines
+
+Endpoint = tuple[str, int]
+
+
+class NoAnswer(Exception):
+    """What was asked gave none. Says why."""
+
+
+def is_free(host: str, port: int) -> bool:
+    """Could a server listen there now?"""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host.strip("[]"), port))
+        except OSError:
+            return False
+    return True
+
+
+def open_files() -> tuple[float, float]:
+    """(soft, hard); inf: any number"""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    return (inf if soft == RLIM_INFINITY else soft), (inf if hard == RLIM_INFINITY else hard)
+
+
+def somaxconn() -> int | None:
+    """None: it is not told here."""
+    with suppress(OSError, ValueError):
+        return int(_SOMAXCONN.read_text(encoding="ascii"))
+    return None
+
+
+def is_clock_synchronised() -> bool | None:
+    """As the kernel has it (adjtimex); None: it does not tell."""
+    try:
+        timex = ctypes.create_string_buffer(_TIMEX_BYTES)
+        if ctypes.CDLL(None).adjtimex(timex) < 0 or ctypes.sizeof(ctypes.c_long) != 8:
+            return None
+    except (AttributeError, OSError):
+        return None
+    status = int.from_bytes(timex.raw[_STATUS_AT : _STATUS_AT + 4], "little", signed=True)
+    return not status & _STA_UNSYNC
+
+
+class BrokerLine:
+    """A connection to a broker that has not been logged in on."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def newest_produce(self) -> int | None:
+        """The newest version of Produce that it offers; None: none. Raises NoAnswer."""
+        frame = self._ask(api_versions_request(1, _CLIENT_ID))
+        try:
+            body = decode_frame("response", API_VERSIONS, 0, frame[4:]).body
+        except ProtocolError as error:
+            raise NoAnswer(f"its answer is none of Kafka's: {error}") from None
+        keys = body["apiKeys"]
+        assert isinstance(keys, list)
+        versions = [key["maxVersion"] for key in keys if isinstance(key, dict) and key["apiKey"] == PRODUCE]
+        return int(str(versions[0])) if versions else None
+
+    def advertised(self) -> set[Endpoint]:
+        """The addresses of brokers that it tells clients of this listener. Raises NoAnswer."""
+        try:
+            return {
+                (found.host, found.port)
+                for found in brokers_of(self._ask(metadata_request(2, _CLIENT_ID)), 2)
+            }
+        except ProtocolError as error:
+            raise NoAnswer(str(error)) from None
+
+    def _ask(self, request: bytes) -> bytes:
+        try:
+            self._sock.sendall(request)
+            head = self._exactly(4)
+            size = int.from_bytes(head, "big")
+            if size > _MAX_ANSWER_BYTES:
+                raise NoAnswer("its answer is none of Kafka's; does it speak TLS?")
+            return head + self._exactly(size)
+        except OSError as error:
+            raise NoAnswer(_why(error)) from None
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            more = self._sock.recv(count - len(data))
+            if not more:
+                raise NoAnswer("it closed the connection; does its listener want TLS, or a login?")
+            data += more
+        return bytes(data)
+
+
+@contextmanager
+def connected(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Iterator[BrokerLine]:
+    """Raises NoAnswer."""
+    try:
+        sock = socket.create_connection((host, port), timeout=TIMEOUT_S)
+    except OSError as error:
+        raise NoAnswer(_why(error)) from None
+    with closing(sock):
+        if tls is None:
+            yield BrokerLine(sock)
+            return
+        try:
+            wrapped = tls.wrap_socket(sock, server_hostname=server_name)
+        except OSError as error:
+            raise NoAnswer(f"TLS: {_why(error)}") from None
+        with closing(wrapped):
+            yield BrokerLine(wrapped)
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TIMEOUT_S:g} s"
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,105 @@
+"""What `sluice doctor` says of what it saw: each fact well, not as it should be, and not to be had."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from sluice.proxy.cli.doctor import judge
+from sluice.proxy.cli.doctor.finding import Finding, Status, has_failed, lines_of
+
+DAY_S = 86_400.0
+OK, WARNING, FAILED, NOT_ASKED = Status.OK, Status.WARNING, Status.FAILED, Status.NOT_ASKED
+
+
+@pytest.mark.parametrize(("days", "status"), [(-0.1, FAILED), (0.5, WARNING), (13.9, WARNING), (14.1, OK)])
+def test_certificates(days: float, status: Status) -> None:
+    assert judge.certificate("clients", "clients", 1e9 + days * DAY_S, 1e9).status is status
+
+
+@pytest.mark.parametrize(
+    ("is_free", "is_ours", "status"),
+    [(True, False, OK), (True, True, OK), (False, True, OK), (False, False, FAILED)],
+)
+def test_ports(is_free: bool, is_ours: bool, status: Status) -> None:
+    assert judge.port("listener x", ("0.0.0.0", 9092), is_free=is_free, is_ours=is_ours).status is status
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "connections", "status", "told"),
+    [
+        (1_024, 1_048_576, 10_000, WARNING, "room for 487 of max_connections 10,000"),
+        (20_050, 20_050, 10_000, OK, "room for 10,000"),
+        (20_049, 20_049, 10_000, WARNING, "room for 9,999 of"),
+        (inf, inf, 10_000, OK, "any number"),
+        (1_024, 1_024, None, OK, "room for 487"),
+        (10, 10, None, OK, "room for 0"),
+    ],
+)
+def test_open_files(soft: float, hard: float, connections: int | None, status: Status, told: str) -> None:
+    finding = judge.open_files(soft, hard, connections)
+    assert finding.status is status
+    assert told in finding.told
+    assert ("hard limit" in finding.todo) == (status is WARNING and hard < 20_050)
+
+
+@pytest.mark.parametrize(
+    ("somaxconn", "status"), [(None, NOT_ASKED), (128, WARNING), (1_024, OK), (4_096, OK)]
+)
+def test_the_kernels_backlog(somaxconn: int | None, status: Status) -> None:
+    assert judge.backlog(somaxconn).status is status
+
+
+@pytest.mark.parametrize(("is_set", "status"), [(None, NOT_ASKED), (False, WARNING), (True, OK)])
+def test_clocks(is_set: bool | None, status: Status) -> None:
+    assert judge.clock(is_set).status is status
+
+
+@pytest.mark.parametrize(
+    ("fault", "newest", "status"), [("refused", None, FAILED), (None, None, FAILED), (None, 13, OK)]
+)
+def test_brokers(fault: str | None, newest: int | None, status: Status) -> None:
+    assert judge.upstream("clients", "b:9092", fault, newest).status is status
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({("host", 9092)}, OK),
+        ({("host", 9092), ("other", 1)}, OK),
+        ({("localhost", 19092)}, FAILED),
+        ({("host", 9092), ("localhost", 19092)}, FAILED),
+        ({("balancer", 443)}, WARNING),
+        (set(), WARNING),
+    ],
+)
+def test_where_clients_are_led(told: set[tuple[str, int]], status: Status) -> None:
+    finding = judge.advertised("clients", 9092, ("localhost", 19092), told)
+    assert finding.status is status
+    assert ("9092" in finding.todo) == (status is FAILED)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", OK), ("127.0.0.1", OK), ("::1", OK), ("10.0.0.1", WARNING), ("kafka-0.kafka", WARNING)],
+)
+def test_ways_past_the_proxy(host: str, status: Status) -> None:
+    assert judge.past_the_proxy("clients", host).status is status
+
+
+def test_quotas_of_the_broker_itself_are_named_but_not_all() -> None:
+    assert judge.broker_quotas("b:9092", []).status is OK
+    many = judge.broker_quotas("b:9092", [f"user-principal '{name}'" for name in "abcde"])
+    assert many.status is WARNING
+    assert "'c', …" in many.told
+    assert "'d'" not in many.told
+    assert "…" not in judge.broker_quotas("b:9092", ["the default user"]).told
+
+
+def test_lines_and_exit_code() -> None:
+    fine, odd = Finding(OK, "a", "well"), Finding(WARNING, "b", "odd", "do this")
+    assert lines_of([fine, odd]) == ["√ a: well", "! b: odd", "    do this"]
+    assert not has_failed([fine, odd])
+    assert has_failed([fine, Finding(FAILED, "c", "broken", "mend")])
+    assert odd.as_json() == {"status": "warning", "check": "b", "told": "odd", "todo": "do this"}
