@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import time
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sluice.proxy.admin.top.order import MAX_ROWS, Sort, chosen
-from sluice.proxy.cli.options import AdminSocketOption, CommandFailed, ConfigOption
+from sluice.proxy.admin.top.order import Sort
+from sluice.proxy.cli.options import AdminSocketOption, ConfigOption
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
     from sluice.proxy.cli.local_admin import Snapshots
 
@@ -61,35 +58,24 @@ def top(
         Path | None, typer.Option("--token-file", help="The token of admin.status.token_file.")
     ] = None,
 ) -> None:
-    """Show who is throttled now, the most throttled first, then who is nearest to the limit; Ctrl-C ends it.
+    """Show who is throttled now, the most throttled first, then who is nearest to the limit; `q` ends it.
 
     A row is a bucket: the connections that share one limit. `owes`: how long until what it owes is paid.
-    A narrow terminal shows fewer columns. With --user and --sort the 200 most throttled buckets are looked
-    at. Asks the proxy of the configuration file, through its admin socket if it has one, else its admin port.
+    On a terminal `s` sorts otherwise, and `w` tells why; a narrow one shows fewer columns. With --user and
+    --sort the 200 most throttled buckets are looked at. Asks the proxy of the configuration file, through its
+    admin socket if it has one, else its admin port.
     """
-    source = _source(config, admin_socket, url, token_file)
-    asked = MAX_ROWS if user or sort is not Sort.THROTTLED else rows
+    from sluice.proxy.cli.top_screen import Look, watch
 
-    def look() -> dict[str, Any]:
-        if replication:
-            return source.replication(rows)
-        return chosen(source.top(asked, why=why), user=user, sort=sort, rows=rows)
-
+    look = Look(_source(config, admin_socket, url, token_file), rows, user, sort, why, replication)
     if as_json or output is Output.JSON:
-        print(json.dumps(look(), ensure_ascii=False))
+        print(json.dumps(look.snapshot(), ensure_ascii=False))
         return
-    from sluice.proxy.admin.top.replication_view import replication_view
-    from sluice.proxy.admin.top.view import view
-
     console = _console()
-
-    def shown() -> RenderableType:
-        return replication_view(look()) if replication else view(look(), why=why, width=console.width)
-
     if once or not console.is_terminal:
-        console.print(shown())
+        console.print(look.rendered(console.width))
         return
-    _watch(shown, console, interval_s)
+    watch(look, console, interval_s)
 
 
 def _console() -> Console:
@@ -102,27 +88,6 @@ def _console() -> Console:
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) else _PIPE_WIDTH
     return Console(highlight=False, width=width)
-
-
-def _watch(shown: Callable[[], RenderableType], console: Console, interval_s: float) -> None:
-    """Look again and again, until Ctrl-C. Raises CommandFailed if the first look fails."""
-    from rich.live import Live
-    from rich.text import Text
-
-    # Python leaves it ignored where it was so at the start, as in a shell's background.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        first = shown()  # if there is no proxy, it ends here
-        with Live(first, console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                live.refresh()
-                time.sleep(interval_s)
-                try:
-                    live.update(shown())
-                except CommandFailed as error:  # it may come back
-                    live.update(Text(str(error), style="red"))
-    except KeyboardInterrupt:
-        return
 
 
 def _source(config: Path | None, admin_socket: Path | None, url: str, token_file: Path | None) -> Snapshots:

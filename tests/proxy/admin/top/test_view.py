@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
+import select
+import subprocess
 import sys
+import termios
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,6 +23,7 @@ from rich.console import Console
 from sluice.proxy.admin.top.text import amount, duration, printable, who
 from sluice.proxy.admin.top.view import view
 from sluice.proxy.cli.main import main
+from testkit.proxy.sluice_process import SLUICE
 
 ROW: Final[dict[str, Any]] = {
     "quota": "produce",
@@ -253,3 +260,40 @@ def test_what_is_no_proxy_is_told(
     assert "is this a Sluice?" in capsys.readouterr().err
     assert run(monkeypatch, "--once", "--url", "file:///etc/passwd") == 1
     assert "must begin with http://" in capsys.readouterr().err
+
+
+def test_keys_sort_and_explain_and_quit_and_leave_the_terminal_as_it_was(port: tuple[int, list[str]]) -> None:
+    main_end, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("SLUICE_")}
+    process = subprocess.Popen(
+        [SLUICE, "top", "--url", f"http://127.0.0.1:{port[0]}", "--interval-s", "30"],
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        env={**environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
+    )  # fmt: skip
+    seen = b""
+
+    def until(text: bytes) -> None:
+        nonlocal seen
+        until_s = time.monotonic() + 30.0
+        while text not in seen and time.monotonic() < until_s:
+            if select.select([main_end], [], [], 0.2)[0]:
+                seen += os.read(main_end, 65_536)
+        assert text in seen
+
+    try:
+        until(b"s sort: throttled")
+        os.write(main_end, b"s")
+        until(b"s sort: throughput")
+        os.write(main_end, b"w")
+        until(b"w why: on")
+        os.write(main_end, b"Q")
+        assert process.wait(30.0) == 0
+        assert termios.tcgetattr(terminal) == before
+        assert port[1] == ["/top?rows=25&why=false", "/top?rows=200&why=false", "/top?rows=200&why=true"]
+        assert b"Traceback" not in seen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+        os.close(main_end)

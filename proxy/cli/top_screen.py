@@ -1,0 +1,128 @@
+"""`sluice top` on a terminal: looked at again and again, and what its keys change."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sluice.proxy.admin.top.order import MAX_ROWS, Sort, chosen
+from sluice.proxy.cli.options import CommandFailed
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from sluice.proxy.cli.local_admin import Snapshots
+
+_QUIT: Final = "q"
+_SORT: Final = "s"
+_WHY: Final = "w"
+_ORDERS: Final = list(Sort)
+
+
+@dataclass(slots=True)
+class Look:
+    """What is asked for, and how it is shown."""
+
+    source: Snapshots
+    rows: int
+    user: str = ""
+    sort: Sort = Sort.THROTTLED
+    why: bool = False
+    replication: bool = False
+
+    def snapshot(self) -> dict[str, Any]:
+        """Raises CommandFailed if there is no answer."""
+        if self.replication:
+            return self.source.replication(self.rows)
+        is_plain = not self.user and self.sort is Sort.THROTTLED
+        found = self.source.top(self.rows if is_plain else MAX_ROWS, why=self.why)
+        return chosen(found, user=self.user, sort=self.sort, rows=self.rows)
+
+    def rendered(self, width: int) -> RenderableType:
+        """For people. Raises CommandFailed."""
+        from sluice.proxy.admin.top.replication_view import replication_view
+        from sluice.proxy.admin.top.view import view
+
+        if self.replication:
+            return replication_view(self.snapshot())
+        return view(self.snapshot(), why=self.why, width=width)
+
+    def pressed(self, key: str) -> None:
+        """A key of the terminal."""
+        if key == _SORT:
+            self.sort = _ORDERS[(_ORDERS.index(self.sort) + 1) % len(_ORDERS)]
+        elif key == _WHY:
+            self.why = not self.why
+
+    @property
+    def keys(self) -> str:
+        """What they do, in a line."""
+        if self.replication:
+            return f"{_QUIT} quit"
+        return f"{_QUIT} quit · {_SORT} sort: {self.sort} · {_WHY} why: {'on' if self.why else 'off'}"
+
+
+def watch(look: Look, console: Console, interval_s: float) -> None:
+    """Until Ctrl-C or `q`. Raises CommandFailed if the first look fails."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    def shown() -> RenderableType:
+        return Group(look.rendered(console.width), Text(look.keys, style="dim"))
+
+    # Python leaves it ignored where it was so at the start, as in a shell's background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        first = shown()  # if there is no proxy, it ends here
+        with _keys_at_once(), Live(first, console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.refresh()
+                key = _key_within(interval_s)
+                if key == _QUIT:
+                    return
+                look.pressed(key)
+                try:
+                    live.update(shown())
+                except CommandFailed as error:  # it may come back
+                    live.update(Text(str(error), style="red"))
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def _keys_at_once() -> Iterator[None]:
+    """The terminal gives each key without waiting for a line, and does not show it; Ctrl-C stays a signal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setcbreak(fd)
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _key_within(interval_s: float) -> str:
+    """The next key, at once; empty: none in this time."""
+    if not sys.stdin.isatty():
+        time.sleep(interval_s)
+        return ""
+    fd = sys.stdin.fileno()
+    if not select.select([fd], [], [], interval_s)[0]:
+        return ""
+    typed = os.read(fd, 64).decode(errors="replace")
+    if not typed:  # the terminal has gone
+        raise KeyboardInterrupt
+    return typed[:1].lower()

@@ -1,0 +1,58 @@
+"""What the keys of `sluice top` change, and what it then asks the proxy for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.proxy.admin.top.order import Sort
+from sluice.proxy.cli.top_screen import Look
+
+
+class Source:
+    """A proxy, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, bool]] = []
+
+    def top(self, rows: int, *, why: bool) -> dict[str, Any]:
+        self.asked.append(("top", rows, why))
+        return {"rows": []}
+
+    def replication(self, rows: int) -> dict[str, Any]:
+        self.asked.append(("replication", rows, False))
+        return {"followers": []}
+
+
+def test_s_goes_through_all_orders_and_w_turns_reasons_on_and_off() -> None:
+    look = Look(Source(), 25)
+    seen = []
+    for _ in range(len(Sort) + 1):
+        seen.append(look.sort)
+        look.pressed("s")
+    assert seen == [*Sort, Sort.THROTTLED]
+    for expected in (True, False):
+        look.pressed("w")
+        assert look.why is expected
+        assert ("why: on" in look.keys) is expected
+    look.pressed("x")
+    look.pressed("")
+    assert (look.sort, look.why) == (Sort.THROUGHPUT, False)
+
+
+def test_more_rows_are_asked_for_where_they_are_chosen_or_sorted_here() -> None:
+    source = Source()
+    for look in (
+        Look(source, 7),
+        Look(source, 7, why=True),
+        Look(source, 7, user="alice"),
+        Look(source, 7, sort=Sort.NAME),
+        Look(source, 7, replication=True),
+    ):
+        look.snapshot()
+    assert source.asked == [
+        ("top", 7, False),
+        ("top", 7, True),
+        ("top", 200, False),
+        ("top", 200, False),
+        ("replication", 7, False),
+    ]
