@@ -1,8 +1,10 @@
 """Check the command and configuration blocks of README.md and docs/: `make check-docs`.
 
 Configurations and quota files are loaded, `sluice` command lines parsed by the commands themselves, `make`
-targets looked up; the quick start's blocks are run by its own test. A block that cannot be judged fails,
-unless a comment before it says why it is not run (testkit/repository/docs_blocks.py). Last line: JSON.
+targets looked up, other programs' command lines held against what they name here (docs_commands.py); the
+quick start's blocks are run by its own test, but for those whose comment says why not
+(testkit/repository/docs_blocks.py). A block that cannot be judged fails; one with such a comment is skipped.
+Last line: JSON.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.files.yaml_lines import parse_yaml
 from testkit.repository.docs_blocks import Block, blocks_of
+from tools.docs_commands import NotJudged, check_other
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LISTENERS: Final = "listeners: [{name: c, bind_port: 9092, upstream_host: 127.0.0.1, upstream_port: 19092}]\n"
@@ -50,7 +53,8 @@ def check_yaml(text: str) -> None:
 
 
 def check_shell(text: str) -> None:
-    """Look up `make` targets and parse every `sluice` command line. Raises ValueError at any other."""
+    """Look up `make` targets, parse every `sluice` command line, and hold others against what they name
+    (docs_commands.py). Raises ValueError."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     for line in text.replace("\\\n", " ").splitlines():
         for command in _commands(line):
@@ -60,7 +64,7 @@ def check_shell(text: str) -> None:
                 case ["sluice", *arguments]:
                     _parse(arguments)
                 case _:
-                    raise ValueError(f"not judged: {shlex.join(command)}")
+                    check_other(command, _parse)
 
 
 def _commands(line: str) -> Iterator[list[str]]:
@@ -94,9 +98,11 @@ def _parse(arguments: list[str]) -> None:
 
 def judge(page: str, block: Block) -> str:
     """`run`, `validated`, `skipped`, or what is wrong."""
-    if block.not_run:
-        return "skipped"
-    if page == RUN_BY_TEST and block.language in {"sh", "properties"} and not block.is_make:
+    if (
+        page == RUN_BY_TEST
+        and block.language in {"sh", "properties"}
+        and not (block.is_make or block.not_run)
+    ):
         return "run"
     try:
         if block.language == "yaml":
@@ -104,7 +110,9 @@ def judge(page: str, block: Block) -> str:
         elif block.language == "sh":
             check_shell(block.text)
         else:
-            return f"a block of {block.language} is not judged"
+            raise NotJudged(f"a block of {block.language} is not judged")
+    except NotJudged as error:
+        return "skipped" if block.not_run else str(error)
     except (ConfigError, CredentialsError, ValueError) as error:
         return str(error)
     return "validated"

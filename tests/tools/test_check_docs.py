@@ -26,10 +26,44 @@ def test_no_block_of_readme_and_docs_is_wrong_or_left_unjudged() -> None:
         ("sh", "make tset\n"),
         ("sh", "kubectl get pods\n"),
         ("toml", "a = 1\n"),
+        ("sh", "kubectl exec POD -c sluice -- sh\n"),
+        ("sh", "kubectl exec POD -c sluice -- sluice tpo\n"),
+        ("sh", "kubectl logs POD --all\n"),
+        ("sh", "docker build -t sluice --target proxi .\n"),
+        ("sh", "docker run --privileged sluice\n"),
+        ("sh", "pip install -r requirements/none.txt\n"),
+        ("sh", "pip download sluice\n"),
+        ("sh", "curl -s localhost:9308/api/v1/principles\n"),
+        ("sh", "curl -s 'localhost:9308/api/v1/principals?throtled=true'\n"),
+        ("sh", "spark-submit $(sluice recalibrate --job-file) --logz a\n"),
+        ("sh", "spark-submit job.py\n"),
+        ("sh", "bin/kafka-topicz.sh --list\n"),
+        ("sh", "rm -rf folder\n"),
     ],
 )
 def test_a_block_that_is_wrong_or_cannot_be_judged_is_told(language: str, text: str) -> None:
     assert judge("docs/page.md", Block(language, text, "")) not in {"run", "validated", "skipped"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kubectl exec POD -c sluice -- sluice top --once",
+        "docker build -t sluice-recalibration --target recalibration .",
+        "JMX_PORT=9999 bin/kafka-server-start.sh config/server.properties      # a broker",
+        "curl -s -H \"Authorization: $T\" 'http://proxy:9308/api/v1/principals?throttled=true' | jq '.rows'",
+        "~/sluice-env/bin/pip install --require-hashes -r requirements/run.txt",
+    ],
+)
+def test_a_command_of_another_program_is_held_against_what_it_names(text: str) -> None:
+    assert judge("docs/page.md", Block("sh", f"{text}\n", "")) == "validated"
+
+
+def test_no_block_is_left_out_of_readme_and_quick_start_and_few_elsewhere() -> None:
+    outcomes = [(page, outcome) for page, _, outcome in judged()]
+    skipped = [page for page, outcome in outcomes if outcome == "skipped"]
+    assert not {"README.md", "docs/quick-start.md"} & {*skipped}
+    assert len(skipped) <= 0.05 * len(outcomes)
 
 
 def test_a_comment_before_a_block_says_why_it_is_not_run() -> None:
