@@ -17,6 +17,7 @@ import typer
 
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.load import load_quotas
+from sluice.quotas.numbers import number
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.settings_file import load_settings
 
@@ -212,7 +213,8 @@ def _show(plan: Plan) -> None:
     )
     for entry in changes[:SHOWN_CHANGES]:
         review = ", to be reviewed" if entry.needs_review else ""
-        print(f"{entry.entity} {entry.key}: {entry.current:g} -> {entry.proposed:g} ({entry.reason}{review})")
+        step = f"{number(entry.current)} -> {number(entry.proposed)}"
+        print(f"{entry.entity} {entry.key}: {step} ({entry.reason}{review})")
     if len(changes) > SHOWN_CHANGES:
         print(f"and {len(changes) - SHOWN_CHANGES} more")
     print(f"{len(plan.entries)} limits, {len(changes)} to change; a dry run: nothing was written")

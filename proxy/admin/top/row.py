@@ -9,6 +9,7 @@ from typing import Any, Final
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.scheduled import told_now
+from sluice.quotas.numbers import number
 
 MAX_CONNECTIONS: Final = 20
 """shown of one row; the longest throttled first"""
@@ -121,25 +122,25 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
     )
     unit = spec.amount_unit
     lines.append(
-        f"charged {row.charged:,.15g} {unit} since the bucket began; lately {row.used:,.6g} of "
+        f"charged {number(row.charged, 15)} {unit} since the bucket began; lately {number(row.used)} of "
         f"{row.limit:,.15g} {spec.limit_unit} = {row.utilisation:.1%}"
     )
     if row.kind is QuotaKind.PRODUCER_IDS:
         lines.append(f"tokens {row.tokens:,.3f}: {row.waiting} requests wait for the turn of their ids")
     elif is_address and row.delay_ms > 0.0:
         lines.append(
-            f"tokens {row.tokens:,.6g} of the 1 that a connection takes: the next one is let in within "
+            f"tokens {number(row.tokens)} of the 1 that a connection takes: the next one is let in within "
             f"{row.delay_ms:,.1f} ms; until then who connects is left unserved, and closed"
         )
     elif row.delay_ms > 0.0:
         rate = spec.rate_per_s(row.limit)
         verdict = "would be paid, but shadow mode delays nobody" if row.shadow else "is paid"
         lines.append(
-            f"tokens {row.tokens:,.6g} {unit}: {-row.tokens:,.6g} ÷ {rate:,.6g} per second = "
+            f"tokens {number(row.tokens)} {unit}: {number(-row.tokens)} ÷ {number(rate)} per second = "
             f"{row.delay_ms:,.1f} ms until the debt {verdict}"
         )
     else:
-        lines.append(f"tokens {row.tokens:,.6g} {unit}: so much may pass at once")
+        lines.append(f"tokens {number(row.tokens)} {unit}: so much may pass at once")
     for connection in row.shown:
         if connection.throttled_by:
             what = "its request waits" if connection.state == "holding" else "nothing is read from it for"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sluice.quotas.numbers import number
+
 BYTES_PER_S: Final = "bytes per second"
 SHORT_UNITS: Final = {
     "percent of one broker thread": "%",
@@ -39,7 +41,7 @@ def amount(value: float, unit: str) -> str:
             if value >= factor:
                 return f"{value / factor:,.2f} {name}"
         return f"{value:,.0f} B/s"
-    return f"{value:,.4g} {SHORT_UNITS.get(unit, unit)}"
+    return f"{number(value, 4)} {SHORT_UNITS.get(unit, unit)}"
 
 
 def duration(ms: float) -> str:

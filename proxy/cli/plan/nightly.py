@@ -20,6 +20,7 @@ from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit
 from sluice.quotas.kinds import KINDS
+from sluice.quotas.numbers import number
 
 _NIGHTS: Final = 7
 
@@ -59,7 +60,7 @@ def allowed_tonight(
                 left_out.append((limit, "a later night: the guards allow no more cuts tonight"))
                 continue
             if part is not limit:
-                left_out.append((limit, f"a later night: tonight it goes to {part.proposed:g}"))
+                left_out.append((limit, f"a later night: tonight it goes to {number(part.proposed)}"))
             cuts_left, fall_left = cuts_left - 1.0, fall_left - (limit.current - part.proposed)
             taken[id(limit)] = part
         after = total - sum(part.current - part.proposed for part in taken.values() if part.kind is kind)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from sluice.quotas.kinds import KINDS
+from sluice.quotas.numbers import number
 from sluice.quotas.sensors.sensor import Sensor
 
 
@@ -46,5 +47,5 @@ class ByteRefusal:
         """What the refusal tells people; names the quota."""
         sensor = self.sensor
         spec = KINDS[sensor.kind]
-        quota = f"quota {spec.config_key} of {sensor.entity} ({sensor.limit:g} {spec.limit_unit})"
+        quota = f"quota {spec.config_key} of {sensor.entity} ({number(sensor.limit)} {spec.limit_unit})"
         return f"{quota}: {_WHAT_IT_WAITS_FOR[self.reason]}"

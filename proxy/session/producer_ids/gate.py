@@ -39,6 +39,7 @@ from sluice.proxy.session.producer_ids.gate_table import (
     first_batches,
 )
 from sluice.proxy.session.read_gate import EARLY_MS
+from sluice.quotas.numbers import number
 from sluice.quotas.producer_ids.principal import PrincipalIds
 from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
@@ -172,7 +173,7 @@ class ProducerGate:
     @property
     def message(self) -> str:
         """What the refusal tells people; names the quota."""
-        quota = f"quota producer_ids_rate of user {self._user} ({self._ids_per_hour:g} new ids an hour)"
+        quota = f"quota producer_ids_rate of user {self._user} ({number(self._ids_per_hour)} new ids an hour)"
         if self.reason is RefusalReason.GATE:
             return f"{quota}: an earlier batch of this producer waits for its turn"
         return f"{quota}: this producer id waits for its turn; the batch may be sent again"
