@@ -5,8 +5,6 @@ What belongs to one listener is made in assembly.py.
 
 from __future__ import annotations
 
-from math import inf
-from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Final
 
 from sluice.proxy.config.config import Config
@@ -18,13 +16,12 @@ from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.open_files import allowed, connections_of, files_of
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 
 _log = get_logger()
-_FILES_OF_OURS: Final = 48
-"""files and sockets that no client made, with room for a few more"""
 _FEW: Final = 16
 """places that a small limit of all connections leaves nonetheless"""
 _UNNAMED_REMEDY: Final = (
@@ -63,8 +60,7 @@ def follow_connection_limits(
 
     What nobody has set fits what is set, and the descriptors that the process may have (`open_files`).
     """
-    files = _open_files() if open_files is None else open_files
-    by_files = max(1, int(min(files, 4.0 * MAX_INT32) - _FILES_OF_OURS) // 2)
+    by_files = max(1, connections_of(allowed()[0] if open_files is None else open_files))
     wanted = MAX_INT32 if options.max_connections is None else options.max_connections
     limits.max_connections = most = min(wanted, by_files)
     limits.guests.share = options.unauthenticated_cpu_share
@@ -82,13 +78,8 @@ def follow_connection_limits(
             "open_files_bound_connections",
             max_connections=wanted,
             in_force=by_files,
-            remedy=f"raise the limit of open files (ulimit -n) to {2 * wanted + _FILES_OF_OURS}",
+            remedy=f"raise the limit of open files (ulimit -n) to {files_of(wanted)}",
         )
-
-
-def _open_files() -> float:
-    soft, _ = getrlimit(RLIMIT_NOFILE)
-    return inf if soft == RLIM_INFINITY else soft
 
 
 def kafka_page_of(

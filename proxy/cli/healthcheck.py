@@ -44,7 +44,12 @@ def probe_address(environ: Mapping[str, str]) -> tuple[str, int]:
         port = DEFAULT_PORT
         if admin_port:
             port = admin_port + 1 if admin_port < _LAST_PORT else _LAST_PORT - 1
-    return _ANY_ADDRESS.get(host, host), port
+    return dialled(host), port
+
+
+def dialled(host: str) -> str:
+    """Where this machine reaches what listens at `host`."""
+    return _ANY_ADDRESS.get(host, host)
 
 
 def _number(value: Any) -> int:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH: Final = 200
 _DEFAULT_URL = "http://127.0.0.1:9308"
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 class Output(StrEnum):
@@ -99,10 +98,12 @@ def _source(config: Path | None, admin_socket: Path | None, url: str, token_file
         return PortClient(url, token_file)
     if config is None:
         return PortClient(_DEFAULT_URL, token_file)
+    from sluice.proxy.cli.healthcheck import dialled
     from sluice.proxy.config.file import load_config
 
     admin = load_config(config, os.environ).admin
     if admin.socket is not None:
         return SocketClient(admin.socket)
-    host = _ANY.get(admin.bind_host, f"[{admin.bind_host}]" if ":" in admin.bind_host else admin.bind_host)
-    return PortClient(f"http://{host}:{admin.bind_port}", token_file or admin.status.token_file)
+    host = dialled(admin.bind_host)
+    at = f"[{host}]" if ":" in host else host
+    return PortClient(f"http://{at}:{admin.bind_port}", token_file or admin.status.token_file)

@@ -85,17 +85,18 @@ def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
 
 def _machine(config: Config) -> Iterator[Finding]:
     from sluice.proxy.cli.doctor import look
-    from sluice.proxy.cli.healthcheck import failure
+    from sluice.proxy.cli.healthcheck import dialled, failure
+    from sluice.proxy.runtime.open_files import allowed
 
     host, port = config.admin.probe_address
-    is_ours = bool(port) and failure("127.0.0.1" if host in {"0.0.0.0", "::"} else host, port) is None
+    is_ours = bool(port) and failure(dialled(host), port) is None
     places = [(f"listener {one.name}", one.bind_host, one.bind_port) for one in config.listeners]
     places += [("metrics and status", config.admin.bind_host, config.admin.bind_port), ("probes", host, port)]
     for what, bind_host, bind_port in places:
         if bind_port:
             is_free = look.is_free(bind_host, bind_port)
             yield judge.port(what, (bind_host, bind_port), is_free=is_free, is_ours=is_ours)
-    yield judge.open_files(*look.open_files(), config.limits.max_connections)
+    yield judge.open_files(*allowed(), config.limits.max_connections)
     yield judge.backlog(look.somaxconn())
     yield judge.clock(look.is_clock_synchronised())
 

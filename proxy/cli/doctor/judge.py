@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from sluice.proxy.cli.doctor.finding import Finding, Status
+from sluice.proxy.runtime.open_files import connections_of, files_of
 
 _DAY_S: Final = 86_400.0
 CERTIFICATE_WARNING_DAYS: Final = 14.0
-FILES_OF_OURS: Final = 50
-"""open files that a proxy has besides two for each connection (docs/sizing.md)"""
 BACKLOG: Final = 1_024
 """connections that may wait to be accepted: a fleet of clients comes at once after a restart"""
 _LOOPBACK: Final = ("localhost", "127.", "::1", "[::1]")
@@ -46,10 +45,10 @@ def port(what: str, address: Endpoint, *, is_free: bool, is_ours: bool) -> Findi
 def open_files(soft: float, hard: float, max_connections: int | None) -> Finding:
     """Descriptors that the process may have; `max_connections` as configured, None: as many as fit."""
     check = "open files"
-    room = max(0, int((min(soft, 2**31) - FILES_OF_OURS) // 2))
+    room = connections_of(soft)
     if max_connections is None or room >= max_connections:
         return Finding(Status.OK, check, f"{_count(soft)} are allowed, room for {room:,} connections")
-    wanted = 2 * max_connections + FILES_OF_OURS
+    wanted = files_of(max_connections)
     todo = f"ulimit -n {wanted} before it starts (systemd: LimitNOFILE={wanted})"
     if hard < wanted:
         todo += f"; the hard limit is {_count(hard)} and has to rise, too"

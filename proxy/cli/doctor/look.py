@@ -7,9 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from math import inf
 from pathlib import Path
-from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Final
 
 from sluice.protocol.addresses.metadata_poll import brokers_of, metadata_request
@@ -17,6 +15,8 @@ from sluice.protocol.api_versions import api_versions_request
 from sluice.protocol.apis import API_VERSIONS, PRODUCE
 from sluice.protocol.codec.codec import decode_frame
 from sluice.protocol.errors import ProtocolError
+from sluice.proxy.cli.doctor.judge import Endpoint
+from sluice.proxy.cli.receive import receive_exactly
 
 TIMEOUT_S: Final = 5.0
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
@@ -25,8 +25,6 @@ _SOMAXCONN: Final = Path("/proc/sys/net/core/somaxconn")
 _STA_UNSYNC: Final = 0x40
 _TIMEX_BYTES: Final = 256  # struct timex is 208 bytes
 _STATUS_AT: Final = 40  # modes, offset, freq, maxerror, esterror, status: on 64-bit machines
-
-Endpoint = tuple[str, int]
 
 
 class NoAnswer(Exception):
@@ -45,12 +43,6 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
-def open_files() -> tuple[float, float]:
-    """(soft, hard); inf: any number"""
-    soft, hard = getrlimit(RLIMIT_NOFILE)
-    return (inf if soft == RLIM_INFINITY else soft), (inf if hard == RLIM_INFINITY else hard)
-
-
 def somaxconn() -> int | None:
     """None: it is not told here."""
     with suppress(OSError, ValueError):
@@ -60,9 +52,11 @@ def somaxconn() -> int | None:
 
 def is_clock_synchronised() -> bool | None:
     """As the kernel has it (adjtimex); None: it does not tell."""
+    if ctypes.sizeof(ctypes.c_long) != 8:
+        return None
+    timex = ctypes.create_string_buffer(_TIMEX_BYTES)
     try:
-        timex = ctypes.create_string_buffer(_TIMEX_BYTES)
-        if ctypes.CDLL(None).adjtimex(timex) < 0 or ctypes.sizeof(ctypes.c_long) != 8:
+        if ctypes.CDLL(None).adjtimex(timex) < 0:
             return None
     except (AttributeError, OSError):
         return None
@@ -101,22 +95,13 @@ class BrokerLine:
     def _ask(self, request: bytes) -> bytes:
         try:
             self._sock.sendall(request)
-            head = self._exactly(4)
+            head = receive_exactly(self._sock, 4)
             size = int.from_bytes(head, "big")
             if size > _MAX_ANSWER_BYTES:
                 raise NoAnswer("its answer is none of Kafka's; does it speak TLS?")
-            return head + self._exactly(size)
+            return head + receive_exactly(self._sock, size)
         except OSError as error:
             raise NoAnswer(_why(error)) from None
-
-    def _exactly(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            more = self._sock.recv(count - len(data))
-            if not more:
-                raise NoAnswer("it closed the connection; does its listener want TLS, or a login?")
-            data += more
-        return bytes(data)
 
 
 @contextmanager
@@ -141,4 +126,4 @@ def connected(host: str, port: int, tls: ssl.SSLContext | None, server_name: str
 def _why(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:g} s"
-    return (error.strerror or str(error)).lower()
+    return error.strerror.lower() if error.strerror else str(error)

@@ -21,6 +21,7 @@ from sluice.proxy.cli.quotas.client_properties import ClientSettings
 from sluice.proxy.cli.quotas.edit import Changes, Whom
 from sluice.proxy.cli.quotas.listing import described
 from sluice.proxy.cli.quotas.remote import Found, RemotePlace, names_of, refusal, whom_of_names
+from sluice.proxy.cli.receive import receive_exactly
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.kafka_client.messages import decoded, encoded
 from sluice.proxy.listener.login.login import UpstreamLogin
@@ -111,23 +112,13 @@ class QuotaServer(RemotePlace):
         try:
             with closing(self._connect()) as sock:
                 sock.sendall(len(frame).to_bytes(4) + frame)
-                size = int.from_bytes(_exactly(sock, 4))
+                size = int.from_bytes(receive_exactly(sock, 4))
                 if size > _MAX_ANSWER_BYTES:
                     raise CommandFailed(f"{self.name}: an answer of {size} bytes; is this a Kafka listener?")
-                data = _exactly(sock, size)
+                data = receive_exactly(sock, size)
             return decoded(request, data)
         except (OSError, ProtocolError) as error:
             raise CommandFailed(f"{self.name}: {error}") from None
-
-
-def _exactly(sock: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = sock.recv(min(65_536, count - len(data)))
-        if not more:
-            raise OSError("it closed the connection; does its listener want TLS or SASL (--command-config)?")
-        data += more
-    return bytes(data)
 
 
 def _whom(entity: list[Any]) -> Whom:

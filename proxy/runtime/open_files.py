@@ -1,0 +1,29 @@
+"""How many connections the files that a process may open have room for."""
+
+from __future__ import annotations
+
+from math import inf
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+from typing import Final
+
+_OF_OURS: Final = 48
+"""files and sockets that no client made, with room for a few more"""
+_EACH: Final = 2
+"""towards the client and towards the broker"""
+_MOST: Final = 2.0**33
+
+
+def allowed() -> tuple[float, float]:
+    """(soft, hard) limit of this process; inf: any number"""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    return (inf if soft == RLIM_INFINITY else soft), (inf if hard == RLIM_INFINITY else hard)
+
+
+def connections_of(files: float) -> int:
+    """That fit into so many files; at least 0."""
+    return max(0, int(min(files, _MOST) - _OF_OURS) // _EACH)
+
+
+def files_of(connections: int) -> int:
+    """That so many connections want."""
+    return _EACH * connections + _OF_OURS
