@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+from sluice.quotas.numbers import number
 from sluice.recalibration.policy.confidence import word
 from sluice.recalibration.policy.plan import Expected, PlanEntry
 from sluice.recalibration.policy.policy import Reason
@@ -20,6 +21,7 @@ _UNITS: Final = {
     "new producer ids per hour": "ids/h",
     "new connections per second": "connections/s",
 }
+_DIGITS: Final = 3
 _HOUR_S: Final = 3_600.0
 _NOTHING: Final = Expected()
 _WAITED: Final = "{} s throttled"
@@ -39,8 +41,8 @@ def amount(key: str, value: float) -> str:
     if unit == "B/s":
         for scale, prefix in _PREFIXES:
             if value >= 0.9995 * scale:
-                return f"{_three(value / scale)} {prefix}{unit}"
-    return f"{_three(value)} {unit}"
+                return f"{number(value / scale, _DIGITS)} {prefix}{unit}"
+    return f"{number(value, _DIGITS)} {unit}"
 
 
 def change_words(entry: PlanEntry) -> str:
@@ -120,18 +122,10 @@ def _expected(entry: PlanEntry) -> str:
     expected = entry.expected
     what = _REFUSED if KIND_BY_KEY[entry.key] is QuotaKind.PRODUCER_IDS else _WAITED
     day, week = (
-        f"{what.format(_three(now))} as it is, {what.format(_three(then))} as proposed"
+        f"{what.format(number(now, _DIGITS))} as it is, {what.format(number(then, _DIGITS))} as proposed"
         for now, then in (
             (expected.day_now, expected.day_proposed),
             (expected.week_now, expected.week_proposed),
         )
     )
     return f"Replayed, the latest day: {day}; all days that were replayed: {week}."
-
-
-def _three(value: float) -> str:
-    """Three digits, without an exponent."""
-    if value >= 1_000.0:
-        return f"{value:,.0f}"
-    shown = f"{value:.3g}"
-    return f"{value:.6f}".rstrip("0") if "e" in shown else shown

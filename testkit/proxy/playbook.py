@@ -33,7 +33,7 @@ from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Recorder, ThrottleEvent
 from testkit.access_log.finished import Finished
-from testkit.frames.frames import produce_of
+from testkit.frames.frames import fetch, fetch_answer_of, produce_of
 
 START_MS: Final = 10_000.0
 RECEIVE_BYTES: Final = 1024 * 1024
@@ -378,3 +378,12 @@ def in_debt(debt_bytes: int) -> Shell:
     neighbour, shell = neighbours(2)
     neighbour.client_sends(produce_of(1_000 + debt_bytes))
     return shell
+
+
+def fetch_debt(debt_ms: float = 60_000, rate: int = 1_000) -> SharedState:
+    """A bucket that owes this much, by a Fetch of another connection."""
+    shared = shared_of(limits_of(fetch_rate=rate))
+    other = shell_of(shared)
+    other.client_sends(fetch())
+    other.broker_sends(fetch_answer_of(rate + int(debt_ms * rate / 1_000)))
+    return shared

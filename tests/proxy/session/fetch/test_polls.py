@@ -21,20 +21,12 @@ from testkit.frames.frames import (
 from testkit.proxy.playbook import (
     START_MS,
     Shell,
+    fetch_debt,
     limits_of,
     session_of,
     shared_of,
     shell_of,
 )
-
-
-def in_debt(debt_ms: float = 60_000, rate: int = 1_000) -> SharedState:
-    """A bucket that owes this much, by a Fetch of another connection."""
-    shared = shared_of(limits_of(fetch_rate=rate))
-    other = shell_of(shared)
-    other.client_sends(fetch())
-    other.broker_sends(fetch_answer_of(rate + int(debt_ms * rate / 1_000)))
-    return shared
 
 
 def polling(shared: SharedState, count: int) -> list[Shell]:
@@ -106,7 +98,7 @@ def test_a_share_fetch_that_is_given_again_while_it_stands_in_the_queue_goes_wit
     None
 ):
     """However the shell came to give it again: never is it replaced."""
-    shared = in_debt()
+    shared = fetch_debt()
     shell = shell_of(shared)
     turns = FetchTurns(shell.session.pace, lambda _: 3_000.0)
     (sensor,) = shared.quotas.sensors()
@@ -119,7 +111,7 @@ def test_a_share_fetch_that_is_given_again_while_it_stands_in_the_queue_goes_wit
 
 def test_an_answer_that_nothing_was_reserved_for_settles_nothing() -> None:
     """Of a bucket that the connection has not fetched from, and of one that it has left."""
-    shared = in_debt()
+    shared = fetch_debt()
     (sensor,) = shared.quotas.sensors()
     turns = FetchTurns(shell_of(shared).session.pace, lambda _: 3_000.0)
     for used in (None, sensor):

@@ -13,7 +13,7 @@ from sluice.protocol.fetch_batches import batch_sizes
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import OTHERS, DelayLimits
-from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
@@ -46,6 +46,7 @@ from testkit.proxy.playbook import (
     ToBroker,
     ToClient,
     Wait,
+    fetch_debt,
     limits_of,
     session_of,
     shared_of,
@@ -114,18 +115,9 @@ def records_of(frame_bytes: int, version: int = 12) -> int:
     return sizes[0]
 
 
-def in_debt(debt_ms: float = 60_000, rate: int = 1_000) -> SharedState:
-    """A bucket that owes this much, by a Fetch of another connection."""
-    shared = shared_of(limits_of(fetch_rate=rate))
-    other = shell_of(shared)
-    other.client_sends(fetch())
-    other.broker_sends(fetch_answer_of(rate + int(debt_ms * rate / 1_000)))
-    return shared
-
-
 def test_a_fetch_waits_until_its_bucket_is_out_of_debt_whatever_connection_it_comes_on() -> None:
     """2 s are owed. Then it asks for one batch, as large as they are known to be, and waits no longer."""
-    shell = (Playbook(shell_of(in_debt(2_000))) >> Client(fetch()) << Held(for_ms=2_000)).shell
+    shell = (Playbook(shell_of(fetch_debt(2_000))) >> Client(fetch()) << Held(for_ms=2_000)).shell
     shell.advance(2_000)
     assert shell.state is State.READING
     went = decoded("request", FETCH, 12, shell.to_broker).body
@@ -145,7 +137,7 @@ def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
     body |= {"topics": [{**name, "partitions": [{"partition": 0}]}]}
     if version >= 7:
         body |= {"sessionId": session_id, "sessionEpoch": epoch}
-    shell = shell_of(in_debt())
+    shell = shell_of(fetch_debt())
     shell.client_sends(request(FETCH, version, body, correlation_id=4))
     assert (shell.state, shell.session.pace.wake_at_ms - shell.now_ms) == (State.HOLDING, 3_000)
     shell.advance(3_000)
@@ -169,7 +161,7 @@ def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
 def test_a_replaced_fetch_may_arrive_in_parts_and_what_follows_it_goes_on() -> None:
     body: Struct = {"maxBytes": 9, "topics": [{"topic": "t" * 200, "partitions": [{"partition": 0}]}]}
     large = request(FETCH, 12, body, correlation_id=4)
-    shell = shell_of(in_debt())
+    shell = shell_of(fetch_debt())
     shell.client_sends(large[:100])
     shell.advance(3_000)
     replaced = len(shell.to_broker)
@@ -181,7 +173,7 @@ def test_a_replaced_fetch_may_arrive_in_parts_and_what_follows_it_goes_on() -> N
 
 
 def test_a_held_fetch_whose_client_has_left_goes_nowhere() -> None:
-    shared = in_debt(2_000)
+    shared = fetch_debt(2_000)
     shell = shell_of(shared)
     shell.client_sends(fetch())
     shell.client_left = True
@@ -263,7 +255,7 @@ def test_polls_that_are_cut_short_for_others_are_spaced_by_their_own_wait() -> N
 @pytest.mark.parametrize("version", readable_versions(ApiKey.SHARE_FETCH))
 def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: int) -> None:
     """It carries acknowledgements: never replaced."""
-    shell = shell_of(in_debt())
+    shell = shell_of(fetch_debt())
     body: Struct = {"groupId": "g", "memberId": "m", "maxBytes": 50_000_000}
     shell.client_sends(request(SHARE_FETCH, version, body))
     assert shell.session.pace.wake_at_ms - shell.now_ms == 2_000
@@ -272,7 +264,7 @@ def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: in
 
 
 def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
-    shell = shell_of(in_debt())
+    shell = shell_of(fetch_debt())
     shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))
     shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=1))
     shell.client_sends(fetch(correlation_id=2))
@@ -280,12 +272,12 @@ def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
 
 
 def test_a_drain_ends_a_held_fetch_unforwarded() -> None:
-    (Playbook(shell_of(in_debt())) >> Client(fetch()) << Held(for_ms=3_000) >> Drain()
+    (Playbook(shell_of(fetch_debt())) >> Client(fetch()) << Held(for_ms=3_000) >> Drain()
      << Ending(DisconnectCause.DRAINED)).done()  # fmt: skip
 
 
 def test_a_limit_that_goes_while_a_fetch_is_held_lets_it_go_as_it_came() -> None:
-    shared = in_debt()
+    shared = fetch_debt()
     shell = shell_of(shared)
     shell.client_sends(fetch())
     shared.quotas.reload(QuotaLimits([]), shell.now_ms)
