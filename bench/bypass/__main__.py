@@ -21,7 +21,7 @@ from bench.bypass import fetches, produces, requests
 from bench.bypass.outcome import FETCH, OTHER, PRODUCE, Attack, Outcome, Transactions
 from bench.bypass.parts import Parts
 from bench.bypass.report import report
-from bench.bypass.rig import DISCARDED, BypassRig, open_bypass_rig
+from bench.bypass.rig import DISCARDED, LARGE_RECORDS, BypassRig, open_bypass_rig
 from bench.bypass.transactions import transactions
 from bench.lib.light_rig import NATIVE
 from bench.lib.results import results_folder
@@ -85,6 +85,9 @@ WAYS: Final[Mapping[str, Way]] = {
     "produce_abandoning": Way(
         produces.abandoning, "flat", PRODUCE, "gone while held, and again", OUTSTANDING
     ),
+    "produce_leaving_much": Way(
+        produces.leaving_much, "flat", PRODUCE, "2.5 MB sent and gone, and again", OUTSTANDING
+    ),
     "produce_announcing": Way(
         produces.announcing, "middle", PRODUCE, "20 MB announced, and gone after 300 B", OUTSTANDING
     ),
@@ -133,6 +136,7 @@ async def measure_all(
         limits = {name: way.limits for name, way in ways.items() if way.limits is not None}
         async with open_bypass_rig(limits) as rig:
             await rig.topic(produces.TOPIC, 1, DISCARDED)
+            await rig.topic(produces.LARGE_TOPIC, 1, DISCARDED | LARGE_RECORDS)
             for name, way in ways.items():
                 attacks.append(await _attack(rig, name, way, arguments))
     found: dict[str, Transactions] = {}

@@ -38,6 +38,9 @@ CLIENTS: Final = 20
 REQUEST_BYTES: Final = 100_000
 NAMELESS_REQUEST_BYTES: Final = 16_384
 NAMELESS_DEPTH: Final = 5
+LARGE_TOPIC: Final = "bypass-produce-large"
+LARGE_REQUEST_BYTES: Final = 2_500_000
+LARGE_STAYS_S: Final = 0.2
 SMALL_REQUEST_BYTES: Final = 30_000
 ANNOUNCED_BYTES: Final = 20_000_000
 ANNOUNCED_PART_BYTES: Final = 300
@@ -86,6 +89,24 @@ async def abandoning(rig: BypassRig, side: str, seconds: float) -> Outcome:
 
     bound = of_outstanding(BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
     return await _measured(rig, _coming(rig, side, give_up), len(frame), seconds, BYTES_PER_S, bound)
+
+
+async def leaving_much(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """20 producers on 1 MB/s that send 2.5 MB, leave within 0.4 s, and come again. Of hundreds at once the end
+    stands behind megabytes; outstanding is what those have sent who are there."""
+    name = client_id(side, "flat", "produce_leaving_much")
+    frame = _frame(name, acks=-1, request_bytes=LARGE_REQUEST_BYTES, topic=LARGE_TOPIC)
+
+    async def leave(wire: Wire) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LARGE_STAYS_S):
+                await wire.send(frame)
+            await asyncio.sleep(LARGE_STAYS_S)
+
+    bound = of_outstanding(BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
+    return await _measured(
+        rig, _coming(rig, side, leave), len(frame), seconds, BYTES_PER_S, bound, topic=LARGE_TOPIC
+    )
 
 
 async def announcing(rig: BypassRig, side: str, seconds: float) -> Outcome:
@@ -196,11 +217,12 @@ async def _measured(
     bound: float,
     *,
     limit: float | None = None,
+    topic: str = TOPIC,
 ) -> Outcome:
     """What the log has grown by in the time: every request is one record."""
-    before = rig.end_offset(TOPIC)
+    before = rig.end_offset(topic)
     await attack_for(clients, seconds)
-    grown = rig.end_offset(TOPIC) - before
+    grown = rig.end_offset(topic) - before
     # What is still on its way would be the next attack's: let it come.
     await asyncio.sleep(2 * ANSWER_BUDGET_S)
     return Outcome(
@@ -208,13 +230,13 @@ async def _measured(
         allowed=at_rate(limit or rate, seconds, BURST_S),
         bound=bound,
         passed=grown * frame_bytes,
-        detail={"requests": grown, "afterwards": rig.end_offset(TOPIC) - before - grown},
+        detail={"requests": grown, "afterwards": rig.end_offset(topic) - before - grown},
     )
 
 
-def _frame(name: str, *, acks: int, request_bytes: int = REQUEST_BYTES) -> bytes:
-    value = bytes(request_bytes - len(frames.produce_request(name, TOPIC, frames.record_batch(b""))) - 8)
-    return bytes(frames.produce_request(name, TOPIC, frames.record_batch(value), acks=acks))
+def _frame(name: str, *, acks: int, request_bytes: int = REQUEST_BYTES, topic: str = TOPIC) -> bytes:
+    value = bytes(request_bytes - len(frames.produce_request(name, topic, frames.record_batch(b""))) - 8)
+    return bytes(frames.produce_request(name, topic, frames.record_batch(value), acks=acks))
 
 
 def _taken(answer: bytes) -> None:

@@ -36,6 +36,7 @@ DISCARDED: Final = {
     "segment.bytes": str(64 * 2**20),
     "file.delete.delay.ms": "1000",
 }
+LARGE_RECORDS: Final = {"max.message.bytes": "10000000"}
 ALTER_CLIENT_QUOTAS: Final = 49
 _OPEN_FILES: Final = 4096
 

@@ -14,6 +14,9 @@ something (two for each connection at most), and U bytes of frames of which too 
 
     kept by the user  ≤  min(share, soft + P × floor + U)
 
+To find the end of a client whose request would go now (read_ahead.py), 3/4 of the share may be kept for a
+moment.
+
 The hard end: a share that is passed all the same costs connections of that user, those that have stood still
 for the longest time, until it is not passed any more. With one direction each, that begins with more than
 (share − soft) ÷ floor connections. A budget that is passed costs connections of the user who keeps most: who
@@ -77,6 +80,13 @@ class BufferShare(Generic[Owner]):
         budget = self._budget
         return self.window_bytes == budget.full_window_bytes and not budget.is_half_used
 
+    @property
+    def look_bytes(self) -> int:
+        """So much more may be read, beyond the window, to find a client's end; 0 while half of the budget is
+        kept."""
+        budget = self._budget
+        return 0 if budget.is_half_used else max(budget.look_bytes - self.kept_bytes, 0)
+
     def worst_keeper(self) -> BufferAccount[Owner]:
         """Of those that have kept something for the longest time, the one that keeps most; there must be
         one."""
@@ -116,6 +126,7 @@ class BufferBudget(Generic[Owner]):
         "full_window_bytes",
         "is_tight",
         "kept_bytes",
+        "look_bytes",
         "soft_bytes",
     )
 
@@ -137,6 +148,7 @@ class BufferBudget(Generic[Owner]):
         self.soft_bytes = self._max_bytes_per_user // _SOFT_PART
         if self.soft_bytes < floor_bytes:
             raise ValueError(f"a share of {self._max_bytes_per_user} bytes, must be ≥ {floor_bytes * 4}")
+        self.look_bytes = self._max_bytes_per_user * 3 // 4
         self.full_window_bytes = full_window_bytes
         self.floor_bytes = floor_bytes
         self._tight_above_bytes = max_bytes * 3 // 4

@@ -139,9 +139,12 @@ class Connection(Relay):
         return sum(len(part) for part in kept if part is not None)
 
     def sweep(self, now_ms: float, rules: WatchRules) -> None:
-        """Once a second: end a connection in which nothing moves. `now_ms`: as the SweepClock has it."""
+        """Once a second: end a connection in which nothing moves, or whose client has left. `now_ms`: as the
+        SweepClock has it."""
         if self._closed:
             return
+        if self._is_heard:
+            self._look_again()
         client_kept = 0 if self._client_kept is None else len(self._client_kept)
         waits_for, moved_bytes = what_it_waits_for(self.session, self._client, self._broker, client_kept)
         cause = self._footprint.look(waits_for, moved_bytes, now_ms, rules)

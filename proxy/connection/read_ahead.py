@@ -5,6 +5,9 @@ client's side, and the kernel knows nothing. A held request whose client has gon
 though the client sends it again. What is read ahead is not judged, charged or answered before its time; but
 of the first AHEAD_BYTES the session is told when they came, for the client counts from then
 (session/arrivals.py). What is read beyond them, to find the end, is as if it still lay in the kernel.
+
+Where that was not all, for the client had sent more or its user keeps much, a last look is taken when the
+turn of the held request has come: briefly, so that its memory is soon free for the next.
 Source: wire-semantics 1.6.
 """
 
@@ -22,6 +25,13 @@ FAR_BYTES: Final = 4 * MIB
 """of one connection, where memory is not short: what a client has sent when it leaves is seldom more"""
 AHEAD_FROM_MS: Final = 100.0
 """a shorter wait is not worth two more system calls"""
+
+
+LOOK_BYTES: Final = 16 * MIB
+"""of one connection, when the turn of its held request has come: what Linux lets a client leave behind by
+default (tcp_wmem, 4 MiB), what the receive buffer holds (tcp_rmem, 6 MiB), and what was read ahead"""
+LOOK_MS: Final = 250.0
+"""How long that may take. What has been read makes room in the kernel, and what follows needs a round trip"""
 
 
 class Ahead(IntEnum):
@@ -42,17 +52,33 @@ def arrived_bytes(kept: bytes | bytearray) -> int:
     return min(len(kept), AHEAD_BYTES)
 
 
+def ahead_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:
+    """How much more may be read ahead while the connection waits. A `share` that gives less than a whole
+    window: its user keeps much already."""
+    if share.window_bytes < WINDOW_BYTES:
+        return 0
+    return max(_most_bytes(share) - kept_bytes(kept), 0)
+
+
+def look_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:
+    """How much more may be read to find the client's end, now that its held request would go."""
+    return max(min(LOOK_BYTES - kept_bytes(kept), share.look_bytes), 0)
+
+
 def _most_bytes(share: BufferShare[Any]) -> int:
     return FAR_BYTES if share.may_look_far else AHEAD_BYTES
 
 
+def kept_bytes(kept: bytes | bytearray | None) -> int:
+    """Of a client's requests."""
+    return 0 if kept is None else len(kept)
+
+
 def read_ahead(
-    stream: Stream, view: memoryview, kept: bytes | bytearray | None, share: BufferShare[Any]
+    stream: Stream, view: memoryview, kept: bytes | bytearray | None, room: int
 ) -> tuple[Ahead, bytearray | bytes | None]:
-    """Read behind what is kept. Returns what came, and what is kept now. A `share` that gives less than a
-    whole window: its user keeps much already."""
-    room = _most_bytes(share) - (0 if kept is None else len(kept))
-    if room <= 0 or share.window_bytes < WINDOW_BYTES:
+    """Read behind what is kept, `room` bytes at most. Returns what came, and what is kept now."""
+    if not room:
         return Ahead.ENOUGH, kept
     try:
         got = stream.recv_into(view[:room])

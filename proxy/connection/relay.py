@@ -7,62 +7,36 @@ the other side's reads. Knows nothing of Kafka's frames; beginning and ending ar
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from time import monotonic
-from typing import Any, Final
 
 from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.errors import ProtocolError
-from sluice.proxy.connection.budget import WINDOW_BYTES, BufferShare
+from sluice.proxy.connection.budget import WINDOW_BYTES
+from sluice.proxy.connection.client_side import ClientSide
 from sluice.proxy.connection.peer import Peer
-from sluice.proxy.connection.read_ahead import AHEAD_FROM_MS, Ahead, arrived_bytes, has_room, read_ahead
 from sluice.proxy.connection.receive import LARGE_BYTES, kept_of, receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
 from sluice.proxy.connection.stream import Stream
-from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
-from sluice.proxy.connection.timer import DelayTimer
 from sluice.proxy.connection.worker import HEAD_BYTES, Worker
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.connection_states import State
-from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.proxy.session.session import Passing, Session
 
-_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})  # not its doing
 
-
-class Relay(ABC):
+class Relay(ClientSide):
     """Bytes from the client to the broker and back, as fast as the session lets them."""
 
-    __slots__ = (
-        "_broker", "_broker_kept", "_buf", "_client", "_client_kept", "_closed", "_drops", "_edits", "_eof",
-        "_is_heard", "_kept_from", "_moves", "_pace", "_share", "_timer", "_view", "_worker", "session",
-    )  # fmt: skip
-
-    _share: BufferShare[Any]
-    """of the principal: how much may be read at once"""
+    __slots__ = ("_broker", "_broker_kept", "_drops", "_edits", "_kept_from", "_moves")
 
     def __init__(self, worker: Worker, client: Stream, broker: Stream, session: Session) -> None:
         """Both streams are connected and non-blocking."""
-        self._worker = worker
-        self._buf = worker.buf
-        self._view = worker.view
-        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained, worker.view)
+        super().__init__(worker, client, session)
         self._broker = Peer(worker.loop, broker, self._broker_readable, self._broker_drained, worker.view)
         self._moves = can_pass(client, broker)
-        self.session = session
-        self._pace = session.pace
         self._edits = session.edits
         self._drops = session.drops
-        # Soon, not at once: who calls may be in the middle of its own bytes, in the buffer that all share.
-        session.wake_by(lambda: worker.loop.call_soon(self._wake_now))
-        self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
-        self._kept_from = 0  # what is before it has gone on
+        self._kept_from = 0  # of what is kept of the client: what is before it has gone on
         self._broker_kept: bytes | None = None
-        self._eof = False  # nothing more comes from the client
-        self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
-        self._timer = DelayTimer(worker)
-        self._closed = False
 
     @property
     def is_closed(self) -> bool:
@@ -70,20 +44,8 @@ class Relay(ABC):
         return self._closed
 
     @abstractmethod
-    def _finish(self) -> None:
-        """Close both sides; the client's once it has taken what is due to it."""
-
-    @abstractmethod
     def fail(self, cause: DisconnectCause, detail: str) -> None:
         """The broker's bytes cannot be relayed: end."""
-
-    @abstractmethod
-    def _crashed(self) -> None:
-        """An exception that nobody expected: end this connection, and no other."""
-
-    @abstractmethod
-    def _tell_kept(self) -> None:
-        """What is kept has changed; may end the connection."""
 
     @abstractmethod
     def _answer_locally(self) -> None:
@@ -205,6 +167,11 @@ class Relay(ABC):
         else:
             self._arm_ending(self._finish)
 
+    def _read_client(self) -> None:
+        self._is_heard = False
+        want = not self._eof and not self._closed and self._broker.out is None
+        self._client.call(self._client_readable, want)
+
     # Broker to client -------------------------------------------------------------------------------------
 
     # Whole on purpose: it runs at every wake-up of the broker's side, and each call more has its cost.
@@ -305,96 +272,3 @@ class Relay(ABC):
             self._broker_ended(DisconnectCause.BROKER_RESET)
             return True
         return moved
-
-    # Delays -----------------------------------------------------------------------------------------------
-
-    def _not_reading(self) -> None:
-        """The session begins no further request for now; find out until when."""
-        if self._closed:
-            return
-        pace = self._pace
-        self._client.read(False)
-        if pace.is_delayed:
-            self._client.view = self._worker.small_view
-            now_ms = monotonic() * 1000.0
-            self._wait(now_ms)
-            if not self._is_heard and pace.wake_at_ms - now_ms > AHEAD_FROM_MS:
-                self._client.call(self._client_ahead, want=True)
-        elif pace.state is State.ENDING:
-            self._timer.end()
-            if not self.session.finished:
-                self._arm_ending(self._finish)
-            elif pace.close_cause in _IN_ORDER:
-                self._timer.call_in(LAST_ANSWER_S, self._finish)
-            else:
-                self._finish()
-
-    def _wait(self, now_ms: float) -> None:
-        if self._client_kept is not None:
-            self.session.arrived(arrived_bytes(self._client_kept), now_ms)
-        if self._pace.is_delayed:  # still: the broker may be gone, or its turn have come with what arrived
-            self._timer.delay_until(self._pace.wake_at_ms, self._pace.throttled_by, self._wake)
-
-    def _client_ahead(self) -> None:
-        """More has come of a client that waits, or its end."""
-        try:
-            sock = self._client.sock
-            came, self._client_kept = read_ahead(sock, self._view, self._client_kept, self._share)
-            self._wait(monotonic() * 1000.0)
-            self._tell_kept()
-            if came is not Ahead.MORE:
-                self._client.heard(is_end=came is Ahead.END)
-                self._is_heard = True
-                self._wake_now()
-        except Exception:
-            self._crashed()
-
-    def _wake_now(self) -> None:
-        """The turn of a held request has come, maybe earlier than it was told."""
-        if self._pace.state is State.HOLDING and not self._closed:
-            self._timer.end()
-            self._wake_session(monotonic() * 1000.0)
-
-    def _wake(self) -> None:
-        self._timer.has_come()
-        now_ms = monotonic() * 1000.0
-        if now_ms < self._pace.wake_at_ms - EARLY_MS:
-            self._not_reading()
-        else:
-            self._wake_session(now_ms)
-
-    def _wake_session(self, now_ms: float) -> None:
-        try:
-            self.session.wake(now_ms, self._client.has_left)
-            if self._pace.state:
-                self._not_reading()
-            else:
-                self._resume()
-        except Exception:
-            self._crashed()
-
-    def _resume(self) -> None:
-        """READING again: first what was kept."""
-        self._timer.end()
-        kept = self._client_kept
-        if has_room(kept, self._share):
-            self._is_heard = False
-        if kept is None:
-            self._client.view = self._view
-        elif isinstance(kept, bytearray):
-            self._take_large(kept)
-        else:
-            end = len(kept)
-            self._buf[:end] = kept
-            self._take_from_client(self._buf, self._view, end, monotonic() * 1000.0)
-        if not self._pace.state:
-            self._read_client()
-
-    def _read_client(self) -> None:
-        self._is_heard = False
-        want = not self._eof and not self._closed and self._broker.out is None
-        self._client.call(self._client_readable, want)
-
-    def _arm_ending(self, call: Callable[[], None]) -> None:
-        if self._pace.close_cause is not DisconnectCause.DRAINED:
-            self._timer.call_in(ENDING_DEADLINE_S, call)

@@ -213,6 +213,17 @@ class Session:
         """Nothing more is to come in either direction: the shell may close."""
         return self.pace.state is State.ENDING and not self._in_flight and self._answers.at_boundary
 
+    def is_turn(self, now_ms: float) -> bool:
+        """`wake` would let a held Produce go."""
+        produces = self._throttling.produces
+        pace = self.pace
+        return (
+            pace.state is State.HOLDING
+            and produces.held is not None
+            and not pace.is_hold_suspended
+            and produces.is_turn(now_ms)
+        )
+
     def wake(self, now_ms: float, client_left: bool) -> None:
         """`pace.wake_at_ms` has come. `client_left`: the client has closed its side.
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sluice.proxy.connection import relay as relay_module
+from sluice.proxy.connection import client_side
 from sluice.proxy.connection.budget import WINDOW_BYTES
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
@@ -180,7 +180,7 @@ async def test_a_broker_that_never_answers_keeps_one_client_waiting_and_no_other
 async def test_a_broker_that_never_answers_does_not_keep_a_client_that_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_module, "ENDING_DEADLINE_S", 0.2)
+    monkeypatch.setattr(client_side, "ENDING_DEADLINE_S", 0.2)
 
     async def never_even_closes(client: BrokerSide) -> None:
         await client.rest()
@@ -346,7 +346,7 @@ async def test_a_client_and_a_broker_that_both_write_before_they_read_come_free_
 async def test_a_client_that_takes_nothing_of_what_it_asked_for_is_let_go_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_module, "ENDING_DEADLINE_S", 0.2)
+    monkeypatch.setattr(client_side, "ENDING_DEADLINE_S", 0.2)
     poured: list[int] = []
 
     async def answers_hugely(client: BrokerSide) -> None:

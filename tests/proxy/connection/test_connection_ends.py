@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 
-from sluice.proxy.connection import relay as relay_module
+from sluice.proxy.connection import client_side
 from sluice.proxy.connection.connection import Connection
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
@@ -187,7 +187,7 @@ async def test_drain_closes_an_idle_connection() -> None:
 async def test_drain_waits_for_the_answer_of_what_was_forwarded_however_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_module, "ENDING_DEADLINE_S", 0.05)  # the drain has its own
+    monkeypatch.setattr(client_side, "ENDING_DEADLINE_S", 0.05)  # the drain has its own
 
     async def answers_late(client: BrokerSide) -> None:
         asked = await client.request()
@@ -208,7 +208,7 @@ async def test_drain_leaves_a_client_time_to_read_its_last_answer_before_the_end
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where both are read at once, kafka-python drops the answer and sends its request again."""
-    monkeypatch.setattr(relay_module, "LAST_ANSWER_S", 0.5)
+    monkeypatch.setattr(client_side, "LAST_ANSWER_S", 0.5)
     slow = asyncio.Event()
 
     async def answers_late(client: BrokerSide) -> None:

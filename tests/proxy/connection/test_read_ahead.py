@@ -95,6 +95,59 @@ async def test_a_client_that_left_is_seen_behind_megabytes_that_it_sent(parts: l
             assert broker_side.ids == [1000]
 
 
+@pytest.mark.parametrize(
+    ("leavers", "parts"),
+    [(20, [2_500_000]), (20, [25_000] * 100), (4, [7_000_000]), (4, [70_000] * 100)],
+    ids=["2.5 MB each", "25 kB × 100 each", "7 MB each", "70 kB × 100 each"],
+)
+async def test_clients_that_left_behind_more_than_is_read_ahead_are_seen_when_their_turns_come(
+    leavers: int, parts: list[int]
+) -> None:
+    """Of all of them 28 MiB are read ahead, of each 4 MiB; the end stands behind more. Forwarded, each would
+    be doubled by its client, and any number of them would pass the limit."""
+    broker_side = Recording()
+    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=2_000))
+    sent = b"".join(produce_of(part, correlation_id=i) for i, part in enumerate(parts))
+    async with (
+        FaultBroker(broker_side) as broker,
+        LocalProxy(broker.port, limits_of(RATE), policy=policy) as proxy,
+    ):
+        neighbour = await proxy.client()
+        with neighbour:
+            await neighbour.send(produce_of(100 * RATE, correlation_id=1000))
+            await neighbour.frame()
+            clients = [await proxy.client() for _ in range(leavers)]
+            await asyncio.wait_for(asyncio.gather(*(client.send(sent) for client in clients)), 1.9)
+            for client in clients:
+                client.close()
+            await until(lambda: len(proxy.ended) == leavers)
+            assert {ended.cause for ended in proxy.ended} == {DisconnectCause.LEFT_WHILE_HELD}
+            assert broker_side.ids == [1000]
+
+
+async def test_a_client_that_stays_behind_much_that_it_sent_goes_when_its_turn_comes() -> None:
+    """A last look finds no end: it is over soon, and what it read goes on whole and in order."""
+    broker_side = Recording()
+    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=1_000))
+    rate = 10_000_000
+    async with (
+        FaultBroker(broker_side) as broker,
+        LocalProxy(broker.port, limits_of(rate), policy=policy) as proxy,
+    ):
+        neighbour, client = await proxy.client(), await proxy.client()
+        with neighbour, client:
+            await neighbour.send(produce_of(2 * rate, correlation_id=1000))
+            await neighbour.frame()
+            begun_s = monotonic()
+            sending = asyncio.ensure_future(
+                client.send(b"".join(produce_of(1_000_000, correlation_id=i) for i in range(24)))
+            )
+            await until(lambda: len(broker_side.ids) == 25)
+            await sending
+            assert broker_side.ids == [1000, *range(24)]
+            assert broker_side.arrived[1][1] - begun_s < 1.0 + 0.25 + 0.5
+
+
 async def test_megabytes_that_wait_go_on_whole_and_in_order_at_the_cost_of_their_bytes() -> None:
     """3 MB in 30,000 requests, more than is read at once; each that goes on must not move all that stays."""
     broker_side = Recording()

@@ -1,0 +1,239 @@
+"""The client's side of a connection: what is kept of it, and what the shell does while the session lets
+nothing through.
+
+It asks the session again when that has said so, reads ahead meanwhile (read_ahead.py), and gives the session
+what was kept once the wait is over. Which bytes go where is relay.py's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Final
+
+from sluice.proxy.connection.budget import BufferShare
+from sluice.proxy.connection.peer import Peer
+from sluice.proxy.connection.read_ahead import (
+    AHEAD_FROM_MS,
+    LOOK_MS,
+    Ahead,
+    ahead_room,
+    arrived_bytes,
+    has_room,
+    kept_bytes,
+    look_room,
+    read_ahead,
+)
+from sluice.proxy.connection.stream import Stream
+from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
+from sluice.proxy.connection.timer import DelayTimer
+from sluice.proxy.connection.worker import Worker
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
+from sluice.proxy.session.read_gate import EARLY_MS
+from sluice.proxy.session.session import Session
+
+_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})  # not its doing
+
+
+class ClientSide(ABC):
+    """Reads the client, or lets it wait."""
+
+    __slots__ = (
+        "_buf", "_client", "_client_kept", "_closed", "_eof", "_is_heard", "_look_until_ms", "_pace",
+        "_share", "_timer", "_view", "_worker", "session",
+    )  # fmt: skip
+
+    _share: BufferShare[Any]
+    """of the principal: how much may be read at once"""
+
+    def __init__(self, worker: Worker, client: Stream, session: Session) -> None:
+        """`client` is connected and non-blocking."""
+        self._worker = worker
+        self._buf = worker.buf
+        self._view = worker.view
+        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained, worker.view)
+        self.session = session
+        self._pace = session.pace
+        # Soon, not at once: who calls may be in the middle of its own bytes, in the buffer that all share.
+        session.wake_by(lambda: worker.loop.call_soon(self._wake_now))
+        self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
+        self._eof = False  # nothing more comes from the client
+        self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
+        self._look_until_ms = 0.0  # of the last look for the client's end; 0: none is under way
+        self._timer = DelayTimer(worker)
+        self._closed = False
+
+    @abstractmethod
+    def _client_readable(self) -> None:
+        """Bytes of the client have come, and may go on."""
+
+    @abstractmethod
+    def _client_drained(self) -> None:
+        """The client has taken all that was kept for it."""
+
+    @abstractmethod
+    def _take_from_client(self, buf: bytearray, view: memoryview, end: int, now_ms: float) -> None:
+        """Give `buf[:end]` to the session; send on what may go, keep the rest. `view`: of `buf`."""
+
+    @abstractmethod
+    def _take_large(self, kept: bytearray) -> None:
+        """The same with what is kept, where that is too large for the shared buffer."""
+
+    @abstractmethod
+    def _read_client(self) -> None:
+        """Read on, unless there is nothing to come or the broker takes nothing."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Close both sides; the client's once it has taken what is due to it."""
+
+    @abstractmethod
+    def _crashed(self) -> None:
+        """An exception that nobody expected: end this connection, and no other."""
+
+    @abstractmethod
+    def _tell_kept(self) -> None:
+        """What is kept has changed; may end the connection."""
+
+    def _not_reading(self) -> None:
+        """The session begins no further request for now; find out until when."""
+        if self._closed:
+            return
+        pace = self._pace
+        self._client.read(False)
+        if pace.is_delayed:
+            self._client.view = self._worker.small_view
+            now_ms = monotonic() * 1000.0
+            self._wait(now_ms)
+            if not self._is_heard and pace.wake_at_ms - now_ms > AHEAD_FROM_MS:
+                self._client.call(self._client_ahead, want=True)
+        elif pace.state is State.ENDING:
+            self._timer.end()
+            if not self.session.finished:
+                self._arm_ending(self._finish)
+            elif pace.close_cause in _IN_ORDER:
+                self._timer.call_in(LAST_ANSWER_S, self._finish)
+            else:
+                self._finish()
+
+    def _wait(self, now_ms: float) -> None:
+        if self._client_kept is not None:
+            self.session.arrived(arrived_bytes(self._client_kept), now_ms)
+        if self._pace.is_delayed:  # still: the broker may be gone, or its turn have come with what arrived
+            self._timer.delay_until(self._pace.wake_at_ms, self._pace.throttled_by, self._wake)
+
+    def _client_ahead(self) -> None:
+        """More has come of a client that waits, or its end."""
+        try:
+            room = ahead_room(self._client_kept, self._share)
+            came, self._client_kept = read_ahead(self._client.sock, self._view, self._client_kept, room)
+            self._wait(monotonic() * 1000.0)
+            self._tell_kept()
+            if came is not Ahead.MORE:
+                self._client.heard(is_end=came is Ahead.END)
+                self._is_heard = True
+                self._wake_now()
+        except Exception:
+            self._crashed()
+
+    def _look_again(self) -> None:
+        """Once a second. While it waits, room may have come for what stands before its client's end."""
+        if not self._is_heard or self._look_until_ms or not self._pace.is_delayed:
+            return
+        if self._client.has_left:
+            self._wake_now()
+        elif ahead_room(self._client_kept, self._share):
+            self._is_heard = False
+            self._client.call(self._client_ahead, want=True)
+
+    # The last look ----------------------------------------------------------------------------------------
+
+    def _looks(self, now_ms: float) -> bool:
+        """The turn of a held request has come, and its client's end may stand behind what is unread. True:
+        that is being read; ask again. False: it has been, or cannot be."""
+        client = self._client
+        if self._look_until_ms:
+            is_over = now_ms >= self._look_until_ms
+        else:
+            self._look_until_ms = now_ms + LOOK_MS
+            is_over = client.has_left or not self._look()
+        if is_over:
+            self._look_until_ms = 0.0
+            client.read(False)
+            return False
+        client.call(self._client_looked, want=True)
+        self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
+        return True
+
+    def _look(self) -> bool:
+        """Read on. False: nothing was there, or it is enough, or the end has come."""
+        client = self._client
+        kept = self._client_kept
+        before = kept_bytes(kept)
+        came, self._client_kept = read_ahead(client.sock, self._view, kept, look_room(kept, self._share))
+        self._tell_kept()
+        is_end = came is Ahead.END or client.has_left
+        if is_end:
+            client.heard(is_end=True)
+            self._is_heard = True
+        return not is_end and came is Ahead.MORE and kept_bytes(self._client_kept) > before
+
+    def _client_looked(self) -> None:
+        """More has come of a client whose turn has come, or its end."""
+        try:
+            if not self._look() and not self._closed:
+                self._look_until_ms = monotonic() * 1000.0
+                self._wake_now()
+        except Exception:
+            self._crashed()
+
+    # Its turn ---------------------------------------------------------------------------------------------
+
+    def _wake_now(self) -> None:
+        """The turn of a held request has come, maybe earlier than it was told."""
+        if self._pace.state is State.HOLDING and not self._closed:
+            self._timer.end()
+            self._wake_session(monotonic() * 1000.0)
+
+    def _wake(self) -> None:
+        self._timer.has_come()
+        now_ms = monotonic() * 1000.0
+        if now_ms < self._pace.wake_at_ms - EARLY_MS:
+            self._not_reading()
+        else:
+            self._wake_session(now_ms)
+
+    def _wake_session(self, now_ms: float) -> None:
+        try:
+            if self.session.is_turn(now_ms) and self._looks(now_ms):
+                return
+            self.session.wake(now_ms, self._client.has_left)
+            if self._pace.state:
+                self._not_reading()
+            else:
+                self._resume()
+        except Exception:
+            self._crashed()
+
+    def _resume(self) -> None:
+        """READING again: first what was kept."""
+        self._timer.end()
+        kept = self._client_kept
+        if has_room(kept, self._share):
+            self._is_heard = False
+        if kept is None:
+            self._client.view = self._view
+        elif isinstance(kept, bytearray):
+            self._take_large(kept)
+        else:
+            end = len(kept)
+            self._buf[:end] = kept
+            self._take_from_client(self._buf, self._view, end, monotonic() * 1000.0)
+        if not self._pace.state:
+            self._read_client()
+
+    def _arm_ending(self, call: Callable[[], None]) -> None:
+        if self._pace.close_cause is not DisconnectCause.DRAINED:
+            self._timer.call_in(ENDING_DEADLINE_S, call)
