@@ -92,8 +92,8 @@ async def abandoning(rig: BypassRig, side: str, seconds: float) -> Outcome:
 
 
 async def leaving_much(rig: BypassRig, side: str, seconds: float) -> Outcome:
-    """20 producers on 1 MB/s that send 2.5 MB, leave within 0.4 s, and come again. Of hundreds at once the end
-    stands behind megabytes; outstanding is what those have sent who are there."""
+    """20 producers on 1 MB/s that send 2.5 MB, leave within 0.4 s, and come again. Of hundreds at once the
+    end stands behind megabytes; outstanding is what those have sent who are there."""
     name = client_id(side, "flat", "produce_leaving_much")
     frame = _frame(name, acks=-1, request_bytes=LARGE_REQUEST_BYTES, topic=LARGE_TOPIC)
 
