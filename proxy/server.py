@@ -205,6 +205,7 @@ class Server:
             self._rates,
             self._meter.throttle_log,
             replication,
+            self._meter.delayed,
         )
         return AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
 

@@ -95,6 +95,8 @@ class ThrottleEvent(NamedTuple):
     """whose connections share the limit; None: the user and client id, as far as the rule has them"""
     flow: Flow | None = None
     """of the request"""
+    continues: bool = False
+    """the mute of a request that was held, and is told as delayed already"""
 
 
 class Amount(NamedTuple):

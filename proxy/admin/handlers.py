@@ -23,6 +23,7 @@ from sluice.proxy.admin.status.service import Sources
 from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.snapshot import Top
 from sluice.proxy.connection.rates import ConnectionRates
+from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
 from sluice.proxy.quota_store.service import Listed, QuotaDesk
@@ -52,13 +53,15 @@ class AdminDesk:
         rates: ConnectionRates | None = None,
         throttle_log: ThrottleLog | None = None,
         replication: Replication | None = None,
+        delayed: DelayedTimes | None = None,
     ) -> None:
         """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
-        no limits for addresses. `throttle_log`: of which the status page tells episodes."""
+        no limits for addresses. `throttle_log`: of which the status page tells episodes. `delayed`: of the
+        last minute."""
         addresses = tuple if rates is None else rates.sensors
-        self.top = Top(quotas, producer_ids, connections, addresses)
+        self.top = Top(quotas, producer_ids, connections, addresses, delayed)
         log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
-        self.sources = Sources(quotas, producer_ids, connections, addresses, log, replication)
+        self.sources = Sources(quotas, producer_ids, connections, addresses, log, replication, delayed)
         """what the status page is made from"""
         self._quotas = desk
         self._replication = replication

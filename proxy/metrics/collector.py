@@ -206,6 +206,10 @@ class SluiceCollector(Collector):
         yield _family("sluice_over_quota_bytes_total", ((at, one.over_quota_bytes) for at, one in series))
         yield _family("sluice_throttled_requests_total", ((at, one.throttled_requests) for at, one in series))
         yield _family("sluice_throttled_seconds_total", ((at, one.throttled_ms / 1e3) for at, one in series))
+        now_ms = time.monotonic() * 1000.0
+        yield _family(
+            "sluice_delayed_seconds_total", ((at, one.delayed.ms(now_ms) / 1e3) for at, one in series)
+        )
         refused = (((*at, why), n) for at, one in series for why, n in one.refused.items())
         yield _family("sluice_refused_requests_total", refused)
         shadow = [(labels, one) for labels, one in series if one.in_shadow]

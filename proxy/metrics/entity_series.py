@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sluice.proxy.metrics.delayed_time import CoveredTime
 from sluice.proxy.metrics.user_names import UserNames
 from sluice.quotas.entity import ClientPart, UserPart
 from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
 
 OTHER: Final = "other"
-SERIES_PER_ENTITY: Final = 12
+SERIES_PER_ENTITY: Final = 13
 """metrics with the labels user and client_id: an entity's share of metrics.max_series"""
 SERIES_IDLE_MS: Final = 3_600_000.0
 
@@ -29,6 +30,7 @@ class EntitySeries:
     __slots__ = (
         "amount",
         "client_id",
+        "delayed",
         "in_shadow",
         "is_overflow",
         "over_quota_bytes",
@@ -51,6 +53,7 @@ class EntitySeries:
         """stands for entities beyond the cap, which have no limit in common"""
         self.amount = 0.0
         """used, in the unit of the quota's kind: bytes, ms of broker threads, partitions"""
+        self.delayed = CoveredTime()
         self.throttled_ms = 0.0
         self.throttled_requests = 0
         self.over_quota_bytes = 0

@@ -18,8 +18,8 @@ _USER: Final = ("user",)
 _ROWS: Final = (
     MetricDefinition(
         "sluice_quota_bytes_total", "counter", _ENTITY, "bytes",
-        "Bytes of Produce requests that were forwarded and of answers to fetches, also of clients without a "
-        "limit; not what is held, or was given up while it was.",
+        "Bytes of Produce requests that went on, each whole when it began to, and of answers to fetches, also "
+        "of clients without a limit; not what is held, or was given up while it was.",
     ),
     MetricDefinition(
         "sluice_request_time_seconds_total", "counter", _CLIENT, "seconds",
@@ -66,8 +66,7 @@ _ROWS: Final = (
         "for 10 s until it falls below nine tenths of it; behind `other` there may be several.",
     ),
     MetricDefinition(
-        "sluice_quota_warnings_total", "counter", _ENTITY, "warnings",
-        "Times that such a warning began.",
+        "sluice_quota_warnings_total", "counter", _ENTITY, "warnings", "Times that such a warning began."
     ),
     MetricDefinition(
         "sluice_quota_warning_share_ratio", "gauge", (), "ratio",
@@ -79,12 +78,16 @@ _ROWS: Final = (
         "is bounded; each once: as long as a debt lasts, what was forwarded less burst and rate by time.",
     ),
     MetricDefinition(
-        "sluice_throttled_requests_total", "counter", _ENTITY, "requests",
-        "Requests that were delayed by their quota.",
+        "sluice_throttled_requests_total", "counter", _ENTITY, "requests", "Requests delayed by their quota.",
     ),
     MetricDefinition(
         "sluice_throttled_seconds_total", "counter", _ENTITY, "seconds",
         "Delays by quotas, held and muted together; delays of several connections add up.",
+    ),
+    MetricDefinition(
+        "sluice_delayed_seconds_total", "counter", _ENTITY, "seconds",
+        "Time in which a connection was held or muted by this quota, however many were at once: its rate is "
+        "the share of time, as `sluice top` and the status page tell it of the last minute.",
     ),
     MetricDefinition(
         "sluice_refused_requests_total", "counter", (*_ENTITY, "reason"), "requests",

@@ -139,7 +139,7 @@ class _Episode:
     def add(self, event: ThrottleEvent) -> None:
         if event.reason:
             self.refused += 1
-        else:
+        elif not event.continues:
             self.events += 1
         if self.minters is not None:
             self.minters.add(event.client_id, event.address)

@@ -16,6 +16,7 @@ from typing import Final
 
 from sluice.protocol._tables import API_NAMES
 from sluice.protocol.apis import FETCH, PRODUCE, SHARE_FETCH
+from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.entity_series import OTHER, EntitySeries, EntityTable
 from sluice.proxy.metrics.producer_id_meter import ProducerIdMeter
 from sluice.proxy.metrics.quota_warning import QuotaWarnings
@@ -128,6 +129,8 @@ class UsageMeter:
         self._folding = asyncio.Lock()
         self._lines = LineBudget()
         self.throttle_log = ThrottleLog(self._lines)
+        self.delayed = DelayedTimes()
+        """for how much of the last minute each bucket was delayed"""
         self.warnings = QuotaWarnings(warning_share, self._lines)
         self.warned: dict[tuple[str, str, str], int] = {}
         """(quota, user, client_id) → live sensors behind it of which a warning has begun, at the last fold"""
@@ -232,6 +235,8 @@ class UsageMeter:
             if event.reason:
                 self._count_refusal(event, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
+            if event.delay_ms > 0.0 and not is_shadow:
+                self._note_delayed(event)
             if event.quota == QuotaKind.REQUEST.value and event.delay_ms > 0.0 and not is_shadow:
                 self._count_delay(event, now_ms)
             if is_shadow:
@@ -241,6 +246,13 @@ class UsageMeter:
                 series.shadow_requests += 1
                 series.shadow_ms += event.delay_ms
                 series.used_ms = now_ms
+
+    def _note_delayed(self, event: ThrottleEvent) -> None:
+        bucket = bucket_of(event)
+        self.delayed.add(event.quota, bucket, event.begun_ms, event.delay_ms)
+        if event.quota != QuotaKind.PRODUCER_IDS.value:  # these have metrics of their own
+            series = self.entities.of(event.quota, bucket.user, bucket.client_id)
+            series.delayed.add(event.begun_ms, event.delay_ms)
 
     def _count_refusal(self, event: ThrottleEvent, now_ms: float) -> None:
         """For new producer ids, or for bytes beyond a limit with `over_budget: refuse`."""

@@ -58,9 +58,11 @@ class ThrottleLog:
         now_ms: float,
         charged: float = 0.0,
         reason: str = "",
+        *,
+        continues: bool = False,
     ) -> None:
         """A request is held, a connection muted, …; `charged`: units where they are no bytes; `reason`: of a
-        refusal."""
+        refusal; `continues`: the request was held before."""
         self._throttles.append(
             ThrottleEvent(
                 kind=kind,
@@ -80,6 +82,7 @@ class ThrottleLog:
                 flow=self._in_flight[0][3]
                 if sensor.kind is QuotaKind.FETCH and charged_bytes
                 else self._identity.flow,
+                continues=continues,
             )
         )
 

@@ -37,8 +37,8 @@ class Throttling:
 
     __slots__ = (
         "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",
-        "_wake", "arrivals", "charges_answers", "fetch_sensor", "fetches", "generation", "ids",
-        "is_group", "known", "mutation_sensor", "produce_sensor", "produces", "request_time",
+        "_wake", "_was_fetch_held", "arrivals", "charges_answers", "fetch_sensor", "fetches", "generation",
+        "ids", "is_group", "known", "mutation_sensor", "produce_sensor", "produces", "request_time",
     )  # fmt: skip
 
     def __init__(
@@ -66,14 +66,15 @@ class Throttling:
         self.mutation_sensor: Sensor | None = None
         """whose limit CreateTopics, DeleteTopics and CreatePartitions are charged against"""
         self.request_time: RequestTime | None = None
+        """charges what requests cost the broker; None: the principal has no limit on it"""
         self.charges_answers = False
         """every answer is to be given to `charge_answer`"""
-        """charges what requests cost the broker; None: the principal has no limit on it"""
         self.generation = _NEVER
         """of the quotas when the sensors were looked up"""
         self.is_group = False
         """the connection has carried a group request"""
         self._is_new = True  # no request has been judged whose user is known
+        self._was_fetch_held = False  # the Fetch that is answered next, and it was told so
         self.ids: ProduceIds | None = None
         """judges the producer ids of Produce requests; None: the user has no limit for them"""
         self.known = _NO_TEMPLATES
@@ -210,6 +211,7 @@ class Throttling:
         charge = sensor.charge_whole if reserved and api_key == FETCH else sensor.charge
         clears_at_ms = charge(response_bytes, now_ms)
         mute_ms = 0.0
+        was_held, self._was_fetch_held = self._was_fetch_held, False
         if clears_at_ms > now_ms:
             if sensor.shadow:
                 self._log.note_shadow(
@@ -221,7 +223,9 @@ class Throttling:
                 mute_ms = clears_at_ms - now_ms
                 sensor.count_over(response_bytes, clears_at_ms)
                 self._pace.mute(clears_at_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
-                self._log.add(EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms)
+                self._log.add(
+                    EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms, continues=was_held
+                )
         if reserved:
             self.fetches.settle(sensor, reserved, response_bytes, now_ms)
         return mute_ms
@@ -229,6 +233,7 @@ class Throttling:
     def note_fetch_hold(self, sensor: Sensor, api_key: int, now_ms: float) -> None:
         """For the log: a Fetch waits for its turn. To wait for what another may bring is no throttling."""
         if sensor.tokens(now_ms) <= 0.0:
+            self._was_fetch_held = True
             self._log.add(EventKind.HOLD, sensor, api_key, self._pace.wake_at_ms - now_ms, 0, now_ms)
 
     def note_fetch_refusal(self, sensor: Sensor, now_ms: float) -> None:
@@ -242,10 +247,11 @@ class Throttling:
     # Controller mutations ---------------------------------------------------------------------------------
 
     def note_mutation(
-        self, kind: EventKind, sensor: Sensor, api_key: int, delay_ms: float, charged: int, now_ms: float
-    ) -> None:
+        self, kind: EventKind, sensor: Sensor, api_key: int, delay_ms: float, charged: int, now_ms: float,
+        *, continues: bool = False,
+    ) -> None:  # fmt: skip
         """For the log: partitions were refused, delayed or given back (mutations/delays.py)."""
-        self._log.add(kind, sensor, api_key, delay_ms, 0, now_ms, charged)
+        self._log.add(kind, sensor, api_key, delay_ms, 0, now_ms, charged, continues=continues)
 
     # All --------------------------------------------------------------------------------------------------
 

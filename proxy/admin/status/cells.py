@@ -20,7 +20,7 @@ from sluice.proxy.admin.status.model import (
     ProducerIdsOf,
     ReplicaInfo,
 )
-from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable
+from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable, share
 
 NEAR: Final = 0.8
 """of a limit: shown in another colour"""
@@ -58,12 +58,22 @@ def principal_row(row: Principal, link: str) -> str:
         ("num", amount(row.used, row.unit)),
         ("num", amount(row.limit, row.unit)),
         ("", use(row)),
+        ("num", delayed(row)),
         ("num", throttle(row)),
         ("", escape(row.rule) or NONE),
         ("num", f"{row.connections:,}{some}"),
         ("", curve(row.history) if row.history else NONE),
     )
     return row_of(row.id, head, cells)
+
+
+def delayed(row: Principal) -> str:
+    """For how much of the last minute."""
+    if not row.delayed_share_1m:
+        return NONE
+    in_all = duration(row.delayed_s_1m * 1000.0)
+    part = share(row.delayed_share_1m).replace("%", " %")
+    return f'{escape(part)} <span class="soft">({in_all} in all)</span>'
 
 
 def use(row: Principal) -> str:

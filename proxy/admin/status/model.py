@@ -40,6 +40,8 @@ class Order(StrEnum):
 
     THROTTLE = "throttle"
     """what is owed, then how near to the limit"""
+    DELAYED = "delayed"
+    """how much of the last minute it was delayed"""
     UTILISATION = "utilisation"
     USED = "used"
     LIMIT = "limit"
@@ -112,6 +114,7 @@ class Summary(Model):
     buckets: int = Field(description="Quota buckets in all: connections that share one limit of one kind.")
     active_buckets: int = Field(description="Of them used in the last minute.")
     throttled_buckets: int = Field(description="Of them in debt, shadow mode not counted.")
+    delayed_buckets_1m: int = Field(description="Of them with a request delayed in the last minute.")
     connections: int
     throttled_connections: int
     interval_s: float = Field(description="Between two points of a curve.")
@@ -145,6 +148,12 @@ class Principal(Model):
     )
     tokens: float = Field(description="What may pass at once; negative: owed.")
     delay_ms: float = Field(description="Until what is owed is paid.")
+    delayed_share_1m: float = Field(
+        description="Of the last minute, 0 to 1: one of its connections was delayed."
+    )
+    delayed_s_1m: float = Field(
+        description="Delay that began in the last minute, all its connections together."
+    )
     waiting: int = Field(description="Requests that wait for the turn of their producer ids.")
     connections: int
     throttled_connections: int

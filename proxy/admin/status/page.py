@@ -79,6 +79,7 @@ _PRINCIPALS: Final[Sequence[Column]] = (
     ("Rate", "num", Order.USED),
     ("Limit", "num", Order.LIMIT),
     ("Of the limit", "share", Order.UTILISATION),
+    ("Delayed, last minute", "num", Order.DELAYED),
     ("Throttled for", "num", Order.THROTTLE),
     ("Rule", "", Order.RULE),
     ("Connections", "num", Order.CONNECTIONS),
@@ -189,7 +190,12 @@ def tiles(data: PageData) -> str:
     """The figures at the head."""
     summary = data.summary
     shown = (
-        ("Throttled", f"{summary.throttled_buckets:,}", f"of {summary.active_buckets:,} active buckets"),
+        (
+            "Delayed",
+            f"{summary.delayed_buckets_1m:,}",
+            f"of {summary.active_buckets:,} active buckets, in the last minute; "
+            f"{summary.throttled_buckets:,} now",
+        ),
         ("Buckets", f"{summary.buckets:,}", "limits in use, one a bucket"),
         ("Connections", f"{summary.connections:,}", f"{summary.throttled_connections:,} throttled"),
         ("Pacing", escape(summary.pacing), "how delays are made"),

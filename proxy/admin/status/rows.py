@@ -87,6 +87,7 @@ def row_bucket(sensor: Sensor) -> dict[str, str]:
 
 _ORDERS: Final[dict[Order, Callable[[Row], Any]]] = {
     Order.THROTTLE: lambda row: (0.0 if row.shadow else row.delay_ms, row.utilisation),
+    Order.DELAYED: lambda row: row.delayed,
     Order.UTILISATION: lambda row: row.utilisation,
     Order.USED: lambda row: row.used,
     Order.LIMIT: lambda row: row.limit,
@@ -138,6 +139,8 @@ def _figures(row: Row) -> dict[str, Any]:
         "utilisation": round(row.utilisation, 4),
         "tokens": round(row.tokens, 3),
         "delay_ms": round(row.delay_ms, 1),
+        "delayed_share_1m": round(row.delayed.share, 4),
+        "delayed_s_1m": round(row.delayed.seconds, 3),
         "waiting": row.waiting,
         "connections": row.connections,
         "throttled_connections": row.throttled_connections,

@@ -48,6 +48,7 @@ from sluice.proxy.admin.status.rows import (
 )
 from sluice.proxy.admin.top.rows import Connected, Survey
 from sluice.proxy.config.admin import StatusOptions
+from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.replication.rows import ReplicationSurvey
 from sluice.proxy.runtime.file_work import FileWork
@@ -88,6 +89,8 @@ class Sources(NamedTuple):
     throttle_log: ThrottleLog
     replication: Replication | None = None
     """None: no listener of this proxy has followers"""
+    delayed: DelayedTimes | None = None
+    """of the last minute"""
 
 
 class _Made(NamedTuple):
@@ -156,6 +159,7 @@ class StatusDesk:
             buckets=survey.sensors,
             active_buckets=survey.active,
             throttled_buckets=survey.throttled,
+            delayed_buckets_1m=survey.delayed,
             connections=survey.connections,
             throttled_connections=survey.throttled_connections,
             interval_s=self._options.interval_s,
@@ -297,6 +301,7 @@ class StatusDesk:
             sources.connections,
             _now_ms,
             sources.addresses(),
+            sources.delayed,
         )
         return survey, steps
 

@@ -78,6 +78,12 @@ function use(one) {
   return bar(one.utilisation, over ? " over" : one.utilisation >= NEAR ? " near" : "");
 }
 
+function delayed(one) {
+  if (!one.delayed_share_1m) return [none()];
+  const part = one.delayed_share_1m >= 0.01 ? percent(one.delayed_share_1m) : "<1 %";
+  return [part, " ", soft(`(${duration(one.delayed_s_1m * 1000)} in all)`)];
+}
+
 function throttle(one) {
   const waiting = one.waiting ? [" ", soft(`${count(one.waiting)} wait`)] : [];
   if (one.delay_ms <= 0) return [none(), ...waiting];
@@ -125,6 +131,7 @@ function principalRow(one) {
     ["num", amount(one.used, one.unit)],
     ["num", amount(one.limit, one.unit)],
     ["", use(one)],
+    ["num", ...delayed(one)],
     ["num", ...throttle(one)],
     ["", one.rule || none()],
     ["num", count(one.connections), ...(throttled ? [" ", soft(`(${count(throttled)} throttled)`)] : [])],

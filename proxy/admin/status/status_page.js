@@ -90,14 +90,15 @@ function summary(one) {
   if ($("state").innerHTML !== holder.innerHTML) $("state").replaceChildren(...state);
   put($("at"), clock(one.at));
   const tiles = [
-    ["Throttled", count(one.throttled_buckets), `of ${count(one.active_buckets)} active buckets`],
+    ["Delayed", count(one.delayed_buckets_1m),
+      `of ${count(one.active_buckets)} active buckets, in the last minute; ${count(one.throttled_buckets)} now`],
     ["Buckets", count(one.buckets), "limits in use, one a bucket"],
     ["Connections", count(one.connections), `${count(one.throttled_connections)} throttled`],
     ["Pacing", one.pacing, "how delays are made"],
   ].map(([name, value, more]) => h("div", null, h("dt", null, name), h("dd", null, value, h("small", null, more))));
   const fresh = h("dl", null, ...tiles);
   if ($("tiles").innerHTML !== fresh.innerHTML) $("tiles").replaceChildren(...tiles);
-  document.title = `${one.throttled_buckets ? `(${count(one.throttled_buckets)}) ` : ""}Sluice status`;
+  document.title = `${one.delayed_buckets_1m ? `(${count(one.delayed_buckets_1m)}) ` : ""}Sluice status`;
 }
 
 function shownTable() {

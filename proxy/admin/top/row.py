@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sluice.proxy.metrics.delayed_time import NOT_DELAYED, Delayed
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.scheduled import told_now
@@ -65,6 +66,8 @@ class Row:
     """units since the bucket began, less what was given back"""
     forgiven: float = 0.0
     """units of debt beyond pacing.max_debt_s"""
+    delayed: Delayed = NOT_DELAYED
+    """of the last minute"""
     waiting: int = 0
     """requests that wait for the turn of their producer ids"""
     connections: int = 0
@@ -101,6 +104,8 @@ class Row:
             "utilisation": round(self.utilisation, 4),
             "tokens": round(self.tokens, 3),
             "delay_ms": round(self.delay_ms, 1),
+            "delayed_share_1m": round(self.delayed.share, 4),
+            "delayed_s_1m": round(self.delayed.seconds, 3),
             "charged": round(self.charged, 3),
             "forgiven": round(self.forgiven, 3),
             "waiting": self.waiting,

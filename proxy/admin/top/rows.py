@@ -21,9 +21,11 @@ from typing import Final, Protocol, TypeAlias
 
 from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.row import ConnectionRow, Row
+from sluice.proxy.metrics.delayed_time import Delayed, DelayedTimes
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.session import Session
+from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR
@@ -71,6 +73,8 @@ class Survey:
         """buckets that were used in the last minute"""
         self.throttled = 0
         """buckets that owe, those in shadow mode not counted"""
+        self.delayed = 0
+        """of which a connection was delayed in the last minute"""
         self.connections = 0
         self.throttled_connections = 0
         self.matching = 0
@@ -88,6 +92,7 @@ class Survey:
         connections: Callable[[], Iterable[Connected]],
         clock_ms: Callable[[], float],
         addresses: Iterable[Sensor] = (),
+        delayed: DelayedTimes | None = None,
     ) -> Iterator[None]:
         """`addresses`: the sensors of connection_creation_rate. These, `sensors` and what `connections`
         returns are lists, for all of it comes and goes between the steps."""
@@ -118,7 +123,11 @@ class Survey:
                 yield
         by_sensor: dict[Sensor, Row] = {}
         by_user: dict[str, Row] = {}
+        if delayed is not None:
+            self.delayed = delayed.count(now_ms)
         for (_, _, of, _), row in zip(self._found, self.rows, strict=True):
+            if delayed is not None:
+                row.delayed = _delayed_of(of, delayed, now_ms)
             if isinstance(of, Sensor):
                 by_sensor[of] = row
             else:
@@ -219,6 +228,12 @@ class Survey:
                     requests=session.requests,
                 )
             )
+
+
+def _delayed_of(bucket: Bucket, delayed: DelayedTimes, now_ms: float) -> Delayed:
+    if isinstance(bucket, Sensor):
+        return delayed.of(bucket.kind.value, bucket.entity, now_ms)
+    return delayed.of(QuotaKind.PRODUCER_IDS.value, QuotaEntity(bucket.user, None), now_ms)
 
 
 def _row_of_sensor(sensor: Sensor, tokens: float, delay_ms: float, utilisation: float) -> Row:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.rows import Connected, Survey
+from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
@@ -33,12 +34,15 @@ class Top:
         producer_ids: ProducerIds,
         connections: Callable[[], Sequence[Connected]],
         addresses: Callable[[], Sequence[Sensor]] = tuple,
+        delayed: DelayedTimes | None = None,
     ) -> None:
-        """`connections`: a list of the live ones, made anew; `addresses`: so of connection_creation_rate."""
+        """`connections`: a list of the live ones, made anew; `addresses`: so of connection_creation_rate.
+        `delayed`: of the last minute."""
         self._quotas = quotas
         self._producer_ids = producer_ids
         self._connections = connections
         self._addresses = addresses
+        self._delayed = delayed
         self._lock = asyncio.Lock()
         self._last = Survey()
         self._made_s = -float("inf")
@@ -66,6 +70,7 @@ class Top:
             "buckets": survey.sensors,
             "active_buckets": survey.active,
             "throttled_buckets": survey.throttled,
+            "delayed_buckets_1m": survey.delayed,
             "connections": survey.connections,
             "throttled_connections": survey.throttled_connections,
             "rows": found,
@@ -81,6 +86,7 @@ class Top:
             self._connections,
             lambda: monotonic() * 1000.0,
             self._addresses(),
+            self._delayed,
         )
         work_s = 0.0
         while True:

@@ -44,6 +44,13 @@ def amount(value: float, unit: str) -> str:
     return f"{number(value, 4)} {SHORT_UNITS.get(unit, unit)}"
 
 
+def share(part: float) -> str:
+    """Of a minute, say: `37%`, `<1%`; nothing for none."""
+    if part <= 0.0:
+        return ""
+    return f"{part:.0%}" if part >= 0.01 else "<1%"
+
+
 def duration(ms: float) -> str:
     """`523 ms`, `3.2 s`, `1.5 h`; nothing for none."""
     for factor, name in _MS_PER:

@@ -11,11 +11,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sluice.proxy.admin.top.text import amount, duration, printable, who
+from sluice.proxy.admin.top.text import amount, duration, printable, share, who
 
 _SHOWN_CONNECTIONS: Final = 3
 _USED_FROM: Final = 100
 """characters of width from which the column is there"""
+_OWES_FROM: Final = 112
 _RULE_FROM: Final = 130
 _CONNECTIONS_FROM: Final = 170
 _BETWEEN: Final = 3
@@ -39,8 +40,9 @@ def view(snapshot: Mapping[str, Any], *, why: bool = False, width: int = 200) ->
 
 def _head(snapshot: Mapping[str, Any], width: int) -> Text:
     counts = (
-        f"{snapshot['throttled_buckets']:,} of {snapshot['active_buckets']:,} active buckets throttled"
-        f" · {snapshot['throttled_connections']:,} of {snapshot['connections']:,} connections"
+        f"{snapshot['delayed_buckets_1m']:,} of {snapshot['active_buckets']:,} buckets delayed in the last "
+        f"minute · now {snapshot['throttled_buckets']:,} · "
+        f"{snapshot['throttled_connections']:,} of {snapshot['connections']:,} connections"
     )
     if width < _RULE_FROM:
         return Text(counts, no_wrap=True, overflow="ellipsis")
@@ -110,7 +112,8 @@ _COLUMNS: Final = (
     _Column("limit", lambda row: amount(row["limit"], row["unit"])),
     _Column("used", lambda row: amount(row["used"], row["unit"]), _USED_FROM),
     _Column("of limit", lambda row: f"{row['utilisation']:.0%}"),
-    _Column("owes", lambda row: duration(row["delay_ms"])),
+    _Column("last min", lambda row: share(row["delayed_share_1m"])),
+    _Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),
     _Column("throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}"),
     _Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, gives_way=True),
 )

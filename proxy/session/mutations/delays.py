@@ -85,7 +85,15 @@ class MutationDelays:
         if held.until_ms > now_ms:
             outcome = held.outcome
             charged = outcome.charged_partitions
-            self._mute(EventKind.MUTE, outcome.sensor, outcome.api_key, charged, held.until_ms, now_ms)
+            self._mute(
+                EventKind.MUTE,
+                outcome.sensor,
+                outcome.api_key,
+                charged,
+                held.until_ms,
+                now_ms,
+                continues=True,
+            )
 
     def drop(self, held: HeldMutation, now_ms: float) -> None:
         """The held request will never go: its partitions are given back."""
@@ -102,7 +110,9 @@ class MutationDelays:
         return min(remaining_ms, throttling.delay_limit_ms(api_key)) if throttling.is_group else remaining_ms
 
     def _mute(
-        self, kind: EventKind, sensor: Sensor, api_key: int, charged: int, until_ms: float, now_ms: float
-    ) -> None:
+        self, kind: EventKind, sensor: Sensor, api_key: int, charged: int, until_ms: float, now_ms: float,
+        *, continues: bool = False,
+    ) -> None:  # fmt: skip
         self._pace.mute(until_ms, now_ms, QuotaKind.CONTROLLER_MUTATION)
-        self._throttling.note_mutation(kind, sensor, api_key, until_ms - now_ms, charged, now_ms)
+        mute_ms = until_ms - now_ms
+        self._throttling.note_mutation(kind, sensor, api_key, mute_ms, charged, now_ms, continues=continues)

@@ -221,7 +221,7 @@ class ProduceTurns:
         self._pace.release(held.clears_at_ms)
         held.sensor.go(held.request_bytes, max(held.clears_at_ms, now_ms))
         if held.clears_at_ms > now_ms:
-            self._mute(held.sensor, held.clears_at_ms, held.request_bytes, now_ms)
+            self._mute(held.sensor, held.clears_at_ms, held.request_bytes, now_ms, continues=True)
         return held
 
     def drop(self, now_ms: float) -> None:
@@ -271,6 +271,15 @@ class ProduceTurns:
         if self._queue is not None:
             self._queue.came(self._place)
 
-    def _mute(self, sensor: Sensor, clears_at_ms: float, request_bytes: int, now_ms: float) -> None:
+    def _mute(
+        self,
+        sensor: Sensor,
+        clears_at_ms: float,
+        request_bytes: int,
+        now_ms: float,
+        *,
+        continues: bool = False,
+    ) -> None:
         self._pace.mute(clears_at_ms, now_ms, QuotaKind.PRODUCE)
-        self._log.add(EventKind.MUTE, sensor, PRODUCE, clears_at_ms - now_ms, request_bytes, now_ms)
+        mute_ms = clears_at_ms - now_ms
+        self._log.add(EventKind.MUTE, sensor, PRODUCE, mute_ms, request_bytes, now_ms, continues=continues)

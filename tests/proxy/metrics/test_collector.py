@@ -226,6 +226,7 @@ def test_a_scrape_shows_what_was_recorded_up_to_now(proxy: Proxy) -> None:
     assert proxy.value("sluice_quota_utilization_ratio", **alice) > 1
     assert proxy.value("sluice_throttled_requests_total", **alice) == 1
     assert proxy.value("sluice_throttled_seconds_total", **alice) == 0.04
+    assert proxy.value("sluice_delayed_seconds_total", **alice) == pytest.approx(0.04, abs=1e-6)
     assert proxy.value("sluice_over_quota_bytes_total", **alice) == 25
     assert proxy.value("sluice_refused_requests_total", **alice, reason="over_budget") == 1
     assert proxy.value("sluice_quota_forgiven_bytes_total", quota="produce") == pytest.approx(9_000)
@@ -395,6 +396,5 @@ def test_names_follow_prometheus_rules() -> None:
 
 
 def test_the_share_of_an_entity_in_max_series_is_what_it_exports() -> None:
-    rows = [row for row in METRICS.values() if {"quota", "client_id"} <= set(row.labels)]
-    exported = sum(len(ByteReason) if "reason" in row.labels else 1 for row in rows)
-    assert exported == SERIES_PER_ENTITY
+    labels = [row.labels for row in METRICS.values() if {"quota", "client_id"} <= set(row.labels)]
+    assert sum(len(ByteReason) if "reason" in one else 1 for one in labels) == SERIES_PER_ENTITY

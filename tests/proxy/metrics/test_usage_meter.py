@@ -365,7 +365,8 @@ def test_delays_by_request_time_are_counted_by_their_events() -> None:
     assert (series.throttled_requests, series.throttled_ms) == (2, 400.0)
     assert sum(bench.meter.throttle_times["request"][DURATION_AT:SIZE_SUM]) == 2
     assert not any(bench.meter.throttle_times["produce"])
-    assert not bench.series("controller_mutation")
+    mutations = bench.series("controller_mutation")["alice", ""]
+    assert (mutations.throttled_requests, mutations.throttled_ms) == (0, 0.0)
 
 
 def test_run_keeps_the_meter_current_until_it_is_cancelled() -> None:

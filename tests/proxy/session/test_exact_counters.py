@@ -6,6 +6,7 @@ Rates are powers of two of bytes a millisecond, and times eighths of one, so tha
 from __future__ import annotations
 
 import asyncio
+import random
 from fractions import Fraction
 from math import ceil
 
@@ -159,3 +160,41 @@ def test_fetches_are_over_by_what_was_delivered_less_burst_and_rate_by_time() ->
     shell.broker_sends(fetch_answer_of(10 * MIB, correlation_id=2))
     assert sensor.over == 2 * 10 * MIB - 4_000 * 1_024 - (9_500 - 9_240 + 3_000) * 1_024
     assert sensor.used == 20 * MIB
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_log_tells_a_request_that_was_held_and_then_muted_as_one_delay(seed: int) -> None:
+    """Four producers on 1,000 B/s, whose requests go at once, are muted, or held and then muted; and two
+    consumers likewise. The metric counts requests."""
+    rng = random.Random(seed)
+    shared = shared_of(limits_of(produce_rate=1_000, fetch_rate=1_000))
+    meter = UsageMeter(shared.recorder, shared.quotas)
+    shells = [connect(shared) for _ in range(6)]
+    now_ms = START_MS
+    for number in range(400):
+        now_ms += rng.choice([0, 100, 500, 3_000]) if number < 380 else 3_000
+        for shell in sorted(shells, key=lambda one: one.session.pace.wake_at_ms):
+            shell.advance(now_ms - shell.now_ms)
+        which = rng.randrange(len(shells))
+        shell = shells[which]
+        is_fetch = which >= 4
+        if shell.state is State.READING and number < 380:
+            size = rng.choice([200, 900, 4_000])
+            shell.client_sends(fetch(correlation_id=number) if is_fetch else produce_of(size))
+        for index, shell in enumerate(shells):
+            while shell.session.in_flight:
+                first = shell.session._in_flight[0][0]
+                size = rng.choice([300, 2_000])
+                answer_of = fetch_answer_of(size, correlation_id=first) if index >= 4 else produce_answer()
+                shell.broker_sends(answer_of)
+        meter.drain(now_ms)
+    for shell in shells:
+        assert not shell.session.in_flight
+    for quota in ("produce", "fetch"):
+        episodes = [episode for episode in meter.throttle_log.episodes() if episode.event.quota == quota]
+        counted = sum(series.throttled_requests for series in meter.entities if series.quota == quota)
+        assert counted > 20
+        told = sum(episode.delays for episode in episodes)
+        # A hold of less than a millisecond is an event, and no delay of its record; a Fetch that waits for
+        # what another may bring is the latter alone.
+        assert told == pytest.approx(counted, rel=0.05)

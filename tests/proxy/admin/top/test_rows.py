@@ -11,6 +11,7 @@ import pytest
 from sluice.proxy.admin.top.row import MAX_CONNECTIONS, Row
 from sluice.proxy.admin.top.rows import SENSORS_PER_STEP, Survey
 from sluice.proxy.connection.rates import ConnectionRates
+from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.session import Session
@@ -248,3 +249,27 @@ def test_groups_are_explained_by_one_of_their_members() -> None:
     (row,) = survey(shared).rows
     assert row.bucket == {"tenant": "team", "client-id-prefix": "etl-"}
     assert row.to_json(limits)["why"][0].startswith("tenant_client_prefix (")
+
+
+def test_a_row_tells_for_how_much_of_the_last_minute_it_was_delayed() -> None:
+    """3,000 B against 1,000 B of burst at 1,000 B/s: muted for 2 s, of which 1.5 s have passed; a limit in
+    shadow mode delays nobody."""
+    shared = shared_of(limits_of(produce_rate=1_000))
+    meter = UsageMeter(shared.recorder, shared.quotas)
+    shell = connected(shared, "alice")
+    shell.client_sends(produce_of(3_000))
+    meter.drain(START_MS)
+    found, at_ms = Survey(), START_MS + 1_500.0
+    sensors = list(shared.quotas.sensors())
+    arguments = (shared.producer_ids, shared.quotas.limits, list, lambda: at_ms, ())
+    for _ in found.steps(sensors, *arguments, meter.delayed):
+        pass
+    (row,) = found.rows
+    assert row.delayed.share == pytest.approx(1.5 / 60.0)
+    assert row.delayed.seconds == 2.0
+    assert (found.delayed, found.throttled) == (1, 1)
+    at_ms += 61_000.0
+    later = Survey()
+    for _ in later.steps(sensors, *arguments, meter.delayed):
+        pass
+    assert (later.delayed, later.rows[0].delayed.share if later.rows else 0.0) == (0, 0.0)

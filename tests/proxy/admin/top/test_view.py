@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 from rich.console import Console
 
-from sluice.proxy.admin.top.text import amount, duration, printable, who
+from sluice.proxy.admin.top.text import amount, duration, printable, share, who
 from sluice.proxy.admin.top.view import view
 from sluice.proxy.cli.main import main
 from testkit.proxy.sluice_process import SLUICE
@@ -37,6 +37,8 @@ ROW: Final[dict[str, Any]] = {
     "utilisation": 0.944,
     "tokens": -523_456.0,
     "delay_ms": 523.5,
+    "delayed_share_1m": 0.3721,
+    "delayed_s_1m": 71.4,
     "charged": 12_345_678,
     "waiting": 0,
     "connections": 5,
@@ -64,6 +66,7 @@ SNAPSHOT: Final[dict[str, Any]] = {
     "buckets": 9,
     "active_buckets": 4,
     "throttled_buckets": 1,
+    "delayed_buckets_1m": 3,
     "connections": 1234,
     "throttled_connections": 1,
     "rows": [ROW],
@@ -79,11 +82,11 @@ def shown(snapshot: dict[str, Any], *, why: bool = False, width: int = 200) -> s
 def test_a_row_tells_who_owes_how_much_by_which_rule_on_which_connections() -> None:
     text = shown(SNAPSHOT)
     assert text.splitlines()[0].rstrip() == (
-        "1 of 4 active buckets throttled · 1 of 1,234 connections · pacing smooth · "
+        "3 of 4 buckets delayed in the last minute · now 1 · 1 of 1,234 connections · pacing smooth · "
         "2026-01-01T00:00:00.000+00:00"
     )
     words = " ".join(text.split())
-    assert "produce user_client 1.05 MB/s 990.00 kB/s 94% 524 ms 1/5" in words
+    assert "produce user_client 1.05 MB/s 990.00 kB/s 94% 37% 524 ms 1/5" in words
     assert "10.0.0.1:5000 holding 120 ms, 10.0.0.2:5000, 10.0.0.3:5000 and 2 more" in words
     assert "because" not in text
 
@@ -91,11 +94,12 @@ def test_a_row_tells_who_owes_how_much_by_which_rule_on_which_connections() -> N
 @pytest.mark.parametrize(
     ("width", "titles"),
     [
-        (80, "who quota limit of limit owes throttled"),
-        (99, "who quota limit of limit owes throttled"),
-        (100, "who quota limit used of limit owes throttled"),
-        (130, "who quota rule limit used of limit owes throttled"),
-        (170, "who quota rule limit used of limit owes throttled connections"),
+        (80, "who quota limit of limit last min throttled"),
+        (99, "who quota limit of limit last min throttled"),
+        (100, "who quota limit used of limit last min throttled"),
+        (112, "who quota limit used of limit last min owes throttled"),
+        (130, "who quota rule limit used of limit last min owes throttled"),
+        (170, "who quota rule limit used of limit last min owes throttled connections"),
     ],
 )
 def test_a_row_is_a_line_however_narrow_and_columns_drop_out_by_width(width: int, titles: str) -> None:
@@ -113,8 +117,9 @@ def test_a_row_is_a_line_however_narrow_and_columns_drop_out_by_width(width: int
     table = [line for line in lines if line.strip() and not set(line) <= set("─ ")]
     assert len(table) == 1 + 3
     assert " ".join(table[0].split()) == titles
-    assert "523 ms" in table[2] or "524 ms" in table[2]
-    if width >= 100:
+    assert "37%" in table[2]
+    if width >= 130:
+        assert "524 ms" in table[2]
         assert table[2].startswith(" user a-us")
 
 
@@ -153,6 +158,13 @@ def test_rates_are_short(value: float, unit: str, text: str) -> None:
 )
 def test_durations_are_short(ms: float, text: str) -> None:
     assert duration(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "text"), [(0.0, ""), (0.0001, "<1%"), (0.009, "<1%"), (0.01, "1%"), (0.37, "37%"), (1.0, "100%")]
+)
+def test_shares_of_a_minute_are_short(part: float, text: str) -> None:
+    assert share(part) == text
 
 
 # The command, against a port that answers as a proxy's does -------------------------------------------------
@@ -232,7 +244,7 @@ def test_without_a_terminal_there_is_one_table(
     port: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "--url", f"http://127.0.0.1:{port[0]}") == 0
-    assert "1 of 4 active buckets throttled" in capsys.readouterr().out
+    assert "3 of 4 buckets delayed in the last minute" in capsys.readouterr().out
     assert len(port[1]) == 1
 
 
