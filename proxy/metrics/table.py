@@ -18,8 +18,8 @@ _USER: Final = ("user",)
 _ROWS: Final = (
     MetricDefinition(
         "sluice_quota_bytes_total", "counter", _ENTITY, "bytes",
-        "Bytes of Produce requests that went on, each whole when it began to, and of answers to fetches, also "
-        "of clients without a limit; not what is held, or was given up while it was.",
+        "Bytes of Produce requests that went on, each whole when it began to, and of answers to fetches, "
+        "also of clients without a limit; not what is held, or was given up while it was.",
     ),
     MetricDefinition(
         "sluice_request_time_seconds_total", "counter", _CLIENT, "seconds",
