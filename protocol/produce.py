@@ -32,6 +32,14 @@ FIRST_FLEXIBLE: Final = 9
 FIRST_TOPIC_ID: Final = 13
 UUID_BYTES: Final = 16
 
+MAX_PARTS: Final = 20_000
+"""Partitions of a request, and batches: each costs a microsecond or two, in which nobody else is served. A
+request of 1 MiB, Kafka's default at most, has room for 14,000 batches; brokers take one a partition"""
+_LOOK_BYTES: Final = 64 * 1024
+_LOOK_AGAIN: Final = 1.25
+"""A request of which so much has come is looked at again when so much more has: bytes that trickle in behind
+thousands of heads would else have all of these read anew each time"""
+
 _ACKS_TIMEOUT = Struct(">hi")
 _ACKS_TIMEOUT_TOPICS = Struct(">hiB")
 _PARTITION = Struct(">BiB")
@@ -80,7 +88,7 @@ def read_acks(buf: bytearray, body: int, limit: int, version: int) -> int | None
 class ProduceUsage:
     """What one Produce request brings. Reused from request to request: `read` overwrites it."""
 
-    __slots__ = ("acks", "batches", "complete", "first_batch", "heads_read")
+    __slots__ = ("_again_bytes", "acks", "batches", "complete", "first_batch", "heads_read")
 
     def __init__(self) -> None:
         self.acks: int | None = None
@@ -92,6 +100,7 @@ class ProduceUsage:
         """the whole request has been walked, and the walk ended where the frame ends"""
         self.heads_read = False
         """`batches` are all that the request has, though their records may still arrive"""
+        self._again_bytes = 0.0  # of the request's body have come when it is looked at again
 
     def has_producer_id(self) -> bool:
         """Does any batch read so far carry an idempotent producer's id?"""
@@ -100,8 +109,10 @@ class ProduceUsage:
     def read(self, buf: bytearray, pos: int, avail: int, frame_end: int, version: int) -> None:
         """Walk the body from `pos`; bytes from `avail` on have not arrived. Offsets are absolute in `buf`.
 
-        Raises MalformedFrame where a length or count cannot fit in the frame, or where the walk of a whole
-        frame does not end at `frame_end`.
+        Where more had to come the last time, and little more has, it is not looked at: no heads are read.
+
+        Raises MalformedFrame where a length or count cannot fit in the frame, where the walk of a whole frame
+        does not end at `frame_end`, and for more than MAX_PARTS partitions or batches.
         """
         self.batches.clear()
         if (
@@ -114,6 +125,9 @@ class ProduceUsage:
         self.complete = False
         self.heads_read = False
         limit = min(avail, frame_end)
+        if limit < frame_end and limit - pos < self._again_bytes:
+            return
+        self._again_bytes = 0.0
         try:
             end = (
                 self._walk_flexible(buf, pos, limit, frame_end, version)
@@ -122,6 +136,8 @@ class ProduceUsage:
             )
         except _NotArrived:
             if avail < frame_end:
+                if not self.heads_read and limit - pos > _LOOK_BYTES:
+                    self._again_bytes = (limit - pos) * _LOOK_AGAIN
                 return
             raise MalformedFrame("Produce request runs beyond its frame", offset=limit) from None
         if end != frame_end:
@@ -188,6 +204,7 @@ class ProduceUsage:
             raise _NotArrived
         (self.acks, _) = _ACKS_TIMEOUT.unpack_from(buf, pos)
         topics, pos = _compact_count(buf, pos + 6, limit, frame_end)
+        parts = _bounded(topics, pos)
         for topics_left in range(topics - 1, -1, -1):
             if version >= FIRST_TOPIC_ID:
                 topic_pos = pos
@@ -196,6 +213,7 @@ class ProduceUsage:
                 length, topic_pos = _uvarint(buf, pos, limit)
                 pos = topic_end = _advance(topic_pos, length - 1, frame_end)
             partitions, pos = _compact_count(buf, pos, limit, frame_end)
+            parts = _bounded(parts + partitions, pos)
             for partitions_left in range(partitions - 1, -1, -1):
                 if pos + 4 > limit:
                     raise _NotArrived
@@ -218,6 +236,7 @@ class ProduceUsage:
             raise _NotArrived
         (self.acks, _) = _ACKS_TIMEOUT.unpack_from(buf, pos)
         topics, pos = _count(buf, pos + 6, limit, frame_end)
+        parts = _bounded(topics, pos)
         for topics_left in range(topics - 1, -1, -1):
             if pos + 2 > limit:
                 raise _NotArrived
@@ -225,6 +244,7 @@ class ProduceUsage:
             topic_pos = pos + 2
             pos = topic_end = _advance(topic_pos, length, frame_end)
             partitions, pos = _count(buf, pos, limit, frame_end)
+            parts = _bounded(parts + partitions, pos)
             for partitions_left in range(partitions - 1, -1, -1):
                 if pos + 8 > limit:
                     raise _NotArrived
@@ -268,6 +288,8 @@ class ProduceUsage:
                 raise MalformedFrame(f"record batch of {size} bytes in {records_end - pos}", offset=pos)
             if not self.batches:
                 self.first_batch = pos
+            elif len(self.batches) >= MAX_PARTS:
+                _bounded(len(self.batches) + 1, pos)
             self.batches.append((topic_pos, topic_end, partition, size, producer_id, epoch, sequence, count))
             pos += size
 
@@ -307,6 +329,15 @@ def _count(buf: bytearray, pos: int, limit: int, frame_end: int) -> tuple[int, i
     if count > frame_end - pos:
         raise MalformedFrame(f"array of {count} in {frame_end - pos} bytes", offset=pos)
     return max(count, 0), pos
+
+
+def _bounded(parts: int, pos: int) -> int:
+    if parts > MAX_PARTS:
+        raise MalformedFrame(
+            f"Produce request of {parts:,} topics and partitions or batches, must be ≤ {MAX_PARTS:,}",
+            offset=pos,
+        )
+    return parts
 
 
 def _tags(buf: bytearray, pos: int, limit: int) -> int:

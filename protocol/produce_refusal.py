@@ -24,6 +24,9 @@ _FIRST_APPEND_TIME: Final = 2
 _FIRST_TRANSACTIONAL: Final = 3
 _FIRST_START_OFFSET: Final = 5
 _FIRST_MESSAGE: Final = 8
+MESSAGES: Final = 100
+"""partitions that get the message, the first; the others have the error alone: each is larger than what asks
+for it"""
 _NO_OFFSET: Final = b"\xff" * 8  # -1
 _INT32: Final = Struct(">i")
 
@@ -52,15 +55,18 @@ def refuse_produce(
         result += _NO_OFFSET
     if version >= _FIRST_START_OFFSET:
         result += _NO_OFFSET
+    bare = result
     if version >= _FIRST_MESSAGE:
         if flexible:
             result += b"\x01" + _compact(len(text) + 1) + text + b"\0"
+            bare += b"\x01\0\0"
         else:
             result += b"\0\0\0\0" + len(text).to_bytes(2, "big") + text
+            bare += b"\0\0\0\0\xff\xff"
     answer = bytearray(_INT32.pack(correlation_id))
     if flexible:
         answer.append(0)  # tags of the header
-    _answer_topics(buf, body, limit, version, result, answer)
+    _answer_topics(buf, body, limit, version, result, bare, answer)
     if version >= _FIRST_THROTTLE:
         answer += _INT32.pack(throttle_ms)
     if flexible:
@@ -69,15 +75,17 @@ def refuse_produce(
 
 
 def _answer_topics(
-    buf: bytearray, pos: int, limit: int, version: int, result: bytes, answer: bytearray
+    buf: bytearray, pos: int, limit: int, version: int, result: bytes, bare: bytes, answer: bytearray
 ) -> None:
-    """Write the array of topics, each partition with `result`."""
+    """Write the array of topics, each partition with `result`, and those after the first MESSAGES with
+    `bare`."""
     flexible = version >= FIRST_FLEXIBLE
     if version >= _FIRST_TRANSACTIONAL:
         pos = _skip_string(buf, pos, limit, flexible)
     pos = skip(pos, 6, limit)  # acks, timeout
     topics, pos = _count(buf, pos, limit, flexible)
     answer += _count_bytes(topics, flexible)
+    messages = MESSAGES
     for topic in range(topics):
         start = pos
         if version >= FIRST_TOPIC_ID:
@@ -91,7 +99,8 @@ def _answer_topics(
             start = pos
             pos = skip(pos, 4, limit)
             answer += buf[start:pos]
-            answer += result
+            answer += result if messages > 0 else bare
+            messages -= 1
             if topic == topics - 1 and partition == partitions - 1:  # its records may still arrive
                 answer += b"\0" * flexible
                 return

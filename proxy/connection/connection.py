@@ -136,7 +136,7 @@ class Connection(Relay):
 
     def _kept_bytes(self) -> int:
         kept = (self._client_kept, self._broker_kept, self._client.out, self._broker.out)
-        return sum(len(part) for part in kept if part is not None)
+        return sum(len(part) for part in kept if part is not None) + self.session.due_bytes
 
     def sweep(self, now_ms: float, rules: WatchRules) -> None:
         """Once a second: end a connection in which nothing moves, or whose client has left. `now_ms`: as the

@@ -26,7 +26,7 @@ from sluice.proxy.session.session import Passing, Session
 class Relay(ClientSide):
     """Bytes from the client to the broker and back, as fast as the session lets them."""
 
-    __slots__ = ("_broker", "_broker_kept", "_drops", "_edits", "_kept_from", "_moves")
+    __slots__ = ("_broker", "_broker_kept", "_drops", "_edits", "_is_due", "_kept_from", "_moves")
 
     def __init__(self, worker: Worker, client: Stream, broker: Stream, session: Session) -> None:
         """Both streams are connected and non-blocking."""
@@ -37,6 +37,7 @@ class Relay(ClientSide):
         self._drops = session.drops
         self._kept_from = 0  # of what is kept of the client: what is before it has gone on
         self._broker_kept: bytes | None = None
+        self._is_due = False  # answers of the session's own wait behind the broker's
 
     @property
     def is_closed(self) -> bool:
@@ -99,7 +100,9 @@ class Relay(ClientSide):
             self._client_kept = None
         if cut or self._drops:
             broker = self._broker
-            data = self._without_refused(view, cut) if self._drops else view[:cut]
+            data = view[:cut]
+            if self._drops:
+                data, keeps = self._without_refused(view, cut), True
             sent = 0
             try:
                 if broker.out is None and data:
@@ -122,6 +125,7 @@ class Relay(ClientSide):
         """`view[:end]` without the requests that the session has answered itself; their answers go now."""
         data = spliced(view, 0, end, self._drops)
         self._drops.clear()
+        self._is_due = self.session.due_bytes > 0
         self._answer_locally()
         return memoryview(data)
 
@@ -229,9 +233,12 @@ class Relay(ClientSide):
             self._crashed()
 
     def _answers(self, end: int) -> memoryview:
-        """`buf[:end]` with the addresses that the session has replaced."""
+        """`buf[:end]` with the addresses that the session has replaced, and its own answers."""
         answers = spliced(self._view, 0, end, self._edits)
         self._edits.clear()
+        if self._is_due:
+            self._is_due = self.session.due_bytes > 0
+            self._tell_kept()
         return memoryview(answers)
 
     def _after_answer(self) -> None:

@@ -94,7 +94,7 @@ class QuotaRequests:
             in_flight.popleft()
             local.at_once.append(answer)
         else:
-            local.due.append(answer)
+            local.wait(answer)
         api_key, version, user, flow, request_bytes = self._asked
         self._records.append((
             flow, request_bytes, len(answer), 0.0, 0.0, 0.0, now_ms,

@@ -176,7 +176,7 @@ class AnswerSide:
             error.good_end = pos
             raise
         pace = self._pace
-        if pace.is_full and len(in_flight) <= pace.max_in_flight // 2:
+        if pace.is_full and len(in_flight) <= pace.max_in_flight // 2 and self._local.has_room:
             pace.broker_answered()
             if pace.gate_ms > now_ms and self._requests.at_boundary:
                 pace.meet_gate()
@@ -226,7 +226,7 @@ class AnswerSide:
         in_flight = self._in_flight
         while in_flight and in_flight[0][9] is LOCAL:
             in_flight.popleft()
-            self.edits.append((pos, pos, self._local.due.popleft()))
+            self.edits.append((pos, pos, self._local.take()))
 
     def _reader(self) -> MutationAnswers:
         """Of answers that tell of topics."""

@@ -84,7 +84,7 @@ class Session:
             policy.oauthbearer_principal_claim, shared.token_owners
         )
         self._throttling = Throttling(shared, policy, self.pace, self.identity, address, self._in_flight)
-        self._local = local = LocalAnswers()
+        self._local = local = LocalAnswers(self.pace)
         flows = None
         if shared.topic_names is not None:
             costs = policy.request_costs
@@ -212,6 +212,11 @@ class Session:
     def finished(self) -> bool:
         """Nothing more is to come in either direction: the shell may close."""
         return self.pace.state is State.ENDING and not self._in_flight and self._answers.at_boundary
+
+    @property
+    def due_bytes(self) -> int:
+        """Answers of the proxy's own that wait behind the broker's."""
+        return self._local.due_bytes
 
     def is_turn(self, now_ms: float) -> bool:
         """`wake` would let a held Produce go."""

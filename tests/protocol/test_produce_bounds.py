@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from sluice.protocol.produce import ProduceUsage
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.produce import MAX_PARTS, ProduceUsage
 from testkit.frames.frames import PRODUCE, produce, record_batch, sized
 from testkit.frames.produce_usage import BEFORE, Walk, body_of, read
 
@@ -50,3 +51,58 @@ def test_a_count_that_takes_more_bytes_than_it_needs_is_read_at_the_frames_end()
     assert body_of(frame) == 15
     assert read(usage, frame, 9) == []
     assert (usage.acks, usage.complete) == (1, True)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_what_trickles_in_behind_many_heads_does_not_have_them_read_anew_each_time(version: int) -> None:
+    """2,000 batches, and then the long records of another partition, 100 bytes at a time. Heads are read at
+    most once in each quarter more of the frame, and all the same as soon as it is whole."""
+    batches = record_batch() * 2_000
+    frame = produce({"t": [(0, batches), (1, record_batch(bytes(200_000)))]}, version=version)
+    frame = bytearray(frame.replace(record_batch(bytes(200_000)), b""))  # the heads of it never come
+
+    class Counted(Walk):
+        looks = 0
+
+        def _walk_batches(self, *arguments: int) -> None:  # type: ignore[override]
+            Counted.looks += 1
+            super()._walk_batches(*arguments)  # type: ignore[arg-type]
+
+    usage, body = Counted(), body_of(frame)
+    frame_end = len(frame) + 200_000
+    for avail in range(body + 70_000, len(frame) + 1, 100):
+        usage.read(frame, body, avail, frame_end, version)
+        assert not usage.heads_read
+    assert Counted.looks <= 4  # of 550 reads
+    whole = bytearray(produce({"t": [(0, batches)]}, version=version))
+    usage.read(whole, body_of(whole), len(whole), len(whole), version)
+    assert (usage.complete, len(usage.batches)) == (True, 2_000)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        {"t": [(number, None) for number in range(MAX_PARTS)]},
+        {f"t-{number}": [(0, None)] for number in range(MAX_PARTS // 2)},
+        {"t": [(0, record_batch() * MAX_PARTS)]},
+    ],
+    ids=["partitions", "topics", "batches"],
+)
+def test_a_request_of_more_parts_than_anybody_sends_is_refused(
+    topics: dict[str, list[tuple[int, bytes | None]]], version: int
+) -> None:
+    frame = bytearray(produce(topics, version=version))
+    usage = ProduceUsage()
+    if "t" in topics and len(topics["t"]) == 1:
+        read(usage, bytes(frame), version)
+        assert len(usage.batches) == MAX_PARTS
+        topics = {"t": [(0, record_batch() * (MAX_PARTS + 1))]}
+    elif "t" in topics:
+        topics = {"t": topics["t"] + [(MAX_PARTS, None)]}
+    else:
+        topics = {**topics, "more": [(0, None), (1, None)]} | {
+            f"u-{number}": [(0, None)] for number in range(MAX_PARTS // 2)
+        }
+    with pytest.raises(MalformedFrame, match="20,000"):
+        read(usage, produce(topics, version=version), version)

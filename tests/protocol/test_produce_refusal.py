@@ -13,7 +13,7 @@ from sluice.protocol.apis import ApiKey, ErrorCode, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.produce_refusal import refuse_produce
-from testkit.frames.frames import PRODUCE, TOPIC_ID, answer, decoded, produce_of, sized
+from testkit.frames.frames import PRODUCE, TOPIC_ID, answer, decoded, produce, produce_of, sized
 from testkit.frames.produce_usage import body_of, random_produce
 from testkit.oracles.java_oracle import java_oracle
 
@@ -169,3 +169,16 @@ def test_a_topic_id_is_given_back_as_it_came() -> None:
     frame = produce_of(500, version=13)
     (topic,) = cast("list[Struct]", decoded("response", PRODUCE, 13, refusal(frame, 13)).body["responses"])
     assert topic["topicId"] == TOPIC_ID
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_of_many_partitions_the_first_hundred_get_the_message(version: int) -> None:
+    """An answer is not many times as large as what it refuses: 20,000 partitions without records took
+    20 times as much."""
+    topic = TOPIC_ID if version >= 13 else "orders"
+    frame = produce({topic: [(number, None) for number in range(5_000)]}, version=version)
+    found = decoded("response", PRODUCE, version, refusal(frame, version)).body
+    (told,) = cast("list[Struct]", found["responses"])
+    partitions = cast("list[Struct]", told["partitionResponses"])
+    assert [partition["errorMessage"] for partition in partitions] == [TEXT] * 100 + [None] * 4_900
+    assert {partition["errorCode"] for partition in partitions} == {ErrorCode.NOT_ENOUGH_REPLICAS}

@@ -312,15 +312,10 @@ class ProduceSide(ABC):
             buf, body, limit, version, correlation_id,
             error_code=ErrorCode.NOT_ENOUGH_REPLICAS, message=message, throttle_ms=throttle_ms,
         )  # fmt: skip
-        local = self._local
-        if self._in_flight or local.mid_answer:
-            local.due.append(answer)
-            self._in_flight.append((
-                correlation_id, PRODUCE, version, identity.flow, request_bytes,
-                now_ms, held_ms, 0.0, None, LOCAL,
-            ))  # fmt: skip
-        else:
-            local.at_once.append(answer)
+        self._local.add(answer, self._in_flight, (
+            correlation_id, PRODUCE, version, identity.flow, request_bytes,
+            now_ms, held_ms, 0.0, None, LOCAL,
+        ))  # fmt: skip
         self._records.append((
             identity.flow, request_bytes, len(answer), 0.0, held_ms, held_ms, now_ms,
             PRODUCE, version, identity.user, sensor,

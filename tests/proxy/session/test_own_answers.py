@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.proxy.session.connection_states import State
+from sluice.proxy.session.local_responses import DUE_BYTES
 from sluice.proxy.session.own_topic.topic_acl import OwnTopic
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
@@ -92,3 +94,19 @@ def test_a_connection_that_ends_leaves_only_the_brokers_answers_unanswered() -> 
     assert not shell.to_client
     shell.session.closed(shell.now_ms)
     assert [left.api_key for left in shell.shared.recorder.unanswered] == [HEARTBEAT]
+
+
+def test_who_has_much_refused_behind_a_long_poll_is_not_read_on_until_it_is_answered() -> None:
+    """Refusals wait for the broker's answer, and are larger than what they refuse: 2,000 of them were
+    kept, whatever their size."""
+    shell = shell_with_own_topic()
+    shell.client_sends(fetch(correlation_id=1))
+    many = produce({OWN: [(number, None) for number in range(1_000)] + [(0, record_batch(b"x"))]})
+    for _ in range(100):
+        shell.client_sends(many)
+    assert DUE_BYTES < shell.session.due_bytes < DUE_BYTES + 100_000
+    assert shell.state is State.AWAITING_BROKER
+    shell.broker_sends(fetch_answer_of(100, correlation_id=1))
+    assert shell.session.due_bytes == 0
+    assert shell.state is State.READING
+    assert len(correlation_ids(shell.to_client)) == 1 + 100
