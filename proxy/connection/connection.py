@@ -245,6 +245,17 @@ class Connection(Relay):
             self._not_reading()
         else:
             self._resume()
+        self._forward_unacknowledged()
+
+    def _forward_unacknowledged(self) -> None:
+        """Of what the client sent behind a delay."""
+        kept = self._client_kept
+        if self._closed or kept is None or self._broker.gone:
+            return
+        passed = self.session.take_unacknowledged(bytearray(kept), monotonic() * 1000.0)
+        if passed:
+            self._client_kept = kept[passed:]
+            self._broker.send(memoryview(kept)[:passed])
 
     def abort(self, cause: DisconnectCause, detail: str = "") -> None:
         """Close now, whatever is due. `detail`: for the log."""

@@ -376,7 +376,8 @@ class UsageMeter:
         if sensor.over > metered.over:
             series.over_quota_bytes += sensor.over - metered.over
             metered.over = sensor.over
-        if sensor.forgiven > metered.forgiven:
-            self.forgiven[series.quota] += sensor.forgiven - metered.forgiven
-            metered.forgiven = sensor.forgiven
+        forgiven = sensor.forgiven - sensor.forgiven_refunded
+        if forgiven > metered.forgiven:
+            self.forgiven[series.quota] += forgiven - metered.forgiven
+            metered.forgiven = forgiven
         return series

@@ -24,6 +24,7 @@ from sluice.proxy.session.other_requests import OtherRequests
 from sluice.proxy.session.own_topic.topic_acl import Judge, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce.requests import HEAD_ENOUGH_BYTES
+from sluice.proxy.session.produce.unacknowledged import unacknowledged
 from sluice.proxy.session.producer_ids.transactions import TransactionRequests
 from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
@@ -176,6 +177,19 @@ class RequestSide(FetchSide):
             self._end_over(error, pos)
         self.bytes_read += pos - start
         return pos
+
+    def take_unacknowledged(self, kept: bytearray, now_ms: float) -> int:
+        """Count the Produces with acks = 0 that `kept` begins with; returns their bytes. 0 where each would
+        have to be judged: before a login, for producer ids, for the quota topic."""
+        throttling = self._throttling
+        if not self._identity.authenticated or self._guard is not None or throttling.ids is not None:
+            return 0
+        passed = 0
+        for end, version in unacknowledged(kept):
+            self.pass_unacknowledged(version, end - passed, now_ms)
+            passed = end
+        self.bytes_read += passed
+        return passed
 
     def _rest_of_frame(self, start: int, end: int) -> int:
         """More of a frame that is judged has come, or is dropped. Returns its end; all of it has come only if

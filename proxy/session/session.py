@@ -335,6 +335,13 @@ class Session:
             self._drop_held(now_ms)
         self.pace.end(cause, "", at_boundary=self._requests.at_boundary)
 
+    def take_unacknowledged(self, kept: bytearray, now_ms: float) -> int:
+        """Draining: how many bytes at the begin of what is kept are to go all the same, for nobody sends them
+        again. They count."""
+        if self.pace.state is not State.ENDING or self.pace.close_cause is not DisconnectCause.DRAINED:
+            return 0
+        return self._requests.take_unacknowledged(kept, now_ms)
+
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of what all share."""
         if self._unanswered is not None:

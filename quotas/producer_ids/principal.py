@@ -228,11 +228,12 @@ class PrincipalIds:
             pairs.admit(key, now_ms)
             self._ceiling.total += len(pairs) - before
 
-    def see_added_pairs(self, keys: Iterable[int], now_ms: float) -> None:
-        """As `see_pair`, of partitions that a known id adds to a transaction: no more of them than the share.
+    def see_known_pairs(self, keys: Iterable[int], now_ms: float) -> None:
+        """As `see_pair`, of partitions that a known id writes to or adds to a transaction: no more of them
+        than the share.
 
-        The id passes all the same. But a partition is named in four bytes there, whether it exists or not, so
-        one request could fill our memory, and keep neighbours' ids out.
+        The id passes all the same. But a partition is named in four bytes, whether it exists or not, so one
+        request could fill our memory, and keep neighbours' ids out.
         """
         pairs, room = self.pairs, self._ceiling.max_of_one - len(self.pairs)
         for key in keys:

@@ -33,6 +33,7 @@ class Sensor(ABC):
         "entity",
         "exempt",
         "forgiven",
+        "forgiven_refunded",
         "held",
         "kind",
         "last_ms",
@@ -76,6 +77,8 @@ class Sensor(ABC):
         """units given back since the start; never falls"""
         self.forgiven = 0.0
         """units of debt beyond the cap since the start; never falls"""
+        self.forgiven_refunded = 0.0
+        """of them those of requests that were never forwarded: nothing was forgiven; never falls"""
         self.held = 0
         """units charged for requests that wait here: they may still go on, or never"""
         self.over = 0

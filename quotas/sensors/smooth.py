@@ -124,6 +124,7 @@ class SmoothSensor(Sensor):
             closed = min(amount, self._refund_gap)
             self._refund_gap -= closed
             self._forgiven_before += closed
+            self.forgiven_refunded += closed
             amount -= closed
         self.tat_ms = max(self.tat_ms - amount * self._ms_per_unit, now_ms - self._burst_ms)
         if self.tat_ms <= now_ms:

@@ -229,7 +229,7 @@ class ProducerGate:
         }
         pairs = _added_pairs(additions, self._quota.pair_keys.key)
         if not unseen:
-            principal.see_added_pairs(pairs, now_ms)
+            principal.see_known_pairs(pairs, now_ms)
             return Verdict.PASS
         new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
@@ -323,8 +323,7 @@ class ProducerGate:
                 unseen[producer_id] = sequence > 0
         pairs = self._pairs(batches)
         if not unseen:
-            for key in pairs:
-                principal.see_pair(key, now_ms)
+            principal.see_known_pairs(pairs, now_ms)
             return self._passed(table, batches, now_ms)
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
         if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):

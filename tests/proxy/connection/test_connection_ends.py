@@ -311,3 +311,26 @@ async def test_a_connection_that_lingered_is_freed_at_once_too() -> None:
                 await until(lambda: freed() is None)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("first", ["held", "muted"])
+async def test_drain_forwards_what_was_read_behind_a_delay_and_nobody_sends_again(first: str) -> None:
+    """1,000 B/s. Requests with acks = 0 up to the first of another kind; they are counted."""
+    broker_side = Recording()
+    sent = [produce_of(2_000, acks=0, correlation_id=number) for number in range(4)]
+    sent += [produce_of(500, correlation_id=4), produce_of(500, acks=0, correlation_id=5)]
+    async with FaultBroker(broker_side) as broker, LocalProxy(broker.port, limits_of(1_000)) as proxy:
+        neighbour, client = await proxy.client(), await proxy.client()
+        with neighbour, client:
+            if first == "held":
+                await neighbour.send(produce_of(20_000, correlation_id=1000))
+                await neighbour.frame()
+            await client.send(b"".join(sent))
+            await until(lambda: any(connection.session.pace.is_delayed for connection in proxy.connections))
+            await asyncio.sleep(0.2)
+            drain_all(proxy)
+            assert await client.end() == "closed"
+            await until(lambda: {0, 1, 2, 3} <= set(broker_side.ids))
+            assert [number for number in broker_side.ids if number < 1000] == [0, 1, 2, 3]
+            (sensor,) = proxy.shared.quotas.sensors()
+            assert sensor.used == 8_000 + (20_000 if first == "held" else 0)

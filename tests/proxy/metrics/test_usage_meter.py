@@ -297,6 +297,18 @@ def test_forgiven_debt_is_counted() -> None:
     assert bench.meter.forgiven["fetch"] == 0
 
 
+def test_debt_of_what_was_never_forwarded_is_not_forgiven() -> None:
+    """Who announces 3 MB and leaves, again and again, has nothing forgiven."""
+    bench = Bench(limits_of(alice=1000))
+    sensor = bench.sensor("alice")
+    for _ in range(30):
+        sensor.charge(3_000_000, NOW_MS)
+        sensor.refund(3_000_000, NOW_MS)
+    bench.fold()
+    assert bench.meter.forgiven["produce"] == 0
+    assert sensor.forgiven > 80_000_000
+
+
 def test_bytes_over_quota_are_counted_for_the_bucket_of_the_rule() -> None:
     bench = Bench(limits_of(alice=1000, default=1000))
     for user, over_bytes in (("alice", 10), ("alice", 20), ("bob", 4)):

@@ -16,7 +16,7 @@ from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.producer_ids.principal import ProducerIdSettings
+from sluice.quotas.producer_ids.principal import BROKER_BYTES_PER_PAIR, ProducerIdSettings
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import EventKind, Recorder
 from testkit.frames.frames import decoded, produce, produce_answer, produce_of, record_batch
@@ -375,3 +375,18 @@ def test_a_known_id_that_is_looked_at_for_anothers_gate_brings_no_new_id_to_the_
     first.client_sends(with_id(1, 1, correlation_id=2))
     assert first.to_broker == with_id(1) + with_id(1, 1, correlation_id=2)
     assert len(shared.recorder.amounts) == 1
+
+
+def test_a_known_id_can_fill_no_more_of_the_ceiling_than_its_users_share() -> None:
+    """Its requests pass all the same; but partitions that do not exist cost their sender 73 bytes each, and
+    at the ceiling nobody's new ids are admitted."""
+    settings = ProducerIdSettings(broker_heap_bytes=BROKER_BYTES_PER_PAIR * 400, heap_share=0.5)
+    shared = SharedState(QuotaManager(limits_of(1.0)), Recorder(), producer_ids=ProducerIds(settings))
+    shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
+    shell.client_sends(with_id(7))
+    batch = record_batch(b"", producer_id=7, epoch=0, sequence=1)
+    many = produce({"orders": [(number, batch) for number in range(1, 5_000)]}, acks=-1, correlation_id=2)
+    shell.client_sends(many)
+    assert shell.to_broker == with_id(7) + many
+    ceiling = shared.producer_ids.quota.ceiling
+    assert ceiling.total == ceiling.max_of_one == 100
