@@ -11,8 +11,8 @@ these, not for nine. (Weighted fair queueing, Demers et al. 1989; the virtual ti
 
 **Deadlines.** A held request has a deadline, when its answer budget ends, and goes then at the latest. Where
 the quota cannot pay all in time, they go ahead of it, evenly, at the pace that keeps all deadlines; by tags
-as long as nobody is too late for it (hold_deadlines.py). A twentieth more is for requests with lower tags
-than the next one that have to wait all the same: even then a small request does not wait behind large ones.
+as long as nobody is too late for it (hold_deadlines.py). A twentieth more is for small requests with lower
+tags than the next one that have to wait all the same: even then they do not wait for a round of large ones.
 
 Worked example, 1 MB/s, budget 8 s, an empty bucket, 17 requests of 1 MB at once. The first goes at once; 16
 wait, with turns at 1 … 16 s and deadlines at 8 s. Pace 16 MB ÷ 8 s: they go at 0.5, 1.0 … 8.0 s.
@@ -283,7 +283,7 @@ class HoldQueue:
         if (
             first is not following
             and first.request_bytes <= self._small_bytes
-            and first.tag <= following.begin_tag
+            and self._seen_ms >= self._paused_ms
         ):
             return first, self._seen_ms
         at_ms = min(free_ms, self._begin_ms() + following.request_bytes / pace)
