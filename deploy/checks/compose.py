@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The compose example is one for Compose's own loader and JSON Schema, its Prometheus file for promtool; bad ones are seen."""
+"""Compose's own loader takes the compose example, promtool its Prometheus file; bad ones are seen."""
 
 # limit: 900 s
 
@@ -45,7 +45,7 @@ def main() -> str:
             if load(program, bad).returncode == 0:
                 raise Failed(f"Compose takes {wrong!r}, so it would not see that mistake in ours")
         _check_prometheus(Path(folder))
-    return f"Compose loads {len(SERVICES)} services, and sees {len(MISTAKES)} mistakes; promtool takes prometheus.yml"
+    return f"Compose loads {len(SERVICES)} services, sees {len(MISTAKES)} mistakes, as promtool does"
 
 
 def _look_at(project: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ def produced_exactly(
     client_id: str = "app",
     security: Security = NO_SECURITY,
 ) -> float:
-    """Through the proxy into a new topic, and read back through it; returns the seconds that producing took."""
+    """Through the proxy into a new topic, and read back through it; the seconds that producing took."""
     (door,) = proxy.doors.values()
     create_topic(broker, topic)
     options = Options(client_id=client_id, batch_bytes=BATCH_BYTES, security=security, within_s=25.0)

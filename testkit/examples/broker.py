@@ -15,9 +15,7 @@ from testkit.kafka.dist import KafkaDist
 from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_port
 
-USERS: Final[Mapping[str, str]] = {
-    name: f"{name}-secret" for name in ("alice", "bob", "carol", "sluice")
-}
+USERS: Final[Mapping[str, str]] = {name: f"{name}-secret" for name in ("alice", "bob", "carol", "sluice")}
 """whom deploy/examples/README.md makes when it formats the broker's storage"""
 _ENDPOINT: Final = re.compile(r"(\w+)://([\w.-]*):(\d+)")
 _VARIABLE: Final = re.compile(r"KAFKA_(\w+)")
@@ -31,18 +29,20 @@ def properties_of(text: str) -> dict[str, str]:
 
 
 def properties_of_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the image apache/kafka makes of its variables: KAFKA_LOG_DIRS is log.dirs, and nothing is added."""
+    """What the image apache/kafka makes of its variables: KAFKA_LOG_DIRS is log.dirs; nothing is added."""
     found = ((_VARIABLE.fullmatch(name), value) for name, value in environment.items())
     return {name[1].lower().replace("_", "."): value for name, value in found if name is not None}
 
 
 class ExampleBroker(KafkaNode):
-    """One node. A listener that tells another port than its own has a proxy before it: `advertised(name)`.
+    """One node. A listener that tells another port than its own has a proxy before it (`advertised`).
 
     `ports` has what stands in the place of each port of the example.
     """
 
-    def __init__(self, dist: KafkaDist, properties: Mapping[str, str], certificates: Path | None = None) -> None:
+    def __init__(
+        self, dist: KafkaDist, properties: Mapping[str, str], certificates: Path | None = None
+    ) -> None:
         """`certificates`: the folder that the properties call by that name."""
         own = _ports(properties["listeners"])
         told = _ports(properties["advertised.listeners"])

@@ -1,6 +1,7 @@
 """The compose file of the examples, read: services, what they mount and publish, the broker's properties.
 
-Knows Compose's short forms as far as that file uses them; Compose's own loader reads it in deploy/checks/compose.py.
+Knows Compose's short forms as far as that file uses them; deploy/checks/compose.py has Compose's own loader
+read it.
 """
 
 from __future__ import annotations

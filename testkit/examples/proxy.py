@@ -20,8 +20,9 @@ CERTIFICATES: Final = "../certificates/"
 class ExampleProxy(SluiceProcess):
     """The proxy of one example, in a copy of its folder.
 
-    `ports`: what stands in the place of the example's ports (ExampleBroker.ports); a port of its configuration
-    that is not there fails, for no broker leads to it. `certificates`: what stands for `../certificates`.
+    `ports`: what stands in the place of the example's ports (ExampleBroker.ports); a port of its
+    configuration that is not there fails, for no broker leads to it. `certificates`: what stands in the place
+    of `../certificates`.
     """
 
     def __init__(self, example: Path, ports: Mapping[int, int], *, certificates: Path | None = None) -> None:

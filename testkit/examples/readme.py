@@ -1,4 +1,4 @@
-"""What the README of an example tells its reader to run, and the clients' properties files that lie beside it."""
+"""What the README of an example tells its reader to run, and the clients' properties files beside it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def perf_command(example: str) -> list[str]:
 
 
 def _is_perf(words: list[str]) -> bool:
-    return any(word.endswith(PRODUCE) for word in words) and "&" not in words
+    return "xargs" not in words and any(word.endswith(PRODUCE) for word in words)
 
 
 def run_perf(

@@ -53,7 +53,7 @@ def _lines(file: Path) -> Iterator[str]:
 
 
 class UnitProxy(ExampleProxy):
-    """The proxy as sluice.service starts it: its command and its variables, behind `before`, another command."""
+    """The proxy as sluice.service starts it: its command and variables; `before`: a command before that."""
 
     def __init__(self, ports: Mapping[int, int], before: tuple[str, ...] = ()) -> None:
         super().__init__(FOLDER, ports)

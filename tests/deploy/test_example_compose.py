@@ -1,4 +1,4 @@
-"""The compose example: images pinned, mounts there, ports that belong together, dashboard and alerts the project's."""
+"""The compose example: images pinned, mounts there, ports that fit, the project's dashboard and alerts."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,7 +76,11 @@ def test_systemd_finds_nothing_wrong_with_a_unit(units: Path, name: str) -> None
 @needs_systemd
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("LimitNOFILE=", "LimitNOFILES="), ("ProtectSystem=strict", "ProtectSystem=very"), (str(SLUICE), "/no/sluice")],
+    [
+        ("LimitNOFILE=", "LimitNOFILES="),
+        ("ProtectSystem=strict", "ProtectSystem=very"),
+        (str(SLUICE), "/no/sluice"),
+    ],
 )
 def test_a_mistake_in_a_unit_is_seen(units: Path, right: str, wrong: str) -> None:
     text = (units / SERVICE).read_text(encoding="utf-8")
@@ -98,7 +103,9 @@ def test_a_service_exposes_little(units: Path, name: str) -> None:
 @needs_systemd
 def test_the_timer_names_a_time_and_starts_the_night() -> None:
     (at,) = unit(TIMER)["OnCalendar"]
-    assert subprocess.run(["systemd-analyze", "calendar", at], capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run(["systemd-analyze", "calendar", at], capture_output=True, check=False).returncode == 0
+    )
     assert "Unit" not in unit(TIMER), "so it is the service of the same name"
     assert at.endswith("UTC"), "a day of the log is one of UTC"
 
@@ -125,7 +132,9 @@ def test_what_is_written_lies_in_folders_that_the_units_make() -> None:
     assert words[words.index("--logs") + 1] == log
 
 
-@pytest.mark.parametrize(("name", "key"), [(SERVICE, "ExecStart"), (SERVICE, "ExecReload"), (NIGHT, "ExecStart")])
+@pytest.mark.parametrize(
+    ("name", "key"), [(SERVICE, "ExecStart"), (SERVICE, "ExecReload"), (NIGHT, "ExecStart")]
+)
 def test_every_command_of_a_unit_is_one_of_sluice(name: str, key: str, tmp_path: Path) -> None:
     check_shell(" ".join(["sluice", *command(name, key, tmp_path)[1:]]))
 
@@ -134,7 +143,9 @@ def test_a_reload_tells_whether_the_files_are_good(installed: Path) -> None:
     good = reloaded(installed)
     assert (good.returncode, good.stdout[:3]) == (0, "OK:"), good.stderr
     text = (installed / "quotas.yaml").read_text(encoding="utf-8")
-    (installed / "quotas.yaml").write_text(text.replace("producer_byte_rate", "producer_rate"), encoding="utf-8")
+    (installed / "quotas.yaml").write_text(
+        text.replace("producer_byte_rate", "producer_rate"), encoding="utf-8"
+    )
     bad = reloaded(installed)
     assert bad.returncode == 2
     assert "quotas.yaml:4: quotas[0].producer_rate" in bad.stderr
@@ -146,9 +157,7 @@ def test_the_readme_installs_every_file_where_the_units_look_for_it() -> None:
         if words[0] == "install":
             values = {"-m", "-t"}
             names = [
-                word
-                for before, word in zip(words, words[1:], strict=False)
-                if before not in values and not word.startswith("-")
+                word for before, word in pairwise(words) if before not in values and not word.startswith("-")
             ]
             if "-t" in words:
                 folder = words[words.index("-t") + 1]

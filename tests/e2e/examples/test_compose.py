@@ -1,4 +1,4 @@
-"""The compose example's broker and proxy without Docker: the variables and files that the containers would get."""
+"""The compose example's broker and proxy without Docker, by what their containers would get."""
 
 from __future__ import annotations
 

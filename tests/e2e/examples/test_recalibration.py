@@ -1,11 +1,10 @@
-"""The example of the nightly job as it stands: its proxy's log becomes a plan, by the README's own commands."""
+"""The example of the nightly job as it stands: a log becomes a plan, by the README's own commands."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -32,21 +31,21 @@ FOR_FEW_ROWS: Final = (
 
 
 @pytest.fixture(scope="module")
-def folder(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example's folder after the README's traffic, and a little of another client."""
     proxy = stage.proxy(EXAMPLE)
     (proxy.folder / "access-log").mkdir()
     with proxy:
         sent = stage.run_readme(EXAMPLE, proxy)
-        assert sent.took_s > least_s(20_000_000, MIB)
-        assert throttled_s(proxy, client_id="checkout") > 10.0
+        assert sent.took_s > least_s(15_000_000, MIB)
+        assert throttled_s(proxy, client_id="checkout") > 5.0
         records = numbered(600, size_bytes=1_000)
         produced_exactly(stage.broker, proxy, "of-reports", records, client_id="reports")
         assert throttled_s(proxy, client_id="reports") == 0.0
         assert proxy.stop() == 0
         kept = shutil.copytree(proxy.folder, tmp_path_factory.mktemp("night") / EXAMPLE)
         proxy.start()  # what the `with` block ends in order
-    yield kept
+    return kept
 
 
 def run_of_the_readme(first: str, folder: Path, *more: str) -> str:
@@ -55,8 +54,8 @@ def run_of_the_readme(first: str, folder: Path, *more: str) -> str:
         words for words in commands_of(EXAMPLES / EXAMPLE / "README.md") if words[:2] == ["sluice", first]
     ]
     (day,) = (folder / "access-log/rollup").glob("date=*")
-    text = "\n".join(words[1:]).replace("$(date\n-u\n+%F)", day.name.removeprefix("date="))
-    command = [SLUICE, *text.split("\n"), *more]
+    today = {"$(date -u +%F)": day.name.removeprefix("date=")}
+    command = [SLUICE, *(today.get(word, word) for word in words[1:]), *more]
     done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -70,11 +69,11 @@ def test_what_was_used_becomes_a_plan_that_can_be_applied(folder: Path) -> None:
     out = run_of_the_readme("recalibrate", folder, *FOR_FEW_ROWS)
     plan = folder.parent / out.strip()
     assert (plan / "report.html").is_file()
-    assert (folder / "out/LATEST").read_text(encoding="utf-8").strip() == plan.name
+    assert (folder / "nights/LATEST").read_text(encoding="utf-8").strip() == plan.name
     entries = json.loads((plan / "plan.json").read_text(encoding="utf-8"))["entries"]
     proposed = {entry["entity"]["client-id"]: entry for entry in entries}
-    assert proposed["checkout"]["reason"] == "demand"
-    assert proposed["checkout"]["proposed"] > proposed["checkout"]["current"] == MIB
+    assert proposed["checkout"]["reason"] in {"demand", "growth_guard"}
+    assert MIB < proposed["checkout"]["proposed"] <= 2 * MIB
     assert proposed["reports"]["proposed"] == proposed["reports"]["current"]
     shown = run_of_the_readme("quotas", folder)
     assert "client-id 'checkout'" in shown, shown

@@ -115,7 +115,7 @@ def test_client_ids_of_a_tenant_with_one_prefix_share_a_smaller_limit(stage: Sta
 
 
 def test_an_example_that_names_a_port_that_no_broker_has_is_not_taken(stage: Stage, tmp_path: Path) -> None:
-    text = '{listeners: [{name: a, bind_port: 9092, upstream_host: localhost, upstream_port: 29092}]}'
+    text = "{listeners: [{name: a, bind_port: 9092, upstream_host: localhost, upstream_port: 29092}]}"
     (tmp_path / "sluice.yaml").write_text(text)
     with pytest.raises(KeyError, match="29092"):
         ExampleProxy(tmp_path, stage.broker.ports)

@@ -1,4 +1,4 @@
-"""The systemd example as it stands: what sluice.service starts, with a client, and what the unit forbids it."""
+"""The systemd example as it stands: what sluice.service starts, with a client, and what it must not do."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def test_what_the_unit_starts_holds_clients_to_their_quota_and_keeps_a_log(
     shutil.which("strace") is None or shutil.which("systemd-analyze") is None,
     reason="strace or systemd-analyze is not installed (Debian: strace, systemd)",
 )
-def test_no_system_call_that_the_unit_forbids_is_made(
-    stage: Stage, unique: Unique, tmp_path: Path
-) -> None:
+def test_no_system_call_that_the_unit_forbids_is_made(stage: Stage, unique: Unique, tmp_path: Path) -> None:
     told = tmp_path / "calls"
     calls = ",".join(f"?{name}" for name in [*forbidden_calls(), "bind"])
     watch = ("strace", "-D", "-f", "-qq", "--seccomp-bpf", f"--trace={calls}", f"--output={told}")
