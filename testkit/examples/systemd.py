@@ -61,6 +61,10 @@ class UnitProxy(ExampleProxy):
 
     def start(self) -> None:
         words = [*self._before, *command("sluice.service", "ExecStart", self.folder)]
-        variables = {"PATH": "/usr/bin:/bin", **environment("sluice.service", self.folder)}
+        variables = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "FOLDER": str(self.folder),
+            **environment("sluice.service", self.folder),
+        }
         self._process = GuardedProcess(words, output=self.log, env=variables, remove_on_death=self.folder)
         self.wait_until(self.has_started, "started", READY_WITHIN_S)

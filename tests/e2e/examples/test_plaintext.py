@@ -33,7 +33,7 @@ def test_a_sidecar_puts_its_own_address_in_the_place_of_the_brokers(stage: Stage
     with stage.proxy("sidecar") as proxy:
         port = proxy.gateway_ports["application"]
         told = AdminClient({"bootstrap.servers": proxy.first_bootstrap}).list_topics(timeout=20.0).brokers
-        assert {(one.id, one.host, one.port) for one in told.values()} == {(0, "localhost", port)}
+        assert {(one.id, str(one.host), one.port) for one in told.values()} == {(0, "localhost", port)}
 
 
 def test_the_sidecars_readme_shows_what_it_says(stage: Stage) -> None:

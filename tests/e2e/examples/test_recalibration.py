@@ -55,7 +55,7 @@ def run_of_the_readme(first: str, folder: Path, *more: str) -> str:
     ]
     (day,) = (folder / "access-log/rollup").glob("date=*")
     today = {"$(date -u +%F)": day.name.removeprefix("date=")}
-    command = [SLUICE, *(today.get(word, word) for word in words[1:]), *more]
+    command = [str(SLUICE), *(today.get(word, word) for word in words[1:]), *more]
     done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -25,14 +26,13 @@ TOTAL_BYTES = 3_000_000
 def reach_error(proxy: ExampleProxy, security: Security) -> int:
     """The error that a client is left with who cannot get in; raises AssertionError if it could."""
     seen: list[int] = []
-    client = AdminClient(
-        {
-            "bootstrap.servers": proxy.first_bootstrap,
-            "error_cb": lambda error: seen.append(error.code()),
-            "log_level": 0,
-            **confluent_security(security),
-        }
-    )
+    settings: dict[str, Any] = {
+        "bootstrap.servers": proxy.first_bootstrap,
+        "error_cb": lambda error: seen.append(error.code()),
+        "log_level": 0,
+        **confluent_security(security),
+    }
+    client = AdminClient(settings)
     with pytest.raises(KafkaException):
         client.list_topics(timeout=3.0)
     client.poll(0.1)

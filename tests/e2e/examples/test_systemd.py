@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,6 +17,16 @@ from testkit.examples.systemd import UnitProxy, unit
 
 pytestmark = pytest.mark.kafka
 Unique = Callable[[str], str]
+
+
+READ_ONLY = f"""
+mount --make-rprivate /
+for folder in "$FOLDER"/var/log/sluice "$FOLDER"/var/lib/sluice; do mount --bind "$folder" "$folder"; done
+mount --options remount,bind,ro /
+mount --types proc --options {"subset=pid" if "ProcSubset" in unit("sluice.service") else "rw"} proc /proc
+exec "$@"
+"""
+"""what systemd makes of ProtectSystem=strict and ProcSubset, before it starts the command"""
 
 
 def forbidden_calls() -> list[str]:
@@ -53,6 +64,23 @@ def test_what_the_unit_starts_holds_clients_to_their_quota_and_keeps_a_log(
         assert proxy.stop() == 0
         assert [*(proxy.folder / "var/log/sluice/rollup").rglob("*.parquet")]
         proxy.start()  # what the `with` block ends in order
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system read-only, as root alone may")
+def test_it_works_where_it_can_write_to_the_units_own_folders_alone(stage: Stage, unique: Unique) -> None:
+    found = unit("sluice.service")
+    assert found["ProtectSystem"] == ["strict"]
+    with UnitProxy(stage.broker.ports, ("unshare", "--mount", "sh", "-euc", READ_ONLY, "sh")) as proxy:
+        assert Path(f"/proc/{proxy.process.pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+        mounted = Path(f"/proc/{proxy.process.pid}/mounts").read_text(encoding="utf-8").splitlines()
+        assert any(line.split()[1] == "/" and line.split()[3].startswith("ro,") for line in mounted)
+        produced_exactly(stage.broker, proxy, unique("demo"), numbered(300))
+        for name in ("process_cpu_seconds_total", "process_resident_memory_bytes"):
+            assert proxy.metric(name) > 0, f"{name}, which alerts and dashboard ask for"
+        assert proxy.stop() == 0
+        assert [*(proxy.folder / "var/log/sluice/rollup").rglob("*.parquet")]
+        assert proxy.log_lines("access_log_failing") == []
+        proxy.start()
 
 
 @pytest.mark.skipif(
