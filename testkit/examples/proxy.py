@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from testkit.processes.ports import LOOPBACK, free_port_range
-from testkit.proxy.sluice_process import Door, SluiceProcess
+from testkit.proxy.sluice_process import SLUICE, Door, SluiceProcess
 
 EXAMPLES: Final = Path(__file__).resolve().parents[2] / "deploy" / "examples"
 CERTIFICATES: Final = "../certificates/"
@@ -48,6 +50,12 @@ class ExampleProxy(SluiceProcess):
         """`host:port` of its one listener."""
         (door,) = self.doors.values()
         return door.bootstrap
+
+    def top(self) -> str:
+        """What `sluice top --once --why` prints, as the READMEs ask for it."""
+        command = [SLUICE, "top", "--once", "--why", "--config", self.folder / "sluice.yaml"]
+        wide = {**os.environ, "COLUMNS": "160"}
+        return subprocess.run(command, env=wide, capture_output=True, text=True, check=True).stdout
 
     def _door(self, listener: dict[str, Any]) -> Door:
         """Gives the entry other ports, in place."""

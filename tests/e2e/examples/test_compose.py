@@ -40,3 +40,4 @@ def test_the_readme_shows_what_it_says(broker: ExampleBroker) -> None:
         assert sent.records == 6_000
         assert sent.took_s > least_s(6_000_000, MIB)
         assert throttled_s(proxy) > 1.0
+        assert "perf-producer-client" in proxy.top()

@@ -42,6 +42,9 @@ def test_the_sidecars_readme_shows_what_it_says(stage: Stage) -> None:
         assert sent.records == 6_000
         assert sent.took_s > least_s(6_000_000, MIB)
         assert throttled_s(proxy, client_id="orders") > 1.0
+        shown = proxy.top()
+        assert "orders" in shown
+        assert "client" in shown
 
 
 def test_new_producer_ids_beyond_those_at_once_wait_for_their_turn_and_lose_nothing(

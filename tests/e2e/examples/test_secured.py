@@ -40,17 +40,19 @@ def reach_error(proxy: ExampleProxy, security: Security) -> int:
 
 
 @pytest.mark.parametrize(
-    ("example", "user"), [("gateway-sasl-ssl", "alice"), ("mtls", "alice"), ("tenants", "alice")]
+    ("example", "labelled"), [("gateway-sasl-ssl", "alice"), ("mtls", "alice"), ("tenants", "tenant:team-a")]
 )
-def test_the_readme_shows_what_it_says(stage: Stage, example: str, user: str) -> None:
-    """Kafka's own tool, with the properties file beside the example."""
-    labelled = "tenant:team-a" if example == "tenants" else user
+def test_the_readme_shows_what_it_says(stage: Stage, example: str, labelled: str) -> None:
+    """Kafka's own tool, with the properties file beside the example; and who is throttled."""
     with stage.proxy(example) as proxy:
         sent = stage.run_readme(example, proxy)
         assert sent.records == 6_000
         assert sent.took_s > least_s(6_000_000, MIB)
         assert throttled_s(proxy, user=labelled) > 1.0
         assert throttled_s(proxy) == throttled_s(proxy, user=labelled)
+        shown = proxy.top()
+        assert labelled.replace(":", " ") in shown
+        assert "CN=" not in shown
 
 
 def test_a_gateway_counts_by_the_login_that_the_broker_accepted(stage: Stage, unique: Unique) -> None:
