@@ -53,9 +53,10 @@ class ExampleProxy(SluiceProcess):
 
     def top(self) -> str:
         """What `sluice top --once --why` prints, as the READMEs ask for it."""
-        command = [SLUICE, "top", "--once", "--why", "--config", self.folder / "sluice.yaml"]
+        command = [str(SLUICE), "top", "--once", "--why", "--config", str(self.folder / "sluice.yaml")]
         wide = {**os.environ, "COLUMNS": "160"}
-        return subprocess.run(command, env=wide, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(command, env=wide, capture_output=True, text=True, check=True)
+        return done.stdout
 
     def _door(self, listener: dict[str, Any]) -> Door:
         """Gives the entry other ports, in place."""

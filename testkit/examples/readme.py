@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from confluent_kafka.admin import AdminClient
+
 from testkit.clients.client_security import ClientTls, Login, Security
-from testkit.examples.broker import properties_of
+from testkit.clients.kafka_records import create_topic
+from testkit.examples.broker import ExampleBroker, properties_of
 from testkit.examples.proxy import EXAMPLES
-from testkit.kafka.dist import KafkaDist
 from testkit.kafka.java_tools import run_tool
 from testkit.peers.certificates import IdentityFiles
 from testkit.repository.docs_blocks import blocks_of
@@ -48,10 +51,14 @@ def _is_perf(words: list[str]) -> bool:
 
 
 def run_perf(
-    dist: KafkaDist, command: list[str], bootstrap: str, folder: Path, certificates: Path | None = None
+    broker: ExampleBroker, command: list[str], bootstrap: str, folder: Path, certificates: Path | None = None
 ) -> Sent:
-    """Run it as it stands but for the address and where certificates lie. `folder`: for what it reads."""
+    """Run it as it stands but for the address and where certificates lie, into a topic that is there, as the
+    README has it. `folder`: for what it reads."""
     words = list(command[1:])
+    topic = words[words.index("--topic") + 1]
+    if topic not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30.0).topics:
+        create_topic(broker, topic)
     words[words.index("--bootstrap-server") + 1] = bootstrap
     if "--command-config" in words:
         at = words.index("--command-config") + 1
@@ -59,7 +66,11 @@ def run_perf(
         config = folder / Path(words[at]).name
         config.write_text(text.replace("=certificates/", f"={certificates}/"), encoding="utf-8")
         words[at] = str(config)
-    told = run_tool(dist, "producer-perf-test", *words).stdout
+    try:
+        told = run_tool(broker.dist, "producer-perf-test", *words).stdout
+    except subprocess.TimeoutExpired as error:
+        output = b"".join([error.stdout or b"", error.stderr or b""]).decode()
+        raise AssertionError(f"it did not end:\n{output}\n{broker.log_tail()}") from error
     lines = _TOLD.findall(told)
     assert lines, told
     records, rate = lines[-1]

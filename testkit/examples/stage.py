@@ -34,7 +34,7 @@ class Stage:
     def run_readme(self, example: str, proxy: ExampleProxy) -> Sent:
         """The README's own traffic, by Kafka's own tool."""
         command = perf_command(example)
-        return run_perf(self.broker.dist, command, proxy.first_bootstrap, proxy.folder, self.certificates)
+        return run_perf(self.broker, command, proxy.first_bootstrap, proxy.folder, self.certificates)
 
 
 @contextmanager

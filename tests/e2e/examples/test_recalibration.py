@@ -38,7 +38,7 @@ def folder(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with proxy:
         sent = stage.run_readme(EXAMPLE, proxy)
         assert sent.took_s > least_s(15_000_000, MIB)
-        assert throttled_s(proxy, client_id="checkout") > 5.0
+        assert throttled_s(proxy, client_id="checkout") > 0
         records = numbered(600, size_bytes=1_000)
         produced_exactly(stage.broker, proxy, "of-reports", records, client_id="reports")
         assert throttled_s(proxy, client_id="reports") == 0.0

