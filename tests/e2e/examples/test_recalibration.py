@@ -53,7 +53,7 @@ def run_of_the_readme(first: str, folder: Path, *more: str) -> str:
     (words,) = [
         words for words in commands_of(EXAMPLES / EXAMPLE / "README.md") if words[:2] == ["sluice", first]
     ]
-    (day,) = (folder / "access-log/rollup").glob("date=*")
+    day = max((folder / "access-log/rollup").glob("date=*"))
     today = {"$(date -u +%F)": day.name.removeprefix("date=")}
     command = [str(SLUICE), *(today.get(word, word) for word in words[1:]), *more]
     done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, check=False)
@@ -65,9 +65,14 @@ def test_the_proxy_writes_down_who_used_what(folder: Path) -> None:
     assert [*(folder / "access-log/rollup").rglob("*.parquet")]
 
 
-def test_what_was_used_becomes_a_plan_that_can_be_applied(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def plan(folder: Path) -> Path:
+    """What the night leaves."""
     out = run_of_the_readme("recalibrate", folder, *FOR_FEW_ROWS)
-    plan = folder.parent / out.strip()
+    return folder.parent / out.strip()
+
+
+def test_what_was_used_becomes_a_plan(folder: Path, plan: Path) -> None:
     assert (plan / "report.html").is_file()
     assert (folder / "nights/LATEST").read_text(encoding="utf-8").strip() == plan.name
     entries = json.loads((plan / "plan.json").read_text(encoding="utf-8"))["entries"]
@@ -75,6 +80,10 @@ def test_what_was_used_becomes_a_plan_that_can_be_applied(folder: Path) -> None:
     assert proposed["checkout"]["reason"] in {"demand", "growth_guard"}
     assert MIB < proposed["checkout"]["proposed"] <= 2 * MIB
     assert proposed["reports"]["proposed"] == proposed["reports"]["current"]
+
+
+def test_the_plan_can_be_applied_and_names_the_limit_that_it_raises(folder: Path, plan: Path) -> None:
+    assert plan.is_dir()
     shown = run_of_the_readme("quotas", folder)
     assert "client-id 'checkout'" in shown, shown
     assert "reports" not in shown, shown
