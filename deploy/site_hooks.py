@@ -41,7 +41,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the papers as pages."""
+    """Add as pages the papers, and what they and docs/ lead to: a page that comes later is never built."""
+    for path in _pages_elsewhere():
+        _copied(path, files, config)
     for paper, page in PAPERS.items():
         text = (ROOT / paper).read_text(encoding="utf-8")
         files.append(
@@ -78,6 +80,20 @@ def _in_site(path_here: str, page: str, files: Files, config: MkDocsConfig) -> A
         return posixpath.relpath(there, posixpath.dirname(page) or ".") + (f"#{anchor}" if anchor else "")
 
     return turned
+
+
+def _pages_elsewhere() -> list[str]:
+    """The repository's pages that links lead to from docs/ and the papers, from page to page."""
+    unread = [*PAPERS, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
+    found = set(unread)
+    while unread:
+        here = unread.pop()
+        for link in _LINK.findall((ROOT / here).read_text(encoding="utf-8")):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(here), link.partition("#")[0]))
+            if path.endswith(".md") and path not in found and (ROOT / path).is_file():
+                found.add(path)
+                unread.append(path)
+    return sorted(path for path in found if path not in PAPERS and not path.startswith("docs/"))
 
 
 def _copied(path: str, files: Files, config: MkDocsConfig) -> str:

@@ -1,4 +1,4 @@
-"""Check the command and configuration blocks of README.md and docs/: `make check-docs`.
+"""Check the command and configuration blocks of README.md, docs/ and the examples: `make check-docs`.
 
 Configurations and quota files are loaded, `sluice` command lines parsed by the commands themselves, `make`
 targets looked up, other programs' command lines held against what they name here (docs_commands.py); the
@@ -120,7 +120,8 @@ def judge(page: str, block: Block) -> str:
 
 def judged() -> Iterator[tuple[str, Block, str]]:
     """Every block of commands or configuration, with its page and how it was judged."""
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    examples = sorted((ROOT / "deploy" / "examples").rglob("*.md"))
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *examples]:
         page = path.relative_to(ROOT).as_posix()
         for block in blocks_of(path.read_text(encoding="utf-8")):
             if block.language or COMMAND.match(block.text):

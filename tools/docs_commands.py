@@ -1,9 +1,9 @@
 """Command lines of other programs in the documentation, held against what they name in this repository.
 
-A program that is not here (docker, kubectl, spark-submit) is not asked: its subcommand and options must be
-among those that the page's reader needs, and what they name of ours must be there: the Dockerfile's stages,
-requirement files, addresses of the admin port with their parameters, a `sluice` command within. Pure but for
-reads of the repository.
+A program that is not here (docker, kubectl, systemctl, spark-submit) is not asked: its subcommand and options
+must be among those that the page's reader needs, and what they name of ours must be there: the Dockerfile's
+stages, the examples' services, units and scripts, requirement files, addresses of the admin port with their
+parameters, a `sluice` command within. Pure but for reads of the repository.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
+
+import yaml
 
 from sluice.proxy.admin.status.openapi import ENDPOINTS
 from testkit.kafka.java_tools import MAIN_CLASSES
@@ -32,6 +34,22 @@ _KUBECTL: Final = {
 }
 _DOCKER_RUN: Final = {"--network", "--read-only", "--cap-drop", "--security-opt", "-v", "-p", "-e", "--rm"}
 _DOCKER_BUILD: Final = {"-t", "--target", "--build-arg"}
+_COMPOSE: Final = {
+    "up": {"--build", "--detach"},
+    "down": {"--volumes"},
+    "logs": set[str](),
+    "exec": set[str](),
+}
+_SYSTEMCTL: Final = {"daemon-reload", "enable", "disable", "status", "reload", "list-timers"}
+_HARMLESS: Final = {
+    "mkdir": {"-p"},
+    "install": {"-D", "-m", "-t"},
+    "seq": set[str](),
+    "systemd-sysusers": set[str](),
+}
+_XARGS: Final = {"-P", "-I"}
+"""options that have a value"""
+_EXAMPLES: Final = ROOT / "deploy" / "examples"
 _SPARK: Final = {"--master", "--deploy-mode", "--conf", "--jars"}
 _SERVER_SCRIPTS: Final = {"kafka-server-start.sh", "kafka-storage.sh"}
 Sluice = Callable[[list[str]], None]
@@ -64,6 +82,14 @@ def check_other(command: Sequence[str], sluice: Sluice) -> None:
             _expect(len(rest) == 1, command)
         case "spark-submit":
             _spark(rest, sluice)
+        case "sh":
+            _expect(len(rest) == 1 and (_EXAMPLES / rest[0]).is_file(), command)
+        case "systemctl":
+            _systemctl(rest)
+        case "xargs":
+            check_other(_behind_options(rest), sluice)
+        case "mkdir" | "install" | "seq" | "systemd-sysusers":
+            _options(rest, _HARMLESS[program])
         case _:
             tool = program.removeprefix("kafka-").removesuffix(".sh")
             _expect(
@@ -83,6 +109,9 @@ def _options(words: Sequence[str], known: set[str]) -> None:
 
 
 def _docker(words: list[str]) -> None:
+    if words[:1] == ["compose"]:
+        _compose(words[1:])
+        return
     if words[:1] == ["run"]:
         _options(words[1:], _DOCKER_RUN)
         return
@@ -93,6 +122,38 @@ def _docker(words: list[str]) -> None:
         target = words[words.index("--target") + 1]
         if target not in stages:
             raise ValueError(f"the Dockerfile has no stage {target}")
+
+
+def _compose(words: list[str]) -> None:
+    """`exec SERVICE COMMAND`: of the broker's container one of Kafka's tools."""
+    known = _COMPOSE.get(words[0]) if words else None
+    if known is None:
+        raise NotJudged(f"not judged: docker compose {shlex.join(words)}")
+    if words[0] != "exec":
+        _options(words[1:], known)
+        return
+    services = yaml.safe_load((_EXAMPLES / "compose/compose.yaml").read_text(encoding="utf-8"))["services"]
+    if words[1] not in services:
+        raise ValueError(f"the compose file has no service {words[1]}")
+    _expect(words[2].startswith("/opt/kafka/bin/kafka-"), words)
+    check_other(words[2:], lambda _: None)
+
+
+def _systemctl(words: list[str]) -> None:
+    _expect(words[:1] != [] and words[0] in _SYSTEMCTL, ["systemctl", *words])
+    _options(words[1:], {"--now"})
+    for name in words[1:]:
+        if not name.startswith("-") and not (_EXAMPLES / "systemd" / name).is_file():
+            raise ValueError(f"there is no unit {name}")
+
+
+def _behind_options(words: list[str]) -> list[str]:
+    """The command that xargs is given."""
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        _options(rest[:1], _XARGS)
+        del rest[:2]
+    return rest
 
 
 def _kubectl(words: list[str], sluice: Sluice) -> None:

@@ -160,10 +160,14 @@ class KafkaNode:
             raise RuntimeError("the broker is not running")
         return self._process.pid
 
+    def properties_text(self) -> str:
+        """The text of server.properties."""
+        return server_properties(self._config)
+
     def begin_start(self) -> None:
         """Start the JVM and return at once; `await_start` completes it. For several nodes at a time."""
         properties = self.folder / "server.properties"
-        properties.write_text(server_properties(self._config), encoding="utf-8")
+        properties.write_text(self.properties_text(), encoding="utf-8")
         broker = java_command(
             self.dist,
             "kafka.Kafka",

@@ -8,7 +8,7 @@ from pathlib import Path
 from tools.structure import PRODUCT
 
 ROOT = Path(__file__).resolve().parents[2]
-OTHERS = {"testkit", "tools", "bench", "tests", "deploy"}
+OTHERS = {"testkit", "tools", "bench", "tests", "deploy", "deploy/examples"}
 
 
 def _on_the_map() -> set[str]:

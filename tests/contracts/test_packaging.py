@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -91,6 +92,35 @@ def test_the_metadata_names_the_distribution_its_licence_and_python(wheel: zipfi
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_the_metadata_names_addresses_that_are_the_projects_own_or_none(wheel: zipfile.ZipFile) -> None:
+    """None as long as the project has no public address (docs/release.md)."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    urls = project.get("urls", {})
+    assert wrong_addresses(urls) == []
+    assert _metadata(wheel).get_all("Project-URL", []) == [f"{name}, {url}" for name, url in urls.items()]
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        {"Source": "https://example.com/sluice"},
+        {"Source": "http://git.sluice.dev/sluice"},
+        {"Homepage": "https://sluice.dev"},
+        {"Source": "REPOSITORY"},
+    ],
+)
+def test_an_address_that_is_a_placeholder_is_seen(urls: dict[str, str]) -> None:
+    assert wrong_addresses(urls)
+
+
+def wrong_addresses(urls: dict[str, str]) -> list[str]:
+    """Source is there if any is, and all are reached by https, at no host of RFC 2606."""
+    found = [
+        url for url in urls.values() if not re.match(r"https://(?!\S*example\.)[\w.-]+\.\w+(?:/|$)", url)
+    ]
+    return found if "Source" in urls or not urls else [*found, "no Source"]
 
 
 def test_the_wheel_installs_the_sluice_command(wheel: zipfile.ZipFile) -> None:
