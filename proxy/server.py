@@ -10,7 +10,6 @@ import asyncio
 import gc
 import math
 import os
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -50,6 +49,7 @@ from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.replication.setup import ReplicationSetup
 from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.log import configure_logging, get_logger
+from sluice.proxy.runtime.signals import take_signals
 from sluice.proxy.runtime.supervision import Work, keep_running
 from sluice.proxy.runtime.tasks import next_beat, spawn
 from sluice.proxy.runtime.wall_clock import watch_wall_clock
@@ -176,8 +176,7 @@ class Server:
         worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
         worker.quota_desk = self._quota_source.desk
         worker.rates = self._rates
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signal)
+        take_signals(loop, self._signal)
         return worker
 
     def _admin_server(self, kafka_page: KafkaPage | None) -> AdminServer:

@@ -15,6 +15,8 @@ from typing import Final
 from sluice.proxy.metrics.entity_series import OTHER, SERIES_IDLE_MS, SERIES_PER_ENTITY, EntityTable
 from sluice.proxy.session.producer_ids.gate import RefusalReason
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.producer_ids.principal import PrincipalIds
 
 PRINCIPALS_PER_STEP: Final = 50
@@ -114,8 +116,9 @@ class ProducerIdMeter:
         series.refused[reason] += 1
         series.used_ms = now_ms
 
-    def fold_in_steps(self, now_ms: float) -> Iterator[None]:
-        """Take in what the principals have counted and how they stand; a label of none for an hour goes."""
+    def fold_in_steps(self, now_ms: float, limits: QuotaLimits) -> Iterator[None]:
+        """Take in what the principals have counted and how they stand; a label of none for an hour goes. Who
+        has no limit any more is remembered for a while, but does not stand anywhere."""
         self._round += 1
         levels: defaultdict[str, Levels] = defaultdict(Levels)
         # A list, because principals come and go between the steps.
@@ -123,7 +126,8 @@ class ProducerIdMeter:
             series = self._of(principal.user)
             self._take(principal, series)
             series.used_ms = now_ms
-            levels[series.user].add(principal, now_ms)
+            if limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "") is not None:
+                levels[series.user].add(principal, now_ms)
             if index % PRINCIPALS_PER_STEP == 0:
                 yield
         for user, gates in self.ids.tables.counts():

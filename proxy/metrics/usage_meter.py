@@ -177,7 +177,7 @@ class UsageMeter:
         async with self._folding:
             for _ in self._fold_in_steps(now_ms):
                 await asyncio.sleep(0)
-            for _ in self.producer_ids.fold_in_steps(now_ms):
+            for _ in self.producer_ids.fold_in_steps(now_ms, self._quotas.limits):
                 await asyncio.sleep(0)
 
     def _count_requests(self, records: list[RequestRecord], now_ms: float) -> None:

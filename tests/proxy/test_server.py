@@ -188,6 +188,17 @@ async def test_a_signal_ends_it_once_what_is_in_flight_is_answered(signal_number
         assert [line["cut_off"] for line in proxy.log_lines("drained")] == [0]
 
 
+async def test_a_hang_up_ends_nobody() -> None:
+    """By default SIGHUP ends a process at once; many send it for files to be read anew."""
+    async with FaultBroker(answers) as broker, running(broker.port) as proxy:
+        with await client_of(proxy) as client:
+            proxy.process.send_signal(signal.SIGHUP)
+            await until(proxy, lambda: bool(proxy.log_lines("hang_up_ignored")), "hang_up_ignored")
+            await client.send(produce(correlation_id=9))
+            assert (await client.frame())[4:8] == (9).to_bytes(4, "big")
+        assert await asyncio.to_thread(proxy.stop) == 0
+
+
 async def test_past_its_deadline_it_ends_with_what_is_not_answered_cut_off() -> None:
     slow = Slow()
     async with (

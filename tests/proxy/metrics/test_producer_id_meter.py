@@ -32,9 +32,10 @@ class Bench:
         self.ids = ProducerIds(ProducerIdSettings(forced_after_ms=0.0))
         self.entities = EntityTable(max_series, max_users)
         users = [QuotaEntity(name) for name in names]
-        self.entities.configure(
-            QuotaLimits((user, {"producer_ids_rate": RATE}) for user in [*users, QuotaEntity(DEFAULT)])
+        self.limits = QuotaLimits(
+            (user, {"producer_ids_rate": RATE}) for user in [*users, QuotaEntity(DEFAULT)]
         )
+        self.entities.configure(self.limits)
         self.meter = ProducerIdMeter(self.ids, self.entities)
 
     def bring(self, user: str, *ids: int, now_ms: float = NOW_MS, enforced: bool = True) -> bool:
@@ -45,7 +46,7 @@ class Bench:
         return granted
 
     def fold(self, now_ms: float = NOW_MS) -> dict[str, UserIds]:
-        for _ in self.meter.fold_in_steps(now_ms):
+        for _ in self.meter.fold_in_steps(now_ms, self.limits):
             pass
         return {one.user: one for one in self.meter}
 
@@ -163,10 +164,21 @@ def test_many_users_are_read_in_steps(count: int) -> None:
     bench = Bench()
     for number in range(count):
         bench.bring(f"u{number}", number)
-    assert sum(1 for _ in bench.meter.fold_in_steps(0.0)) == count // PRINCIPALS_PER_STEP
+    assert sum(1 for _ in bench.meter.fold_in_steps(0.0, bench.limits)) == count // PRINCIPALS_PER_STEP
 
 
 def test_the_share_of_a_user_in_max_series_is_what_it_exports() -> None:
     rows = [row for row in METRICS.values() if "producer_ids" in row.name and "user" in row.labels]
     exported = sum(len(RefusalReason) if "reason" in row.labels else 1 for row in rows)
     assert SERIES_PER_USER - SERIES_PER_ENTITY < exported <= SERIES_PER_USER
+
+
+def test_a_limit_that_was_removed_is_in_force_nowhere() -> None:
+    """Its ids are remembered for a while; what they were counted as stays."""
+    bench = Bench("alice")
+    assert bench.bring("alice", 1)
+    bench.fold()
+    assert bench.meter.levels["alice"].limit == RATE
+    bench.limits = QuotaLimits([(QuotaEntity("alice"), {"producer_byte_rate": 1.0})])
+    assert bench.fold()["alice"].new == 1
+    assert "alice" not in bench.meter.levels
