@@ -376,7 +376,7 @@ class UsageMeter:
         if sensor.over > metered.over:
             series.over_quota_bytes += sensor.over - metered.over
             metered.over = sensor.over
-        forgiven = sensor.forgiven - sensor.forgiven_refunded
+        forgiven = sensor.forgiven_for_good
         if forgiven > metered.forgiven:
             self.forgiven[series.quota] += forgiven - metered.forgiven
             metered.forgiven = forgiven

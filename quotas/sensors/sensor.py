@@ -33,7 +33,6 @@ class Sensor(ABC):
         "entity",
         "exempt",
         "forgiven",
-        "forgiven_refunded",
         "held",
         "kind",
         "last_ms",
@@ -77,8 +76,6 @@ class Sensor(ABC):
         """units given back since the start; never falls"""
         self.forgiven = 0.0
         """units of debt beyond the cap since the start; never falls"""
-        self.forgiven_refunded = 0.0
-        """of them those of requests that were never forwarded: nothing was forgiven; never falls"""
         self.held = 0
         """units charged for requests that wait here: they may still go on, or never"""
         self.over = 0
@@ -92,6 +89,11 @@ class Sensor(ABC):
     def limit(self) -> float:
         """As it is configured, in its kind's unit."""
         return self.rate_per_s * KINDS[self.kind].limit_span_s
+
+    @property
+    def forgiven_for_good(self) -> float:
+        """Of `forgiven` what cannot be given back any more, with a request that is never forwarded."""
+        return self.forgiven
 
     @property
     def used(self) -> float:

@@ -44,6 +44,7 @@ class SmoothSensor(Sensor):
         "_fetch_full_ms",
         "_forgiven_at_ms",
         "_forgiven_before",
+        "_forgiven_refunded",
         "_max_debt_ms",
         "_ms_per_unit",
         "_queue",
@@ -77,6 +78,7 @@ class SmoothSensor(Sensor):
         self._forgiven_at_ms = now_ms
         # Of `forgiven`, what was before the debt of now; and what was forgiven and then given back.
         self._forgiven_before = 0.0
+        self._forgiven_refunded = 0.0
         self._queue: HoldQueue | None = None
 
     def hold_queue(self) -> HoldQueue:
@@ -84,6 +86,11 @@ class SmoothSensor(Sensor):
         if self._queue is None:
             self._queue = HoldQueue(self._ms_per_unit, self._max_debt_ms)
         return self._queue
+
+    @property
+    def forgiven_for_good(self) -> float:
+        """What is held may be given back still, and so may what was forgiven for it."""
+        return self.forgiven - self._forgiven_refunded - min(self._refund_gap, self.held)
 
     def charge(self, amount: float, now_ms: float) -> float:
         """Take `amount` ≥ 0 units; return clears_at_ms, when they will be paid (≤ now_ms: no debt).
@@ -124,7 +131,7 @@ class SmoothSensor(Sensor):
             closed = min(amount, self._refund_gap)
             self._refund_gap -= closed
             self._forgiven_before += closed
-            self.forgiven_refunded += closed
+            self._forgiven_refunded += closed
             amount -= closed
         self.tat_ms = max(self.tat_ms - amount * self._ms_per_unit, now_ms - self._burst_ms)
         if self.tat_ms <= now_ms:

@@ -249,7 +249,7 @@ def _row_of_sensor(sensor: Sensor, tokens: float, delay_ms: float, utilisation: 
         utilisation=utilisation,
         used=utilisation * limit,
         charged=sensor.used,
-        forgiven=sensor.forgiven - sensor.forgiven_refunded,
+        forgiven=sensor.forgiven_for_good,
     )
 
 

@@ -303,7 +303,9 @@ def test_debt_of_what_was_never_forwarded_is_not_forgiven() -> None:
     sensor = bench.sensor("alice")
     for _ in range(30):
         sensor.charge(3_000_000, NOW_MS)
-        sensor.refund(3_000_000, NOW_MS)
+        sensor.hold(3_000_000)
+        bench.fold()
+        sensor.drop(3_000_000, NOW_MS)
     bench.fold()
     assert bench.meter.forgiven["produce"] == 0
     assert sensor.forgiven > 80_000_000
