@@ -95,7 +95,7 @@ class AdminDesk:
         if not isinstance(entries, list) or len(entries) > MAX_ENTITIES:
             raise BadRequest(f"entries must be a list of at most {MAX_ENTITIES} entities")
         alterations = [_alteration(entry) for entry in entries]
-        results = await quotas.alter(None, alterations, validate_only=request.get("validate_only") is True)
+        results = await quotas.alter_locally(alterations, validate_only=request.get("validate_only") is True)
         return {
             "results": [
                 {"entity": dict(result.parts), "error_code": result.code, "error": result.message}

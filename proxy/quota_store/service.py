@@ -82,7 +82,8 @@ class QuotaDesk:
         self._limits = limits
         self._store = store
         self.admins = admins
-        self._lines = LineBudget(_REFUSALS_PER_S)
+        self._refused_changes = LineBudget(_REFUSALS_PER_S)
+        self._refused_describes = LineBudget(_REFUSALS_PER_S)  # apart: who asks often hides no change
 
     async def describe(
         self, principal: str | None, components: Sequence[Component], *, strict: bool
@@ -129,6 +130,16 @@ class QuotaDesk:
         by = LOCAL if principal is None else principal
         return await self._store.alter(alterations, validate_only=validate_only, by=by)
 
+    async def alter_locally(
+        self, alterations: Sequence[Alteration], *, validate_only: bool = False
+    ) -> Sequence[Result]:
+        """As `alter`, by the machine's own administrator; a refusal is logged."""
+        try:
+            return await self.alter(None, alterations, validate_only=validate_only)
+        except QuotaApiError as error:
+            self._log_refused("quota_change_refused", self._refused_changes, error, user=LOCAL)
+            raise
+
     async def answer(self, question: QuotaQuestion, peer: str) -> bytes:
         """The answer to a client's request, size included. `peer`: its address, for the log.
 
@@ -143,6 +154,10 @@ class QuotaDesk:
             try:
                 found = await self.describe(question.user, request.components, strict=request.strict)
             except QuotaApiError as error:
+                if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                    self._log_refused(
+                        "quota_describe_refused", self._refused_describes, error, **_who(question, peer)
+                    )
                 return describe_refused(version, correlation_id, error.code, error.message)
             return await in_turns(described_in_steps(version, correlation_id, found))
         try:
@@ -150,23 +165,19 @@ class QuotaDesk:
                 question.user, request.alterations, validate_only=request.validate_only
             )
         except QuotaApiError as error:
-            self._log_refused(question, peer, error)
+            self._log_refused("quota_change_refused", self._refused_changes, error, **_who(question, peer))
             results = _all_refused(request.alterations, error)
         if len(results) <= _ENTRIES_PER_STEP:
             return altered(version, correlation_id, results)
         return await asyncio.to_thread(altered, version, correlation_id, results)
 
-    def _log_refused(self, question: QuotaQuestion, peer: str, error: QuotaApiError) -> None:
-        """One who may not, or the wrong place to try it: worth a line, not a flood of them."""
-        if self._lines.take(monotonic() * 1000.0):
-            _log.warning(
-                "quota_change_refused",
-                user=question.user,
-                client_id=question.client_id,
-                peer=peer,
-                reason=str(error),
-                lines_suppressed=self._lines.suppressed(),
-            )
+    def _log_refused(self, event: str, lines: LineBudget, error: QuotaApiError, **who: str) -> None:
+        """One who may not, or the wrong place to try it: worth a line, not a flood of them.
+
+        Kafka's tools and ours describe before they alter: who may not is seen when he describes.
+        """
+        if lines.take(monotonic() * 1000.0):
+            _log.warning(event, **who, reason=str(error), lines_suppressed=lines.suppressed())
 
     def _check(self, principal: str | None) -> None:
         if principal is not None and principal not in self.admins:
@@ -174,6 +185,11 @@ class QuotaDesk:
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 f"Cluster authorization failed: {principal} is not in quotas.admins of this proxy.",
             )
+
+
+def _who(question: QuotaQuestion, peer: str) -> dict[str, str]:
+    """Who asked, as the log tells it."""
+    return {"user": question.user, "client_id": question.client_id, "peer": peer}
 
 
 def _all_refused(alterations: Sequence[Alteration], error: QuotaApiError) -> list[Result]:

@@ -314,6 +314,7 @@ def test_who_is_no_admin_is_refused(strict: SluiceProcess) -> None:
         assert code == 31
         assert "quotas.admins" in str(message)
     assert strict.log_lines("quota_change_refused", user="ANONYMOUS")
+    assert strict.log_lines("quota_describe_refused", user="ANONYMOUS")
 
 
 def test_with_a_quota_file_limits_are_told_and_changes_refused_with_its_name(node: KafkaNode) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, BadRequest, bound
@@ -219,11 +220,15 @@ async def test_a_change_goes_to_the_store_as_the_local_admins() -> None:
     ]
 
 
-async def test_a_quota_file_is_not_changed_through_the_socket(tmp_path: Path) -> None:
+async def test_a_quota_file_is_not_changed_through_the_socket(
+    tmp_path: Path, log_lines: list[structlog.typing.EventDict]
+) -> None:
     desk = desk_of(FileStore(tmp_path / "quotas.yaml"))
     entry = {"entity": {"user": "a"}, "set": {"producer_byte_rate": 5}}
     with pytest.raises(BadRequest, match=r"error 44: .*quotas\.yaml; change them there"):
         await desk.answer({"ask": "alter", "entries": [entry]})
+    (line,) = log_lines
+    assert (line["event"], line["user"]) == ("quota_change_refused", "local admin")
 
 
 @pytest.mark.parametrize(
