@@ -86,6 +86,10 @@ class Choice:
     wanted: Listing = field(default_factory=lambda: Listing({}))
     """all limits of the place, afterwards"""
 
+    def stays_at(self, limit: PlannedLimit) -> float:
+        """What a limit of the plan is afterwards, be it written or left out."""
+        return self.wanted.limits.get(limit.whom, {}).get(limit.key, limit.current)
+
 
 def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: Reviews) -> Choice:
     """`now`: the limits of the place. `today`: in UTC, as the dates of logs are. Raises PlanRefused."""

@@ -206,8 +206,9 @@ def apply(
     """Make a quota file or a server say what FILE says; asks nothing, prints each change.
 
     Only what differs is changed: `+` is set, `-` is removed, `~` gets another limit. `import` is the same.
-    Of a plan the limits that it proposes are written, but for what needs review; it is refused if it is
-    empty, stale or suspicious.
+    Of a plan all limits that it proposes are written. Those that need review are among them, as far as the
+    policy's guard goes (at most twice the limit): what is wanted beyond that waits for --include. A plan is
+    refused if it is empty, stale or suspicious.
     """
     from sluice.proxy.cli.plan.apply import plan_file_of
 
