@@ -34,9 +34,10 @@ from sluice.proxy.quota_store.wire import (
 from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.tasks import in_turns
 from sluice.proxy.session.local_responses import QuotaQuestion
+from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 
-Listed = tuple[Parts, Mapping[str, float], frozenset[str], bool]
+Listed = tuple[QuotaEntity, Mapping[str, float], frozenset[str], bool]
 """an entity, its limits, which of them are in shadow mode, and whether it has `over_budget: refuse`"""
 _ENTRIES_PER_STEP: Final = 250
 """about a millisecond"""
@@ -104,19 +105,20 @@ class QuotaDesk:
             await asyncio.sleep(0)
         return found
 
-    async def listed(self) -> list[Listed]:
-        """All limits of entities that Kafka has too, for the machine's own administrator: also in shadow
-        mode."""
+    async def listed(self, *, only_kafkas: bool = True) -> tuple[QuotaLimits, list[Listed]]:
+        """For the machine's own administrator: the limits in force, and each of them, also in shadow mode.
+
+        `only_kafkas`: of entities that Kafka has, too.
+        """
         limits = self._limits()
         found: list[Listed] = []
         for number, (entity, its_limits) in enumerate(limits.entries.items()):
             if number % _ENTRIES_PER_STEP == 0:
                 await asyncio.sleep(0)
-            parts = parts_of(entity)
-            if parts is not None and its_limits:
+            if its_limits and not (only_kafkas and parts_of(entity) is None):
                 shadow = limits.shadow.get(entity, frozenset())
-                found.append((parts, its_limits, shadow, entity in limits.refusing))
-        return found
+                found.append((entity, its_limits, shadow, entity in limits.refusing))
+        return limits, found
 
     async def alter(
         self, principal: str | None, alterations: Sequence[Alteration], *, validate_only: bool = False

@@ -208,7 +208,7 @@ def entity_of(whom: Whom) -> QuotaEntity | None:
 
 def _not_there(now: Listing, limit: PlannedLimit) -> str | None:
     """Why a server can have no such entity; None: it can, or the place is a file."""
-    if now.sections is None and any(part not in KAFKA_KEYS for part, _ in limit.whom):
+    if not now.takes_own and any(part not in KAFKA_KEYS for part, _ in limit.whom):
         return "only a quota file can have it; apply the plan there, too"
     return None
 

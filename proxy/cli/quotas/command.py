@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from sluice.proxy.cli.quotas.places import Place
 
 _DEFAULT = "<default>"
+_SHOWN = 5
+"""names of what is not compared"""
 
 
 class OrderedNames(TyperCommand):
@@ -174,12 +176,16 @@ def diff(
 
     A line for each difference: `-` only FILE has it, `+` only the other has it, `~` both, with other limits.
     """
-    from sluice.proxy.cli.quotas.listing import differences
+    from sluice.proxy.cli.quotas.listing import compared
 
     other = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
-    found = list(differences(_read(file), other.listing()))
+    found, left_out = compared(_read(file), other.listing())
     for difference in found:
         print(difference)
+    if left_out:
+        more = f"; and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+        names = "; ".join(left_out[:_SHOWN])
+        print(f"not compared, {other.name} cannot tell it: {names}{more}", file=sys.stderr)
     raise typer.Exit(EXIT_FAILED if found else 0)
 
 
@@ -238,12 +244,12 @@ def apply(
 
 def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) -> None:
     """Change what differs from FILE, and print each change. `keep`: remove nothing."""
-    from sluice.proxy.cli.quotas.listing import differences, merged
+    from sluice.proxy.cli.quotas.listing import changes_at, merged
 
     wanted, now = _read(file), place.listing()
     if keep:
         wanted = merged(now, wanted)
-    found = list(differences(now, wanted))
+    found = changes_at(now, wanted)
     for difference in found:
         print(difference)
     if found and not dry_run:

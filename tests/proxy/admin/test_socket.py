@@ -9,6 +9,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, BadRequest, bound
 from sluice.proxy.quota_store.client_quotas import Alteration, Result
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
-from sluice.quotas.entity import QuotaEntity, Tenant
+from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, Tenant
+from sluice.quotas.exempt import ExemptRule, network_of
+from sluice.quotas.files.schedule_entries import window_item
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.limits.schedule import Window
+from sluice.quotas.limits.scheduled import limits_at
 from testkit.proxy.playbook import limits_of, shared_of
 
 pytestmark = pytest.mark.asyncio
@@ -207,6 +212,38 @@ async def test_limits_in_shadow_mode_are_told_as_such_and_left_out_of_kafkas_api
     }
     in_force = [((("user", "alice"),), {"producer_byte_rate": 1})]
     assert await quotas.describe("admin", [], strict=False) == in_force
+
+
+async def test_all_is_told_to_who_asks_for_all() -> None:
+    saturday = Window({"producer_byte_rate": 9}, weekdays=frozenset({5}))
+    team = QuotaEntity(Tenant("team"), Prefix("etl-"))
+    limits = QuotaLimits(
+        [(team, {"producer_byte_rate": 3}), (QuotaEntity(client_id=DEFAULT), {"request_percentage": 5})],
+        exempt=[ExemptRule("backup", network_of("10.0.0.0/8"))],
+        tenants={"team": ["bob"]},
+        schedules={team: (saturday,)},
+    )
+    now = limits_at(limits, datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()).limits
+    shared = shared_of(now)
+    desk = AdminDesk(shared.quotas, shared.producer_ids, list, QuotaDesk(lambda: now, KeptStore()))
+    assert await desk.answer({"ask": "describe", "all": True}) == {
+        "entries": [
+            {
+                "entity": {"tenant": "team", "client-id-prefix": "etl-"},
+                "limits": {"producer_byte_rate": 9},
+                "shadow": [],
+                "schedule": [window_item(saturday)],
+                "normal": {"producer_byte_rate": 3},
+            },
+            {"entity": {"client-id": None}, "limits": {"request_percentage": 5}, "shadow": []},
+        ],
+        "sections": {
+            "tenants": [{"name": "team", "members": ["bob"]}],
+            "exempt": [{"user": "backup", "address": "10.0.0.0/8"}],
+        },
+    }
+    kafkas = await desk.answer({"ask": "describe"})
+    assert [entry["entity"] for entry in kafkas["entries"]] == [{"client-id": None}]
 
 
 async def test_a_change_goes_to_the_store_as_the_local_admins() -> None:
