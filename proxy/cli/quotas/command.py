@@ -136,7 +136,12 @@ def place_of(
         from sluice.proxy.config.file import load_config
 
         loaded = load_config(config, os.environ)
-        if loaded.quotas.source == "topic" and loaded.admin.socket is not None:
+        if loaded.quotas.source == "topic":
+            if loaded.admin.socket is None:
+                raise typer.BadParameter(
+                    "the limits of this proxy come from a topic; give --bootstrap-server HOST:PORT, with the "
+                    "login of one of quotas.admins, or set admin.socket; --quotas FILE: the file beside it"
+                )
             return SocketPlace(loaded.admin.socket)
     otherwise = ", --bootstrap-server HOST:PORT or --admin-socket FILE"
     return QuotaFilePlace(quota_file_of(quotas, config, otherwise))
@@ -267,9 +272,6 @@ def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
 
 
 def _read(file: Path) -> Listing:
-    from sluice.proxy.cli.quotas.listing import listing_of
-    from sluice.quotas.files.load import read_given
+    from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
-    if str(file) == "-":
-        return listing_of(sys.stdin.read(), "standard input")
-    return listing_of(read_given(file, "quota"), str(file))
+    return QuotaFilePlace(file).listing()

@@ -6,15 +6,18 @@ A *place* is either. Both can list what they have and take changes; a running pr
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.quotas.files.config_error import Problem, QuotaFileError
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import read_given, read_text
 from sluice.quotas.files.quota_file import parse_quotas
+
+STANDARD_INPUT: Final = "-"
 
 
 class Place(Protocol):
@@ -39,15 +42,19 @@ class Place(Protocol):
 
 
 class QuotaFilePlace:
-    """A quota file, edited in place: comments and order stay."""
+    """A quota file, edited in place: comments and order stay. `-` is standard input, which is only read."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.name = str(file)
+        self.name = "standard input" if str(file) == STANDARD_INPUT else str(file)
+
+    def read(self) -> str:
+        """The text, of a pipe too. Raises ConfigError if it cannot be read."""
+        return sys.stdin.read() if str(self.file) == STANDARD_INPUT else read_given(self.file, "quota")
 
     def listing(self) -> Listing:
         """Raises ConfigError if the file cannot be used."""
-        return listing_of(read_text(self.file, "quota"), self.name)
+        return listing_of(self.read(), self.name)
 
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
         """Raises ConfigError, the file untouched, if it cannot be read, used, edited so, or written."""
@@ -76,6 +83,8 @@ class QuotaFilePlace:
 
     def _text(self) -> str:
         """With its own ends of lines."""
+        if str(self.file) == STANDARD_INPUT:
+            raise QuotaFileError([Problem("is only read; name a file to change", source=self.name)])
         parse_quotas(read_text(self.file, "quota"), self.name)
         return self.file.read_bytes().decode("utf-8")
 

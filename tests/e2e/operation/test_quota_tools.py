@@ -214,11 +214,13 @@ def test_explain_warns_of_limits_that_the_broker_itself_has(
         "Both apply; the lower rules: the broker's, 500,000 bytes per second.",
         f"{begin}900 bytes per second, shared by user '{user}', client-id '{app}' (user_client). "
         "Both apply; the lower rules: the proxy's, 800 bytes per second.",
-        f"At the broker {kafka.bootstrap}: unlimited.",
         f"{begin}7 partitions created or deleted per second, shared by user '{user}' (user). "
         "The proxy delays nobody here: the broker's rules.",
-        f"At the broker {kafka.bootstrap}: unlimited.",
+        f"unlimited, at the broker {kafka.bootstrap}, too: request_percentage, producer_ids_rate",
     ]
+    alone = sluice("quotas", "explain", "--user", user, "--client-id", app, *server)
+    assert alone.stdout.startswith(f"Limits that {kafka.bootstrap} tells; of tenants, client-id prefixes, ")
+    assert f"consumer_byte_rate: 900 bytes per second, shared by user '{user}', " in alone.stdout
     quotas = json.loads(sluice(*explain, *server, "--json").stdout)["quotas"]
     rules = {quota["key"]: (quota["broker"]["limit"], quota["broker"]["rules"]) for quota in quotas}
     assert rules == {
