@@ -111,6 +111,8 @@ def configs(
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
     done = place.alter({asked.whom: changes})
     print(f"{'Completed updating' if done else 'Nothing to change in'} {asked.shown()}.")
+    if done:
+        print(place.written)
 
 
 def place_of(
@@ -143,6 +145,7 @@ def place_of(
                     "login of one of quotas.admins, or set admin.socket; --quotas FILE: the file beside it"
                 )
             return SocketPlace(loaded.admin.socket)
+        return QuotaFilePlace(loaded.quotas.named_file(), loaded.quotas.reload_interval_s)
     otherwise = ", --bootstrap-server HOST:PORT or --admin-socket FILE"
     return QuotaFilePlace(quota_file_of(quotas, config, otherwise))
 
@@ -250,15 +253,22 @@ def apply(
 def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) -> None:
     """Change what differs from FILE, and print each change. `keep`: remove nothing."""
     from sluice.proxy.cli.quotas.listing import changes_at, merged
+    from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
+    is_new = False
+    if isinstance(place, QuotaFilePlace):
+        place.may_be_new = True
+        is_new = place.is_new
     wanted, now = _read(file), place.listing()
     if keep:
         wanted = merged(now, wanted)
     found = changes_at(now, wanted)
     for difference in found:
         print(difference)
-    if found and not dry_run:
+    if (found or is_new) and not dry_run:
         place.become(wanted, found)
+    if is_new and not dry_run:
+        print(f"{place.name} is a new file.")
     print(cli_plan.last_line(place.name, len(found), dry_run=dry_run))
 
 

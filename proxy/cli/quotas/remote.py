@@ -45,6 +45,11 @@ class RemotePlace(ABC):
 
     name: str
 
+    @property
+    @abstractmethod
+    def written(self) -> str:
+        """Where a change went, and when it is in force: a sentence."""
+
     def listing(self) -> Listing:
         """All limits; raises CommandFailed."""
         found = self._found()
@@ -110,6 +115,14 @@ class SocketPlace(RemotePlace):
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self._client = SocketClient(path)
+
+    @property
+    def written(self) -> str:
+        """A change is answered when it is in force (QuotaTopic.alter)."""
+        return (
+            f"Written to the quota topic by the proxy of {self.name}: in force there; other proxies take it "
+            "within a second."
+        )
 
     def _found(self) -> Listing:
         """Of a limit that a schedule has set for now: the normal one."""

@@ -44,6 +44,14 @@ class QuotaServer(RemotePlace):
         self.name = bootstrap
         self._settings = settings
 
+    @property
+    def written(self) -> str:
+        """A proxy and a broker answer alike."""
+        return (
+            f"Taken by {self.name}: of a proxy, written to its quota topic, in force there, and at other "
+            "proxies within a second; of a broker, one of the cluster's own quotas."
+        )
+
     def _found(self) -> Listing:
         """Those in force: a proxy leaves out what is in shadow mode, for which the protocol has no field."""
         answer = self._ask(DescribeClientQuotasRequest(components=[], strict=False))

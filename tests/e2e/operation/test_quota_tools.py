@@ -93,11 +93,12 @@ def test_both_tools_set_and_describe_the_same_quotas(kafka: KafkaNode, unique: U
 def test_addresses_and_defaults_are_described_alike(kafka: KafkaNode) -> None:
     rate = ("--alter", "--add-config", "connection_creation_rate=1000000")
     for whom in (("--ip", "10.99.0.1"), ("--ip-defaults",)):
-        done = configs(kafka, *rate, *whom)
+        done, written = configs(kafka, *rate, *whom).splitlines()
         assert done in {
-            "Completed updating config for ip 10.99.0.1.\n",
-            "Completed updating default config for ips.\n",
+            "Completed updating config for ip 10.99.0.1.",
+            "Completed updating default config for ips.",
         }
+        assert written.startswith(f"Taken by {kafka.bootstrap}: ")
     described = [
         quotas(tool(kafka, "--describe", "--entity-type", "ips")) for tool in (kafka_configs, configs)
     ]

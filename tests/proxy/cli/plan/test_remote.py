@@ -30,6 +30,10 @@ class Server(RemotePlace):
         self.limits = {whom: {KEY: limit} for whom, limit in limits.items()}
         self.refused = refused
 
+    @property
+    def written(self) -> str:
+        return ""
+
     def _found(self) -> Listing:
         return Listing(self.limits, takes_own=False)
 

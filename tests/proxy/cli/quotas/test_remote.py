@@ -34,6 +34,10 @@ class Kept(RemotePlace):
         self.shadow = dict(shadow or {})
         self.sent: list[int] = []
 
+    @property
+    def written(self) -> str:
+        return ""
+
     def _found(self) -> Listing:
         return Listing(self.limits, self.shadow)
 
