@@ -241,14 +241,15 @@ cli_access_log.register(app)
 
 
 @app.command()
-def healthcheck() -> None:
+def healthcheck(config: ConfigOption = None) -> None:
     """Ask the proxy of this machine or container whether it is alive: exit code 0, or 1 and the reason.
 
-    Asks /livez at the probe port that `SLUICE_*` variables, or the file that `SLUICE_CONFIG` names, say.
+    Asks /livez at the probe port that `SLUICE_*` variables, or the configuration file, say. The file is not
+    validated: what cannot be read in it is passed over.
     """
     from sluice.proxy.cli.healthcheck import main as check
 
-    check()
+    check(str(config or ""))
 
 
 @app.command()
