@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -301,6 +302,25 @@ async def test_the_same_survey_is_given_again_while_it_is_fresh() -> None:
     assert second["buckets"] == 1
     await asyncio.sleep(0.11)
     assert (await desk.answer({"ask": "top"}))["age_ms"] < second["age_ms"] + 100
+
+
+async def test_a_tenants_members_are_told_with_its_bucket() -> None:
+    limits = QuotaLimits(
+        [
+            (QuotaEntity(Tenant("team")), {"producer_byte_rate": 3}),
+            (QuotaEntity("a"), {"producer_byte_rate": 3}),
+        ],
+        tenants={"team": ["bob", "carol"]},
+    )
+    shared = shared_of(limits)
+    for user in ("carol", "a"):
+        shared.quotas.sensor(QuotaKind.PRODUCE, user, "", monotonic() * 1000.0)
+    desk = AdminDesk(shared.quotas, shared.producer_ids, list, None)
+    rows = (await desk.answer({"ask": "top"}))["rows"]
+    assert {str(row["bucket"]): row.get("members") for row in rows} == {
+        "{'tenant': 'team'}": ["bob", "carol"],
+        "{'user': 'a'}": None,
+    }
 
 
 async def test_the_loop_turns_while_a_survey_is_made() -> None:
