@@ -211,11 +211,10 @@ def explain(
 
     now_unix_s = _instant(at)
     client = Client(user.removeprefix("User:"), client_id, _address(address))
-    is_alone = not (quotas or config or admin_socket or "SLUICE_QUOTAS__FILE" in os.environ)
     broker = None
     if not bootstrap_server and (command_config is not None or broker_user):
         raise typer.BadParameter("--command-config and --broker-user go with --bootstrap-server")
-    if bootstrap_server and is_alone:
+    if bootstrap_server and not cli_quotas.names_place(quotas, config, admin_socket):
         if broker_user:
             raise typer.BadParameter("--broker-user goes with a file or socket beside --bootstrap-server")
         source = source_of(cli_quotas.server_of(bootstrap_server, command_config))

@@ -150,6 +150,18 @@ def place_of(
     return QuotaFilePlace(quota_file_of(quotas, config, otherwise))
 
 
+def names_place(quotas: Path | None, config: Path | None, admin_socket: Path | None) -> bool:
+    """Whether these say where a proxy's quotas are; a configuration with a topic and no socket does not."""
+    if quotas is not None or admin_socket is not None:
+        return True
+    if config is None:
+        return "SLUICE_QUOTAS__FILE" in os.environ
+    from sluice.proxy.config.file import load_config
+
+    loaded = load_config(config, os.environ)
+    return loaded.quotas.source != "topic" or loaded.admin.socket is not None
+
+
 def server_of(bootstrap_server: str, command_config: Path | None) -> Place:
     """A broker, or a proxy that answers in its place. Raises ConfigError."""
     from sluice.proxy.cli.quotas.client_properties import ClientSettings, load_client_properties

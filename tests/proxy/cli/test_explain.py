@@ -66,11 +66,15 @@ def test_a_configuration_with_a_topic_and_no_socket_is_told_what_else_to_give(
             assert told in " ".join(err.replace("│", " ").split())
 
 
-def test_a_server_alone_is_the_place_and_beside_a_file_the_broker_behind(sluice: Sluice) -> None:
-    for arguments in ((), ("-q", "quotas.yaml")):
+def test_a_server_alone_is_the_place_and_beside_a_file_the_broker_behind(
+    folder: Path, sluice: Sluice
+) -> None:
+    (folder / "topic.yaml").write_text(TOPIC_CONFIG)
+    for arguments in ((), ("-q", "quotas.yaml"), ("-c", "topic.yaml")):
         code, _, err = sluice(*ALICE, "--bootstrap-server", "127.0.0.1:1", *arguments)
         assert (code, "cannot connect to 127.0.0.1:1" in err) == (1, True)
     assert sluice(*ALICE, "--bootstrap-server", "127.0.0.1:1", "--broker-user", "x")[0] == 2
+    assert sluice(*ALICE, "--broker-user", "x", "-q", "quotas.yaml")[0] == 2
 
 
 def test_standard_input_is_a_place_that_is_only_read(sluice: Sluice) -> None:
