@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = "<default>"
 _SHOWN = 5
-"""names of what is not compared"""
+"""names of what is left out"""
 
 
 class OrderedNames(TyperCommand):
@@ -202,10 +202,7 @@ def diff(
     found, left_out = compared(_read(file), other.listing())
     for difference in found:
         print(difference)
-    if left_out:
-        more = f"; and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-        names = "; ".join(left_out[:_SHOWN])
-        print(f"not compared, {other.name} cannot tell it: {names}{more}", file=sys.stderr)
+    _print_left_out(f"not compared, {other.name} cannot tell it", left_out)
     raise typer.Exit(EXIT_FAILED if found else 0)
 
 
@@ -262,9 +259,16 @@ def apply(
     _apply_quota_file(file, place, keep=keep, dry_run=dry_run)
 
 
+def _print_left_out(why: str, left_out: list[str]) -> None:
+    """On standard error: the first few by name."""
+    if left_out:
+        more = f"; and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+        print(f"{why}: {'; '.join(left_out[:_SHOWN])}{more}", file=sys.stderr)
+
+
 def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) -> None:
     """Change what differs from FILE, and print each change. `keep`: remove nothing."""
-    from sluice.proxy.cli.quotas.listing import changes_at, merged
+    from sluice.proxy.cli.quotas.listing import changes_at, merged, without_place
     from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
     is_new = False
@@ -272,6 +276,7 @@ def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) ->
         place.may_be_new = True
         is_new = place.is_new
     wanted, now = _read(file), place.listing()
+    _print_left_out(f"left out, {place.name} has no place for it", without_place(wanted, now))
     if keep:
         wanted = merged(now, wanted)
     found = changes_at(now, wanted)

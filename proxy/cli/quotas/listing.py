@@ -172,11 +172,14 @@ def compared(left: Listing, right: Listing) -> tuple[list[Difference], list[str]
             left_out.append(str(difference).removeprefix("- "))
         else:
             found.append(difference)
-    if right.sections is None:
-        left_out += [
-            f"{name}: {_item(name, one)}" for name in SECTIONS for one in (left.sections or {}).get(name, ())
-        ]
-    return found, left_out
+    return found, left_out + without_place(left, right)
+
+
+def without_place(listing: Listing, place: Listing) -> list[str]:
+    """The items of sections for which a place has none."""
+    if place.sections is not None or listing.sections is None:
+        return []
+    return [f"{name}: {_item(name, item)}" for name in SECTIONS for item in listing.sections.get(name, ())]
 
 
 def changes_at(now: Listing, wanted: Listing) -> list[Difference]:

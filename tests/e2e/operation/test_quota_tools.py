@@ -186,6 +186,20 @@ def test_shadow_mode_is_not_put_in_force_at_a_server(kafka: KafkaNode, tmp_path:
     assert "a-shadow" not in configs(kafka, "--describe", "--entity-type", "users")
 
 
+def test_exempt_rules_for_which_a_server_has_no_place_are_named(kafka: KafkaNode, tmp_path: Path) -> None:
+    file = tmp_path / "quotas.yaml"
+    rules = "".join(f"  - user: backup-{number}\n" for number in range(7))
+    file.write_text(f"quotas: []\nexempt:\n{rules}")
+    server = ("--bootstrap-server", kafka.bootstrap)
+    done = sluice("quotas", "apply", file, *server, "--keep")
+    assert (done.returncode, done.stdout) == (0, f"{kafka.bootstrap}: 0 changes.\n")
+    begin = f"left out, {kafka.bootstrap} has no place for it: "
+    assert done.stderr.startswith(f'{begin}exempt: {{"user": "backup-0"}}; exempt: {{')
+    assert done.stderr.endswith("; and 2 more\n")
+    told = sluice("quotas", "diff", file, *server).stderr
+    assert told.startswith(f"not compared, {kafka.bootstrap} cannot tell it: exempt: {{")
+
+
 def test_explain_warns_of_limits_that_the_broker_itself_has(
     kafka: KafkaNode, unique: Unique, tmp_path: Path
 ) -> None:
