@@ -51,7 +51,7 @@ mutants: setup  ## 600 changes of the pure packages, each to be noticed by a uni
 coverage: setup  ## branch coverage of the pure packages by their unit tests, with gates: a quarter of an hour; last line JSON
 	@$(PY) -m tools.branch_coverage
 
-recalibrate-demo: setup kafka  ## traffic → access log → nightly job → plan → applied → enforced; last line JSON
+recalibrate-demo: setup kafka  ## traffic → access log → nightly job → plan → applied → enforced; ARGS='--keep out' keeps them; last line JSON
 	@$(PY) -m bench.recalibrate_demo $(ARGS)
 
 bench-evenness: setup kafka  ## how even the rate is, native quota against Sluice; last line JSON

@@ -11,10 +11,13 @@ def main() -> NoReturn:
 
     The health check goes without the imports of the others: containers ask it every few seconds.
     """
-    if sys.argv[1:] == ["healthcheck"]:
+    if sys.argv[1:2] == ["healthcheck"]:
+        from sluice.proxy.cli.healthcheck import config_in
         from sluice.proxy.cli.healthcheck import main as check
 
-        check()
+        config = config_in(sys.argv[2:])
+        if config is not None:
+            check(config)
     from sluice.proxy.cli.main import main as command
 
     command()

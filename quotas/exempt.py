@@ -80,7 +80,7 @@ class ExemptRules:
                     continue
                 if rule.network is None:
                     return rule
-                parsed = _address_of(address)
+                parsed = address_of(address)
                 if parsed is not None and parsed in rule.network:
                     return rule
         return None
@@ -102,8 +102,8 @@ def network_of(text: str) -> Network:
 
 
 @lru_cache(maxsize=1_024)
-def _address_of(text: str) -> IPv4Address | IPv6Address | None:
-    """A socket of IPv6 tells clients of IPv4 as ::ffff:a.b.c.d."""
+def address_of(text: str) -> IPv4Address | IPv6Address | None:
+    """The address, None for what is none. A socket of IPv6 tells clients of IPv4 as ::ffff:a.b.c.d."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -62,7 +62,9 @@ MasterOption = Annotated[
 ApplyOption = Annotated[
     bool,
     typer.Option(
-        "--apply", help="Write what needs no review into --quotas, as `sluice quotas apply --unattended`."
+        "--apply",
+        help="Write the proposed limits into --quotas, as `sluice quotas apply --unattended`; what is wanted "
+        "beyond them waits for review.",
     ),
 ]
 JobFileOption = Annotated[
@@ -212,12 +214,18 @@ def _show(plan: Plan) -> None:
         key=lambda entry: -abs(entry.proposed / entry.current - 1.0),
     )
     for entry in changes[:SHOWN_CHANGES]:
-        review = ", to be reviewed" if entry.needs_review else ""
+        review = (
+            f"; above that it waits for review, up to {number(entry.up_to)}" if entry.needs_review else ""
+        )
         step = f"{number(entry.current)} -> {number(entry.proposed)}"
         print(f"{entry.entity} {entry.key}: {step} ({entry.reason}{review})")
     if len(changes) > SHOWN_CHANGES:
         print(f"and {len(changes) - SHOWN_CHANGES} more")
-    print(f"{len(plan.entries)} limits, {len(changes)} to change; a dry run: nothing was written")
+    reviews = sum(entry.needs_review for entry in plan.entries)
+    print(
+        f"{len(plan.entries)} limits, {len(changes)} to change, {reviews} waiting for review beyond that; a "
+        "dry run: nothing was written"
+    )
 
 
 def _apply(folder: str, quotas: Path) -> None:

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
+from typer._click.exceptions import ClickException
 
 from sluice.proxy.cli.main import app
+from sluice.proxy.cli.quotas.arguments import SHORTHANDS, asked_of, changes_of
 from sluice.proxy.config.file import config_of
 from sluice.proxy.listener.login.credential_entries import CredentialsError, parse_credentials
 from sluice.quotas.files.config_error import ConfigError
@@ -32,6 +34,8 @@ from tools.docs_commands import NotJudged, check_other
 ROOT: Final = Path(__file__).resolve().parents[1]
 LISTENERS: Final = "listeners: [{name: c, bind_port: 9092, upstream_host: 127.0.0.1, upstream_port: 19092}]\n"
 COMMAND: Final = re.compile(r" *(?:sluice|make|kubectl|docker|helm|curl|spark-submit|pip|python3?) ")
+HAVE_A_PLACE: Final = ("configs", "explain", "export", "diff", "apply", "import")
+PLACES: Final = ("quotas", "config", "bootstrap_server", "admin_socket")
 RUN_BY_TEST: Final = "docs/quick-start.md"
 """whose blocks tests/e2e/cluster/test_quick_start.py runs"""
 
@@ -79,10 +83,11 @@ def _commands(line: str) -> Iterator[list[str]]:
 
 
 def _parse(arguments: list[str]) -> None:
-    """Raises click's UsageError if a command or an option is not known, or a value is missing or wrong."""
+    """Raises ClickException if a command or an option is not known, or a value is missing or wrong, and
+    ValueError or ConfigError if options of a command about quotas do not fit together."""
     command: Any = typer.main.get_command(app)
     context: Any = None
-    left = list(arguments)
+    left = [word.strip("[]") for word in arguments]  # what may be left out, in a synopsis
     while hasattr(command, "commands"):
         if left[:1] and left[0].startswith("--"):
             break
@@ -90,10 +95,25 @@ def _parse(arguments: list[str]) -> None:
         if found is None:
             raise ValueError(f"no command {left[0]}")
         command, left = found, left[1:]
-    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    options = {name: each for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    acts = False
     for word in left:
-        if word.startswith("-") and word != "-" and word.split("=")[0] not in options:
-            raise ValueError(f"sluice {shlex.join(arguments)}: no option {word}")
+        if word.startswith("-") and word != "-":
+            option = options.get(word.split("=")[0])
+            if option is None:
+                raise ValueError(f"sluice {shlex.join(arguments)}: no option {word}")
+            acts |= option.is_eager or option.callback is not None
+    if acts or hasattr(command, "commands"):  # --install-completion would be done, were it parsed
+        return
+    found = command.make_context(command.name, left)
+    if command.name in HAVE_A_PLACE and not any(found.params[name] for name in PLACES):
+        raise ValueError(f"sluice {shlex.join(arguments)}: names no place")
+    if command.name == "configs":
+        given = found.params
+        shorthands = {name: given[name] for name in SHORTHANDS}
+        types, names = given["entity_type"] or [], given["entity_name"] or []
+        asked = asked_of(types, names, shorthands, alter=given["alter"])
+        changes_of(given["add_config"], given["delete_config"], asked.whom if given["alter"] else ())
 
 
 def judge(page: str, block: Block) -> str:
@@ -115,6 +135,8 @@ def judge(page: str, block: Block) -> str:
         return "skipped" if block.not_run else str(error)
     except (ConfigError, CredentialsError, ValueError) as error:
         return str(error)
+    except ClickException as error:
+        return error.format_message()
     return "validated"
 
 

@@ -77,10 +77,11 @@ class Outcome:
 class Demo:
     """One run."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
-        """`folder`: where log, state and plans go."""
+    def __init__(self, folder: Path, seconds: float, *, is_kept: bool = True) -> None:
+        """`folder`: where log, state and plans go; deleted at the end unless it `is_kept`."""
         self.folder = folder
         self._seconds = seconds
+        self._is_kept = is_kept
         self.quota_file = folder / "quotas.yaml"
         self._logs = folder / "log"
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ class Demo:
             begun_s = time.monotonic()
             plan = self._plan(day)
             plan_s = time.monotonic() - begun_s
-            say(f"sluice recalibrate: {plan_s:.0f} s; its report: {plan / 'report.html'}")
+            say(f"sluice recalibrate: {plan_s:.0f} s; {report_told(plan, is_kept=self._is_kept)}")
             got_before = self._flat_out(bootstrap)  # what the plan was not made from
             say(self._sluice("quotas", "apply", str(plan), "-q", str(self.quota_file)))
             limits_after = self._limits()
@@ -192,6 +193,13 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
+def report_told(plan: Path, *, is_kept: bool) -> str:
+    """Where the plan's report can be read, or how it can be kept."""
+    if is_kept:
+        return f"its report: {plan / 'report.html'}"
+    return "its report is deleted at the end; make recalibrate-demo ARGS='--keep FOLDER' keeps it"
+
+
 def shown(bytes_per_s: float) -> str:
     """In kB/s."""
     return f"{bytes_per_s / 1_000:,.0f} kB/s"
@@ -212,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="sluice-demo-") as temporary:
             folder = (arguments.keep or Path(temporary)).resolve()
-            outcome = Demo(folder, arguments.seconds).run()
+            outcome = Demo(folder, arguments.seconds, is_kept=arguments.keep is not None).run()
     except (BenchError, KafkaNodeError, KafkaDistError, KafkaException, JavaNotFoundError, OSError) as error:
         print(f"recalibrate-demo: {error}", file=sys.stderr)
         return FAILED

@@ -5,6 +5,8 @@
     {"ask": "describe"}                                           all limits of entities that Kafka has too;
                                                                   `shadow`: which of them are in shadow mode;
                                                                   `over_budget`: refuse, where it is so
+    {"ask": "describe", "all": true}                              tenants, prefixes and exempt rules, too, and
+                                                                  schedules with the limits that are `normal`
     {"ask": "alter", "validate_only": false, "entries": [{"entity": {"user": "alice", "client-id": null},
         "set": {"producer_byte_rate": 1048576}, "remove": ["consumer_byte_rate"]}]}
 
@@ -14,7 +16,7 @@ A null name is the default. Whoever may connect to the socket may do all of it (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +33,10 @@ from sluice.proxy.replication.rows import replication_rows
 from sluice.proxy.runtime.log import LineBudget
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
-from sluice.quotas.files.quota_file import OVER_BUDGET_KEY, REFUSE
+from sluice.quotas.entity import DEFAULT
+from sluice.quotas.files.quota_file import OVER_BUDGET_KEY, REFUSE, SCHEDULE_KEY
+from sluice.quotas.files.schedule_entries import window_item
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 
 if TYPE_CHECKING:
@@ -87,7 +92,11 @@ class AdminDesk:
                 raise BadRequest("the limits of this proxy are not its own to tell or change")
             try:
                 if asked == "describe":
-                    return await asyncio.to_thread(_described, await self._quotas.listed())
+                    if request.get("all") is True:
+                        whole = await self._quotas.listed(only_kafkas=False)
+                        return await asyncio.to_thread(_described_whole, *whole)
+                    _, found = await self._quotas.listed()
+                    return await asyncio.to_thread(_described, found)
                 return await self._alter(self._quotas, request)
             except QuotaApiError as error:
                 raise BadRequest(f"error {error.code}: {error}") from None
@@ -98,7 +107,7 @@ class AdminDesk:
         if not isinstance(entries, list) or len(entries) > MAX_ENTITIES:
             raise BadRequest(f"entries must be a list of at most {MAX_ENTITIES} entities")
         alterations = [_alteration(entry) for entry in entries]
-        results = await quotas.alter(None, alterations, validate_only=request.get("validate_only") is True)
+        results = await quotas.alter_locally(alterations, validate_only=request.get("validate_only") is True)
         return {
             "results": [
                 {"entity": dict(result.parts), "error_code": result.code, "error": result.message}
@@ -111,14 +120,27 @@ def _described(found: Iterable[Listed]) -> dict[str, Any]:
     return {
         "entries": [
             {
-                "entity": dict(parts),
+                "entity": {key: None if name is DEFAULT else str(name) for key, name in entity.parts.items()},
                 "limits": dict(limits),
                 "shadow": sorted(shadow),
                 **({OVER_BUDGET_KEY: REFUSE} if refuses else {}),
             }
-            for parts, limits, shadow, refuses in found
+            for entity, limits, shadow, refuses in found
         ]
     }
+
+
+def _described_whole(limits: QuotaLimits, found: Sequence[Listed]) -> dict[str, Any]:
+    answer = _described(found)
+    for (entity, *_), entry in zip(found, answer["entries"], strict=True):
+        if entity in limits.schedules:
+            entry[SCHEDULE_KEY] = [window_item(window) for window in limits.schedules[entity]]
+            entry["normal"] = {key: its.normal for key, its in limits.scheduled.get(entity, {}).items()}
+    answer["sections"] = {
+        "tenants": [{"name": name, "members": list(members)} for name, members in limits.tenants.items()],
+        "exempt": [rule.parts for rule in limits.exempt.rules],
+    }
+    return answer
 
 
 def _alteration(entry: Any) -> Alteration:

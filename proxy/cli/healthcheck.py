@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
@@ -23,13 +23,27 @@ _LAST_PORT: Final = 65535
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-def probe_address(environ: Mapping[str, str]) -> tuple[str, int]:
-    """Where the probe port is, by the SLUICE_* variables, the file that SLUICE_CONFIG names, or the defaults.
+def config_in(arguments: Sequence[str]) -> str | None:
+    """The file that the arguments behind `healthcheck` name, empty: none; None: these are other arguments."""
+    match list(arguments):
+        case []:
+            return ""
+        case ["--config" | "-c", file]:
+            return file
+        case [argument] if argument.startswith("--config="):
+            return argument.removeprefix("--config=")
+    return None
+
+
+def probe_address(environ: Mapping[str, str], config: str = "") -> tuple[str, int]:
+    """Where the probe port is, by the SLUICE_* variables, the configuration file, or the defaults.
+
+    `config`: that file; else it is the one that SLUICE_CONFIG names.
 
     What cannot be read is passed over; a port that the system chose (0) cannot be known, and is the default.
     """
     admin: dict[str, Any] = {}
-    file = environ.get("SLUICE_CONFIG")
+    file = config or environ.get("SLUICE_CONFIG")
     if file:
         with suppress(OSError, UnicodeDecodeError), open(file, encoding="utf-8") as opened:
             document = _parsed(opened.read())
@@ -81,6 +95,9 @@ def _section(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def main() -> NoReturn:
-    """Exit with code 0 if the proxy is alive, else with 1 and the reason on standard error."""
-    sys.exit(failure(*probe_address(os.environ)))
+def main(config: str = "") -> NoReturn:
+    """Exit with code 0 if the proxy is alive, else with 1 and the reason on standard error.
+
+    `config`: its configuration file; else the one that SLUICE_CONFIG names.
+    """
+    sys.exit(failure(*probe_address(os.environ, config)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
@@ -23,11 +22,11 @@ from sluice.proxy.cli.options import (
     EXIT_CODES,
     EXIT_CONFIG,
     EXIT_FAILED,
+    AdminSocketOption,
     CommandFailed,
     ConfigOption,
     FileArgument,
     QuotasOption,
-    quota_file_of,
     the_file,
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
     from typer._click.core import Command, Context
-
-    from sluice.quotas.limits.limits import QuotaLimits
 
 COMMANDS: Final = "sluice.commands"
 """the group of entry points of commands that lie outside of this package: the proxy imports no Spark job"""
@@ -186,7 +183,9 @@ def check(
 def explain(
     user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
     client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
-    address: Annotated[str, typer.Option(help="The client's IP address, for exempt rules.")] = "",
+    address: Annotated[
+        str, typer.Option(help="The client's IP address: for exempt rules, and its connection_creation_rate.")
+    ] = "",
     quotas: QuotasOption = None,
     config: ConfigOption = None,
     at: Annotated[
@@ -196,26 +195,41 @@ def explain(
     bootstrap_server: ExplainedBrokerOption = "",
     command_config: CommandConfigOption = None,
     broker_user: BrokerUserOption = "",
+    admin_socket: AdminSocketOption = None,
 ) -> None:
     """Which limits apply to a client, and why: all levels of each quota that are looked at, in order.
 
-    With `--bootstrap-server` also which limits the broker itself has for it: both apply, the lower rules.
+    The limits are those of a quota file, of which the line is told, or those in force: `--admin-socket`, or a
+    configuration with a topic and a socket, asks the proxy that runs; `--bootstrap-server` alone asks a proxy
+    or a broker. Beside one of the others it asks which limits the broker itself has: both apply, the lower
+    rules.
     """
     from sluice.proxy.cli.at_broker import BrokerQuotas
-    from sluice.proxy.cli.explain import print_json, print_tables
+    from sluice.proxy.cli.explain import Client, Explanation
+    from sluice.proxy.cli.quotas.sources import source_of
     from sluice.quotas.limits.scheduled import limits_at
 
     now_unix_s = _instant(at)
-    limits = limits_at(_limits(quotas, config), now_unix_s).limits
-    name = user.removeprefix("User:")
+    client = Client(user.removeprefix("User:"), client_id, _address(address))
     broker = None
-    if bootstrap_server:
-        place = cli_quotas.server_of(bootstrap_server, command_config)
-        broker = BrokerQuotas.asked(place, broker_user.removeprefix("User:") or name, client_id)
-    elif command_config is not None or broker_user:
+    if not bootstrap_server and (command_config is not None or broker_user):
         raise typer.BadParameter("--command-config and --broker-user go with --bootstrap-server")
-    show = print_json if as_json else print_tables
-    show(limits, name, client_id, address, now_unix_s=now_unix_s, broker=broker)
+    if bootstrap_server and not cli_quotas.names_place(quotas, config, admin_socket):
+        if broker_user:
+            raise typer.BadParameter("--broker-user goes with a file or socket beside --bootstrap-server")
+        source = source_of(cli_quotas.server_of(bootstrap_server, command_config))
+    else:
+        source = source_of(cli_quotas.place_of(quotas, config, "", None, admin_socket))
+        if bootstrap_server:
+            server = cli_quotas.server_of(bootstrap_server, command_config)
+            there = broker_user.removeprefix("User:") or client.user
+            broker = BrokerQuotas.asked(server, there, client_id)
+    limits = limits_at(source.limits, now_unix_s).limits
+    explanation = Explanation(client, source, limits, now_unix_s, broker)
+    if as_json:
+        explanation.print_json()
+    else:
+        explanation.print_tables()
 
 
 cli_quotas.register(app, quotas_app)
@@ -226,14 +240,15 @@ cli_access_log.register(app)
 
 
 @app.command()
-def healthcheck() -> None:
+def healthcheck(config: ConfigOption = None) -> None:
     """Ask the proxy of this machine or container whether it is alive: exit code 0, or 1 and the reason.
 
-    Asks /livez at the probe port that `SLUICE_*` variables, or the file that `SLUICE_CONFIG` names, say.
+    Asks /livez at the probe port that `SLUICE_*` variables, or the configuration file, say. The file is not
+    validated: what cannot be read in it is passed over.
     """
     from sluice.proxy.cli.healthcheck import main as check
 
-    check()
+    check(str(config or ""))
 
 
 @app.command()
@@ -291,7 +306,11 @@ def _instant(text: str) -> float:
         raise typer.BadParameter(f"--at: {error}; give a time such as 2026-12-05T01:30+01:00") from None
 
 
-def _limits(quotas: Path | None, config: Path | None) -> QuotaLimits:
-    from sluice.quotas.files.load import load_quotas
+def _address(text: str) -> str:
+    """As limits name it. Raises typer.BadParameter for what is none."""
+    from sluice.quotas.exempt import address_of
 
-    return load_quotas(quota_file_of(quotas, config))
+    found = address_of(text) if text else None
+    if text and found is None:
+        raise typer.BadParameter(f"--address: must be an address such as 10.1.2.3, is {text!r}")
+    return str(found or "")

@@ -37,7 +37,11 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="One table; so it is without a terminal.")] = False,
     user: Annotated[
         str,
-        typer.Option("--user", metavar="NAME", help="Of this user alone; * and ? stand for any characters."),
+        typer.Option(
+            "--user",
+            metavar="NAME",
+            help="Buckets of this user, client id or tenant; * and ? stand for any characters.",
+        ),
     ] = "",
     sort: Annotated[Sort, typer.Option("--sort", help="What comes first.")] = Sort.THROTTLED,
     why: Annotated[

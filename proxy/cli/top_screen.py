@@ -54,7 +54,7 @@ class Look:
 
         if self.replication:
             return replication_view(self.snapshot())
-        return view(self.snapshot(), why=self.why, width=width)
+        return view(self.snapshot(), why=self.why, width=width, searched=self.user)
 
     def pressed(self, key: str) -> None:
         """A key of the terminal."""

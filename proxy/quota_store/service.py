@@ -34,9 +34,10 @@ from sluice.proxy.quota_store.wire import (
 from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.tasks import in_turns
 from sluice.proxy.session.local_responses import QuotaQuestion
+from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 
-Listed = tuple[Parts, Mapping[str, float], frozenset[str], bool]
+Listed = tuple[QuotaEntity, Mapping[str, float], frozenset[str], bool]
 """an entity, its limits, which of them are in shadow mode, and whether it has `over_budget: refuse`"""
 _ENTRIES_PER_STEP: Final = 250
 """about a millisecond"""
@@ -82,7 +83,8 @@ class QuotaDesk:
         self._limits = limits
         self._store = store
         self.admins = admins
-        self._lines = LineBudget(_REFUSALS_PER_S)
+        self._refused_changes = LineBudget(_REFUSALS_PER_S)
+        self._refused_describes = LineBudget(_REFUSALS_PER_S)  # apart: who asks often hides no change
 
     async def describe(
         self, principal: str | None, components: Sequence[Component], *, strict: bool
@@ -103,19 +105,20 @@ class QuotaDesk:
             await asyncio.sleep(0)
         return found
 
-    async def listed(self) -> list[Listed]:
-        """All limits of entities that Kafka has too, for the machine's own administrator: also in shadow
-        mode."""
+    async def listed(self, *, only_kafkas: bool = True) -> tuple[QuotaLimits, list[Listed]]:
+        """For the machine's own administrator: the limits in force, and each of them, also in shadow mode.
+
+        `only_kafkas`: of entities that Kafka has, too.
+        """
         limits = self._limits()
         found: list[Listed] = []
         for number, (entity, its_limits) in enumerate(limits.entries.items()):
             if number % _ENTRIES_PER_STEP == 0:
                 await asyncio.sleep(0)
-            parts = parts_of(entity)
-            if parts is not None and its_limits:
+            if its_limits and not (only_kafkas and parts_of(entity) is None):
                 shadow = limits.shadow.get(entity, frozenset())
-                found.append((parts, its_limits, shadow, entity in limits.refusing))
-        return found
+                found.append((entity, its_limits, shadow, entity in limits.refusing))
+        return limits, found
 
     async def alter(
         self, principal: str | None, alterations: Sequence[Alteration], *, validate_only: bool = False
@@ -128,6 +131,16 @@ class QuotaDesk:
         self._check(principal)
         by = LOCAL if principal is None else principal
         return await self._store.alter(alterations, validate_only=validate_only, by=by)
+
+    async def alter_locally(
+        self, alterations: Sequence[Alteration], *, validate_only: bool = False
+    ) -> Sequence[Result]:
+        """As `alter`, by the machine's own administrator; a refusal is logged."""
+        try:
+            return await self.alter(None, alterations, validate_only=validate_only)
+        except QuotaApiError as error:
+            self._log_refused("quota_change_refused", self._refused_changes, error, user=LOCAL)
+            raise
 
     async def answer(self, question: QuotaQuestion, peer: str) -> bytes:
         """The answer to a client's request, size included. `peer`: its address, for the log.
@@ -143,6 +156,10 @@ class QuotaDesk:
             try:
                 found = await self.describe(question.user, request.components, strict=request.strict)
             except QuotaApiError as error:
+                if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                    self._log_refused(
+                        "quota_describe_refused", self._refused_describes, error, **_who(question, peer)
+                    )
                 return describe_refused(version, correlation_id, error.code, error.message)
             return await in_turns(described_in_steps(version, correlation_id, found))
         try:
@@ -150,23 +167,19 @@ class QuotaDesk:
                 question.user, request.alterations, validate_only=request.validate_only
             )
         except QuotaApiError as error:
-            self._log_refused(question, peer, error)
+            self._log_refused("quota_change_refused", self._refused_changes, error, **_who(question, peer))
             results = _all_refused(request.alterations, error)
         if len(results) <= _ENTRIES_PER_STEP:
             return altered(version, correlation_id, results)
         return await asyncio.to_thread(altered, version, correlation_id, results)
 
-    def _log_refused(self, question: QuotaQuestion, peer: str, error: QuotaApiError) -> None:
-        """One who may not, or the wrong place to try it: worth a line, not a flood of them."""
-        if self._lines.take(monotonic() * 1000.0):
-            _log.warning(
-                "quota_change_refused",
-                user=question.user,
-                client_id=question.client_id,
-                peer=peer,
-                reason=str(error),
-                lines_suppressed=self._lines.suppressed(),
-            )
+    def _log_refused(self, event: str, lines: LineBudget, error: QuotaApiError, **who: str) -> None:
+        """One who may not, or the wrong place to try it: worth a line, not a flood of them.
+
+        Kafka's tools and ours describe before they alter: who may not is seen when he describes.
+        """
+        if lines.take(monotonic() * 1000.0):
+            _log.warning(event, **who, reason=str(error), lines_suppressed=lines.suppressed())
 
     def _check(self, principal: str | None) -> None:
         if principal is not None and principal not in self.admins:
@@ -174,6 +187,11 @@ class QuotaDesk:
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 f"Cluster authorization failed: {principal} is not in quotas.admins of this proxy.",
             )
+
+
+def _who(question: QuotaQuestion, peer: str) -> dict[str, str]:
+    """Who asked, as the log tells it."""
+    return {"user": question.user, "client_id": question.client_id, "peer": peer}
 
 
 def _all_refused(alterations: Sequence[Alteration], error: QuotaApiError) -> list[Result]:

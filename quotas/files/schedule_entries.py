@@ -14,15 +14,15 @@ schedule:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sluice.quotas.files.config_error import shown, unknown_key_message
 from sluice.quotas.files.yaml_lines import YamlPath, YamlValue
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
-from sluice.quotas.limits.schedule import DAY_NAMES, DAY_S, Schedule, Window
+from sluice.quotas.limits.schedule import DAY_NAMES, DAY_S, Schedule, Window, clock
 
 SCHEDULE_KEY: Final = "schedule"
 WINDOW_KEYS: Final = ("days", "date", "last_date", "from", "to", "timezone")
@@ -35,6 +35,24 @@ _DATE: Final = re.compile(DATE_PATTERN)
 _EXAMPLE: Final = "{days: [sat], from: '01:00', to: '05:00', producer_byte_rate: 50000000}"
 
 Tell = Callable[[YamlPath, str], None]
+
+
+def window_item(window: Window) -> dict[str, object]:
+    """A window as an item of `schedule:`, with all its keys: ScheduleReader reads the same from it."""
+    item: dict[str, object] = {}
+    if window.first is None:
+        item["days"] = [name for day, name in enumerate(DAY_NAMES) if day in window.weekdays]
+    else:
+        item["date"] = str(window.first)
+        item["last_date"] = str(window.last or window.first)
+    item |= {"from": clock(window.begin_s), "to": clock(window.end_s), "timezone": window.zone.key}
+    return item | dict(window.limits)
+
+
+def windows_of(items: Sequence[Mapping[str, Any]]) -> Schedule:
+    """The windows of a good `schedule:`, whatever way it is written."""
+    limits = {key for item in items for key in item}
+    return ScheduleReader(lambda *_: None).read((), [dict(item) for item in items], limits)
 
 
 class ScheduleReader:

@@ -232,13 +232,13 @@ def _kinds(plan: Plan) -> str:
 def _biggest(
     entries: Iterable[PlanEntry], weights: Mapping[str, float], shown: Mapping[str, list[PlanEntry]]
 ) -> str:
-    """Of those that need no review, by what they are of all limits of their kind."""
+    """Of those of which nothing waits for review, by what they are of all limits of their kind."""
     changes = [entry for entry in entries if entry.is_change and not entry.needs_review]
     changes.sort(key=lambda entry: (-_weight(entry, weights), entry.entity, entry.key))
     numbers = {entity: number for number, entity in enumerate(shown)}
     rows = "".join(_row(entry, numbers.get(entry.entity)) for entry in changes[:_BIGGEST])
     if not rows:
-        return "<h2>Biggest changes</h2><p>Nothing changes without review.</p>"
+        return "<h2>Biggest changes</h2><p>Nothing changes but what stands above.</p>"
     return (
         f"<h2>Biggest changes</h2><p>{min(_BIGGEST, len(changes)):,} of {len(changes):,}, by their part of "
         f"all limits of their kind.</p>{_table(rows)}"

@@ -104,7 +104,12 @@ def test_a_dry_run_shows_the_changes_and_writes_nothing(spark: SparkSession, job
     before = files_below(job.folder)
     code, printed, told = job.run("--dry-run")
     assert code == 0, told
-    assert '{"user": "alice"} producer_byte_rate: 1,000 -> 2,000 (growth_guard, to be reviewed)' in printed
+    assert (
+        '{"user": "alice"} producer_byte_rate: 1,000 -> 2,000 (growth_guard; above that it waits for '
+        in printed
+    )
+    assert "waits for review, up to " in printed
+    assert ", 1 waiting for review beyond that" in printed
     assert files_below(job.folder) == before
 
 

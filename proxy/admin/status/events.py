@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from sluice.protocol.names import api_name
 from sluice.proxy.admin.status.model import MAX_LISTED, Event, clean
+from sluice.proxy.admin.top.search import own_names
 from sluice.proxy.admin.top.text import amount, duration, printable, who
 from sluice.proxy.metrics.throttle_log import QUIET_MS, ThrottleEpisode
 from sluice.quotas.kinds import KINDS, KindSpec
 from sluice.usage.records import EventKind, ThrottleEvent
 
 EPISODES_PER_STEP: Final = 200
+_NO_TENANTS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _SPECS: Final[dict[str, KindSpec]] = {kind.value: spec for kind, spec in KINDS.items()}
 
 
 class Episodes:
     """One look at all of them, made by running `steps` to its end."""
 
-    def __init__(self, search: str = "") -> None:
-        """`search`: part of a name."""
+    def __init__(self, search: str = "", tenants: Mapping[str, Sequence[str]] = _NO_TENANTS) -> None:
+        """`search`: part of a name. `tenants`: the members of each, by whose names its buckets are found."""
         self.rows: list[ThrottleEpisode] = []
         """the latest to begin first; at most MAX_LISTED"""
         self.matching = 0
         self._search = search.casefold()
+        self._tenants = tenants
 
     def steps(self, episodes: Iterable[ThrottleEpisode]) -> Iterator[None]:
         """Of ThrottleLog.episodes."""
         for number, episode in enumerate(episodes, start=1):
-            if _fits(episode, self._search):
+            if self._fits(episode):
                 self.rows.append(episode)
             if number % EPISODES_PER_STEP == 0:
                 yield
@@ -37,12 +41,12 @@ class Episodes:
         self.rows.sort(key=lambda episode: episode.event.begun_ms, reverse=True)
         del self.rows[MAX_LISTED:]
 
-
-def _fits(episode: ThrottleEpisode, search: str) -> bool:
-    """Part of a name of its bucket, client or address."""
-    event = episode.event
-    names = (*map(str, episode.entity.parts.values()), event.user, event.client_id, *episode.minter)
-    return not search or any(search in name.casefold() for name in names)
+    def _fits(self, episode: ThrottleEpisode) -> bool:
+        """Part of a name of its bucket, its members, its client or its address."""
+        event, parts = episode.event, episode.entity.parts
+        members = self._tenants.get(str(parts.get("tenant", "")), ())
+        names = (*own_names(parts), *members, event.user, event.client_id, *episode.minter)
+        return not self._search or any(self._search in name.casefold() for name in names)
 
 
 def event_of(episode: ThrottleEpisode, now_ms: float, wall_of: Callable[[float], str]) -> Event:

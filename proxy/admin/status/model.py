@@ -81,6 +81,15 @@ class ConnectionsQuery(Query):
 class PrincipalsQuery(Query):
     """Of principals."""
 
+    search: Annotated[
+        str,
+        Field(
+            max_length=MAX_SEARCH,
+            description="Part of a name, upper and lower case alike: of the bucket (user, client id, tenant, "
+            "address), or of a user that is a member of its tenant or whose connections charge it.",
+        ),
+    ] = ""
+
     throttled: Annotated[bool, Field(description="Only those that owe, shadow mode not counted.")] = False
     quota: Annotated[QuotaKind | None, Field(description="Only limits of this kind.")] = None
     sort: Annotated[Order, Field(description="By what the listed ones are sorted.")] = Order.THROTTLE

@@ -25,7 +25,8 @@ from sluice.proxy.admin.status.model import (
     clean,
 )
 from sluice.proxy.admin.top.row import ConnectionRow, Row, why
-from sluice.proxy.admin.top.rows import Bucket, Connected, Survey, state_of, throttle_of
+from sluice.proxy.admin.top.rows import Survey, state_of, throttle_of
+from sluice.proxy.admin.top.search import Bucket, Connected, Search
 from sluice.proxy.admin.top.text import who
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
@@ -60,11 +61,10 @@ def survey_of(query: PrincipalsQuery, max_debt_ms: float) -> Survey:
     def wanted(bucket: Bucket, owed_ms: float) -> bool:
         if throttled and not owed_ms > 0.0:
             return False
-        if quota is not None and _kind_of(bucket) is not quota:
-            return False
-        return not search or any(search in name.casefold() for name in _names_of(bucket))
+        return quota is None or _kind_of(bucket) is quota
 
-    return Survey(MAX_LISTED, max_debt_ms, wanted)
+    found = Search(lambda name: search in name.casefold()) if search else None
+    return Survey(MAX_LISTED, max_debt_ms, wanted, found)
 
 
 def survey_of_one(key: str, max_debt_ms: float) -> Survey:
@@ -149,12 +149,6 @@ def _figures(row: Row) -> dict[str, Any]:
 
 def _kind_of(bucket: Bucket) -> QuotaKind:
     return bucket.kind if isinstance(bucket, Sensor) else QuotaKind.PRODUCER_IDS
-
-
-def _names_of(bucket: Bucket) -> Iterable[str]:
-    if isinstance(bucket, Sensor):
-        return map(str, bucket.entity.parts.values())
-    return (bucket.user,)
 
 
 # Connections and producer ids -------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ from sluice.proxy.admin.status.rows import (
     survey_of,
     survey_of_one,
 )
-from sluice.proxy.admin.top.rows import Connected, Survey
+from sluice.proxy.admin.top.rows import Survey
+from sluice.proxy.admin.top.search import Connected
 from sluice.proxy.config.admin import StatusOptions
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
@@ -222,7 +223,7 @@ class StatusDesk:
         """Raises Busy."""
 
         def make() -> tuple[Episodes, Iterator[None]]:
-            found = Episodes(query.search)
+            found = Episodes(query.search, self._sources.quotas.limits.tenants)
             return found, found.steps(self._sources.throttle_log.episodes())
 
         made = await self._made(("events", query.search), make)

@@ -7,6 +7,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from sluice.proxy.admin.top.search import is_found
+
 MAX_ROWS: Final = 200
 """of a snapshot: the most throttled, then those nearest to their limits"""
 
@@ -39,18 +41,12 @@ _KEYS: Final[dict[Sort, Callable[[Mapping[str, Any]], Any]]] = {
 
 
 def chosen(snapshot: Mapping[str, Any], *, user: str, sort: Sort, rows: int) -> dict[str, Any]:
-    """The snapshot with at most `rows` of its rows, sorted, of the users that `user` names: a name, or a
-    pattern with * and ?. Empty: of all buckets."""
-    found = [row for row in snapshot["rows"] if not user or _is_of(row, user)]
+    """The snapshot with at most `rows` of its rows, sorted, of the buckets that `user` finds: a name, or a
+    pattern with * and ?, of a bucket or of its members (search.py). Empty: of all buckets."""
+    found = [
+        row for row in snapshot["rows"] if not user or is_found(row, lambda name: fnmatchcase(name, user))
+    ]
     key = _KEYS.get(sort)
     if key is not None:
         found.sort(key=key)
     return {**snapshot, "rows": found[:rows]}
-
-
-def _is_of(row: Mapping[str, Any], user: str) -> bool:
-    """A bucket of that user, or one that a connection of that user shares."""
-    own = row["bucket"].get("user")
-    if own is not None:
-        return fnmatchcase(own, user)
-    return any(fnmatchcase(one["user"], user) for one in row["shown"])

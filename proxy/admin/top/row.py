@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -89,8 +89,8 @@ class Row:
         self.shown.sort(key=lambda row: (-row.for_ms, row.peer))
         del self.shown[MAX_CONNECTIONS:]
 
-    def to_json(self, limits: QuotaLimits | None = None) -> dict[str, Any]:
-        """As in the snapshot; with `limits`, which are in force, also why."""
+    def to_json(self, limits: QuotaLimits | None = None, members: Sequence[str] = ()) -> dict[str, Any]:
+        """As in the snapshot; with `limits`, which are in force, also why. `members`: of its tenant."""
         spec = KINDS[self.kind]
         found: dict[str, Any] = {
             "quota": self.kind.value,
@@ -113,6 +113,8 @@ class Row:
             "throttled_connections": self.throttled_connections,
             "shown": [connection.to_json() for connection in self.shown],
         }
+        if members:
+            found["members"] = list(members)
         if limits is not None:
             found["why"] = why(self, limits)
         return found

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from heapq import heappush, heapreplace
 from math import isfinite
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.row import ConnectionRow, Row
+from sluice.proxy.admin.top.search import Bucket, Connected, Search
 from sluice.proxy.metrics.delayed_time import Delayed, DelayedTimes
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -40,17 +41,8 @@ ACTIVE_MS: Final = 60_000.0
 """a bucket that was not used for so long, nor for pacing.max_debt_s, owes nothing and is not looked at"""
 
 
-class Connected(Protocol):
-    """What is looked at of a connection."""
-
-    peer: str
-    session: Session
-
-
 _Key: TypeAlias = tuple[float, float]
 """the order: what is owed, then how near to the limit"""
-Bucket: TypeAlias = Sensor | PrincipalIds
-"""what a row is found of"""
 _Found: TypeAlias = tuple[_Key, int, Bucket, Callable[[], Row]]
 """key, a number that is its alone, what it was found of, and its row, made only if it is among the first"""
 
@@ -63,9 +55,10 @@ class Survey:
         max_rows: int = MAX_ROWS,
         max_debt_ms: float = 0.0,
         wanted: Callable[[Bucket, float], bool] | None = None,
+        search: Search | None = None,
     ) -> None:
-        """`wanted`: of which buckets there are to be rows, given what they owe in ms (in shadow mode 0); all
-        are counted."""
+        """`wanted`: of which buckets there are to be rows, given what they owe in ms (in shadow mode 0), of
+        those that `search` finds; all are counted."""
         self.rows: list[Row] = []
         """the most throttled first"""
         self.sensors = 0
@@ -80,6 +73,7 @@ class Survey:
         self.matching = 0
         """active buckets that are wanted"""
         self._wanted = wanted
+        self._search = search
         self._max_rows = max_rows
         self._active_ms = max(ACTIVE_MS, max_debt_ms)
         self._found: list[_Found] = []
@@ -96,6 +90,8 @@ class Survey:
     ) -> Iterator[None]:
         """`addresses`: the sensors of connection_creation_rate. These, `sensors` and what `connections`
         returns are lists, for all of it comes and goes between the steps."""
+        if self._search is not None:
+            yield from self._search.steps(connections(), limits)
         now_ms, active_ms = clock_ms(), self._active_ms
         for number, sensor in enumerate(sensors, start=1):
             self.sensors += 1
@@ -185,6 +181,8 @@ class Survey:
 
     def _is_among(self, key: _Key, bucket: Bucket) -> bool:
         if self._wanted is not None and not self._wanted(bucket, key[0]):
+            return False
+        if self._search is not None and not self._search.finds(bucket):
             return False
         self.matching += 1
         return len(self._found) < self._max_rows or key > self._found[0][0]

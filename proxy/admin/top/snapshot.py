@@ -13,7 +13,8 @@ from time import monotonic, perf_counter
 from typing import Any, Final
 
 from sluice.proxy.admin.top.order import MAX_ROWS
-from sluice.proxy.admin.top.rows import Connected, Survey
+from sluice.proxy.admin.top.rows import Survey
+from sluice.proxy.admin.top.search import Connected
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.manager import QuotaManager
@@ -23,6 +24,8 @@ _SHARE: Final = 0.1
 """of the loop's time, at most"""
 _MIN_AGE_S: Final = 0.1
 _ROWS_PER_STEP: Final = 5
+MAX_MEMBERS: Final = 1_000
+"""of a tenant that are told"""
 
 
 class Top:
@@ -55,11 +58,12 @@ class Top:
             if age_s > max(_MIN_AGE_S, self._work_s / _SHARE):
                 await self._survey()
             survey, age_s = self._last, monotonic() - self._made_s
-            limits = self._quotas.limits if why else None
+            limits = self._quotas.limits
             shown = survey.rows[: max(0, rows)]
             found = []
             for number, row in enumerate(shown, start=1):
-                found.append(row.to_json(limits))
+                members = limits.tenants.get(row.bucket.get("tenant", ""), ())
+                found.append(row.to_json(limits if why else None, members[:MAX_MEMBERS]))
                 if number % _ROWS_PER_STEP == 0:
                     await asyncio.sleep(0)
         return {

@@ -28,8 +28,13 @@ _NEAR: Final = 0.8
 """of the limit: shown in yellow"""
 
 
-def view(snapshot: Mapping[str, Any], *, why: bool = False, width: int = 200) -> RenderableType:
-    """Head line, table, and with `why` behind it each row's reasons. `width`: in characters."""
+def view(
+    snapshot: Mapping[str, Any], *, why: bool = False, width: int = 200, searched: str = ""
+) -> RenderableType:
+    """Head line, table, and with `why` behind it each row's reasons. `width`: in characters. `searched`: what
+    the rows were chosen by, to be named where there are none."""
+    if searched and not snapshot["rows"]:
+        return Group(_head(snapshot, width), Text(f"\nno bucket matches {printable(searched)}"))
     parts: list[RenderableType] = [_head(snapshot, width), _table(snapshot["rows"], width)]
     if why:
         for row in snapshot["rows"]:

@@ -86,6 +86,10 @@ class Choice:
     wanted: Listing = field(default_factory=lambda: Listing({}))
     """all limits of the place, afterwards"""
 
+    def stays_at(self, limit: PlannedLimit) -> float:
+        """What a limit of the plan is afterwards, be it written or left out."""
+        return self.wanted.limits.get(limit.whom, {}).get(limit.key, limit.current)
+
 
 def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: Reviews) -> Choice:
     """`now`: the limits of the place. `today`: in UTC, as the dates of logs are. Raises PlanRefused."""
@@ -204,7 +208,7 @@ def entity_of(whom: Whom) -> QuotaEntity | None:
 
 def _not_there(now: Listing, limit: PlannedLimit) -> str | None:
     """Why a server can have no such entity; None: it can, or the place is a file."""
-    if now.sections is None and any(part not in KAFKA_KEYS for part, _ in limit.whom):
+    if not now.takes_own and any(part not in KAFKA_KEYS for part, _ in limit.whom):
         return "only a quota file can have it; apply the plan there, too"
     return None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sluice.proxy.cli.options import CommandFailed
+from sluice.quotas.numbers import number
 
 if TYPE_CHECKING:
     from sluice.proxy.cli.plan.choice import Choice
@@ -30,14 +31,16 @@ MaxChangesOption = Annotated[
 ]
 IncludeReviewsOption = Annotated[
     bool,
-    typer.Option("--include-reviews", help="Also what needs review, all of it.", rich_help_panel=_PLANS),
+    typer.Option(
+        "--include-reviews", help="As --include, of all that waits for review.", rich_help_panel=_PLANS
+    ),
 ]
 IncludeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--include",
         metavar="WHOM",
-        help="Also what needs review of this one: `user=alice,client-id=app`.",
+        help="Let this one rise beyond what is written without review: `user=alice,client-id=app`.",
         rich_help_panel=_PLANS,
     ),
 ]
@@ -178,17 +181,18 @@ def left_out_lines(choice: Choice) -> list[str]:
     if more:
         lines.append(f"left out: {more} more")
     lines += [
-        f"waits for review: {described(limit.whom)}: {limit.key}: up to {limit.up_to:.0f}"
+        f"waits for review above {number(choice.stays_at(limit))}: {described(limit.whom)}: {limit.key}: "
+        f"up to {number(limit.up_to)}"
         for limit in choice.waiting[:_SHOWN]
     ]
     if len(choice.waiting) > _SHOWN:
         lines.append(f"waits for review: {len(choice.waiting) - _SHOWN} more")
     lines += [
-        f"granted for 14 days: {described(limit.whom)}: {limit.key}: up to {limit.up_to:.0f}"
+        f"granted for 14 days: {described(limit.whom)}: {limit.key}: up to {number(limit.up_to)}"
         for limit in choice.granted
     ]
     if choice.waiting or any(limit.needs_review for limit, _ in choice.left_out):
-        lines.append("What needs review is granted with --include WHOM, or --include-reviews.")
+        lines.append("What waits for review is granted with --include WHOM, or --include-reviews.")
     return lines
 
 

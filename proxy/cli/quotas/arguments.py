@@ -5,7 +5,8 @@ Types and names are told in three ways, as by Kafka's own tool:
     --entity-type users --entity-default           the default; as a name in the quota file: `<default>`
     --user alice --client-defaults                 shorthands, in any order
 and as the KIPs write it: `--alter --entity-type users` alone is the default, too. A type without a name asks
-`--describe` for all of that type. Source: ConfigCommand, ConfigCommandOptions.entityTypes, entityNames.
+`--describe` for all of that type, no type for all; Kafka's tool refuses that. Source: ConfigCommand,
+ConfigCommandOptions.entityTypes, entityNames.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ArgumentError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whose quotas: for each key a name, or None: every one that has this key and no other."""
+    """Whose quotas: for each key a name, or None: every one that has this key and no other. No keys: all."""
 
     names: tuple[tuple[str, str | None], ...]
     """by key, user before client-id"""
@@ -55,10 +56,13 @@ class Asked:
         return parts
 
     def fits(self, whom: Whom) -> bool:
-        """Whether an entity is among those that are asked for: exactly these parts, no others."""
-        return len(whom) == len(self.names) and all(
-            key == wanted_key and wanted in {None, name}
-            for (key, name), (wanted_key, wanted) in zip(whom, self.names, strict=True)
+        """Whether an entity is among those that are asked for: exactly these parts, no others; or any."""
+        return not self.names or (
+            len(whom) == len(self.names)
+            and all(
+                key == wanted_key and wanted in {None, name}
+                for (key, name), (wanted_key, wanted) in zip(whom, self.names, strict=True)
+            )
         )
 
     def shown(self) -> str:
@@ -89,6 +93,8 @@ def asked_of(
     if given:
         types = [f"{option.removesuffix('_defaults')}s" for option, _ in given]
         names = [value if isinstance(value, str) else DEFAULT_NAME for _, value in given]
+    if not (types or names or alter):
+        return Asked((), "")
     _check_types(types)
     if len(names) > len(types):
         raise ArgumentError("more names than types", "--entity-name")

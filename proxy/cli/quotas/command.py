@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from sluice.proxy.cli.quotas.places import Place
 
 _DEFAULT = "<default>"
+_SHOWN = 5
+"""names of what is left out"""
 
 
 class OrderedNames(TyperCommand):
@@ -109,6 +111,8 @@ def configs(
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
     done = place.alter({asked.whom: changes})
     print(f"{'Completed updating' if done else 'Nothing to change in'} {asked.shown()}.")
+    if done:
+        print(place.written)
 
 
 def place_of(
@@ -134,10 +138,28 @@ def place_of(
         from sluice.proxy.config.file import load_config
 
         loaded = load_config(config, os.environ)
-        if loaded.quotas.source == "topic" and loaded.admin.socket is not None:
+        if loaded.quotas.source == "topic":
+            if loaded.admin.socket is None:
+                raise typer.BadParameter(
+                    "the limits of this proxy come from a topic; give --bootstrap-server HOST:PORT, with the "
+                    "login of one of quotas.admins, or set admin.socket; --quotas FILE: the file beside it"
+                )
             return SocketPlace(loaded.admin.socket)
+        return QuotaFilePlace(loaded.quotas.named_file(), loaded.quotas.reload_interval_s)
     otherwise = ", --bootstrap-server HOST:PORT or --admin-socket FILE"
     return QuotaFilePlace(quota_file_of(quotas, config, otherwise))
+
+
+def names_place(quotas: Path | None, config: Path | None, admin_socket: Path | None) -> bool:
+    """Whether these say where a proxy's quotas are; a configuration with a topic and no socket does not."""
+    if quotas is not None or admin_socket is not None:
+        return True
+    if config is None:
+        return "SLUICE_QUOTAS__FILE" in os.environ
+    from sluice.proxy.config.file import load_config
+
+    loaded = load_config(config, os.environ)
+    return loaded.quotas.source != "topic" or loaded.admin.socket is not None
 
 
 def server_of(bootstrap_server: str, command_config: Path | None) -> Place:
@@ -174,12 +196,13 @@ def diff(
 
     A line for each difference: `-` only FILE has it, `+` only the other has it, `~` both, with other limits.
     """
-    from sluice.proxy.cli.quotas.listing import differences
+    from sluice.proxy.cli.quotas.listing import compared
 
     other = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
-    found = list(differences(_read(file), other.listing()))
+    found, left_out = compared(_read(file), other.listing())
     for difference in found:
         print(difference)
+    _print_left_out(f"not compared, {other.name} cannot tell it", left_out)
     raise typer.Exit(EXIT_FAILED if found else 0)
 
 
@@ -206,8 +229,9 @@ def apply(
     """Make a quota file or a server say what FILE says; asks nothing, prints each change.
 
     Only what differs is changed: `+` is set, `-` is removed, `~` gets another limit. `import` is the same.
-    Of a plan the limits that it proposes are written, but for what needs review; it is refused if it is
-    empty, stale or suspicious.
+    Of a plan all limits that it proposes are written. Those that need review are among them, as far as the
+    policy's guard goes (at most twice the limit): what is wanted beyond that waits for --include. A plan is
+    refused if it is empty, stale or suspicious.
     """
     from sluice.proxy.cli.plan.apply import plan_file_of
 
@@ -235,18 +259,33 @@ def apply(
     _apply_quota_file(file, place, keep=keep, dry_run=dry_run)
 
 
+def _print_left_out(why: str, left_out: list[str]) -> None:
+    """On standard error: the first few by name."""
+    if left_out:
+        more = f"; and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+        print(f"{why}: {'; '.join(left_out[:_SHOWN])}{more}", file=sys.stderr)
+
+
 def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) -> None:
     """Change what differs from FILE, and print each change. `keep`: remove nothing."""
-    from sluice.proxy.cli.quotas.listing import differences, merged
+    from sluice.proxy.cli.quotas.listing import changes_at, merged, without_place
+    from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
+    is_new = False
+    if isinstance(place, QuotaFilePlace):
+        place.may_be_new = True
+        is_new = place.is_new
     wanted, now = _read(file), place.listing()
+    _print_left_out(f"left out, {place.name} has no place for it", without_place(wanted, now))
     if keep:
         wanted = merged(now, wanted)
-    found = list(differences(now, wanted))
+    found = changes_at(now, wanted)
     for difference in found:
         print(difference)
-    if found and not dry_run:
+    if (found or is_new) and not dry_run:
         place.become(wanted, found)
+    if is_new and not dry_run:
+        print(f"{place.name} is a new file.")
     print(cli_plan.last_line(place.name, len(found), dry_run=dry_run))
 
 
@@ -260,9 +299,6 @@ def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
 
 
 def _read(file: Path) -> Listing:
-    from sluice.proxy.cli.quotas.listing import listing_of
-    from sluice.quotas.files.load import read_given
+    from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
-    if str(file) == "-":
-        return listing_of(sys.stdin.read(), "standard input")
-    return listing_of(read_given(file, "quota"), str(file))
+    return QuotaFilePlace(file).listing()

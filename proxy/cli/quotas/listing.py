@@ -1,7 +1,8 @@
 """Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
 
-A server (a broker, or a proxy that keeps quotas in a topic) knows entities and limits; an admin socket tells
-of shadow mode, too. Calendars, over_budget, tenants and exempt rules are the quota file's own. Pure.
+A quota file and an admin socket tell all that there is; a server (a broker, or a proxy that keeps quotas in a
+topic) entities and limits alone: neither shadow mode, calendars and over_budget, nor tenants, prefixes and
+exempt rules. Pure.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sluice.proxy.cli.quotas.edit import Entry, Whom, block_lines, entries_of, number, whom_of
+from sluice.quotas.exempt import network_of
 from sluice.quotas.files.quota_file import (
     DEFAULT_NAME,
     ENTITY_KEYS,
@@ -21,6 +23,7 @@ from sluice.quotas.files.quota_file import (
     SHADOW_KEY,
     parse_quotas,
 )
+from sluice.quotas.files.schedule_entries import windows_of
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
 
@@ -28,6 +31,8 @@ SECTIONS: Final = ("tenants", "exempt")
 """what a quota file has beside `quotas:`, in the order of an export"""
 KAFKA_KEYS: Final = ("user", "client-id", "ip")
 """types of entities that Kafka's API knows"""
+OWN: Final = "own"
+"""entities and sections that only Sluice has: tenants, client-id prefixes, exempt rules"""
 _NAMES_OF_KEYS: Final = {"user": "user-principal"}
 """where Kafka's tool has another name than the quota file"""
 
@@ -46,6 +51,10 @@ class Listing:
     """the windows of entities that have a calendar, as in the quota file"""
     refusing: frozenset[Whom] = frozenset()
     """entities with `over_budget: refuse`"""
+    untold: frozenset[str] = frozenset()
+    """what the source has no words for: keys of options, and OWN"""
+    takes_own: bool = True
+    """OWN can be changed there; False: by Kafka's API, which knows no such thing"""
 
     def limits_of(self, whom: Whom) -> dict[str, tuple[float, bool]]:
         """By config key: the limit, and whether it is in shadow mode."""
@@ -135,7 +144,7 @@ def differences(left: Listing, right: Listing) -> Iterator[Difference]:
             if ours.get(key) != theirs.get(key):
                 yield Difference(whom, key, _limit(ours.get(key)), _limit(theirs.get(key)))
         windows = left.schedules.get(whom), right.schedules.get(whom)
-        if windows[0] != windows[1]:
+        if windows[0] != windows[1] and windows_of(windows[0] or ()) != windows_of(windows[1] or ()):
             yield Difference(whom, SCHEDULE_KEY, _windows(windows[0]), _windows(windows[1]))
         over_left, over_right = (REFUSE if whom in one.refusing else None for one in (left, right))
         if over_left != over_right:
@@ -143,7 +152,7 @@ def differences(left: Listing, right: Listing) -> Iterator[Difference]:
     if left.sections is not None and right.sections is not None:
         for name in SECTIONS:
             left_items, right_items = (
-                [_item(item) for item in sections.get(name, ())]
+                [_item(name, item) for item in sections.get(name, ())]
                 for sections in (left.sections, right.sections)
             )
             yield from (
@@ -152,6 +161,49 @@ def differences(left: Listing, right: Listing) -> Iterator[Difference]:
             yield from (
                 Difference((), item, None, "", name) for item in right_items if item not in left_items
             )
+
+
+def compared(left: Listing, right: Listing) -> tuple[list[Difference], list[str]]:
+    """(how they differ, what of `left` is not compared, for `right` has no words for it)."""
+    found: list[Difference] = []
+    left_out: list[str] = []
+    for difference in differences(left, right):
+        if difference.right is None and _is_untold(difference, left, right):
+            left_out.append(str(difference).removeprefix("- "))
+        else:
+            found.append(difference)
+    return found, left_out + without_place(left, right)
+
+
+def without_place(listing: Listing, place: Listing) -> list[str]:
+    """The items of sections for which a place has none."""
+    if place.sections is not None or listing.sections is None:
+        return []
+    return [f"{name}: {_item(name, item)}" for name in SECTIONS for item in listing.sections.get(name, ())]
+
+
+def changes_at(now: Listing, wanted: Listing) -> list[Difference]:
+    """What has to change at a place. Where only Kafka's entities can be changed, all else that `wanted` does
+    not speak of stays."""
+    found = differences(now, wanted)
+    if now.takes_own:
+        return list(found)
+    return [one for one in found if one.right is not None or not is_own(one)]
+
+
+def is_own(difference: Difference) -> bool:
+    """Of what only Sluice has: a section's item, or a limit of an entity that Kafka does not have."""
+    return bool(difference.section) or any(key not in KAFKA_KEYS for key, _ in difference.whom)
+
+
+def _is_untold(difference: Difference, left: Listing, right: Listing) -> bool:
+    """Of something that is only on the left."""
+    is_shadow = difference.key in left.shadow.get(difference.whom, ())
+    return (
+        difference.key in right.untold
+        or (is_shadow and SHADOW_KEY in right.untold)
+        or (is_own(difference) and OWN in right.untold)
+    )
 
 
 def merged(base: Listing, over: Listing) -> Listing:
@@ -223,7 +275,10 @@ def _windows(windows: tuple[Entry, ...] | None) -> str | None:
     return None if windows is None else json.dumps(windows, ensure_ascii=False)
 
 
-def _item(item: Entry) -> str:
+def _item(section: str, item: Entry) -> str:
+    """Told in one way, however it is written: an address is the network of it alone."""
+    if section == "exempt" and "address" in item:
+        item = {**item, "address": str(network_of(item["address"]))}
     return json.dumps(dict(sorted(item.items())), ensure_ascii=False)
 
 

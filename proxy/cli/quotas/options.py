@@ -43,7 +43,7 @@ ExplainedBrokerOption = Annotated[
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT,…",
-        help="A broker, asked for limits of its own; not a proxy, which would tell the proxy's.",
+        help="Beside a file or socket: a broker, asked for limits of its own. Alone: the place to ask.",
     ),
 ]
 BrokerUserOption = Annotated[

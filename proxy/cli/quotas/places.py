@@ -6,15 +6,21 @@ A *place* is either. Both can list what they have and take changes; a running pr
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.quotas.files.config_error import Problem, QuotaFileError
-from sluice.quotas.files.load import read_text
+from sluice.quotas.files.load import read_given, read_text
 from sluice.quotas.files.quota_file import parse_quotas
+
+STANDARD_INPUT: Final = "-"
+_NO_LIMITS: Final = "quotas: []\n"
+RELOAD_S: Final = 1.0
+"""QuotaOptions.reload_interval_s's default; a test compares them"""
 
 
 class Place(Protocol):
@@ -23,6 +29,11 @@ class Place(Protocol):
     @property
     def name(self) -> str:
         """For messages."""
+        ...
+
+    @property
+    def written(self) -> str:
+        """Where a change went, and when it is in force: a sentence."""
         ...
 
     def listing(self) -> Listing:
@@ -39,15 +50,39 @@ class Place(Protocol):
 
 
 class QuotaFilePlace:
-    """A quota file, edited in place: comments and order stay."""
+    """A quota file, edited in place: comments and order stay. `-` is standard input, which is only read."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, reload_interval_s: float | None = None) -> None:
+        """`reload_interval_s`: how often the proxy looks at it, if that is known."""
         self.file = file
-        self.name = str(file)
+        self.name = "standard input" if str(file) == STANDARD_INPUT else str(file)
+        self.may_be_new = False
+        """a file that is not there yet is one without limits, and is made when it gets some"""
+        self._reload_interval_s = reload_interval_s
+
+    @property
+    def is_new(self) -> bool:
+        """It is not there, and may be made."""
+        return self.may_be_new and not self.file.exists()
+
+    @property
+    def written(self) -> str:
+        """Where a change went, and when it is in force: a sentence."""
+        within_s = self._reload_interval_s
+        within = f"{RELOAD_S:g} s, or its quotas.reload_interval_s" if within_s is None else f"{within_s:g} s"
+        return (
+            f"Written to the file {self.file.resolve()}; a proxy that runs with it takes it within {within}."
+        )
+
+    def read(self) -> str:
+        """The text, of a pipe too. Raises ConfigError if it cannot be read."""
+        if self.is_new:
+            return _NO_LIMITS
+        return sys.stdin.read() if str(self.file) == STANDARD_INPUT else read_given(self.file, "quota")
 
     def listing(self) -> Listing:
         """Raises ConfigError if the file cannot be used."""
-        return listing_of(read_text(self.file, "quota"), self.name)
+        return listing_of(self.read(), self.name)
 
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
         """Raises ConfigError, the file untouched, if it cannot be read, used, edited so, or written."""
@@ -76,11 +111,15 @@ class QuotaFilePlace:
 
     def _text(self) -> str:
         """With its own ends of lines."""
+        if str(self.file) == STANDARD_INPUT:
+            raise QuotaFileError([Problem("is only read; name a file to change", source=self.name)])
+        if self.is_new:
+            return _NO_LIMITS
         parse_quotas(read_text(self.file, "quota"), self.name)
         return self.file.read_bytes().decode("utf-8")
 
     def _write(self, before: str, after: str) -> bool:
-        if after == before:
+        if after == before and not self.is_new:
             return False
         parse_quotas(after, f"{self.file}, as it would be")
         try:
@@ -121,5 +160,6 @@ def _replace(file: Path, text: str) -> None:
         new.write(text)
         new.flush()
         os.fsync(new.fileno())
-    os.chmod(beside, file.stat().st_mode & 0o777)
+    if file.exists():
+        os.chmod(beside, file.stat().st_mode & 0o777)
     os.replace(beside, file)

@@ -1,6 +1,6 @@
 """Quotas that a running process keeps, as a place of commands: a server, or a proxy through its admin socket.
 
-It knows entities and limits, the admin socket also which are in shadow mode. What only a quota file can be
+A server tells entities and limits, the admin socket all that is in force. What only a quota file can be
 given (shadow mode, calendars, over_budget, tenants, prefixes, exempt rules) is refused by name rather than
 left out.
 """
@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from sluice.proxy.cli.local_admin import SocketClient
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
-from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Difference, Listing, described, sort_key
+from sluice.proxy.cli.quotas.listing import OWN, SECTIONS, Difference, Listing, described, is_own, sort_key
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.quota_file import DEFAULT_NAME, OVER_BUDGET_KEY, REFUSE, SCHEDULE_KEY
+from sluice.quotas.files.quota_file import (
+    DEFAULT_NAME,
+    ENTITY_KEYS,
+    OVER_BUDGET_KEY,
+    REFUSE,
+    SCHEDULE_KEY,
+    SHADOW_KEY,
+)
 
-Found = tuple[dict[Whom, dict[str, float]], dict[Whom, frozenset[str]]]
-"""limits of each entity, and its keys in shadow mode"""
+UNTOLD: Final = frozenset({SHADOW_KEY, SCHEDULE_KEY, OVER_BUDGET_KEY, OWN})
+"""what Kafka's API has no words for"""
 ENTITIES_AT_ONCE: Final = 500
 _ERRORS: Final = {
     29: "TOPIC_AUTHORIZATION_FAILED",
@@ -36,17 +44,23 @@ class RemotePlace(ABC):
     """A place (quota_commands.Place). Of several entities some may have been changed when one is refused."""
 
     name: str
-    _refusing: frozenset[Whom] = frozenset()  # entities with `over_budget: refuse`, at the last look
+
+    @property
+    @abstractmethod
+    def written(self) -> str:
+        """Where a change went, and when it is in force: a sentence."""
 
     def listing(self) -> Listing:
         """All limits; raises CommandFailed."""
-        limits, shadow = self._limits()
+        found = self._found()
+        limits = found.limits
         ordered = {whom: limits[whom] for whom in sorted(limits, key=sort_key) if limits[whom]}
-        return Listing(ordered, shadow, refusing=self._refusing)
+        return replace(found, limits=ordered, takes_own=False)
 
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
         """Raises CommandFailed. A limit in shadow mode that is set is in force, its number being the same."""
-        now, shadow = self._limits()
+        found = self._found()
+        now, shadow = found.limits, found.shadow
         needed: dict[Whom, Changes] = {}
         for whom, limits in changes.items():
             tried = shadow.get(whom, frozenset())
@@ -63,7 +77,10 @@ class RemotePlace(ABC):
     def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
         """Raises ConfigError for what cannot be kept there, CommandFailed for what is refused."""
         problems = [
-            Problem(f"{described(difference.whom)}: {why}; only a quota file can have that", source=self.name)
+            Problem(
+                f"{difference.section or described(difference.whom)}: {why}; only a quota file can have that",
+                source=self.name,
+            )
             for difference in found
             for why in _beyond_kafka(wanted, difference)
         ]
@@ -84,8 +101,8 @@ class RemotePlace(ABC):
                 raise CommandFailed("\n".join(f"{self.name}: {line}" for line in refused))
 
     @abstractmethod
-    def _limits(self) -> Found:
-        """Of every entity, and which of them are in shadow mode, where the place can tell."""
+    def _found(self) -> Listing:
+        """All that the place tells, in any order."""
 
     @abstractmethod
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
@@ -99,19 +116,26 @@ class SocketPlace(RemotePlace):
         self.name = str(path)
         self._client = SocketClient(path)
 
-    def _limits(self) -> Found:
-        entries = self._client.ask({"ask": "describe"})["entries"]
-        # A proxy of an older version does not tell of shadow mode and over_budget.
-        self._refusing = frozenset(
-            whom_of_names(entry["entity"]) for entry in entries if entry.get(OVER_BUDGET_KEY) == REFUSE
-        )
+    @property
+    def written(self) -> str:
+        """A change is answered when it is in force (QuotaTopic.alter)."""
         return (
-            {whom_of_names(entry["entity"]): entry["limits"] for entry in entries},
-            {
-                whom_of_names(entry["entity"]): frozenset(entry["shadow"])
-                for entry in entries
-                if entry.get("shadow")
-            },
+            f"Written to the quota topic by the proxy of {self.name}: in force there; other proxies take it "
+            "within a second."
+        )
+
+    def _found(self) -> Listing:
+        """Of a limit that a schedule has set for now: the normal one."""
+        answer = self._client.ask({"ask": "describe", "all": True})
+        entries = {whom_of_names(entry["entity"]): entry for entry in answer["entries"]}
+        sections = answer.get("sections")  # None: a proxy of an older version, which tells less
+        return Listing(
+            {whom: {**entry["limits"], **entry.get("normal", {})} for whom, entry in entries.items()},
+            {whom: frozenset(entry["shadow"]) for whom, entry in entries.items() if entry.get("shadow")},
+            None if sections is None else {name: tuple(sections[name]) for name in SECTIONS},
+            {whom: tuple(entry[SCHEDULE_KEY]) for whom, entry in entries.items() if SCHEDULE_KEY in entry},
+            frozenset(whom for whom, entry in entries.items() if entry.get(OVER_BUDGET_KEY) == REFUSE),
+            untold=frozenset({SCHEDULE_KEY, OWN}) if sections is None else frozenset(),
         )
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
@@ -133,7 +157,8 @@ class SocketPlace(RemotePlace):
 
 def whom_of_names(names: Mapping[str, str | None]) -> Whom:
     """From names as Kafka's API has them: a null one is the default."""
-    order = [*(key for key in KAFKA_KEYS if key in names), *(key for key in names if key not in KAFKA_KEYS)]
+    known = [key for key in ENTITY_KEYS if key in names]
+    order = [*known, *(key for key in names if key not in ENTITY_KEYS)]
     return tuple((key, _canonical(key, names[key])) for key in order)
 
 
@@ -159,7 +184,10 @@ def _canonical(key: str, name: str | None) -> str:
 def _beyond_kafka(wanted: Listing, difference: Difference) -> Iterator[str]:
     """What of the wanted state, as far as it is not so already, is beyond a place of Kafka's API."""
     whom, key = difference.whom, difference.key
-    if whom in wanted.limits and any(kind not in KAFKA_KEYS for kind, _ in whom):
+    if difference.section:
+        yield f"{key} {'is not there' if difference.left is None else 'would go'}"
+        return
+    if whom in wanted.limits and is_own(difference):
         yield "is an entity that only Sluice has"
     if key in wanted.shadow.get(whom, ()):
         yield f"{key} is in shadow mode"

@@ -19,8 +19,8 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
 from sluice.proxy.cli.quotas.edit import Changes, Whom
-from sluice.proxy.cli.quotas.listing import described
-from sluice.proxy.cli.quotas.remote import Found, RemotePlace, names_of, refusal, whom_of_names
+from sluice.proxy.cli.quotas.listing import Listing, described
+from sluice.proxy.cli.quotas.remote import UNTOLD, RemotePlace, names_of, refusal, whom_of_names
 from sluice.proxy.cli.receive import receive_exactly
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.kafka_client.messages import decoded, encoded
@@ -44,7 +44,15 @@ class QuotaServer(RemotePlace):
         self.name = bootstrap
         self._settings = settings
 
-    def _limits(self) -> Found:
+    @property
+    def written(self) -> str:
+        """A proxy and a broker answer alike."""
+        return (
+            f"Taken by {self.name}: of a proxy, written to its quota topic, in force there, and at other "
+            "proxies within a second; of a broker, one of the cluster's own quotas."
+        )
+
+    def _found(self) -> Listing:
         """Those in force: a proxy leaves out what is in shadow mode, for which the protocol has no field."""
         answer = self._ask(DescribeClientQuotasRequest(components=[], strict=False))
         if answer.error_code:
@@ -53,7 +61,7 @@ class QuotaServer(RemotePlace):
             _whom(entry.entity): {value.key: float(value.value) for value in entry.values}
             for entry in answer.entries or []
         }
-        return limits, {}
+        return Listing(limits, untold=UNTOLD)
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
         entries = [_Entry(entity=_entity(whom), ops=list(_ops(limits))) for whom, limits in changes.items()]

@@ -93,11 +93,12 @@ def test_both_tools_set_and_describe_the_same_quotas(kafka: KafkaNode, unique: U
 def test_addresses_and_defaults_are_described_alike(kafka: KafkaNode) -> None:
     rate = ("--alter", "--add-config", "connection_creation_rate=1000000")
     for whom in (("--ip", "10.99.0.1"), ("--ip-defaults",)):
-        done = configs(kafka, *rate, *whom)
+        done, written = configs(kafka, *rate, *whom).splitlines()
         assert done in {
-            "Completed updating config for ip 10.99.0.1.\n",
-            "Completed updating default config for ips.\n",
+            "Completed updating config for ip 10.99.0.1.",
+            "Completed updating default config for ips.",
         }
+        assert written.startswith(f"Taken by {kafka.bootstrap}: ")
     described = [
         quotas(tool(kafka, "--describe", "--entity-type", "ips")) for tool in (kafka_configs, configs)
     ]
@@ -185,6 +186,20 @@ def test_shadow_mode_is_not_put_in_force_at_a_server(kafka: KafkaNode, tmp_path:
     assert "a-shadow" not in configs(kafka, "--describe", "--entity-type", "users")
 
 
+def test_exempt_rules_for_which_a_server_has_no_place_are_named(kafka: KafkaNode, tmp_path: Path) -> None:
+    file = tmp_path / "quotas.yaml"
+    rules = "".join(f"  - user: backup-{number}\n" for number in range(7))
+    file.write_text(f"quotas: []\nexempt:\n{rules}")
+    server = ("--bootstrap-server", kafka.bootstrap)
+    done = sluice("quotas", "apply", file, *server, "--keep")
+    assert (done.returncode, done.stdout) == (0, f"{kafka.bootstrap}: 0 changes.\n")
+    begin = f"left out, {kafka.bootstrap} has no place for it: "
+    assert done.stderr.startswith(f'{begin}exempt: {{"user": "backup-0"}}; exempt: {{')
+    assert done.stderr.endswith("; and 2 more\n")
+    told = sluice("quotas", "diff", file, *server).stderr
+    assert told.startswith(f"not compared, {kafka.bootstrap} cannot tell it: exempt: {{")
+
+
 def test_explain_warns_of_limits_that_the_broker_itself_has(
     kafka: KafkaNode, unique: Unique, tmp_path: Path
 ) -> None:
@@ -214,11 +229,13 @@ def test_explain_warns_of_limits_that_the_broker_itself_has(
         "Both apply; the lower rules: the broker's, 500,000 bytes per second.",
         f"{begin}900 bytes per second, shared by user '{user}', client-id '{app}' (user_client). "
         "Both apply; the lower rules: the proxy's, 800 bytes per second.",
-        f"At the broker {kafka.bootstrap}: unlimited.",
         f"{begin}7 partitions created or deleted per second, shared by user '{user}' (user). "
         "The proxy delays nobody here: the broker's rules.",
-        f"At the broker {kafka.bootstrap}: unlimited.",
+        f"unlimited, at the broker {kafka.bootstrap}, too: request_percentage, producer_ids_rate",
     ]
+    alone = sluice("quotas", "explain", "--user", user, "--client-id", app, *server)
+    assert alone.stdout.startswith(f"Limits that {kafka.bootstrap} tells; of tenants, client-id prefixes, ")
+    assert f"consumer_byte_rate: 900 bytes per second, shared by user '{user}', " in alone.stdout
     quotas = json.loads(sluice(*explain, *server, "--json").stdout)["quotas"]
     rules = {quota["key"]: (quota["broker"]["limit"], quota["broker"]["rules"]) for quota in quotas}
     assert rules == {

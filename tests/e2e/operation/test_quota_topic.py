@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +22,7 @@ from testkit.clients.quota_api import QuotaApi
 from testkit.kafka.java_tools import run_tool
 from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_port_range
-from testkit.proxy.sluice_process import Door, SluiceProcess
+from testkit.proxy.sluice_process import SLUICE, Door, SluiceProcess
 
 pytestmark = pytest.mark.kafka
 TOPIC = "__sluice_quotas"
@@ -314,6 +315,15 @@ def test_who_is_no_admin_is_refused(strict: SluiceProcess) -> None:
         assert code == 31
         assert "quotas.admins" in str(message)
     assert strict.log_lines("quota_change_refused", user="ANONYMOUS")
+    before = len(strict.log_lines("quota_describe_refused", user="ANONYMOUS"))
+    assert before
+    alter = ("--alter", "--add-config", "producer_byte_rate=1", "--user", "alice")
+    place = ("--bootstrap-server", bootstrap(strict))
+    done = subprocess.run(
+        [SLUICE, "configs", *place, *alter], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "error 31 CLUSTER_AUTHORIZATION_FAILED" in done.stderr) == (1, True)
+    assert len(strict.log_lines("quota_describe_refused", user="ANONYMOUS")) == before + 1
 
 
 def test_with_a_quota_file_limits_are_told_and_changes_refused_with_its_name(node: KafkaNode) -> None:

@@ -9,18 +9,25 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
+import structlog
 
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, BadRequest, bound
 from sluice.proxy.quota_store.client_quotas import Alteration, Result
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
-from sluice.quotas.entity import QuotaEntity, Tenant
+from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, Tenant
+from sluice.quotas.exempt import ExemptRule, network_of
+from sluice.quotas.files.schedule_entries import window_item
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.limits.schedule import Window
+from sluice.quotas.limits.scheduled import limits_at
 from testkit.proxy.playbook import limits_of, shared_of
 
 pytestmark = pytest.mark.asyncio
@@ -208,6 +215,38 @@ async def test_limits_in_shadow_mode_are_told_as_such_and_left_out_of_kafkas_api
     assert await quotas.describe("admin", [], strict=False) == in_force
 
 
+async def test_all_is_told_to_who_asks_for_all() -> None:
+    saturday = Window({"producer_byte_rate": 9}, weekdays=frozenset({5}))
+    team = QuotaEntity(Tenant("team"), Prefix("etl-"))
+    limits = QuotaLimits(
+        [(team, {"producer_byte_rate": 3}), (QuotaEntity(client_id=DEFAULT), {"request_percentage": 5})],
+        exempt=[ExemptRule("backup", network_of("10.0.0.0/8"))],
+        tenants={"team": ["bob"]},
+        schedules={team: (saturday,)},
+    )
+    now = limits_at(limits, datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()).limits
+    shared = shared_of(now)
+    desk = AdminDesk(shared.quotas, shared.producer_ids, list, QuotaDesk(lambda: now, KeptStore()))
+    assert await desk.answer({"ask": "describe", "all": True}) == {
+        "entries": [
+            {
+                "entity": {"tenant": "team", "client-id-prefix": "etl-"},
+                "limits": {"producer_byte_rate": 9},
+                "shadow": [],
+                "schedule": [window_item(saturday)],
+                "normal": {"producer_byte_rate": 3},
+            },
+            {"entity": {"client-id": None}, "limits": {"request_percentage": 5}, "shadow": []},
+        ],
+        "sections": {
+            "tenants": [{"name": "team", "members": ["bob"]}],
+            "exempt": [{"user": "backup", "address": "10.0.0.0/8"}],
+        },
+    }
+    kafkas = await desk.answer({"ask": "describe"})
+    assert [entry["entity"] for entry in kafkas["entries"]] == [{"client-id": None}]
+
+
 async def test_a_change_goes_to_the_store_as_the_local_admins() -> None:
     store = KeptStore()
     entry = {"entity": {"user": "a", "client-id": None}, "set": {"request_percentage": 5}, "remove": ["x"]}
@@ -219,11 +258,15 @@ async def test_a_change_goes_to_the_store_as_the_local_admins() -> None:
     ]
 
 
-async def test_a_quota_file_is_not_changed_through_the_socket(tmp_path: Path) -> None:
+async def test_a_quota_file_is_not_changed_through_the_socket(
+    tmp_path: Path, log_lines: list[structlog.typing.EventDict]
+) -> None:
     desk = desk_of(FileStore(tmp_path / "quotas.yaml"))
     entry = {"entity": {"user": "a"}, "set": {"producer_byte_rate": 5}}
     with pytest.raises(BadRequest, match=r"error 44: .*quotas\.yaml; change them there"):
         await desk.answer({"ask": "alter", "entries": [entry]})
+    (line,) = log_lines
+    assert (line["event"], line["user"]) == ("quota_change_refused", "local admin")
 
 
 @pytest.mark.parametrize(
@@ -259,6 +302,25 @@ async def test_the_same_survey_is_given_again_while_it_is_fresh() -> None:
     assert second["buckets"] == 1
     await asyncio.sleep(0.11)
     assert (await desk.answer({"ask": "top"}))["age_ms"] < second["age_ms"] + 100
+
+
+async def test_a_tenants_members_are_told_with_its_bucket() -> None:
+    limits = QuotaLimits(
+        [
+            (QuotaEntity(Tenant("team")), {"producer_byte_rate": 3}),
+            (QuotaEntity("a"), {"producer_byte_rate": 3}),
+        ],
+        tenants={"team": ["bob", "carol"]},
+    )
+    shared = shared_of(limits)
+    for user in ("carol", "a"):
+        shared.quotas.sensor(QuotaKind.PRODUCE, user, "", monotonic() * 1000.0)
+    desk = AdminDesk(shared.quotas, shared.producer_ids, list, None)
+    rows = (await desk.answer({"ask": "top"}))["rows"]
+    assert {str(row["bucket"]): row.get("members") for row in rows} == {
+        "{'tenant': 'team'}": ["bob", "carol"],
+        "{'user': 'a'}": None,
+    }
 
 
 async def test_the_loop_turns_while_a_survey_is_made() -> None:

@@ -24,6 +24,10 @@ class Broker:
     def __init__(self, *entries: tuple[Mapping[str, str | None], Mapping[str, float]]) -> None:
         self._limits = {whom_of_names(whom): limits for whom, limits in entries}
 
+    @property
+    def written(self) -> str:
+        return ""
+
     def listing(self) -> Listing:
         return Listing(self._limits)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.proxy.cli.healthcheck import DEFAULT_PORT, failure, probe_address
+from sluice.proxy.cli.healthcheck import DEFAULT_PORT, config_in, failure, probe_address
 from sluice.proxy.config.admin import AdminOptions
 from sluice.proxy.config.file import load_config
 from testkit.processes.ports import LOOPBACK, free_port
@@ -106,6 +106,26 @@ def test_it_is_fine_if_livez_is(command: Sequence[str]) -> None:
     with answering(200) as port:
         asked = run({"SLUICE_CONFIG": "", "SLUICE_ADMIN__PROBES__BIND_PORT": str(port)}, command)
         assert (asked.returncode, asked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("option", [("--config", "{}"), ("-c", "{}"), ("--config={}",)])
+def test_the_configuration_file_may_be_given_as_to_other_commands(
+    option: tuple[str, ...], tmp_path: Path
+) -> None:
+    file, other = tmp_path / "sluice.yaml", tmp_path / "other.yaml"
+    other.write_text(f"{REQUIRED}admin: {{probes: {{bind_port: {free_port()}}}}}\n")
+    arguments = [part.format(file) for part in option]
+    with answering(200) as port:
+        file.write_text(f"{REQUIRED}admin: {{probes: {{bind_host: {LOOPBACK}, bind_port: {port}}}}}\n")
+        asked = run({"SLUICE_CONFIG": str(other)}, [*SLUICE, *arguments])
+        assert (asked.returncode, asked.stderr) == (0, "")
+    assert config_in(arguments) == str(file), "without the imports of other commands"
+
+
+def test_other_arguments_are_told_by_the_command() -> None:
+    assert config_in(["--conf", "a"]) is None
+    asked = run({}, [*SLUICE, "--conf", "a"])
+    assert (asked.returncode, "No such option" in asked.stderr) == (2, True)
 
 
 def test_it_fails_and_says_why_if_livez_is_not_fine() -> None:

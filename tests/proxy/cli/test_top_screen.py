@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
+
+from rich.console import Console
 
 from sluice.proxy.admin.top.order import Sort
 from sluice.proxy.cli.top_screen import Look
@@ -56,3 +59,21 @@ def test_more_rows_are_asked_for_where_they_are_chosen_or_sorted_here() -> None:
         ("top", 200, False),
         ("replication", 7, False),
     ]
+
+
+def test_where_nothing_is_found_it_is_said_what_was_searched_for() -> None:
+    look = Look(Empty(), 7, user="team-\x1bb")
+    console = Console(file=io.StringIO(), width=200)
+    console.print(look.rendered(200))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[-1] == "no bucket matches team-\\x1bb"
+    console.print(Look(Empty(), 7).rendered(200))
+    assert console.file.getvalue().count("matches") == 1
+
+
+class Empty(Source):
+    """A proxy without traffic."""
+
+    def top(self, rows: int, *, why: bool) -> dict[str, Any]:
+        counts = ("throttled_buckets", "active_buckets", "throttled_connections", "connections")
+        return {"rows": [], "pacing": "smooth", "at": "now"} | dict.fromkeys(counts, 0)

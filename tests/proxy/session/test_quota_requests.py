@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import structlog
 
 from sluice.proxy.quota_store.client_quotas import Alteration, Result, alter
 from sluice.proxy.session.causes import DisconnectCause
@@ -80,6 +81,43 @@ async def test_who_is_no_admin_is_refused_with_error_31() -> None:
             assert "quotas.admins" in body["errorMessage"]
             (entry,) = (await body_of(client, ALTER))["entries"]
             assert entry["errorCode"] == 31
+
+
+async def test_who_asks_before_it_changes_as_tools_do_is_refused_with_a_line_in_the_log(
+    log_lines: list[structlog.typing.EventDict],
+) -> None:
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port, LIMITS, admins=frozenset()) as proxy:
+        with await proxy.client() as client:
+            await client.send(describe())
+            assert (await body_of(client, DESCRIBE))["errorCode"] == 31
+            (line,) = [line for line in log_lines if line["event"] == "quota_describe_refused"]
+            assert line["user"] == "ANONYMOUS"
+            assert line["peer"].startswith("127.0.0.1:")
+            assert "quotas.admins" in line["reason"]
+
+
+async def test_many_refused_questions_are_few_lines_and_hide_no_refused_change(
+    log_lines: list[structlog.typing.EventDict],
+) -> None:
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port, LIMITS, admins=frozenset()) as proxy:
+        with await proxy.client() as client:
+            await client.send(b"".join(describe(number) for number in range(50)) + alter_of("bob", 5.0, 50))
+            for _ in range(51):
+                await client.frame()
+    events = [line["event"] for line in log_lines]
+    assert 5 <= events.count("quota_describe_refused") <= 25  # five a second
+    assert events.count("quota_change_refused") == 1
+
+
+async def test_a_filter_that_is_none_is_no_line_in_the_log(
+    log_lines: list[structlog.typing.EventDict],
+) -> None:
+    twice: Any = [{"entityType": "user", "matchType": 2, "match": None}] * 2
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port, LIMITS, admins=ADMIN) as proxy:
+        with await proxy.client() as client:
+            await client.send(request(DESCRIBE, 1, {"components": twice, "strict": False}))
+            assert (await body_of(client, DESCRIBE))["errorCode"] == 42
+    assert not [line for line in log_lines if "refused" in line["event"]]
 
 
 async def test_with_a_file_an_alteration_is_refused_with_error_44_that_names_the_file() -> None:

@@ -175,7 +175,7 @@ def test_a_page_of_twenty_thousand_entities_stays_small() -> None:
 
 def test_a_plan_in_which_nothing_happens_says_so() -> None:
     found = Page(page(plan_of()))
-    for told in ("Nothing changes without review", "Nothing waits for review", "There are none"):
+    for told in ("Nothing changes but what stands above", "Nothing waits for review", "There are none"):
         assert told in found.text
 
 

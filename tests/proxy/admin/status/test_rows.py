@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from sluice.proxy.admin.status.rows import (
     survey_of_one,
 )
 from sluice.proxy.admin.top.rows import Survey
+from sluice.proxy.admin.top.search import Search
 from sluice.proxy.metrics.throttle_log import ThrottleEpisode, ThrottleLog
 from sluice.proxy.runtime.log import LineBudget
-from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind, ThrottleEvent
@@ -77,6 +79,46 @@ def test_a_search_finds_part_of_a_name_in_any_case_and_counts_what_fits() -> Non
     survey = surveyed(feed, survey_of(PrincipalsQuery(search="alice"), 60_000.0))
     assert (survey.matching, len(survey.rows)) == (3, 3)
     assert survey.active > 10
+
+
+SHARED = QuotaLimits(
+    [
+        (QuotaEntity(Tenant("team-a")), {"producer_byte_rate": 1_000}),
+        (QuotaEntity(Tenant("team-b")), {"producer_byte_rate": 1_000}),
+        (QuotaEntity(None, "reports"), {"producer_byte_rate": 1_000}),
+        (QuotaEntity(DEFAULT), {"consumer_byte_rate": 1_000}),
+    ],
+    tenants={"team-a": ["bob", "carol"], "team-b": ["dave"]},
+)
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("bob", {"produce team-a", "fetch bob"}),
+        ("BO", {"produce team-a", "fetch bob"}),
+        ("tenant:team-", {"produce team-a", "produce team-b"}),
+        ("erin", {"produce reports", "fetch erin"}),
+        ("report", {"produce reports"}),
+        ("frank", set()),
+    ],
+)
+def test_a_bucket_is_found_by_its_own_names_and_by_those_of_its_members(search: str, found: set[str]) -> None:
+    """Carol's connection alone charges the bucket of bob's tenant; erin's one of a client id."""
+    feed = Feed(SHARED)
+    feed.produces("carol", 2_000, "app")
+    feed.produces("dave", 2_000, "app")
+    feed.produces("erin", 2_000, "reports")
+    feed.uses("bob", "app", 1.0, QuotaKind.FETCH)
+    assert set(users(feed, search=search)) == found
+
+
+def test_a_search_walks_many_connections_and_members_in_short_steps() -> None:
+    feed = Feed(QuotaLimits(tenants={"t": [f"user-{number}" for number in range(3_000)]}))
+    feed.produces("alice", 100)
+    feed.clients *= 3_000
+    search = Search(lambda name: name == "alice")
+    assert walked(search.steps(feed.clients, feed.shared.quotas.limits)) == 20
 
 
 def test_only_the_throttled_or_one_quota_can_be_asked_for() -> None:
@@ -245,6 +287,19 @@ def test_an_episode_that_no_line_had_room_for_is_told_here() -> None:
     log.note(event(0.0))
     assert list(log.due(0.0)) + list(log.due(20_000.0)) == []
     assert [told(episode, 20_000.0).active for episode in log.episodes()] == [False]
+
+
+@pytest.mark.parametrize(
+    ("search", "is_found"), [("bob", True), ("tenant:team", True), ("app", True), ("dave", False)]
+)
+def test_a_tenants_episode_is_found_by_its_members(search: str, is_found: bool) -> None:
+    """It was carol with whom it began."""
+    log = ThrottleLog(LineBudget())
+    log.note(event(0.0, "carol"))
+    episodes = [replace(one, entity=QuotaEntity(Tenant("team"))) for one in log.episodes()]
+    found = Episodes(search, {"team": ["bob", "carol"]})
+    walked(found.steps(episodes))
+    assert bool(found.rows) is is_found
 
 
 def test_the_latest_episodes_come_first_and_their_number_is_bounded() -> None:

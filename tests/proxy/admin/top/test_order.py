@@ -51,15 +51,50 @@ def test_orders(sort: Sort, order: list[str]) -> None:
     [
         ("alice", ["alice"]),
         ("bob", ["bob"]),
-        ("*a*", ["carol", "alice", "dave"]),
+        ("*a*", ["carol", "alice", "dave", "bob"]),
         ("ALICE", []),
         ("?ob", ["bob"]),
     ],
 )
 def test_of_users(user: str, found: list[str]) -> None:
-    """Names are compared as they are; a bucket that a client id makes is of those whose connections share
-    it."""
+    """Names are compared as they are; a bucket that a client id makes is found by that, and by those whose
+    connections share it."""
     assert names(user=user) == found
+
+
+TENANT = row("x", used=1.0, utilisation=0.5, tenant="team-a") | {"members": ["bob", "carol"]}
+OTHERS = {
+    "rows": [
+        TENANT,
+        row("dave", used=1.0, utilisation=0.5, **{"client-id": "reports"}),
+        row("erin", used=1.0, utilisation=0.5, user="erin", **{"client-id": "app"}),
+        row("", used=1.0, utilisation=0.5, ip="10.0.0.1") | {"shown": []},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("searched", "found"),
+    [
+        ("team-a", [0]),
+        ("tenant:team-a", [0]),
+        ("tenant:*", [0]),
+        ("bob", [0]),
+        ("x", [0]),
+        ("reports", [1]),
+        ("dave", [1]),
+        ("erin", [2]),
+        ("app", [2]),
+        ("10.0.0.*", [3]),
+        ("team", []),
+        ("client-id:app", []),
+    ],
+)
+def test_a_bucket_is_found_by_its_own_names_and_by_those_of_its_members(
+    searched: str, found: list[int]
+) -> None:
+    rows = chosen(OTHERS, user=searched, sort=Sort.THROTTLED, rows=9)["rows"]
+    assert [OTHERS["rows"].index(one) for one in rows] == found
 
 
 def test_the_snapshot_itself_stays_as_it_was() -> None:

@@ -170,7 +170,7 @@ def test_what_needs_review_waits_until_it_is_named_or_all_are_included(
         "+ user-principal 'dave': producer_byte_rate=10000",
         "left out: user-principal 'alice': producer_byte_rate: needs review",
         "left out: user-principal 'bob': producer_byte_rate: needs review",
-        "What needs review is granted with --include WHOM, or --include-reviews.",
+        "What waits for review is granted with --include WHOM, or --include-reviews.",
         "quotas.yaml: 1 change not made (--dry-run).",
     ]
     assert "2 changes" in sluice("plan", "--dry-run", "--include", '{"user": "alice"}')[1]
@@ -178,6 +178,38 @@ def test_what_needs_review_waits_until_it_is_named_or_all_are_included(
     code, _, err = sluice("plan", "--include", "user=zoe")
     assert (code, "says nothing of user-principal 'zoe'" in err) == (1, True)
     assert sluice("plan", "--include", "zoe")[0] == 2
+
+
+def test_of_what_needs_review_the_proposal_is_written_and_told_is_above_what_it_waits(
+    sluice: Sluice, tmp_path: Path
+) -> None:
+    needs = {"needs_review": True, "entity": {"user": "alice"}}
+    write_plan(
+        tmp_path / "plan",
+        entry(1_600_000, 1_000_000, up_to=4_500_000, **needs),
+        entry(6_000, 4_000, entity={"user": "bob"}, needs_review=True, up_to=9_000),
+        version=2,
+    )
+    (tmp_path / "quotas.yaml").write_text(QUOTAS.replace("1000  #", "1000000  #"))
+    code, out, _ = sluice("plan", "--skip-changed")
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "~ user-principal 'alice': producer_byte_rate=1000000 → 1600000",
+            "left out: user-principal 'bob': producer_byte_rate: was 4000 when the plan was made, "
+            "is 5000 now",
+            "waits for review above 1,600,000: user-principal 'alice': producer_byte_rate: up to 4,500,000",
+            "waits for review above 5,000: user-principal 'bob': producer_byte_rate: up to 9,000",
+            "What waits for review is granted with --include WHOM, or --include-reviews.",
+            "quotas.yaml: 1 change.",
+        ],
+    )
+
+
+def test_the_help_says_that_what_needs_review_is_written_within_the_guard(sluice: Sluice) -> None:
+    told = " ".join(sluice("--help")[1].replace("│", " ").split())
+    assert "Those that need review are among them" in told
+    assert "but for what needs review" not in told
 
 
 MANY = [of(f"u{number}", 6_300, 9_000) for number in range(20)]

@@ -14,8 +14,8 @@ from sluice.proxy.cli.plan.apply import apply_plan, roll_back
 from sluice.proxy.cli.plan.choice import PlanRefused
 from sluice.proxy.cli.plan.file import PlanFile, parse_plan
 from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
-from sluice.proxy.cli.quotas.listing import described
-from sluice.proxy.cli.quotas.remote import Found, RemotePlace, refusal
+from sluice.proxy.cli.quotas.listing import Listing, described
+from sluice.proxy.cli.quotas.remote import RemotePlace, refusal
 
 DAY = date(2026, 11, 20)
 KEY = "producer_byte_rate"
@@ -30,8 +30,12 @@ class Server(RemotePlace):
         self.limits = {whom: {KEY: limit} for whom, limit in limits.items()}
         self.refused = refused
 
-    def _limits(self) -> Found:
-        return self.limits, {}
+    @property
+    def written(self) -> str:
+        return ""
+
+    def _found(self) -> Listing:
+        return Listing(self.limits, takes_own=False)
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
         refused = []

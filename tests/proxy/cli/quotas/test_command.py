@@ -10,6 +10,8 @@ from typing import Protocol
 import pytest
 
 from sluice.proxy.cli.main import main
+from sluice.proxy.cli.quotas.places import RELOAD_S
+from sluice.proxy.config.quotas import QuotaOptions
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.kinds import QuotaKind
 
@@ -101,7 +103,9 @@ def test_a_limit_is_set_by_the_options_of_kafkas_tool(
     code, out, err = configs(
         sluice, f"--alter --add-config producer_byte_rate=50,request_percentage=7 {whom}"
     )
-    assert (code, out, err) == (0, f"Completed updating {done}.\n", "")
+    written = f"Written to the file {file}; a proxy that runs with it takes it within 1 s, or its quotas."
+    assert (code, err) == (0, "")
+    assert out == f"Completed updating {done}.\n{written}reload_interval_s.\n"
     assert limit(file, QuotaKind.PRODUCE, user, client_id) == 50
     assert limit(file, QuotaKind.REQUEST, user, client_id) == 7
     assert limit(file, QuotaKind.PRODUCE, "somebody else", "of another kind") == (
@@ -111,6 +115,19 @@ def test_a_limit_is_set_by_the_options_of_kafkas_tool(
     )
     assert file.read_text().startswith(QUOTAS[: QUOTAS.index("  - user: <default>")])
     assert configs(sluice, f"--alter --add-config producer_byte_rate=50 {whom}")[1].startswith("Nothing to")
+
+
+def test_it_is_told_when_the_proxy_of_a_configuration_takes_a_change(file: Path, sluice: Sluice) -> None:
+    config = "listeners: [{name: c, bind_port: 9092, upstream_host: k, upstream_port: 9093}]\n"
+    quotas = "quotas: {file: quotas.yaml, reload_interval_s: 30}\n"
+    file.with_name("sluice.yaml").write_text(config + quotas)
+    alter = ("configs", "-c", "sluice.yaml", "--alter", "--user", "bob", "--add-config")
+    _, out, _ = sluice(*alter, "producer_byte_rate=1")
+    assert (
+        out.splitlines()[1] == f"Written to the file {file}; a proxy that runs with it takes it within 30 s."
+    )
+    assert sluice(*alter, "producer_byte_rate=1")[1] == "Nothing to change in config for user bob.\n"
+    assert QuotaOptions().reload_interval_s == RELOAD_S
 
 
 def test_limits_are_removed_and_an_entity_goes_with_its_last_one(file: Path, sluice: Sluice) -> None:
@@ -135,6 +152,15 @@ def test_limits_are_removed_and_an_entity_goes_with_its_last_one(file: Path, slu
         ),
         ("--entity-type ips", ["Quota configs for ip '10.0.0.1' are connection_creation_rate=5.0"]),
         ("--entity-type clients", []),
+        (
+            "",
+            [
+                "Quota configs for user-principal 'alice' are producer_byte_rate=1000.0",
+                "Quota configs for the default user-principal are producer_ids_rate=100.0",
+                "Quota configs for user-principal 'alice', client-id 'app' are consumer_byte_rate=2.0E7",
+                "Quota configs for ip '10.0.0.1' are connection_creation_rate=5.0",
+            ],
+        ),
     ],
 )
 def test_limits_are_described_as_by_kafkas_tool(
@@ -220,6 +246,32 @@ def test_a_file_is_made_to_say_what_another_says(
     assert "producer_byte_rate: 2000  # as agreed\n" in file.read_text()
     assert sluice("quotas", "diff", "wanted.yaml", "-q", "quotas.yaml") == (0, "", "")
     assert sluice(*call) == (0, "quotas.yaml: 0 changes.\n", "")
+
+
+@pytest.mark.parametrize("command", ["import", "apply"])
+def test_a_file_that_is_not_there_is_made(command: str, file: Path, sluice: Sluice) -> None:
+    new = file.with_name("new.yaml")
+    code, out, _ = sluice("quotas", command, "-", "-q", "new.yaml", "--keep", "--dry-run", stdin=QUOTAS)
+    assert (code, out.splitlines()[-1]) == (0, "new.yaml: 4 changes not made (--dry-run).")
+    assert not new.exists()
+    code, out, err = sluice("quotas", command, "-", "-q", "new.yaml", "--keep", stdin=QUOTAS)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-2:] == ["new.yaml is a new file.", "new.yaml: 4 changes."]
+    assert sluice("quotas", "diff", "quotas.yaml", "-q", "new.yaml") == (0, "", "")
+    new.unlink()
+    assert sluice("quotas", command, "-", "-q", "new.yaml", stdin="quotas: []\n")[0] == 0
+    assert new.read_text() == "quotas: []\n"
+
+
+def test_other_commands_make_no_file(file: Path, sluice: Sluice) -> None:
+    """A name that was typed wrong shall not be a file without limits."""
+    for command in (
+        ("configs", "--alter", "--add-config", "producer_byte_rate=1", "--user", "a"),
+        ("quotas", "export"),
+    ):
+        code, _, err = sluice(*command, "-q", "new.yaml")
+        assert (code, "new.yaml: cannot read the quota file" in err) == (2, True)
+    assert not file.with_name("new.yaml").exists()
 
 
 def test_with_keep_nothing_goes(file: Path, sluice: Sluice, tmp_path: Path) -> None:

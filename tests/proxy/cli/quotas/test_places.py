@@ -18,6 +18,7 @@ from sluice.proxy.cli.quotas.listing import (
     kafka_line,
     listing_of,
     merged,
+    without_place,
     yaml_of,
 )
 from sluice.proxy.cli.quotas.places import QuotaFilePlace, lines_of
@@ -289,7 +290,10 @@ def test_two_lists_are_compared_entity_by_entity_and_key_by_key() -> None:
 
 def test_a_source_without_a_place_for_exempt_rules_is_not_told_that_it_lacks_them() -> None:
     server = Listing({})
-    assert list(differences(listing_of("quotas: []\nexempt: [{user: backup}]", "f"), server)) == []
+    file = listing_of("quotas: []\nexempt: [{user: backup}]", "f")
+    assert list(differences(file, server)) == []
+    assert without_place(file, server) == ['exempt: {"user": "backup"}']
+    assert without_place(file, file) == without_place(server, server) == []
 
 
 LIMITS = st.dictionaries(KEYS, st.integers(1, 10**6), min_size=1, max_size=3)

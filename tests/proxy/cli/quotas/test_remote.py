@@ -8,10 +8,10 @@ import pytest
 
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
-from sluice.proxy.cli.quotas.listing import Listing, described, differences
+from sluice.proxy.cli.quotas.listing import Listing, compared, described, differences, listing_of
 from sluice.proxy.cli.quotas.remote import (
     ENTITIES_AT_ONCE,
-    Found,
+    UNTOLD,
     RemotePlace,
     names_of,
     refusal,
@@ -34,8 +34,12 @@ class Kept(RemotePlace):
         self.shadow = dict(shadow or {})
         self.sent: list[int] = []
 
-    def _limits(self) -> Found:
-        return self.limits, self.shadow
+    @property
+    def written(self) -> str:
+        return ""
+
+    def _found(self) -> Listing:
+        return Listing(self.limits, self.shadow)
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
         self.sent.append(len(changes))
@@ -152,3 +156,31 @@ def test_a_list_is_in_one_order_wherever_it_comes_from() -> None:
         "client-id 'x'",
         "user-principal 'a', client-id 'x'",
     ]
+
+
+def test_what_kafkas_api_cannot_tell_is_left_out_of_a_comparison_and_named() -> None:
+    file = listing_of(
+        "tenants: [{name: t, members: [bob]}]\n"
+        "exempt: [{user: backup}]\n"
+        "quotas:\n"
+        "  - {tenant: t, producer_byte_rate: 1}\n"
+        "  - {user: a, producer_byte_rate: 1, over_budget: refuse}\n"
+        "  - {user: b, producer_byte_rate: 2, shadow: true}\n"
+        "  - {user: c, producer_byte_rate: 3, schedule: [{days: [sat], producer_byte_rate: 4}]}\n"
+        "  - {user: d, producer_byte_rate: 5}\n",
+        "file",
+    )
+    kafkas = {user(name): {"producer_byte_rate": rate} for name, rate in (("a", 1), ("c", 3))}
+    found, left_out = compared(file, Listing(kafkas, untold=UNTOLD))
+    assert [str(difference) for difference in found] == ["- user-principal 'd': producer_byte_rate=5"]
+    assert left_out == [
+        "tenant 't': producer_byte_rate=1",
+        "user-principal 'a': over_budget=refuse",
+        "user-principal 'b': producer_byte_rate=2 (shadow)",
+        'user-principal \'c\': schedule=[{"days": ["sat"], "producer_byte_rate": 4}]',
+        'tenants: {"members": ["bob"], "name": "t"}',
+        'exempt: {"user": "backup"}',
+    ]
+    found, left_out = compared(file, Listing({user("b"): {"producer_byte_rate": 2}}))
+    assert not [one for one in left_out if "user-principal" in one], "what a place can tell is compared"
+    assert "~ user-principal 'b': producer_byte_rate=2 (shadow) → 2" in map(str, found)

@@ -27,6 +27,7 @@ from sluice.proxy.runtime.tasks import spawn
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.files.config_error import ConfigError, QuotaFileError
 from sluice.quotas.files.quota_file import parse_quotas
+from sluice.quotas.files.schedule_entries import window_item, windows_of
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.scheduled import limits_at
@@ -260,6 +261,41 @@ def test_schedules_are_exported_compared_and_told() -> None:
     assert str(found).startswith("- user-principal 'alice': schedule=[{")
     (line, _) = lines_of(listing, list(listing.limits))
     assert line.endswith("(with a schedule)")
+
+
+def test_a_window_is_told_so_that_it_is_read_again_as_the_same() -> None:
+    items = [
+        {
+            "days": ["sun", "sat"],
+            "from": "01:00",
+            "to": "05:00:30",
+            "timezone": "Europe/Berlin",
+            "producer_byte_rate": 9,
+        },
+        {"date": "2026-12-01", "to": "24:00", "producer_byte_rate": 8},
+        {
+            "date": "2026-12-01",
+            "last_date": "2026-12-03",
+            "from": "22:00",
+            "to": "00:00",
+            "producer_byte_rate": 7,
+        },
+    ]
+    windows = windows_of(items)
+    assert len(windows) == 3
+    assert windows_of([window_item(window) for window in windows]) == windows
+    assert window_item(windows[1]) == {
+        "date": "2026-12-01", "last_date": "2026-12-01", "from": "00:00", "to": "24:00", "timezone": "UTC",
+        "producer_byte_rate": 8,
+    }  # fmt: skip
+
+
+def test_a_schedule_that_is_written_otherwise_is_no_difference() -> None:
+    text = "quotas: [{user: a, producer_byte_rate: 1, schedule: [{days: [sat], producer_byte_rate: 9%s}]}]"
+    short, long = (listing_of(text % more, "q") for more in ("", ", from: '00:00', timezone: UTC"))
+    assert list(differences(short, long)) == []
+    other = listing_of(text % ", from: '00:01'", "q")
+    assert len(list(differences(short, other))) == 1
 
 
 def test_a_file_gets_and_loses_a_schedule_and_keeps_it_when_a_limit_changes(path: Path) -> None:
