@@ -32,7 +32,7 @@ from sluice.proxy.cli.options import (
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
 from sluice.proxy.cli.quotas.options import BrokerUserOption, CommandConfigOption, ExplainedBrokerOption
-from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.config_error import USER_TYPE, ConfigError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -207,11 +207,11 @@ def explain(
 
     now_unix_s = _instant(at)
     limits = limits_at(_limits(quotas, config), now_unix_s).limits
-    name = user.removeprefix("User:")
+    name = user.removeprefix(USER_TYPE)
     broker = None
     if bootstrap_server:
         place = cli_quotas.server_of(bootstrap_server, command_config)
-        broker = BrokerQuotas.asked(place, broker_user.removeprefix("User:") or name, client_id)
+        broker = BrokerQuotas.asked(place, broker_user.removeprefix(USER_TYPE) or name, client_id)
     elif command_config is not None or broker_user:
         raise typer.BadParameter("--command-config and --broker-user go with --bootstrap-server")
     show = print_json if as_json else print_tables

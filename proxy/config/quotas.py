@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sluice.proxy.config.listener import SecurityProtocol, UpstreamTlsOptions
 from sluice.proxy.config.options import NO_BLANK, NO_BOOL, Address, File, Options, Text
-from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.config_error import ConfigError, Problem, why_not_user
 
 
 class QuotaTopicSaslOptions(Options):
@@ -113,8 +113,8 @@ class QuotaOptions(Options):
 def quota_contradictions(options: QuotaOptions) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
     for index, admin in enumerate(options.admins):
-        if admin.startswith("User:"):
-            yield ("quotas", "admins", index), f"write it without its type: {admin.removeprefix('User:')}"
+        if (reason := why_not_user(admin)) is not None:
+            yield ("quotas", "admins", index), reason
     if options.source != "topic":
         if options.file is None:
             yield ("quotas", "file"), "missing; it is required: the quota file"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,17 @@ def unknown_key_message(key: str, known: Iterable[str]) -> str:
     if close:
         return f"unknown key; did you mean {close[0]}?"
     return f"unknown key; known here: {', '.join(names)}"
+
+
+USER_TYPE: Final = "User:"
+"""the type that Kafka puts before a principal's name; the names of this configuration go without it"""
+
+
+def why_not_user(name: str) -> str | None:
+    """`write it without its type: alice` for `User:alice`, as no client is ever called; None: it is fine."""
+    if not name.startswith(USER_TYPE):
+        return None
+    return f"write it without its type: {name.removeprefix(USER_TYPE)}"
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])i?b?(?:ytes)?(?:/s|ps)?", re.IGNORECASE)

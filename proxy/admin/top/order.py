@@ -7,6 +7,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from sluice.quotas.files.config_error import USER_TYPE
+
 MAX_ROWS: Final = 200
 """of a snapshot: the most throttled, then those nearest to their limits"""
 
@@ -40,7 +42,8 @@ _KEYS: Final[dict[Sort, Callable[[Mapping[str, Any]], Any]]] = {
 
 def chosen(snapshot: Mapping[str, Any], *, user: str, sort: Sort, rows: int) -> dict[str, Any]:
     """The snapshot with at most `rows` of its rows, sorted, of the users that `user` names: a name, or a
-    pattern with * and ?. Empty: of all buckets."""
+    pattern with * and ?, with or without `User:`. Empty: of all buckets."""
+    user = user.removeprefix(USER_TYPE)
     found = [row for row in snapshot["rows"] if not user or _is_of(row, user)]
     key = _KEYS.get(sort)
     if key is not None:
