@@ -32,7 +32,7 @@ from starlette.routing import Route
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.http import AdminHttp, Waiting
 from sluice.proxy.admin.probe_port import ProbePort, bound
-from sluice.proxy.admin.socket import AdminSocket
+from sluice.proxy.admin.socket import AdminSocket, refuse_path
 from sluice.proxy.admin.status.routes import StatusRoutes
 from sluice.proxy.admin.status.service import StatusDesk
 from sluice.proxy.admin.status.token import token_file
@@ -84,7 +84,7 @@ class AdminServer:
     ) -> None:
         """`kafka_page`, `desk` (for /top, the status page and the socket): if there is to be one.
 
-        Raises ConfigError if the status page's token cannot be used.
+        Raises ConfigError if the status page's token, or the path of the socket, cannot be used.
         """
         self._desk = desk
         self._status: StatusDesk | None = None
@@ -94,6 +94,7 @@ class AdminServer:
         self._following: asyncio.Task[None] | None = None
         self._socket = None
         if desk is not None and options.socket is not None:
+            refuse_path(options.socket)
             self._socket = AdminSocket(options.socket, desk.answer)
         self._kafka_page = kafka_page
         self._options = options

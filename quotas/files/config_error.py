@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TypeVar
+
+Loaded = TypeVar("Loaded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,26 @@ class ConfigError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class Problems:
+    """Collects what is wrong with several things that do not depend on one another, to tell all of it."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def tried(self, load: Callable[[], Loaded]) -> Loaded | None:
+        """What `load` returns; None after a ConfigError, whose problems are kept."""
+        try:
+            return load()
+        except ConfigError as error:
+            self.found += (problem for problem in error.problems if problem not in self.found)
+            return None
+
+    def refuse(self) -> None:
+        """Raises ConfigError if there are any."""
+        if self.found:
+            raise ConfigError(self.found)
 
 
 class QuotaFileError(ConfigError):

@@ -261,7 +261,15 @@ FURTHER = [
     *(SHADOW.format(value) for value in ("true", "false", f"[{RATE}]", "[]", "[1]", "1", "{}")),
     *(
         f"{GOOD}exempt: {rules}\n"
-        for rules in ("[]", "5", "[{}]", "[{user: a}]", "[{user: 'User:a'}]", "[{client-id: a}]", "[{users: a}]")
+        for rules in (
+            "[]",
+            "5",
+            "[{}]",
+            "[{user: a}]",
+            "[{user: 'User:a'}]",
+            "[{client-id: a}]",
+            "[{users: a}]",
+        )
     ),
     EXEMPT,
 ]
