@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from sluice.proxy.config.config import Config
-from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
+from sluice.proxy.config.gaps import gaps
 from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.options import MAX_INT32
 from sluice.proxy.connection.limits import ConnectionLimits
@@ -24,10 +24,6 @@ from sluice.quotas.manager import QuotaManager
 _log = get_logger()
 _FEW: Final = 16
 """places that a small limit of all connections leaves nonetheless"""
-_UNNAMED_REMEDY: Final = (
-    "logins whose user is not known here (delegation tokens, GSSAPI, opaque bearer tokens) share the lowest "
-    "limit of any user: configure one for the users `<delegation-token>` and `<unknown>`, or for `<default>`"
-)
 
 
 def quota_manager_of(config: Config, limits: QuotaLimits) -> QuotaManager:
@@ -95,8 +91,5 @@ def kafka_page_of(
 
 def warn_of_gaps(config: Config, limits: QuotaLimits) -> None:
     """Say in the log what nobody has declared, and what follows from that."""
-    if config.mode == "broker" and config.inter_broker is None and config.replication is None:
-        _log.warning("inter_broker_not_declared", remedy=INTER_BROKER_REMEDY)
-    unnamed = [kind.value for kind in limits.kinds_of_unnamed()]
-    if unnamed and any(listener.has_sasl for listener in config.listeners):
-        _log.warning("unnamed_users_have_the_lowest_limit", quotas=unnamed, remedy=_UNNAMED_REMEDY)
+    for gap in gaps(config, limits):
+        _log.warning(gap.event, **gap.fields, remedy=gap.remedy)

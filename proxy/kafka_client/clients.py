@@ -7,6 +7,7 @@ before.
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
 from functools import partial
 from time import time
@@ -21,7 +22,7 @@ from sluice.protocol.apis import ErrorCode
 from sluice.proxy.config.listener import UpstreamTlsOptions
 from sluice.proxy.config.quotas import QuotaTopicSaslOptions, TopicOptions
 from sluice.proxy.kafka_client.call import call
-from sluice.proxy.listener.login.credential_entries import PasswordCredentials
+from sluice.proxy.listener.login.credential_entries import Credentials, PasswordCredentials
 from sluice.proxy.listener.login.credentials import CredentialsFile
 from sluice.proxy.listener.tls.context import ClientTls
 from sluice.quotas.files.config_error import ConfigError, Problem, Problems
@@ -60,6 +61,16 @@ class ClusterAccess:
         problems.refuse()
         # Its lines would come ten times a second while no broker can be reached; ours say what is the matter.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """Towards the brokers; None: they do not speak TLS."""
+        return None if self._tls is None else self._tls.context
+
+    @property
+    def login(self) -> Credentials | None:
+        """The proxy's own; None: the brokers want none."""
+        return None if self._credentials is None else self._credentials.service
 
     def settings(self) -> dict[str, Any]:
         """Of every client, as it is now. Blocks as long as the file system does."""

@@ -221,7 +221,9 @@ async def test_a_port_that_is_taken_ends_it_with_a_line_that_says_so() -> None:
         try:
             with GuardedProcess(command, output=proxy.log) as process:
                 assert await asyncio.to_thread(process.wait, 30.0) == 1
-            assert "in use" in proxy.log_lines("cannot_listen")[0]["reason"]
+            (line,) = proxy.log_lines("cannot_listen")
+            assert "in use" in line["reason"]
+            assert (line["listener"], line["port"]) == ("D0", taken.getsockname()[1])
         finally:
             proxy.close()
 
