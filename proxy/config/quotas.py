@@ -17,7 +17,7 @@ from sluice.quotas.files.config_error import ConfigError, Problem, why_not_user
 
 
 class QuotaTopicSaslOptions(Options):
-    """The login at the cluster that holds the quota topic."""
+    """The proxy's own login at the brokers in `bootstrap`."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(description="The mechanism.")
     credentials_file: File = Field(description="YAML: `service:` with username and password.")
@@ -42,8 +42,7 @@ class TopicOptions(Options):
         default=None, description="For SASL_PLAINTEXT and SASL_SSL: the proxy's own login."
     )
     request_timeout_s: Annotated[float, Field(ge=1, le=300), NO_BOOL] = Field(
-        default=10.0,
-        description="Longest wait for the topic's brokers, also of who alters a quota through the proxy.",
+        default=10.0, description="Longest wait for an answer of the topic's brokers."
     )
 
     @property
@@ -63,6 +62,10 @@ class QuotaTopicOptions(TopicOptions):
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$"), NO_BLANK] = Field(
         default="__sluice_quotas",
         description="The topic; made if it is missing: one partition, compacted.",
+    )
+    request_timeout_s: Annotated[float, Field(ge=1, le=300), NO_BOOL] = Field(
+        default=10.0,
+        description="Longest wait for the topic's brokers, also of who alters a quota through the proxy.",
     )
     copy_file: File | None = Field(
         default=None,
