@@ -241,7 +241,10 @@ class Listener:
             raise
         seat.close()
         self._let_go(arrival.stream if arrival is not None else client)
-        self._count(cause, detail, source if arrival is None else arrival.source, opened_ms)
+        if arrival is None:
+            self._count(cause, detail, source, opened_ms)
+        else:
+            self._count(cause, detail, arrival.source, opened_ms, arrival.user or "")
 
     def _make_room(self, patience: asyncio.Timeout) -> None:
         if not patience.expired():
@@ -324,13 +327,15 @@ class Listener:
             client.recv_into(self._worker.view)
         client.close()
 
-    def _count(self, cause: DisconnectCause, detail: str, source: Endpoint, opened_ms: float) -> None:
+    def _count(
+        self, cause: DisconnectCause, detail: str, source: Endpoint, opened_ms: float, user: str = ""
+    ) -> None:
         self._shared.recorder.connections.append(
             ConnectionRecord(
                 cause=cause,
                 detail=detail,
                 peer=f"{source.host}:{source.port}",
-                user="",
+                user=user,
                 client_id="",
                 opened_ms=opened_ms,
                 closed_ms=monotonic() * 1000.0,
