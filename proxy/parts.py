@@ -5,6 +5,9 @@ What belongs to one listener is made in assembly.py.
 
 from __future__ import annotations
 
+import os
+from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 from sluice.proxy.config.config import Config
@@ -12,6 +15,7 @@ from sluice.proxy.config.gaps import gaps
 from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.options import MAX_INT32
 from sluice.proxy.connection.limits import ConnectionLimits
+from sluice.proxy.metrics.collector import DISTRIBUTION
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
@@ -93,3 +97,15 @@ def warn_of_gaps(config: Config, limits: QuotaLimits) -> None:
     """Say in the log what nobody has declared, and what follows from that."""
     for gap in gaps(config, limits):
         _log.warning(gap.event, **gap.fields, remedy=gap.remedy)
+
+
+def tell_start(config: Config, file: Path | None, limits: QuotaLimits) -> None:
+    """Say in the log what starts. `limits`: those in force at the start."""
+    _log.info(
+        "starting",
+        version=version(DISTRIBUTION),
+        mode=config.mode,
+        configuration=None if file is None else str(file),
+        limits=len(limits.entries),
+        pid=os.getpid(),
+    )

@@ -42,6 +42,7 @@ from sluice.proxy.parts import (
     follow_connection_limits,
     kafka_page_of,
     quota_manager_of,
+    tell_start,
     warn_of_gaps,
 )
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile
@@ -83,6 +84,7 @@ def run(config: Config, file: Path | None = None) -> int:
     """
     configure_logging(config.log)
     quota_source = QuotaSource(config.quotas)
+    tell_start(config, file, quota_source.limits)
     securities = [load_security(options) for options in config.listeners]
     id_file = producer_id_file(config)
     watch = None if file is None else ConfigWatch(file, os.environ, config)

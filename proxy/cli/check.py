@@ -16,6 +16,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 
 if TYPE_CHECKING:
     from sluice.proxy.config.config import Config
+    from sluice.proxy.config.gaps import Gap
 
 
 @dataclass(slots=True)
@@ -27,14 +28,19 @@ class Checked:
     config: Config | None = None
     """None: it has problems, or `file` is a quota file"""
     limits: QuotaLimits | None = None
+    warnings: list[Gap] = field(default_factory=list)
+    """what `run` will warn of in its log; of one without problems"""
 
     def as_json(self) -> str:
-        """{"ok": true, "problems": [{"file", "line", "key", "message"}, …]}, in one line."""
+        """{"ok": true, "problems": [{"file", "line", "key", "message"}, …], "warnings":
+        [{"event", "message"}, …]}, in one line."""
         problems = [
             {"file": one.source, "line": one.line, "key": one.path, "message": one.message}
             for one in self.problems
         ]
-        return json.dumps({"ok": not problems, "problems": problems}, ensure_ascii=False)
+        warnings = [{"event": gap.event, "message": str(gap)} for gap in self.warnings]
+        told = {"ok": not problems, "problems": problems, "warnings": warnings}
+        return json.dumps(told, ensure_ascii=False)
 
     def summary(self) -> list[str]:
         """What the file says, for people; of one without problems."""
@@ -53,7 +59,7 @@ class Checked:
             topic = config.quotas.topic
             lines.append(f"  quota topic {topic.name} at {', '.join(topic.bootstrap)}")
         lines.append(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
-        return lines
+        return lines + [f"  warning: {gap}" for gap in self.warnings]
 
 
 def checked(file: Path, environ: Mapping[str, str]) -> Checked:
@@ -69,6 +75,7 @@ def checked(file: Path, environ: Mapping[str, str]) -> Checked:
         return found
     from sluice.proxy.cli.start_up import refusals
     from sluice.proxy.config.file import config_of
+    from sluice.proxy.config.gaps import gaps
 
     config = found.config = problems.tried(lambda: config_of(document, str(file), environ))
     quota_file = _quota_file(document) if config is None else config.quotas.file
@@ -77,6 +84,8 @@ def checked(file: Path, environ: Mapping[str, str]) -> Checked:
     if config is not None:
         for load in refusals(config, found.limits):
             problems.tried(load)
+        if not found.problems:
+            found.warnings = list(gaps(config, found.limits or QuotaLimits()))
     return found
 
 

@@ -29,9 +29,14 @@ class Gap:
     """what follows, and what to write"""
     fields: dict[str, list[str]] = field(default_factory=dict)
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> str:
+        """The event in words: `inter broker not declared`."""
         named = "".join(f" ({', '.join(values)})" for values in self.fields.values())
-        return f"{self.event}{named}: {self.remedy}"
+        return self.event.replace("_", " ") + named
+
+    def __str__(self) -> str:
+        return f"{self.told}: {self.remedy}"
 
 
 def gaps(config: Config, limits: QuotaLimits) -> Iterator[Gap]:

@@ -6,6 +6,7 @@ The brokers behind it are this test's own, so that it decides when they answer.
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import signal
 import socket
@@ -13,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -165,6 +167,14 @@ async def test_a_broker_that_is_away_costs_its_own_port_only() -> None:
 
 
 # Its end ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_log_begins_with_what_starts() -> None:
+    async with FaultBroker(answers) as broker, running(broker.port) as proxy:
+        first = json.loads(proxy.log.read_text().splitlines()[0])
+        assert (first["event"], first["mode"], first["limits"]) == ("starting", "broker", 0)
+        assert first["configuration"] == str(proxy.folder / "sluice.yaml")
+        assert first["version"] == version("kafka-sluice")
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])

@@ -71,6 +71,8 @@ def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
     if found.problems:
         return
     yield Finding(Status.OK, "configuration", f"{file} and the files that it names")
+    for gap in found.warnings:
+        yield Finding(Status.WARNING, gap.event, gap.told, gap.remedy)
     yield from _machine(config)
     from sluice.proxy.cli.doctor import brokers
 
