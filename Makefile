@@ -1,4 +1,5 @@
-# Everything a checkout needs, on a bare Debian or Ubuntu: python3 >= 3.11 with venv, make. Nothing else.
+# Everything a checkout needs, on a bare Debian or Ubuntu: python3 >= 3.11 with venv, and make;
+# nothing else, but the network the first time.
 #
 # Python packages go to .venv, pinned with checksums (requirements/*.txt). Kafka's jars go to a cache folder
 # that all checkouts share ($SLUICE_CACHE, else ~/.cache/sluice), pinned likewise (requirements/kafka-jars*.lock):

@@ -53,7 +53,7 @@ def assemble(
     limits: LimitsOptions,
     upstream: UpstreamOptions,
 ) -> Assembled:
-    """Binds its ports. Raises OSError if one cannot be had, ConfigError for what cannot be used."""
+    """Binds its ports. Raises CannotListen if one cannot be had, ConfigError for what cannot be used."""
     way = Upstream(
         worker.loop,
         options,

@@ -5,13 +5,17 @@ What belongs to one listener is made in assembly.py.
 
 from __future__ import annotations
 
+import os
+from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 from sluice.proxy.config.config import Config
-from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
+from sluice.proxy.config.gaps import gaps
 from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.options import MAX_INT32
 from sluice.proxy.connection.limits import ConnectionLimits
+from sluice.proxy.metrics.collector import DISTRIBUTION
 from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
@@ -24,10 +28,6 @@ from sluice.quotas.manager import QuotaManager
 _log = get_logger()
 _FEW: Final = 16
 """places that a small limit of all connections leaves nonetheless"""
-_UNNAMED_REMEDY: Final = (
-    "logins whose user is not known here (delegation tokens, GSSAPI, opaque bearer tokens) share the lowest "
-    "limit of any user: configure one for the users `<delegation-token>` and `<unknown>`, or for `<default>`"
-)
 
 
 def quota_manager_of(config: Config, limits: QuotaLimits) -> QuotaManager:
@@ -95,8 +95,17 @@ def kafka_page_of(
 
 def warn_of_gaps(config: Config, limits: QuotaLimits) -> None:
     """Say in the log what nobody has declared, and what follows from that."""
-    if config.mode == "broker" and config.inter_broker is None and config.replication is None:
-        _log.warning("inter_broker_not_declared", remedy=INTER_BROKER_REMEDY)
-    unnamed = [kind.value for kind in limits.kinds_of_unnamed()]
-    if unnamed and any(listener.has_sasl for listener in config.listeners):
-        _log.warning("unnamed_users_have_the_lowest_limit", quotas=unnamed, remedy=_UNNAMED_REMEDY)
+    for gap in gaps(config, limits):
+        _log.warning(gap.event, **gap.fields, remedy=gap.remedy)
+
+
+def tell_start(config: Config, file: Path | None, limits: QuotaLimits) -> None:
+    """Say in the log what starts. `limits`: those in force at the start."""
+    _log.info(
+        "starting",
+        version=version(DISTRIBUTION),
+        mode=config.mode,
+        configuration=None if file is None else str(file),
+        limits=len(limits.entries),
+        pid=os.getpid(),
+    )

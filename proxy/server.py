@@ -7,7 +7,6 @@ ready, accept no more, answer what is in flight, close; a second signal, or the 
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -42,12 +41,15 @@ from sluice.proxy.parts import (
     follow_connection_limits,
     kafka_page_of,
     quota_manager_of,
+    tell_start,
     warn_of_gaps,
 )
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.replication.setup import ReplicationSetup
+from sluice.proxy.runtime.garbage import tune_garbage_collection
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.listening import CannotListen
 from sluice.proxy.runtime.log import configure_logging, get_logger
 from sluice.proxy.runtime.signals import take_signals
 from sluice.proxy.runtime.supervision import Work, keep_running
@@ -82,6 +84,7 @@ def run(config: Config, file: Path | None = None) -> int:
     """
     configure_logging(config.log)
     quota_source = QuotaSource(config.quotas)
+    tell_start(config, file, quota_source.limits)
     securities = [load_security(options) for options in config.listeners]
     id_file = producer_id_file(config)
     watch = None if file is None else ConfigWatch(file, os.environ, config)
@@ -152,15 +155,15 @@ class Server:
         try:
             await admin.start()
             beside = self._assemble(worker)
-        except OSError as error:
-            _log.error("cannot_listen", reason=str(error))
+        except CannotListen as error:
+            _log.error("cannot_listen", **error.place, reason=str(error))
             await self._stop_everything(admin)
             return EXIT_FAILED
         tasks = self._spawn_all(worker, kafka_page, beside)
         await self._until_ready()
         for listener in () if self._signals else self._listeners:
             listener.start()
-        _tune_garbage_collection()
+        tune_garbage_collection()
         self._health.started = not self._signals
         await self._signalled.wait()
         await self._drain()
@@ -387,13 +390,3 @@ class Server:
 async def _finish(steps: Iterator[None]) -> None:
     for _ in steps:
         await asyncio.sleep(0)
-
-
-def _tune_garbage_collection() -> None:
-    """Everything loaded so far stays; the tuples that requests make die young, and none is in a cycle.
-
-    Python's defaults would walk the young every 700 allocations, and all of 5,000 connections now and then.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 10)

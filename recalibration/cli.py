@@ -28,6 +28,11 @@ EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 EXIT_NO_LOG: Final = 3
 SHOWN_CHANGES: Final = 20
+_SPARK_REMEDY: Final = (
+    "which comes with the extra recalibration: in Sluice's folder pip install -r "
+    "requirements/recalibration.txt (pinned), or pip install '.[recalibration]'; of a wheel pip install "
+    "'FILE.whl[recalibration]'"
+)
 
 
 def _show_job_file(value: bool) -> None:
@@ -114,10 +119,7 @@ def recalibrate(
         from sluice.recalibration.night import Night, run_night
         from sluice.recalibration.spark.session import spark_session
     except ImportError as error:
-        _fail(
-            f"it needs Spark ({error.name} is missing): pip install 'kafka-sluice[recalibration]'",
-            EXIT_FAILED,
-        )
+        _fail(f"it needs Spark ({error.name} is missing), {_SPARK_REMEDY}", EXIT_FAILED)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -21,13 +21,14 @@ from pydantic_core import PydanticUndefined
 from sluice.proxy.admin.status.openapi import document_text
 from sluice.proxy.cli.options import EXIT_CODES
 from sluice.proxy.config.config import LIVE_OPTIONS, Config
-from sluice.proxy.config.file import inner_section
+from sluice.proxy.config.messages import inner_section
 from sluice.proxy.config.options import Options
 from sluice.proxy.config.schema import config_schema_text
 from sluice.proxy.metrics.kafka_names import KAFKA_NAMES
 from sluice.proxy.metrics.table import METRICS
 from sluice.proxy.quota_store.schema import quotas_schema_text
 from sluice.quotas.kinds import KINDS
+from sluice.quotas.numbers import number
 from sluice.usage.access_record import SCHEMA_VERSION, TABLES, VERSION_KEY
 from tools.connection_states import connection_states_text
 from tools.kafka_sensors import sensors
@@ -239,8 +240,8 @@ def _allowed(name: str, field: FieldInfo) -> str:
     of_each = schema.get("patternProperties", {})
     if of_each:
         (schema,) = of_each.values()
-    bounds = {"exclusiveMinimum": "> {:g}", "minimum": "≥ {:g}", "maximum": "≤ {}"}
-    parts = [text.format(schema[key]) for key, text in bounds.items() if key in schema]
+    bounds = {"exclusiveMinimum": ">", "minimum": "≥", "maximum": "≤"}
+    parts = [f"{sign} {number(schema[key], 15)}" for key, sign in bounds.items() if key in schema]
     kinds = {"integer": "whole number", "number": "number", "string": "text", "array": "list"}
     kind = kinds.get(schema["type"], "`true`, `false`")
     return ("names, each with a " if of_each else "") + " ".join([kind, ", ".join(parts)]).strip()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A new user's machine: a Debian with python3, make and curl, a clone, `make demo` and `make test`.
+"""A new user's machine: a Debian with python3 and make, a clone, `make demo` and `make test`.
 
 The root is made by debootstrap, the clone has what is committed, and nothing of this machine's caches is seen
 inside: packages, Kafka's jars and Java are fetched as they would be there.
@@ -24,7 +24,7 @@ from image_build import CACHE, REPOSITORY, need_root, network_of_the_machine, wo
 WORK: Final = work_folder("fresh")
 RELEASE: Final = "bookworm"
 """with the oldest Python that is supported, 3.11"""
-PACKAGES: Final = "python3 python3-venv make curl ca-certificates"
+PACKAGES: Final = "python3 python3-venv make ca-certificates"
 """what the README says is needed, and nothing else"""
 HOME: Final = "/root"
 CLONE: Final = "/srv/sluice"

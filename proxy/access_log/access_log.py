@@ -158,7 +158,7 @@ class AccessLog:
 def writer_settings(options: AccessLogOptions) -> AccessWriterSettings:
     """The same as the writer takes it. There is one sink, as `access_log_contradictions` sees to."""
     return AccessWriterSettings(
-        sink=_sink(options),
+        sink=sink_settings(options),
         instance=instance_name(options),
         rotate_s=options.rotate_s,
         max_pending_rows=options.max_pending_rows,
@@ -167,7 +167,8 @@ def writer_settings(options: AccessLogOptions) -> AccessWriterSettings:
     )
 
 
-def _sink(options: AccessLogOptions) -> SinkSettings:
+def sink_settings(options: AccessLogOptions) -> SinkSettings:
+    """Where the log goes, as the sink takes it."""
     if options.directory is not None:
         return DirectorySettings(options.directory.path)
     if options.bucket is not None:

@@ -32,7 +32,7 @@ from starlette.routing import Route
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.http import AdminHttp, Waiting
 from sluice.proxy.admin.probe_port import ProbePort, bound
-from sluice.proxy.admin.socket import AdminSocket
+from sluice.proxy.admin.socket import AdminSocket, refuse_path
 from sluice.proxy.admin.status.routes import StatusRoutes
 from sluice.proxy.admin.status.service import StatusDesk
 from sluice.proxy.admin.status.token import token_file
@@ -42,6 +42,7 @@ from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.collector import SluiceCollector
 from sluice.proxy.metrics.exposition import Page, exposition
 from sluice.proxy.metrics.kafka_page import KafkaPage
+from sluice.proxy.runtime.listening import CannotListen, listening
 from sluice.proxy.runtime.supervision import keep_running
 
 _MAX_CONNECTIONS: Final = 64
@@ -84,7 +85,7 @@ class AdminServer:
     ) -> None:
         """`kafka_page`, `desk` (for /top, the status page and the socket): if there is to be one.
 
-        Raises ConfigError if the status page's token cannot be used.
+        Raises ConfigError if the status page's token, or the path of the socket, cannot be used.
         """
         self._desk = desk
         self._status: StatusDesk | None = None
@@ -94,6 +95,7 @@ class AdminServer:
         self._following: asyncio.Task[None] | None = None
         self._socket = None
         if desk is not None and options.socket is not None:
+            refuse_path(options.socket)
             self._socket = AdminSocket(options.socket, desk.answer)
         self._kafka_page = kafka_page
         self._options = options
@@ -111,17 +113,22 @@ class AdminServer:
         """the port of the orchestrator's probes"""
 
     async def start(self) -> None:
-        """Bind and serve. Raises OSError if the address, or the socket's path, cannot be bound."""
+        """Bind and serve. Raises CannotListen if an address, or the socket's path, cannot be bound."""
+        host, port = self._options.bind_host, self._options.bind_port
+        probe_host, probe_port = self._options.probe_address
         if self._socket is not None:
-            await self._socket.start()
-        listening = bound(self._options.bind_host, self._options.bind_port, _BACKLOG)
-        self.port = listening.getsockname()[1]
+            with listening(option="admin.socket", path=str(self._socket.path)):
+                await self._socket.start()
+        with listening(option="admin.bind_port", host=host, port=port):
+            made = bound(host, port, _BACKLOG)
+        self.port = made.getsockname()[1]
         try:
-            self.probes.start()
-        except OSError:
-            listening.close()
+            with listening(option="admin.probes.bind_port", host=probe_host, port=probe_port):
+                self.probes.start()
+        except CannotListen:
+            made.close()
             raise
-        self._listening = listening
+        self._listening = made
         self._serving = keep_running(self._serve, "admin")
         await self._is_up.wait()
         if self._status is not None:

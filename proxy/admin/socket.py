@@ -23,12 +23,16 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.private_file import unusable
+from sluice.quotas.files.config_error import ConfigError, Problem
 
 MAX_LINE_BYTES: Final = 1024 * 1024
 MAX_CLIENTS: Final = 16
 _IDLE_S: Final = 300.0
 _TAKES_S: Final = 10.0
 _MODE: Final = 0o600
+_MAX_PATH_BYTES: Final = 107
+"""sun_path of Linux, less its end"""
 
 Answer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 _log = get_logger()
@@ -107,6 +111,17 @@ class AdminSocket:
             answer = {"ok": False, "error": "an internal error; see the proxy's log"}
         await _send(writer, answer)
         return True
+
+
+def refuse_path(path: Path) -> None:
+    """Raises ConfigError if no socket can ever be made there."""
+    problem = unusable(path)
+    if not problem and len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        problem = f"{path} has more than the {_MAX_PATH_BYTES} bytes that a socket's path may have"
+    if not problem and path.exists() and not path.is_socket():
+        problem = f"{path} is there already, and is no socket"
+    if problem:
+        raise ConfigError([Problem(problem, path="admin.socket")])
 
 
 def bound(path: Path) -> socket.socket:

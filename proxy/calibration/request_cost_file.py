@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from sluice.protocol._tables import API_NAMES
+from sluice.proxy.config.messages import mistake
 from sluice.proxy.config.options import NO_BOOL, Options, Text
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
@@ -121,7 +122,7 @@ def parse_request_costs(text: str, source: str) -> CostTables:
     except ValidationError as error:
         raise ConfigError(
             Problem(
-                f"{detail['msg']}; is {detail['input']!r}"[:200],
+                mistake(CostFile, detail),
                 path=dotted(detail["loc"]),
                 source=source,
                 line=document.line_of(detail["loc"]),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.config_error import Problem, Problems
 from sluice.quotas.files.load import load_quotas, read_given
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.files.yaml_lines import YamlDocument, parse_yaml
@@ -17,8 +16,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 
 if TYPE_CHECKING:
     from sluice.proxy.config.config import Config
-
-Found = TypeVar("Found")
+    from sluice.proxy.config.gaps import Gap
 
 
 @dataclass(slots=True)
@@ -30,14 +28,19 @@ class Checked:
     config: Config | None = None
     """None: it has problems, or `file` is a quota file"""
     limits: QuotaLimits | None = None
+    warnings: list[Gap] = field(default_factory=list)
+    """what `run` will warn of in its log; of one without problems"""
 
     def as_json(self) -> str:
-        """{"ok": true, "problems": [{"file", "line", "key", "message"}, …]}, in one line."""
+        """{"ok": true, "problems": [{"file", "line", "key", "message"}, …], "warnings":
+        [{"event", "message"}, …]}, in one line."""
         problems = [
             {"file": one.source, "line": one.line, "key": one.path, "message": one.message}
             for one in self.problems
         ]
-        return json.dumps({"ok": not problems, "problems": problems}, ensure_ascii=False)
+        warnings = [{"event": gap.event, "message": str(gap)} for gap in self.warnings]
+        told = {"ok": not problems, "problems": problems, "warnings": warnings}
+        return json.dumps(told, ensure_ascii=False)
 
     def summary(self) -> list[str]:
         """What the file says, for people; of one without problems."""
@@ -56,43 +59,33 @@ class Checked:
             topic = config.quotas.topic
             lines.append(f"  quota topic {topic.name} at {', '.join(topic.bootstrap)}")
         lines.append(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
-        return lines
-
-    def _tried(self, load: Callable[[], Found]) -> Found | None:
-        try:
-            return load()
-        except ConfigError as error:
-            self.problems.extend(error.problems)
-            return None
+        return lines + [f"  warning: {gap}" for gap in self.warnings]
 
 
 def checked(file: Path, environ: Mapping[str, str]) -> Checked:
     """Read `file` and what it names. `environ`: SLUICE_* variables count as in `run`."""
-    found = Checked(file)
-    text = found._tried(lambda: read_given(file, "given"))
-    document = None if text is None else found._tried(lambda: parse_yaml(text, str(file)))
+    problems = Problems()
+    found = Checked(file, problems.found)
+    text = problems.tried(lambda: read_given(file, "given"))
+    document = None if text is None else problems.tried(lambda: parse_yaml(text, str(file)))
     if text is None or document is None:
         return found
     if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
-        found.limits = found._tried(lambda: parse_quotas(text, str(file)))
+        found.limits = problems.tried(lambda: parse_quotas(text, str(file)))
         return found
-    from sluice.proxy.admin.status.token import token_file
-    from sluice.proxy.assembly import producer_id_file
-    from sluice.proxy.calibration.request_cost_file import load_request_costs
+    from sluice.proxy.cli.start_up import refusals
     from sluice.proxy.config.file import config_of
-    from sluice.proxy.listener.security import load_security
+    from sluice.proxy.config.gaps import gaps
 
-    config = found.config = found._tried(lambda: config_of(document, str(file), environ))
+    config = found.config = problems.tried(lambda: config_of(document, str(file), environ))
     quota_file = _quota_file(document) if config is None else config.quotas.file
     if quota_file is not None:
-        found.limits = found._tried(lambda: load_quotas(quota_file))
-    if config is None:
-        return found
-    for listener in config.listeners:
-        found._tried(partial(load_security, listener))
-    found._tried(lambda: producer_id_file(config))
-    found._tried(lambda: token_file(config.admin.status))
-    found._tried(lambda: load_request_costs(config.request_time.cost_file))
+        found.limits = problems.tried(lambda: load_quotas(quota_file))
+    if config is not None:
+        for load in refusals(config, found.limits):
+            problems.tried(load)
+        if not found.problems:
+            found.warnings = list(gaps(config, found.limits or QuotaLimits()))
     return found
 
 

@@ -31,7 +31,7 @@ from sluice.proxy.cli.options import (
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
 from sluice.proxy.cli.quotas.options import BrokerUserOption, CommandConfigOption, ExplainedBrokerOption
-from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.config_error import USER_TYPE, ConfigError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -210,7 +210,7 @@ def explain(
     from sluice.quotas.limits.scheduled import limits_at
 
     now_unix_s = _instant(at)
-    client = Client(user.removeprefix("User:"), client_id, _address(address))
+    client = Client(user.removeprefix(USER_TYPE), client_id, _address(address))
     broker = None
     if not bootstrap_server and (command_config is not None or broker_user):
         raise typer.BadParameter("--command-config and --broker-user go with --bootstrap-server")
@@ -222,7 +222,7 @@ def explain(
         source = source_of(cli_quotas.place_of(quotas, config, "", None, admin_socket))
         if bootstrap_server:
             server = cli_quotas.server_of(bootstrap_server, command_config)
-            there = broker_user.removeprefix("User:") or client.user
+            there = broker_user.removeprefix(USER_TYPE) or client.user
             broker = BrokerQuotas.asked(server, there, client_id)
     limits = limits_at(source.limits, now_unix_s).limits
     explanation = Explanation(client, source, limits, now_unix_s, broker)

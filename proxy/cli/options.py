@@ -12,8 +12,8 @@ EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_CODES = """\
 Exit codes: 0 fine (also after SIGTERM or SIGINT, once drained); 1 failed while running, `decode` met a bad
-line, or `quotas diff` found a difference; 2 bad configuration, quota file or arguments; 128+n ended by
-signal n."""
+line, or `quotas diff` found a difference; 2 bad configuration, quota file or arguments; 3 `recalibrate`
+found no log of the date that it could use; 128+n ended by signal n."""
 
 
 class CommandFailed(Exception):

@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from sluice.proxy.config.config import Config
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.messages import inner_section, mistake, section_at
 from sluice.proxy.config.options import Options
-from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
+from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
@@ -108,14 +109,6 @@ def _is_file(annotation: Any) -> bool:
     return annotation is Path or any(_is_file(inner) for inner in get_args(annotation))
 
 
-def inner_section(annotation: Any) -> type[Options] | None:
-    """The section that an option holds: itself, one or none, or a list of them; None if it is a value."""
-    for kind in (annotation, *get_args(annotation)):
-        if isinstance(kind, type) and issubclass(kind, Options):
-            return kind
-    return None
-
-
 def _variables(
     environ: Mapping[str, str], problems: list[Problem]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, YamlValue]]]:
@@ -128,7 +121,7 @@ def _variables(
         if (
             len(path) > 1
             and path[0] in Config.model_fields
-            and _section_at(path[:1]) in {None, ListenerOptions}
+            and section_at(Config, path[:1]) in {None, ListenerOptions}
         ):
             problems.append(
                 Problem(f"{path[0]} has no keys below it; set {PREFIX}{path[0].upper()} whole", source=name)
@@ -177,12 +170,11 @@ class _Translator:
 
     def problems(self, error: ValidationError) -> Iterator[Problem]:
         for detail in _details(error):
-            context: dict[str, Any] = detail.get("ctx", {})
             if detail["type"] == "contradictions":
-                for path, message in context["contradictions"]:
+                for path, message in detail["ctx"]["contradictions"]:
                     yield self._problem(path, message)
             else:
-                yield self._problem(detail["loc"], _message(detail["type"], detail, context))
+                yield self._problem(detail["loc"], mistake(Config, detail))
 
     def problems_behind(self, values: YamlValue, error: ValidationError) -> Iterator[Problem]:
         """What only shows once what `error` names is right: options are compared with each other where each
@@ -245,73 +237,8 @@ def _take_out(values: Any, path: YamlPath) -> bool:
 
 def _put_stand_in(values: Any, path: YamlPath) -> None:
     """Something for a required option. A port 0 is taken by nobody."""
-    holder, section = _inside(values, path), _section_at(path[:-1])
+    holder, section = _inside(values, path), section_at(Config, path[:-1])
     if isinstance(holder, dict) and section is not None:
         field = section.model_fields.get(str(path[-1]))
         is_number = field is not None and field.annotation in {int, float}
         holder[path[-1]] = 0 if is_number else "stand-in"
-
-
-# Flat on purpose: one case for each kind of error that pydantic has for our options, and its sentence.
-def _message(kind: str, detail: Mapping[str, Any], context: Mapping[str, Any]) -> str:
-    """What is wrong and what would be right."""
-    path: YamlPath = detail["loc"]
-    value = detail["input"]
-    is_shown = f"is {shown(value)}"
-    match kind:
-        case "missing":
-            section = _section_at(path[:-1])
-            field = section.model_fields.get(str(path[-1])) if section else None
-            return f"missing; it is required: {field.description}" if field else "missing; it is required"
-        case "extra_forbidden":
-            section = _section_at(path[:-1])
-            return unknown_key_message(str(path[-1]), section.model_fields if section else ())
-        case "literal_error":
-            return f"must be {context['expected']}; {is_shown}"
-        case "greater_than":
-            return f"must be greater than {context['gt']:g}, {is_shown}"
-        case "greater_than_equal":
-            return f"must be at least {context['ge']:g}, {is_shown}"
-        case "less_than_equal":
-            return f"must be at most {_number(context['le'])}, {is_shown}"
-        case "int_type" | "int_parsing" | "int_from_float" | "int_parsing_size":
-            return f"must be a whole number, {is_shown}"
-        case "float_type" | "float_parsing" | "not_a_number" | "finite_number":
-            return f"must be a number, {is_shown}"
-        case "string_type" | "path_type":
-            quoted = f"; write it in quotes: '{value}'" if isinstance(value, int | float) else ""
-            return f"must be a text, {is_shown}{quoted}" if value is not None else "must not be blank"
-        case "blank":
-            return "must not be blank"
-        case "string_too_long":
-            return f"must have at most {context['max_length']} characters, {is_shown}"
-        case "too_short":
-            return "must have at least one entry"
-        case "tuple_type":
-            return f"must be a list of entries (each begins with `- `), {is_shown}"
-        case "model_type":
-            section = _section_at(path)
-            keys = ", ".join(section.model_fields) if section else ""
-            blank = (
-                "is blank; leave it out, or give keys" if value is None else f"{is_shown}; must be a mapping"
-            )
-            return f"{blank}: {keys}"
-        case "bool_type" | "bool_parsing":
-            return f"must be true or false, {is_shown}"
-        case _:
-            return f"{detail['msg']}; {is_shown}"
-
-
-def _number(value: float) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _section_at(path: YamlPath) -> type[Options] | None:
-    """The class of the section at `path`; None when there is none."""
-    section: type[Options] | None = Config
-    for part in path:
-        if isinstance(part, int):
-            continue  # the item's class was taken from its list
-        field = section.model_fields.get(part) if section is not None else None
-        section = inner_section(field.annotation) if field is not None else None
-    return section

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from sluice.proxy.config.options import Options, Text
 from sluice.quotas.entity import ANONYMOUS
+from sluice.quotas.files.config_error import why_not_user
 
 INTER_BROKER_REMEDY: Final = (
     "a follower that fetches through this proxy would be charged as a client: give the brokers a listener of "
@@ -53,8 +54,8 @@ def inter_broker_contradictions(
             yield ("inter_broker", "listeners", index), f"{name!r} is none of the listeners ({known})"
     for index, user in enumerate(options.users):
         at = ("inter_broker", "users", index)
-        if user.startswith("User:"):
-            yield at, f"write it without its type: {user.removeprefix('User:')}"
+        if (reason := why_not_user(user)) is not None:
+            yield at, reason
         elif user == ANONYMOUS:
             yield at, "is whoever did not log in, and so anybody; declare a listener instead"
     if options.users and not authenticates:

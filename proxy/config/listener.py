@@ -210,6 +210,14 @@ class ListenerOptions(Options):
         return self.has_sasl or not (self.logs_in or self.authenticates)
 
     @property
+    def broker_ports(self) -> range:
+        """Of a gateway that has a port for each broker, in the order of the brokers' ids; else empty."""
+        gateway = self.gateway
+        if gateway is None or gateway.sni_domain is not None or gateway.first_broker_port is None:
+            return range(0)
+        return range(gateway.first_broker_port, gateway.first_broker_port + gateway.max_brokers)
+
+    @property
     def upstream(self) -> str:
         """What is behind it, for people."""
         if self.gateway is not None:

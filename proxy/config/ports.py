@@ -64,10 +64,8 @@ def _one(port: int) -> range:
 def _ports_of(listener: ListenerOptions) -> Iterator[tuple[tuple[str, ...], range]]:
     """(key, ports) of all that the listener binds."""
     yield ("bind_port",), _one(listener.bind_port)
-    gateway = listener.gateway
-    if gateway is not None and gateway.sni_domain is None and gateway.first_broker_port is not None:
-        first = gateway.first_broker_port
-        yield ("gateway", "first_broker_port"), range(first, first + gateway.max_brokers)
+    if listener.broker_ports:
+        yield ("gateway", "first_broker_port"), listener.broker_ports
 
 
 def _dialled(

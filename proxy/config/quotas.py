@@ -13,11 +13,11 @@ from pydantic import Field
 
 from sluice.proxy.config.listener import SecurityProtocol, UpstreamTlsOptions
 from sluice.proxy.config.options import NO_BLANK, NO_BOOL, Address, File, Options, Text
-from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.config_error import ConfigError, Problem, why_not_user
 
 
 class QuotaTopicSaslOptions(Options):
-    """The login at the cluster that holds the quota topic."""
+    """The proxy's own login at the brokers in `bootstrap`."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(description="The mechanism.")
     credentials_file: File = Field(description="YAML: `service:` with username and password.")
@@ -42,8 +42,7 @@ class TopicOptions(Options):
         default=None, description="For SASL_PLAINTEXT and SASL_SSL: the proxy's own login."
     )
     request_timeout_s: Annotated[float, Field(ge=1, le=300), NO_BOOL] = Field(
-        default=10.0,
-        description="Longest wait for the topic's brokers, also of who alters a quota through the proxy.",
+        default=10.0, description="Longest wait for an answer of the topic's brokers."
     )
 
     @property
@@ -63,6 +62,10 @@ class QuotaTopicOptions(TopicOptions):
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$"), NO_BLANK] = Field(
         default="__sluice_quotas",
         description="The topic; made if it is missing: one partition, compacted.",
+    )
+    request_timeout_s: Annotated[float, Field(ge=1, le=300), NO_BOOL] = Field(
+        default=10.0,
+        description="Longest wait for the topic's brokers, also of who alters a quota through the proxy.",
     )
     copy_file: File | None = Field(
         default=None,
@@ -113,8 +116,8 @@ class QuotaOptions(Options):
 def quota_contradictions(options: QuotaOptions) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
     for index, admin in enumerate(options.admins):
-        if admin.startswith("User:"):
-            yield ("quotas", "admins", index), f"write it without its type: {admin.removeprefix('User:')}"
+        if (reason := why_not_user(admin)) is not None:
+            yield ("quotas", "admins", index), reason
     if options.source != "topic":
         if options.file is None:
             yield ("quotas", "file"), "missing; it is required: the quota file"

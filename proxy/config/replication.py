@@ -10,6 +10,7 @@ from pydantic import Field
 from sluice.proxy.config.listener import SecurityProtocol, UpstreamTlsOptions
 from sluice.proxy.config.options import NO_BOOL, Address, Options, Text
 from sluice.proxy.config.quotas import QuotaTopicOptions, QuotaTopicSaslOptions
+from sluice.quotas.files.config_error import why_not_user
 
 
 class ReplicationOptions(Options):
@@ -106,5 +107,5 @@ def replication_contradictions(
             f"security_protocol is {options.security_protocol}; make it SSL or SASL_SSL",
         )
     for index, user in enumerate(options.users):
-        if user.startswith("User:"):
-            yield ("replication", "users", index), f"write it without its type: {user.removeprefix('User:')}"
+        if (reason := why_not_user(user)) is not None:
+            yield ("replication", "users", index), reason

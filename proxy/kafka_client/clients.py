@@ -7,7 +7,9 @@ before.
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
+from functools import partial
 from time import time
 from typing import Any, Final
 from uuid import UUID
@@ -17,11 +19,13 @@ from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, In
 from kafka.protocol.metadata import MetadataRequest
 
 from sluice.protocol.apis import ErrorCode
-from sluice.proxy.config.quotas import TopicOptions
+from sluice.proxy.config.listener import UpstreamTlsOptions
+from sluice.proxy.config.quotas import QuotaTopicSaslOptions, TopicOptions
 from sluice.proxy.kafka_client.call import call
-from sluice.proxy.listener.login.credential_entries import PasswordCredentials
+from sluice.proxy.listener.login.credential_entries import Credentials, PasswordCredentials
 from sluice.proxy.listener.login.credentials import CredentialsFile
 from sluice.proxy.listener.tls.context import ClientTls
+from sluice.quotas.files.config_error import ConfigError, Problem, Problems
 
 _SET: Final = 0
 _TOPIC: Final = 2
@@ -33,6 +37,8 @@ _TOMBSTONES_MS: Final = 7 * 24 * 3_600_000
 """How long a removed quota can be read as such: a proxy cut off for longer reads the topic anew anyway."""
 COMPACT: Final = "compact"
 CONFIGS: Final = {"cleanup.policy": COMPACT, "delete.retention.ms": str(_TOMBSTONES_MS)}
+
+_NO_SERVICE: Final = "has no `service:` with a password"
 
 
 class TopicRefused(Exception):
@@ -47,21 +53,24 @@ class ClusterAccess:
         self._options = options
         self._credentials: CredentialsFile | None = None
         self._tls: ClientTls | None = None
+        problems = Problems()
         if options.sasl is not None:
-            sasl = options.sasl
-            self._credentials = CredentialsFile(sasl.credentials_file, sasl.mechanism, share_service=True)
-            self._credentials.load(time())
+            self._credentials = problems.tried(partial(_credentials, options.sasl))
         if options.has_tls:
-            tls = options.tls
-            self._tls = ClientTls(
-                ca_file=None if tls is None else tls.ca_file,
-                certificate_file=None if tls is None else tls.certificate_file,
-                key_file=None if tls is None else tls.key_file,
-                verify_hostname=True if tls is None else tls.verify_hostname,
-            )
-            self._tls.load(time())
+            self._tls = problems.tried(partial(_tls, options.tls or UpstreamTlsOptions()))
+        problems.refuse()
         # Its lines would come ten times a second while no broker can be reached; ours say what is the matter.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """Towards the brokers; None: they do not speak TLS."""
+        return None if self._tls is None else self._tls.context
+
+    @property
+    def login(self) -> Credentials | None:
+        """The proxy's own; None: the brokers want none."""
+        return None if self._credentials is None else self._credentials.service
 
     def settings(self) -> dict[str, Any]:
         """Of every client, as it is now. Blocks as long as the file system does."""
@@ -80,13 +89,32 @@ class ClusterAccess:
             self._credentials.reload_if_changed(time())
             service = self._credentials.service
             if not isinstance(service, PasswordCredentials):
-                raise TopicRefused(f"{options.sasl.credentials_file} has no `service:` with a password")
+                raise TopicRefused(f"{options.sasl.credentials_file} {_NO_SERVICE}")
             settings |= {
                 "sasl_mechanism": options.sasl.mechanism,
                 "sasl_plain_username": service.username,
                 "sasl_plain_password": service.password.get_secret_value(),
             }
         return settings
+
+
+def _credentials(sasl: QuotaTopicSaslOptions) -> CredentialsFile:
+    file = CredentialsFile(sasl.credentials_file, sasl.mechanism, share_service=True)
+    file.load(time())
+    if file.service is None:
+        raise ConfigError([Problem(_NO_SERVICE, source=str(sasl.credentials_file))])
+    return file
+
+
+def _tls(options: UpstreamTlsOptions) -> ClientTls:
+    tls = ClientTls(
+        ca_file=options.ca_file,
+        certificate_file=options.certificate_file,
+        key_file=options.key_file,
+        verify_hostname=options.verify_hostname,
+    )
+    tls.load(time())
+    return tls
 
 
 async def topic_id(client: AIOKafkaClient, name: str) -> bytes | None:

@@ -50,7 +50,7 @@ class AcceptPort:
         self._wait_s = wait_s
         self._accepting = False
         self._complained_s = float("-inf")
-        self._socket = _bound(host, port)
+        self._socket = bound(host, port)
 
     @property
     def port(self) -> int:
@@ -112,20 +112,21 @@ class AcceptPort:
             self._loop.add_reader(self._socket, self._acceptable)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that is bound and does not listen yet. Raises OSError."""
     infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, proto, _, address = infos[0]
-    bound = socket.socket(family, kind, proto)
+    made = socket.socket(family, kind, proto)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted connections inherit these: two system calls fewer for each.
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        bound.setblocking(False)
-        bound.bind(address)
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.setblocking(False)
+        made.bind(address)
     except BaseException:
-        bound.close()
+        made.close()
         raise
-    return bound
+    return made

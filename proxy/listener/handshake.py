@@ -65,6 +65,18 @@ class TooFast(NotLetIn):
         self.delay_ms = delay_ms
 
 
+def principal_mapping(options: ListenerOptions) -> PrincipalMapping | None:
+    """From certificates to principals; None: no certificate says who a client of the listener is.
+
+    Raises ConfigError for rules that are none.
+    """
+    if options.tls is None or options.has_sasl or options.tls.client_auth == "none":
+        return None
+    from sluice.proxy.listener.tls.principal_mapping import PrincipalMapping
+
+    return PrincipalMapping(options.tls.principal_mapping_rules)
+
+
 class Entrance:
     """Lets clients of one listener in."""
 
@@ -75,11 +87,7 @@ class Entrance:
         self._loop = loop
         self._networks: list[IPv4Network | IPv6Network] = [ip_network(n) for n in options.proxy_protocol_from]
         self._tls = tls
-        self._mapping: PrincipalMapping | None = None
-        if options.tls is not None and not options.has_sasl and options.tls.client_auth != "none":
-            from sluice.proxy.listener.tls.principal_mapping import PrincipalMapping
-
-            self._mapping = PrincipalMapping(options.tls.principal_mapping_rules)
+        self._mapping = principal_mapping(options)
 
     async def let_in(
         self, client: socket.socket, source: Endpoint, check: Callable[[Endpoint], None] | None = None

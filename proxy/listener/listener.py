@@ -30,6 +30,7 @@ from sluice.proxy.listener.handshake import Arrival, Entrance, NotLetIn, TooFast
 from sluice.proxy.listener.login.relogin import Relogin
 from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import BrokerStream, NotConnected, Upstream
+from sluice.proxy.runtime.listening import listening
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn
 from sluice.proxy.session.causes import DisconnectCause
@@ -70,7 +71,7 @@ class Listener:
         authentication_timeout_s: float = 30.0,
         rate: AcceptRate | None = None,
     ) -> None:
-        """Binds its ports at once. Raises OSError if one cannot be had."""
+        """Binds its ports at once. Raises CannotListen if one cannot be had."""
         self.name = options.name
         self.policy = policy
         self.connections: set[Connection] = set()
@@ -91,10 +92,9 @@ class Listener:
         self._ports: list[AcceptPort] = []
         try:
             self._bind(options.bind_port, None)
-            gateway = options.gateway
-            if gateway is not None and gateway.first_broker_port is not None and gateway.sni_domain is None:
-                for number in range(gateway.max_brokers):
-                    self._bind(gateway.first_broker_port + number, gateway.first_broker_id + number)
+            first_id = 0 if options.gateway is None else options.gateway.first_broker_id
+            for node_id, port in enumerate(options.broker_ports, first_id):
+                self._bind(port, node_id)
         except BaseException:
             self.stop()
             raise
@@ -102,7 +102,9 @@ class Listener:
     def _bind(self, port: int, node_id: int | None) -> None:
         on_client = partial(self._arrived, node_id=node_id)
         host = self._options.bind_host
-        self._ports.append(AcceptPort(self._worker.loop, host, port, on_client, self._rate, self._wait_s))
+        with listening(listener=self.name, host=host, port=port):
+            made = AcceptPort(self._worker.loop, host, port, on_client, self._rate, self._wait_s)
+        self._ports.append(made)
 
     @property
     def port(self) -> int:
@@ -239,7 +241,10 @@ class Listener:
             raise
         seat.close()
         self._let_go(arrival.stream if arrival is not None else client)
-        self._count(cause, detail, source if arrival is None else arrival.source, opened_ms)
+        if arrival is None:
+            self._count(cause, detail, source, opened_ms)
+        else:
+            self._count(cause, detail, arrival.source, opened_ms, arrival.user or "")
 
     def _make_room(self, patience: asyncio.Timeout) -> None:
         if not patience.expired():
@@ -322,13 +327,15 @@ class Listener:
             client.recv_into(self._worker.view)
         client.close()
 
-    def _count(self, cause: DisconnectCause, detail: str, source: Endpoint, opened_ms: float) -> None:
+    def _count(
+        self, cause: DisconnectCause, detail: str, source: Endpoint, opened_ms: float, user: str = ""
+    ) -> None:
         self._shared.recorder.connections.append(
             ConnectionRecord(
                 cause=cause,
                 detail=detail,
                 peer=f"{source.host}:{source.port}",
-                user="",
+                user=user,
                 client_id="",
                 opened_ms=opened_ms,
                 closed_ms=monotonic() * 1000.0,

@@ -9,10 +9,11 @@ from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.listener import ListenerOptions, TlsOptions, UpstreamSaslOptions
 from sluice.proxy.runtime.file_work import FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
+from sluice.quotas.files.config_error import Problems
 
 if TYPE_CHECKING:
     from sluice.proxy.listener.login.credentials import CredentialsFile
@@ -90,47 +91,61 @@ def _look(files: Followed) -> ReloadOutcome | None:
 
 
 def load_security(options: ListenerOptions) -> ListenerSecurity:
-    """Raises ConfigError (TlsConfigError, CredentialsError) that names the file and what is wrong with it."""
+    """Raises ConfigError that names all files that cannot be used, and what is wrong with each."""
     return within(f"files of the listener {options.name}", partial(_load, options))
 
 
 def _load(options: ListenerOptions) -> ListenerSecurity:
     security = ListenerSecurity(options.name)
+    problems = Problems()
     if options.tls is not None:
-        from sluice.proxy.listener.tls.context import ServerTls
-
         security.look_interval_s = options.tls.reload_interval_s
-        security.tls = ServerTls(
-            certificate_file=options.tls.certificate_file,
-            key_file=options.tls.key_file,
-            key_password_file=options.tls.key_password_file,
-            client_ca_file=options.tls.client_ca_file,
-            client_auth=options.tls.client_auth,
-            min_version=options.tls.min_version,
-            server_names=options.gateway is not None and options.gateway.sni_domain is not None,
-        )
-        security.tls.load(time())
+        security.tls = problems.tried(partial(_server_tls, options, options.tls))
     if options.upstream_has_tls:
-        from sluice.proxy.config.listener import UpstreamTlsOptions
-        from sluice.proxy.listener.tls.context import ClientTls
-
-        there = options.upstream_tls or UpstreamTlsOptions()
-        security.upstream_tls = ClientTls(
-            ca_file=there.ca_file,
-            certificate_file=there.certificate_file,
-            key_file=there.key_file,
-            server_name=there.server_name,
-            verify_hostname=there.verify_hostname,
-        )
-        security.upstream_tls.load(time())
+        security.upstream_tls = problems.tried(partial(_upstream_tls, options))
     if options.upstream_sasl is not None:
-        from sluice.proxy.listener.login.credentials import CredentialsFile
-
-        # Where clients log in themselves, these are for the proxy's own questions alone.
-        share_service = options.accept_shared_upstream_identity or options.has_sasl
-        sasl = options.upstream_sasl
-        security.credentials = CredentialsFile(
-            sasl.credentials_file, sasl.mechanism, share_service=share_service
-        )
-        security.credentials.load(time())
+        security.credentials = problems.tried(partial(_credentials, options, options.upstream_sasl))
+    problems.refuse()
     return security
+
+
+def _server_tls(options: ListenerOptions, files: TlsOptions) -> ServerTls:
+    from sluice.proxy.listener.tls.context import ServerTls
+
+    tls = ServerTls(
+        certificate_file=files.certificate_file,
+        key_file=files.key_file,
+        key_password_file=files.key_password_file,
+        client_ca_file=files.client_ca_file,
+        client_auth=files.client_auth,
+        min_version=files.min_version,
+        server_names=options.gateway is not None and options.gateway.sni_domain is not None,
+    )
+    tls.load(time())
+    return tls
+
+
+def _upstream_tls(options: ListenerOptions) -> ClientTls:
+    from sluice.proxy.config.listener import UpstreamTlsOptions
+    from sluice.proxy.listener.tls.context import ClientTls
+
+    there = options.upstream_tls or UpstreamTlsOptions()
+    tls = ClientTls(
+        ca_file=there.ca_file,
+        certificate_file=there.certificate_file,
+        key_file=there.key_file,
+        server_name=there.server_name,
+        verify_hostname=there.verify_hostname,
+    )
+    tls.load(time())
+    return tls
+
+
+def _credentials(options: ListenerOptions, sasl: UpstreamSaslOptions) -> CredentialsFile:
+    from sluice.proxy.listener.login.credentials import CredentialsFile
+
+    # Where clients log in themselves, these are for the proxy's own questions alone.
+    share_service = options.accept_shared_upstream_identity or options.has_sasl
+    credentials = CredentialsFile(sasl.credentials_file, sasl.mechanism, share_service=share_service)
+    credentials.load(time())
+    return credentials

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from sluice.quotas.files.config_error import USER_TYPE
 from sluice.quotas.files.entries import (
     ENTITY_KEYS,
     FORWARD,
@@ -27,6 +28,7 @@ from sluice.quotas.limits.schedule import DAY_NAMES
 from sluice.quotas.replication.limits import RATE_KEYS, REPLICAS_KEYS
 
 _NAME: Final = {"type": "string", "minLength": 1}
+_USER: Final = {**_NAME, "not": {"pattern": f"^{USER_TYPE}"}}
 
 
 def _window() -> dict[str, Any]:
@@ -90,7 +92,7 @@ def _entry() -> dict[str, Any]:
     """An item of `quotas:`."""
     keys: dict[str, Any] = {
         "user": {
-            **_NAME,
+            **_USER,
             "description": "The principal's name without its type; <default>: every other user.",
         },
         "tenant": {
@@ -150,7 +152,7 @@ def _entry() -> dict[str, Any]:
 def _rule() -> dict[str, Any]:
     """An item of `exempt:`."""
     keys = {
-        "user": {**_NAME, "description": "The principal's name without its type."},
+        "user": {**_USER, "description": "The principal's name without its type."},
         "address": {**_NAME, "description": "The client's: one address, or a network such as 10.1.0.0/16."},
         "client-id": {**_NAME, "description": "Only beside user or address: clients choose it."},
     }
@@ -172,7 +174,7 @@ def _tenant() -> dict[str, Any]:
             "name": {**_NAME, "description": "As entries name it: `tenant: NAME`."},
             "members": {
                 "type": "array",
-                "items": _NAME,
+                "items": _USER,
                 "uniqueItems": True,
                 "description": "Users; each belongs to one tenant at most.",
             },

@@ -61,9 +61,7 @@ class QuotaSource:
         if options.topic is None:
             store = FileStore(options.named_file())
         else:
-            problem = _in_both(self.limits)
-            if problem is not None:
-                raise QuotaFileError([Problem(problem, source=str(options.file))])
+            refuse_both(options, self.limits)
             own = OwnTopic(options.topic.name, frozenset(options.admins))
             store = self.topic = TopicLimits(options.topic, own, self.audit, self.limits, self._put)
             self.limits = self.topic.at_start()
@@ -239,6 +237,13 @@ def merged_in_steps(
         scheduled=base.scheduled,
         refusing=base.refusing,
     )
+
+
+def refuse_both(options: QuotaOptions, base: QuotaLimits) -> None:
+    """Raises QuotaFileError for limits in the file that the topic has the say of. `base`: what it holds."""
+    problem = _in_both(base)
+    if problem is not None:
+        raise QuotaFileError([Problem(problem, source=str(options.file))])
 
 
 def _in_both(base: QuotaLimits) -> str | None:

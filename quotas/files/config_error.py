@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Final, TypeVar
+
+Loaded = TypeVar("Loaded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,26 @@ class ConfigError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class Problems:
+    """Collects what is wrong with several things that do not depend on one another, to tell all of it."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def tried(self, load: Callable[[], Loaded]) -> Loaded | None:
+        """What `load` returns; None after a ConfigError, whose problems are kept."""
+        try:
+            return load()
+        except ConfigError as error:
+            self.found += (problem for problem in error.problems if problem not in self.found)
+            return None
+
+    def refuse(self) -> None:
+        """Raises ConfigError if there are any."""
+        if self.found:
+            raise ConfigError(self.found)
+
+
 class QuotaFileError(ConfigError):
     """The quota file cannot be used. At start-up: exit code 2; on a reload: the limits in force are kept."""
 
@@ -45,6 +68,17 @@ def unknown_key_message(key: str, known: Iterable[str]) -> str:
     if close:
         return f"unknown key; did you mean {close[0]}?"
     return f"unknown key; known here: {', '.join(names)}"
+
+
+USER_TYPE: Final = "User:"
+"""the type that Kafka puts before a principal's name; the names of this configuration go without it"""
+
+
+def why_not_user(name: str) -> str | None:
+    """`write it without its type: alice` for `User:alice`, as no client is ever called; None: it is fine."""
+    if not name.startswith(USER_TYPE):
+        return None
+    return f"write it without its type: {name.removeprefix(USER_TYPE)}"
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])i?b?(?:ytes)?(?:/s|ps)?", re.IGNORECASE)

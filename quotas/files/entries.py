@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
-from sluice.quotas.files.config_error import Problem, in_bytes, shown, unknown_key_message
+from sluice.quotas.files.config_error import Problem, in_bytes, shown, unknown_key_message, why_not_user
 from sluice.quotas.files.schedule_entries import SCHEDULE_KEY, ScheduleReader
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
@@ -152,6 +152,8 @@ class EntryReader:
         elif name == DEFAULT_NAME:
             hint = "; write client-id for every other client id" if key == "client-id-prefix" else ""
             self.problem((*at, key), f"must name one {key}, not {DEFAULT_NAME}{hint}")
+        elif key == "user" and (reason := why_not_user(name)) is not None:
+            self.problem((*at, key), reason)
         else:
             return name
         return None

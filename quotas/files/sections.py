@@ -7,7 +7,7 @@ from typing import Final
 
 from sluice.quotas.entity import ANONYMOUS, Default
 from sluice.quotas.exempt import ExemptRule, Network, network_of
-from sluice.quotas.files.config_error import shown, unknown_key_message
+from sluice.quotas.files.config_error import shown, unknown_key_message, why_not_user
 from sluice.quotas.files.entries import DEFAULT_NAME, TENANT_KEYS, EntryReader
 from sluice.quotas.files.replication_section import REPLICATION_KEY, ReplicationSection, read_replication
 from sluice.quotas.files.yaml_lines import YamlPath, YamlValue
@@ -139,6 +139,9 @@ class SectionReader(EntryReader):
             place = (*at, "members", index)
             if not isinstance(member, str) or not member.strip() or member == DEFAULT_NAME:
                 self.problem(place, f"must be the name of one user, is {shown(member)}")
+                continue
+            if (reason := why_not_user(member)) is not None:
+                self.problem(place, reason)
                 continue
             first = places.setdefault(member, place)
             if first == place:

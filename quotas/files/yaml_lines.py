@@ -97,16 +97,27 @@ def parse_yaml_in_steps(text: str, source: str) -> Generator[None, None, YamlDoc
         reason = f"not YAML: character U+{error.character:04X} is not allowed"
         raise ConfigError([Problem(reason, source=source, line=line)]) from None
     except yaml.MarkedYAMLError as error:
-        raise ConfigError([_syntax_problem(error, source)]) from None
+        raise ConfigError([_syntax_problem(error, source, text)]) from None
     return builder.document
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+def _syntax_problem(error: yaml.MarkedYAMLError, source: str, text: str) -> Problem:
     context, mark = error.context, error.problem_mark or error.context_mark
+    tab = None if mark is None else _tab(text, mark.line)
+    if mark is not None and tab is not None:
+        reason = f"not YAML: column {tab} of this line is a tab; indent with spaces"
+        return Problem(reason, source=source, line=mark.line + 1)
     if context and error.context_mark:
         context += f" that begins on line {error.context_mark.line + 1}"
     reason = ", ".join(part for part in (context, error.problem) if part)
     return Problem(f"not YAML: {reason}", source=source, line=mark.line + 1 if mark else None)
+
+
+def _tab(text: str, line: int) -> int | None:
+    """The column, from 1 on, of a tab in the indentation of a line; None: there is none."""
+    begin = text.split("\n", line + 1)[line] if text.count("\n") >= line else ""
+    indentation = begin[: len(begin) - len(begin.lstrip())]
+    return indentation.index("\t") + 1 if "\t" in indentation else None
 
 
 class _Builder:

@@ -6,6 +6,7 @@ The brokers behind it are this test's own, so that it decides when they answer.
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import signal
 import socket
@@ -13,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -167,6 +169,14 @@ async def test_a_broker_that_is_away_costs_its_own_port_only() -> None:
 # Its end ----------------------------------------------------------------------------------------------------
 
 
+async def test_the_log_begins_with_what_starts() -> None:
+    async with FaultBroker(answers) as broker, running(broker.port) as proxy:
+        first = json.loads(proxy.log.read_text().splitlines()[0])
+        assert (first["event"], first["mode"], first["limits"]) == ("starting", "broker", 0)
+        assert first["configuration"] == str(proxy.folder / "sluice.yaml")
+        assert first["version"] == version("kafka-sluice")
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_once_what_is_in_flight_is_answered(signal_number: signal.Signals) -> None:
     slow = Slow()
@@ -232,7 +242,9 @@ async def test_a_port_that_is_taken_ends_it_with_a_line_that_says_so() -> None:
         try:
             with GuardedProcess(command, output=proxy.log) as process:
                 assert await asyncio.to_thread(process.wait, 30.0) == 1
-            assert "in use" in proxy.log_lines("cannot_listen")[0]["reason"]
+            (line,) = proxy.log_lines("cannot_listen")
+            assert "in use" in line["reason"]
+            assert (line["listener"], line["port"]) == ("D0", taken.getsockname()[1])
         finally:
             proxy.close()
 

@@ -38,14 +38,15 @@ class BucketSink:
         """Raises ConfigError for a file that cannot be used. Connects to nothing."""
         self._settings = settings
         self._storage: Any = None
+        problems = []
         if settings.ca_file is not None and not settings.ca_file.is_file():
-            raise ConfigError(
-                [Problem(f"there is no file {settings.ca_file}", path="access_log.bucket.ca_file")]
-            )
+            problems.append(Problem(f"there is no file {settings.ca_file}", path="access_log.bucket.ca_file"))
         try:
             self._credentials()
         except SinkError as error:
-            raise ConfigError([Problem(str(error), path="access_log.bucket.credentials_file")]) from None
+            problems.append(Problem(str(error), path="access_log.bucket.credentials_file"))
+        if problems:
+            raise ConfigError(problems)
 
     def write(self, file: LogFile) -> None:
         """Returns when the storage has confirmed it. Raises SinkError, OSError."""

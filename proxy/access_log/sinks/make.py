@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Final
 
 from sluice.proxy.access_log.sinks.sink import BucketSettings, DirectorySettings, Sink, SinkSettings
 from sluice.quotas.files.config_error import ConfigError, Problem
+
+_REMEDY: Final = (
+    "it comes with the extra access-log: in Sluice's folder pip install -r requirements/image.txt (pinned), "
+    "or pip install '.[access-log]'; of a wheel pip install 'FILE.whl[access-log]'"
+)
 
 
 def require_pyarrow() -> None:
     """Raises ConfigError if pyarrow is not installed. Does not import it: that takes most of a second."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise ConfigError(
-            [
-                Problem(
-                    "needs the package pyarrow, which is missing: pip install 'kafka-sluice[access-log]'",
-                    path="access_log",
-                )
-            ]
-        )
+        message = f"needs the package pyarrow, which is missing; {_REMEDY}"
+        raise ConfigError([Problem(message, path="access_log")])
 
 
 def make_sink(settings: SinkSettings) -> Sink:

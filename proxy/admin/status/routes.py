@@ -21,6 +21,7 @@ from sluice.proxy.admin.status.page import CONTENT_SECURITY_POLICY, PageData, re
 from sluice.proxy.admin.status.service import Busy, StatusDesk
 from sluice.proxy.admin.status.token import TokenFile
 from sluice.proxy.config.admin import StatusOptions
+from sluice.proxy.config.messages import mistake
 from sluice.proxy.runtime.file_work import FileHangs, FileWork
 from sluice.proxy.runtime.log import LineBudget, get_logger
 
@@ -28,6 +29,8 @@ PAGE: Final = "/status"
 _TOKEN_LOOK_S: Final = 5.0
 _PIECES_PER_STEP: Final = 10
 _EVENTS_SHOWN: Final = 50
+_KEY_TOLD: Final = 60
+"""characters of a key that nobody knows"""
 _HEADERS: Final = {
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
@@ -156,8 +159,10 @@ def _asked(request: Request, model: type[_Asked]) -> _Asked:
     try:
         return model.model_validate({key: value for key, value in request.query_params.items() if value})
     except ValidationError as error:
-        mistakes = error.errors(include_url=False, include_input=False, include_context=False)
-        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}"[:300] for one in mistakes[:5])
+        told = (
+            f"{'.'.join(map(str, one['loc']))[:_KEY_TOLD]}: {mistake(model, one, shows_value=False)}"
+            for one in error.errors(include_url=False)[:5]
+        )
         raise _BadQuestion("; ".join(told)) from None
 
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from sluice.proxy.admin.top.search import is_found
+from sluice.quotas.files.config_error import USER_TYPE
 
 MAX_ROWS: Final = 200
 """of a snapshot: the most throttled, then those nearest to their limits"""
@@ -42,7 +43,8 @@ _KEYS: Final[dict[Sort, Callable[[Mapping[str, Any]], Any]]] = {
 
 def chosen(snapshot: Mapping[str, Any], *, user: str, sort: Sort, rows: int) -> dict[str, Any]:
     """The snapshot with at most `rows` of its rows, sorted, of the buckets that `user` finds: a name, or a
-    pattern with * and ?, of a bucket or of its members (search.py). Empty: of all buckets."""
+    pattern with * and ?, of a bucket or of its members (search.py), with or without `User:`. Empty: all."""
+    user = user.removeprefix(USER_TYPE)
     found = [
         row for row in snapshot["rows"] if not user or is_found(row, lambda name: fnmatchcase(name, user))
     ]

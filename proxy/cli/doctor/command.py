@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +15,6 @@ from sluice.proxy.cli.doctor.finding import Finding, Status, has_failed, lines_o
 from sluice.proxy.cli.options import (
     EXIT_CODES,
     EXIT_FAILED,
-    CommandFailed,
     ConfigOption,
     FileArgument,
     the_file,
@@ -24,10 +22,7 @@ from sluice.proxy.cli.options import (
 from sluice.proxy.cli.quotas.options import CommandConfigOption
 
 if TYPE_CHECKING:
-    from sluice.proxy.cli.doctor import look
     from sluice.proxy.config.config import Config
-    from sluice.proxy.config.listener import ListenerOptions
-    from sluice.proxy.listener.security import ListenerSecurity
 
 
 def register(app: typer.Typer) -> None:
@@ -76,17 +71,29 @@ def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
     if found.problems:
         return
     yield Finding(Status.OK, "configuration", f"{file} and the files that it names")
+    for gap in found.warnings:
+        yield Finding(Status.WARNING, gap.event, gap.told, gap.remedy)
     yield from _machine(config)
-    from sluice.proxy.listener.security import load_security
+    from sluice.proxy.cli.doctor import brokers
 
-    for listener in config.listeners:
-        yield from _listener(listener, load_security(listener), command_config)
+    yield from brokers.of_listeners(config, command_config)
+    yield from brokers.asked_by_the_proxy(config)
 
 
 def _machine(config: Config) -> Iterator[Finding]:
     from sluice.proxy.cli.doctor import look
-    from sluice.proxy.cli.healthcheck import dialled, failure
     from sluice.proxy.runtime.open_files import allowed
+
+    yield from _ports(config)
+    yield judge.open_files(*allowed(), config.limits.max_connections)
+    yield judge.backlog(look.somaxconn())
+    yield judge.clock(look.is_clock_synchronised())
+
+
+def _ports(config: Config) -> Iterator[Finding]:
+    """Those that a start binds."""
+    from sluice.proxy.cli.doctor import look
+    from sluice.proxy.cli.healthcheck import dialled, failure
 
     host, port = config.admin.probe_address
     is_ours = bool(port) and failure(dialled(host), port) is None
@@ -94,68 +101,10 @@ def _machine(config: Config) -> Iterator[Finding]:
     places += [("metrics and status", config.admin.bind_host, config.admin.bind_port), ("probes", host, port)]
     for what, bind_host, bind_port in places:
         if bind_port:
-            is_free = look.is_free(bind_host, bind_port)
-            yield judge.port(what, (bind_host, bind_port), is_free=is_free, is_ours=is_ours)
-    yield judge.open_files(*allowed(), config.limits.max_connections)
-    yield judge.backlog(look.somaxconn())
-    yield judge.clock(look.is_clock_synchronised())
-
-
-def _listener(
-    listener: ListenerOptions, security: ListenerSecurity, command_config: Path | None
-) -> Iterator[Finding]:
-    from sluice.proxy.cli.doctor import look
-
-    now_unix_s = time()
-    for side, end_unix_s in security.certificates():
-        yield judge.certificate(listener.name, side, end_unix_s, now_unix_s)
-    for host, port in _brokers(listener):
-        address = f"{host}:{port}"
-        name = (listener.upstream_tls and listener.upstream_tls.server_name) or host
-        tls = security.upstream_tls.context if security.upstream_tls is not None else None
-        try:
-            with look.connected(host, port, tls, name) as line:
-                yield judge.upstream(listener.name, address, None, line.newest_produce())
-                if listener.gateway is None:
-                    yield from _way(listener, line, (host, port))
-        except look.NoAnswer as error:
-            yield judge.upstream(listener.name, address, str(error), None)
-            continue
-        yield from _quotas(address, command_config)
-
-
-def _way(listener: ListenerOptions, line: look.BrokerLine, upstream: tuple[str, int]) -> Iterator[Finding]:
-    """Mode broker: where the broker's answers lead clients."""
-    if listener.upstream_has_sasl:
-        yield Finding(
-            Status.NOT_ASKED, f"way of clients to {listener.name}", "the broker tells it only after a login",
-            "look with a client's own: kafka-broker-api-versions --bootstrap-server, through the proxy",
-        )  # fmt: skip
-    else:
-        yield judge.advertised(listener.name, listener.bind_port, upstream, line.advertised())
-    yield judge.past_the_proxy(listener.name, upstream[0])
-
-
-def _quotas(address: str, command_config: Path | None) -> Iterator[Finding]:
-    from sluice.proxy.cli.quotas.command import server_of
-    from sluice.proxy.cli.quotas.listing import described
-
-    try:
-        limits = server_of(address, command_config).listing().limits
-    except CommandFailed as error:
-        yield Finding(
-            Status.NOT_ASKED, f"quotas at {address}", str(error),
-            "give --command-config, with a login that may do DescribeConfigs on the cluster",
-        )  # fmt: skip
-        return
-    yield judge.broker_quotas(address, [described(whom) for whom in limits])
-
-
-def _brokers(listener: ListenerOptions) -> list[tuple[str, int]]:
-    from sluice.proxy.config.options import host_and_port
-
-    if listener.gateway is not None:
-        return [host_and_port(address) for address in listener.gateway.bootstrap_upstreams]
-    assert listener.upstream_host is not None
-    assert listener.upstream_port is not None
-    return [(listener.upstream_host, listener.upstream_port)]
+            fault = look.why_not_bound(bind_host, bind_port)
+            yield judge.port(what, (bind_host, bind_port), fault, is_ours=is_ours)
+    for listener in config.listeners:
+        if numbers := listener.broker_ports:
+            found = {number: look.why_not_bound(listener.bind_host, number) for number in numbers}
+            faults = {number: fault for number, fault in found.items() if fault}
+            yield judge.ports(listener.name, listener.bind_host, numbers, faults, is_ours=is_ours)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from sluice.proxy.cli.doctor.finding import Finding, Status
@@ -28,18 +28,32 @@ def certificate(listener: str, side: str, end_unix_s: float, now_unix_s: float) 
     return Finding(Status.OK, check, told)
 
 
-def port(what: str, address: Endpoint, *, is_free: bool, is_ours: bool) -> Finding:
-    """`is_ours`: a proxy of this configuration is alive, so that a port which is taken is most likely its."""
+def port(what: str, address: Endpoint, fault: str, *, is_ours: bool) -> Finding:
+    """`fault`: why nothing can listen there, empty if it can. `is_ours`: a proxy of this configuration is
+    alive, so that a port which is taken is most likely its."""
     host, number = address
     check = f"port {number} of {what}"
-    if is_free:
+    if not fault:
         return Finding(Status.OK, check, "free" if not is_ours else "free, though a proxy runs here")
     if is_ours:
         return Finding(Status.OK, check, "held by the proxy that runs here")
-    return Finding(
-        Status.FAILED, check, f"{host}:{number} is taken by another program",
-        f"choose another port, or end what holds it: ss -ltnp 'sport = :{number}'",
-    )  # fmt: skip
+    return Finding(Status.FAILED, check, f"{host}:{number}: {fault}", _port_todo(number))
+
+
+def ports(listener: str, host: str, numbers: range, faults: Mapping[int, str], *, is_ours: bool) -> Finding:
+    """Of a gateway, one for each broker. `faults`: of those that nothing can listen on, why."""
+    check = f"ports {numbers[0]} to {numbers[-1]} for brokers of listener {listener}"
+    if not faults:
+        return Finding(Status.OK, check, "free" if not is_ours else "free, though a proxy runs here")
+    if is_ours:
+        return Finding(Status.OK, check, "held by the proxy that runs here")
+    first = min(faults)
+    more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
+    return Finding(Status.FAILED, check, f"{host}:{first}: {faults[first]}{more}", _port_todo(first))
+
+
+def _port_todo(number: int) -> str:
+    return f"choose another address or port, or end what holds it: ss -ltnp 'sport = :{number}'"
 
 
 def open_files(soft: float, hard: float, max_connections: int | None) -> Finding:
@@ -96,6 +110,33 @@ def upstream(listener: str, address: str, fault: str | None, newest: int | None)
     return Finding(Status.OK, check, f"{address} answers as a broker (Produce up to version {newest})")
 
 
+def logins(
+    name: str, address: str, taken: Sequence[str], refused: Mapping[str, str], untried: int
+) -> Finding:
+    """The proxy's own logins. `refused`: whose, and the broker's reason; `untried`: how many further."""
+    check = f"login at the broker of {name}"
+    more = f"; {untried:,} more were not tried" if untried else ""
+    if refused:
+        whose, reason = next(iter(refused.items()))
+        others = f", and {len(refused) - 1:,} more that are refused" if len(refused) > 1 else ""
+        return Finding(
+            Status.FAILED, check, f"{address}, {whose}: {reason}{others}{more}",
+            "mend the credentials file, which is followed, or the user at the broker",
+        )  # fmt: skip
+    return Finding(Status.OK, check, f"{address} takes {_some(taken)}{more}")
+
+
+def name_of_gateway(listener: str, host: str, addresses: Sequence[str], fault: str) -> Finding:
+    """`host`: told to clients; `fault`: why it does not resolve."""
+    check = f"advertised host of {listener}"
+    if fault:
+        return Finding(
+            Status.WARNING, check, f"{host} does not resolve here: {fault}",
+            "right only if clients have another DNS: they connect to it",
+        )  # fmt: skip
+    return Finding(Status.OK, check, f"{host} is {_some(addresses)}")
+
+
 def advertised(
     listener: str, bind_port: int, upstream_address: Endpoint, told: Collection[Endpoint]
 ) -> Finding:
@@ -132,11 +173,15 @@ def broker_quotas(name: str, limits: Sequence[str]) -> Finding:
     check = f"quotas at {name}"
     if not limits:
         return Finding(Status.OK, check, "none: the proxy's alone count")
-    told = f"{len(limits):,} at the broker itself, too ({', '.join(limits[:3])}{', …' * (len(limits) > 3)})"
+    told = f"{len(limits):,} at the broker itself, too ({_some(limits)})"
     return Finding(
         Status.WARNING, check, f"{told}; both apply, the lower rules",
         "sluice quotas explain --bootstrap-server shows which; kafka-configs --delete-config removes them",
     )  # fmt: skip
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:3])}{', …' * (len(names) > 3)}"
 
 
 def _count(files: float) -> str:

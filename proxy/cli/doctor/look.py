@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from sluice.protocol.addresses.metadata_poll import brokers_of, metadata_request
 from sluice.protocol.api_versions import api_versions_request
@@ -16,7 +17,9 @@ from sluice.protocol.apis import API_VERSIONS, PRODUCE
 from sluice.protocol.codec.codec import decode_frame
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.doctor.judge import Endpoint
-from sluice.proxy.cli.receive import receive_exactly
+from sluice.proxy.cli.receive import log_in, receive_exactly
+from sluice.proxy.listener.accept_port import bound
+from sluice.proxy.listener.login.credential_entries import Credentials
 
 TIMEOUT_S: Final = 5.0
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
@@ -31,16 +34,22 @@ class NoAnswer(Exception):
     """What was asked gave none. Says why."""
 
 
-def is_free(host: str, port: int) -> bool:
-    """Could a server listen there now?"""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((host.strip("[]"), port))
-        except OSError:
-            return False
-    return True
+def why_not_bound(host: str, port: int) -> str:
+    """Why no server could listen there now; empty: it could. By the server's own means."""
+    try:
+        bound(host, port).close()
+    except OSError as error:
+        return "taken by another program" if error.errno == errno.EADDRINUSE else _why(error)
+    return ""
+
+
+def addresses_of(host: str) -> list[str]:
+    """What a name leads to from here. Raises NoAnswer."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise NoAnswer(_why(error) if isinstance(error, OSError) else "is no host name") from None
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def somaxconn() -> int | None:
@@ -64,8 +73,11 @@ def is_clock_synchronised() -> bool | None:
     return not status & _STA_UNSYNC
 
 
+Connected: TypeAlias = "AbstractContextManager[BrokerLine]"
+
+
 class BrokerLine:
-    """A connection to a broker that has not been logged in on."""
+    """A connection to a broker."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -90,6 +102,15 @@ class BrokerLine:
                 for found in brokers_of(self._ask(metadata_request(2, _CLIENT_ID)), 2)
             }
         except ProtocolError as error:
+            raise NoAnswer(str(error)) from None
+
+    def log_in(self, mechanism: str, credentials: Credentials) -> None:
+        """Raises NoAnswer with the broker's reason."""
+        try:
+            log_in(self._sock, mechanism, credentials, _CLIENT_ID)
+        except OSError as error:
+            raise NoAnswer(_why(error)) from None
+        except (ProtocolError, ValueError) as error:
             raise NoAnswer(str(error)) from None
 
     def _ask(self, request: bytes) -> bytes:

@@ -17,7 +17,7 @@ from typing import Final
 
 from sluice.proxy.cli.quotas.edit import Whom, canonical
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.files.config_error import ConfigError, Problem, unknown_key_message
+from sluice.quotas.files.config_error import USER_TYPE, ConfigError, Problem, unknown_key_message
 from sluice.quotas.files.quota_file import DEFAULT_NAME
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
@@ -161,7 +161,7 @@ def _name(kind: str, name: str | None) -> str | None:
     if not name.strip():
         raise ArgumentError("must not be blank; the default is --entity-default", "--entity-name")
     if kind == "users":
-        name = name.removeprefix("User:")
+        name = name.removeprefix(USER_TYPE)
     try:
         return canonical(KEY_OF_TYPE[kind], name)
     except ValueError:

@@ -6,7 +6,6 @@ Source: KIP-546; DescribeClientQuotasRequest.json.
 
 from __future__ import annotations
 
-import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -21,10 +20,9 @@ from sluice.proxy.cli.quotas.client_properties import ClientSettings
 from sluice.proxy.cli.quotas.edit import Changes, Whom
 from sluice.proxy.cli.quotas.listing import Listing, described
 from sluice.proxy.cli.quotas.remote import UNTOLD, RemotePlace, names_of, refusal, whom_of_names
-from sluice.proxy.cli.receive import receive_exactly
+from sluice.proxy.cli.receive import log_in, receive_exactly
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.kafka_client.messages import decoded, encoded
-from sluice.proxy.listener.login.login import UpstreamLogin
 from sluice.quotas.files.config_error import ConfigError, Problem
 
 _VERSION: Final = 1
@@ -91,29 +89,11 @@ class QuotaServer(RemotePlace):
             if settings.tls is not None:
                 sock = settings.tls.wrap_socket(sock, server_hostname=host)
             if settings.credentials is not None:
-                self._log_in(sock)
+                log_in(sock, settings.mechanism, settings.credentials, settings.client_id)
         except BaseException:
             sock.close()
             raise
         return sock
-
-    def _log_in(self, sock: socket.socket) -> None:
-        settings = self._settings
-        assert settings.credentials is not None
-        login = UpstreamLogin(
-            settings.mechanism,
-            settings.credentials,
-            client_id=settings.client_id,
-            nonce=secrets.token_urlsafe(24),
-        )
-        sock.sendall(login.start())
-        while not login.done:
-            data = sock.recv(65_536)
-            if not data:
-                raise login.broker_closed()
-            _, reply = login.received(memoryview(data), 0, len(data))
-            if reply:
-                sock.sendall(reply)
 
     def _ask(self, request: ApiMessage) -> Any:
         frame = encoded(request, _VERSION, int(request.API_KEY), self._settings.client_id)

@@ -27,7 +27,7 @@ from sluice.protocol.sasl_client import (
     ScramClient,
     is_extension,
 )
-from sluice.quotas.files.config_error import ConfigError, Problem, unknown_key_message
+from sluice.quotas.files.config_error import ConfigError, Problem, unknown_key_message, why_not_user
 from sluice.quotas.files.load import read_bytes
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
@@ -201,6 +201,8 @@ class _Reader:
             at = ("users", user)
             if not user.strip() or user == "<default>":
                 self._problem(at, "must be the name of one user; what all others share is `service:`")
+            elif (reason := why_not_user(user)) is not None:
+                self._problem(at, reason)
             elif (entry := self._entry(at, value, user)) is not None:
                 users[user] = entry
         return Entries(service, users)

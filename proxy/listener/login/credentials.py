@@ -79,6 +79,12 @@ class CredentialsFile:
         """Whether users have identities of their own."""
         return bool(self._in_force.users)
 
+    def identities(self) -> list[tuple[str | None, Credentials]]:
+        """(whose connections, what they log in with), as it is now; None: the service's."""
+        in_force = self._in_force
+        service = [] if in_force.service is None else [(None, in_force.service)]
+        return [*service, *in_force.users.items()]
+
     def for_user(self, user: str) -> Credentials | None:
         """What connections of `user` log in with, as it is now; None: nothing, and they must be refused.
 

@@ -12,6 +12,7 @@ import re
 import secrets
 import ssl
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +56,14 @@ class TlsConfigError(ConfigError):
         super().__init__([Problem(message, path=option, source=str(file or ""))])
         self.option = option
         self.file = file
+
+    @classmethod
+    def of_all(cls, errors: Sequence[TlsConfigError]) -> TlsConfigError:
+        """The first, with the problems of the others."""
+        first = errors[0]
+        error = cls("", first.option, first.file)
+        ConfigError.__init__(error, [problem for one in errors for problem in one.problems])
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +160,15 @@ class Tls(ABC):
         return ReloadOutcome.SUCCESS
 
     def _read(self) -> dict[str, bytes]:
-        contents = {}
+        contents, errors = {}, []
         for option, file in self._files.items():
             try:
                 contents[option] = read_bytes(file, MAX_SMALL_BYTES)
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
-                raise self._error(f"cannot be read: {why}", option) from None
+                errors.append(self._error(f"cannot be read: {why}", option))
+        if errors:
+            raise TlsConfigError.of_all(errors)
         return contents
 
     def _hash_of(self, contents: dict[str, bytes]) -> str:
@@ -172,11 +183,20 @@ class Tls(ABC):
         # As in Java, whatever is in the CA file is trusted, also an intermediate authority without its root.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         end_unix_s = None
-        if "certificate_file" in contents:
-            end_unix_s = self._certificate_end(contents["certificate_file"], now_unix_s)
-            self._load_identity(context, contents)
-        if self._ca_option in contents:
-            self._load_ca(context)
+        errors = []
+        try:
+            if "certificate_file" in contents:
+                end_unix_s = self._certificate_end(contents["certificate_file"], now_unix_s)
+                self._load_identity(context, contents)
+        except TlsConfigError as error:
+            errors.append(error)
+        try:
+            if self._ca_option in contents:
+                self._load_ca(context)
+        except TlsConfigError as error:
+            errors.append(error)
+        if errors:
+            raise TlsConfigError.of_all(errors)
         return _InForce(context, end_unix_s)
 
     @abstractmethod

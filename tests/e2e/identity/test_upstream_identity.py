@@ -129,6 +129,7 @@ def test_a_user_without_credentials_is_refused_and_the_log_says_whom(rig: Rig) -
         await_disconnects(rig.sluice, "upstream_login_failed", refused + 1)
         line = rig.sluice.log_lines("connection_closed", cause="upstream_login_failed")[-1]
         assert f"no credentials for '{name}'" in line["detail"]
+        assert line["user"] == name
 
 
 def read_to_the_end(tls: ssl.SSLSocket) -> bytes:

@@ -24,15 +24,22 @@ admin: {{bind_port: {admin_port}}}
 """
 
 
-def told(folder: Path, bind_port: int, upstream_port: int, more: str = "") -> dict[str, tuple[str, str, str]]:
+def told(
+    folder: Path, bind_port: int, upstream_port: int, more: str = "", *options: str
+) -> dict[str, tuple[str, str, str]]:
     """By check: status, what was found, what to do. The exit code is 1 if anything failed."""
     admin_port = free_ports(1)[0]
     text = CONFIG.format(bind_port=bind_port, upstream_port=upstream_port, admin_port=admin_port, more=more)
+    return told_of(folder, text, *options)
+
+
+def told_of(folder: Path, text: str, *options: str) -> dict[str, tuple[str, str, str]]:
+    """The same of the text of a configuration."""
     (folder / "sluice.yaml").write_text(text, encoding="utf-8")
     (folder / "quotas.yaml").write_text("quotas: []\n", encoding="utf-8")
     environ = {key: value for key, value in os.environ.items() if not key.startswith("SLUICE_")}
     done = subprocess.run(
-        [SLUICE, "doctor", "--json", "sluice.yaml"],
+        [SLUICE, "doctor", "--json", "sluice.yaml", *options],
         cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -105,3 +112,92 @@ def test_mistakes_in_the_configuration_end_it_with_all_of_them(kafka: KafkaNode,
     found = told(tmp_path, free_ports(1)[0], kafka.address("SLUICE")[1], ", no_such_key: 1")
     assert list(found) == ["configuration"]
     assert "no_such_key" in found["configuration"][1]
+
+
+GATEWAY = """\
+mode: gateway
+listeners:
+  - name: clients
+    bind_host: 127.0.0.1
+    bind_port: {bind_port}
+    gateway:
+      bootstrap_upstreams: ["127.0.0.1:{upstream_port}"]
+      advertised_host: {host}
+      first_broker_port: {first_port}
+      max_brokers: 4
+quotas: {{file: quotas.yaml}}
+admin: {{bind_port: {admin_port}}}
+"""
+
+
+def test_a_gateways_ports_for_brokers_and_its_name(kafka: KafkaNode, tmp_path: Path) -> None:
+    bind_port, admin_port = free_ports(2)
+    with socket.create_server((LOOPBACK, 0)) as holder:
+        held = holder.getsockname()[1]
+        text = GATEWAY.format(
+            bind_port=bind_port, upstream_port=kafka.address("SLUICE")[1], host="no-such-host.invalid",
+            first_port=held - 2, admin_port=admin_port,
+        )  # fmt: skip
+        found = told_of(tmp_path, text)
+    status, said, todo = found[f"ports {held - 2} to {held + 1} for brokers of listener clients"]
+    assert status == "failed"
+    assert f":{held}: taken by another program" in said
+    assert f":{held}" in todo
+    assert found["advertised host of clients"][0] == "warning"
+    assert "no-such-host.invalid" in found["advertised host of clients"][1]
+
+
+OWN_LOGIN = """, upstream_security_protocol: SASL_PLAINTEXT, accept_shared_upstream_identity: true,
+      upstream_sasl: {mechanism: SCRAM-SHA-256, credentials_file: credentials.yaml}"""
+
+
+def test_a_login_of_the_proxys_own_is_tried(kafka: KafkaNode, tmp_path: Path) -> None:
+    """And what only a login is told is asked with it."""
+    bind_port = kafka.advertised("SLUICE_SASL")[1]
+    upstream_port = kafka.address("SLUICE_SASL")[1]
+    (user, password), *_ = kafka.users.items()
+    credentials = tmp_path / "credentials.yaml"
+    credentials.write_text(f"service: {{username: {user}, password: {password}}}\n")
+    found = told(tmp_path, bind_port, upstream_port, OWN_LOGIN)
+    assert found["login at the broker of clients"][:2] == (
+        "ok",
+        f"127.0.0.1:{upstream_port} takes the service",
+    )
+    assert found["way of clients to clients"][0] == "ok"
+    credentials.write_text(f"service: {{username: {user}, password: another}}\n")
+    found = told(tmp_path, bind_port, upstream_port, OWN_LOGIN)
+    status, said, todo = found["login at the broker of clients"]
+    assert status == "failed"
+    assert "the service: SCRAM-SHA-256 login at the broker: refused" in said
+    assert "credentials file" in todo
+
+
+def test_the_login_of_a_command_config_is_told_the_way_of_clients(kafka: KafkaNode, tmp_path: Path) -> None:
+    bind_port = kafka.advertised("SLUICE_SASL")[1]
+    upstream_port = kafka.address("SLUICE_SASL")[1]
+    more = ", security_protocol: SASL_PLAINTEXT"
+    assert told(tmp_path, bind_port, upstream_port, more)["way of clients to clients"][0] == "not_asked"
+    (user, password), *_ = kafka.users.items()
+    (tmp_path / "admin.properties").write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="{user}" password="{password}";\n'
+    )
+    found = told(tmp_path, bind_port, upstream_port, more, "--command-config", "admin.properties")
+    assert found["way of clients to clients"][0] == "ok"
+
+
+def test_the_login_for_the_quota_topic_is_tried(kafka: KafkaNode, tmp_path: Path) -> None:
+    native = kafka.bootstrap_sasl
+    (tmp_path / "credentials.yaml").write_text("service: {username: nobody, password: wrong}\n")
+    text = CONFIG.format(
+        bind_port=free_ports(1)[0], upstream_port=kafka.address("SLUICE")[1],
+        admin_port=free_ports(1)[0], more="",
+    ).replace(
+        "{file: quotas.yaml}",
+        f"{{source: topic, topic: {{bootstrap: ['{native}'], security_protocol: SASL_PLAINTEXT, "
+        "sasl: {mechanism: PLAIN, credentials_file: credentials.yaml}}}",
+    )  # fmt: skip
+    found = told_of(tmp_path, text)
+    assert found["broker of the quota topic"][0] == "ok"
+    assert found["login at the broker of the quota topic"][0] == "failed"

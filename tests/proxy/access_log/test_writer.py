@@ -332,7 +332,7 @@ def test_without_pyarrow_the_configuration_is_refused_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"pip install 'kafka-sluice\[access-log\]'"):
+    with pytest.raises(ConfigError, match=r"requirements/image.txt .* pip install '\.\[access-log\]'"):
         AccessWriter(settings_of(tmp_path))
 
 

@@ -47,7 +47,10 @@ def test_check_tells_the_mistakes_of_all_files_at_once_also_those_behind_others(
 
 
 def test_check_tells_mistakes_as_json(sluice: Sluice, folder: Path) -> None:
-    assert sluice("check", "--json", "sluice.yaml") == (0, '{"ok": true, "problems": []}\n', "")
+    code, out, err = sluice("check", "--json", "sluice.yaml")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert (told["ok"], told["problems"]) == (True, [])
     (folder / "quotas.yaml").write_text(BAD_QUOTAS)
     code, out, err = sluice("check", "--json", "sluice.yaml")
     (problem,) = json.loads(out)["problems"]
@@ -57,6 +60,31 @@ def test_check_tells_mistakes_as_json(sluice: Sluice, folder: Path) -> None:
         3,
         "quotas[0].producer_byte_rate",
     )
+
+
+SASL_CONFIG = """\
+listeners:
+  - name: clients
+    bind_port: 9092
+    upstream_host: kafka
+    upstream_port: 19092
+    security_protocol: SASL_PLAINTEXT
+quotas: {file: quotas.yaml}
+"""
+
+
+def test_what_run_will_warn_of_is_told_and_is_no_mistake(sluice: Sluice, folder: Path) -> None:
+    (folder / "sluice.yaml").write_text(SASL_CONFIG)
+    (folder / "quotas.yaml").write_text("quotas: [{user: alice, producer_byte_rate: 1000}]\n")
+    code, out, err = sluice("check", "sluice.yaml")
+    assert (code, err) == (0, "")
+    assert "  warning: inter broker not declared: a follower that fetches through this proxy" in out
+    assert "  warning: unnamed users have the lowest limit (produce): logins whose user is not known" in out
+    events = [one["event"] for one in json.loads(sluice("check", "--json", "sluice.yaml")[1])["warnings"]]
+    assert events == ["inter_broker_not_declared", "unnamed_users_have_the_lowest_limit"]
+    (folder / "sluice.yaml").write_text(SASL_CONFIG + "inter_broker: {}\n")
+    (folder / "quotas.yaml").write_text("quotas: []\n")
+    assert "warning" not in sluice("check", "sluice.yaml")[1]
 
 
 def test_check_takes_its_file_as_run_does(sluice: Sluice) -> None:

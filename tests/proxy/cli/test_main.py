@@ -21,14 +21,14 @@ from tools.reference import documents
 
 
 def test_check_of_a_good_configuration_tells_what_it_says(sluice: Sluice) -> None:
-    assert sluice("check", "sluice.yaml") == (
-        0,
-        "OK: sluice.yaml\n"
-        "  listener clients: 0.0.0.0:9092 -> kafka:19092 (PLAINTEXT)\n"
-        "  quota file quotas.yaml: limits for 2 entities\n"
-        "  metrics and health: 0.0.0.0:9308\n",
-        "",
-    )
+    code, out, err = sluice("check", "sluice.yaml")
+    assert (code, err) == (0, "")
+    assert [line for line in out.splitlines() if not line.startswith("  warning: ")] == [
+        "OK: sluice.yaml",
+        "  listener clients: 0.0.0.0:9092 -> kafka:19092 (PLAINTEXT)",
+        "  quota file quotas.yaml: limits for 2 entities",
+        "  metrics and health: 0.0.0.0:9308",
+    ]
 
 
 def test_check_recognises_a_quota_file(sluice: Sluice) -> None:

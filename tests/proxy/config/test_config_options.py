@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sluice.proxy.config.config import Config
-from sluice.proxy.config.file import inner_section, load_config
+from sluice.proxy.config.file import load_config
+from sluice.proxy.config.messages import inner_section
 from sluice.proxy.config.options import Options
 from sluice.proxy.config.producer_ids import ProducerIdOptions, producer_ids_of, settings_of
 from sluice.quotas.producer_ids.buckets import BucketShape

@@ -22,9 +22,10 @@ BAD_YAML = [
     ),
     (
         "a: 1\n\tb: 2\n",
-        "f:2: not YAML: while scanning a plain scalar that begins on line 1, "
-        "found a tab character that violates indentation",
+        "f:2: not YAML: column 1 of this line is a tab; indent with spaces",
     ),
+    ("a:\n  - b: 1\n  \t c: 2\n", "f:3: not YAML: column 3 of this line is a tab; indent with spaces"),
+    ("a:\n\tb: 1\n", "f:2: not YAML: column 1 of this line is a tab; indent with spaces"),
     (
         "a: 'x\n",
         "f:2: not YAML: while scanning a quoted scalar that begins on line 1, found unexpected end of stream",

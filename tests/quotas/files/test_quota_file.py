@@ -70,6 +70,7 @@ def test_rules_say_whom_no_limit_delays() -> None:
 
 
 WRONG_RULES = [
+    ("user: User:backup", "3: .user", "write it without its type: backup"),
     (
         "client-id: x",
         "3: .client-id",
@@ -166,6 +167,7 @@ WRONG_ENTRIES = [
     ("user:", "2: user", "must not be blank; for every other user write <default>"),
     ("user: ' '", "2: user", "must not be blank; for every other user write <default>"),
     ("user: 12", "2: user", "must be a text, is 12; write it in quotes: '12'"),
+    (f"user: User:alice\n    {RATE}: 1", "2: user", "write it without its type: alice"),
     ("client-id: true", "2: client-id", "must be a text, is True; write it in quotes: 'True'"),
     (
         "user: a\n    shadow: 1",
@@ -259,7 +261,15 @@ FURTHER = [
     *(SHADOW.format(value) for value in ("true", "false", f"[{RATE}]", "[]", "[1]", "1", "{}")),
     *(
         f"{GOOD}exempt: {rules}\n"
-        for rules in ("[]", "5", "[{}]", "[{user: a}]", "[{client-id: a}]", "[{users: a}]")
+        for rules in (
+            "[]",
+            "5",
+            "[{}]",
+            "[{user: a}]",
+            "[{user: 'User:a'}]",
+            "[{client-id: a}]",
+            "[{users: a}]",
+        )
     ),
     EXEMPT,
 ]

@@ -70,6 +70,7 @@ WRONG_TENANTS = [
         "4: [0].members[0]",
         "must be the name of one user, is '<default>'",
     ),
+    ("name: a\n    members: [x, User:alice]", "3: [0].members[1]", "write it without its type: alice"),
     ("name: a\n    members: []\n    user: x", "4: [0].user", "unknown key; known here: members, name"),
     (
         "name: a\n    members: []\n  - name: a\n    members: []",

@@ -51,6 +51,7 @@ def test_orders(sort: Sort, order: list[str]) -> None:
     [
         ("alice", ["alice"]),
         ("bob", ["bob"]),
+        ("User:bob", ["bob"]),
         ("*a*", ["carol", "alice", "dave", "bob"]),
         ("ALICE", []),
         ("?ob", ["bob"]),

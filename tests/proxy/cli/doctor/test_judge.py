@@ -19,11 +19,44 @@ def test_certificates(days: float, status: Status) -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_free", "is_ours", "status"),
-    [(True, False, OK), (True, True, OK), (False, True, OK), (False, False, FAILED)],
+    ("fault", "is_ours", "status"),
+    [("", False, OK), ("", True, OK), ("taken", True, OK), ("taken", False, FAILED)],
 )
-def test_ports(is_free: bool, is_ours: bool, status: Status) -> None:
-    assert judge.port("listener x", ("0.0.0.0", 9092), is_free=is_free, is_ours=is_ours).status is status
+def test_ports(fault: str, is_ours: bool, status: Status) -> None:
+    finding = judge.port("listener x", ("0.0.0.0", 9092), fault, is_ours=is_ours)
+    assert finding.status is status
+    assert (":9092" in finding.todo) == (status is FAILED)
+
+
+@pytest.mark.parametrize(
+    ("faults", "is_ours", "status", "told"),
+    [
+        ({}, False, OK, "free"),
+        ({}, True, OK, "free, though a proxy runs here"),
+        ({23105: "taken"}, True, OK, "held by the proxy that runs here"),
+        ({23105: "taken"}, False, FAILED, "h:23105: taken"),
+        ({23107: "odd", 23105: "taken", 23106: "odd"}, False, FAILED, "h:23105: taken, and 2 more"),
+    ],
+)
+def test_ports_of_a_gateways_brokers(
+    faults: dict[int, str], is_ours: bool, status: Status, told: str
+) -> None:
+    finding = judge.ports("clients", "h", range(23100, 23132), faults, is_ours=is_ours)
+    assert finding.check == "ports 23100 to 23131 for brokers of listener clients"
+    assert (finding.status, finding.told) == (status, told)
+
+
+def test_logins_are_told_with_the_first_that_is_refused() -> None:
+    fine = judge.logins("clients", "b:9092", ["a", "b", "c", "d"], {}, 0)
+    assert (fine.status, fine.told) == (OK, "b:9092 takes a, b, c, …")
+    some = judge.logins("clients", "b:9092", ["a"], {"bob": "wrong", "carol": "wrong"}, 1_000)
+    assert some.status is FAILED
+    assert some.told == "b:9092, bob: wrong, and 1 more that are refused; 1,000 more were not tried"
+
+
+def test_the_name_of_a_gateway() -> None:
+    assert judge.name_of_gateway("clients", "proxy", ["10.0.0.1"], "").told == "proxy is 10.0.0.1"
+    assert judge.name_of_gateway("clients", "proxy", [], "unknown").status is WARNING
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ FAULTS = {
     ),
     "everybody": (SCRAM, f"users: {{<default>: {{password: {SECRET}}}}}", "is `service:`"),
     "nobody": (SCRAM, f"users: {{'': {{password: {SECRET}}}}}", "must be the name of one user"),
+    "a type": (SCRAM, f"users: {{User:alice: {{password: {SECRET}}}}}", "write it without its type: alice"),
     "users as a list": (SCRAM, f"users: [{SECRET}]", "users: must be a mapping"),
     "a user as a text": (SCRAM, f"users: {{alice: {SECRET}}}", "users.alice: must be a mapping"),
     "an alias": (SCRAM, f"service: {{username: a, password: *{SECRET}}}", "must be in quotes"),
