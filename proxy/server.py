@@ -185,11 +185,12 @@ class Server:
     def _admin_server(self, kafka_page: KafkaPage | None) -> AdminServer:
         """Make the admin port, and give it all that it may be asked about."""
         replication = self._replication.replication
+        reloads = self._reloads()
         collector = SluiceCollector(
             self._meter,
             self._quotas,
             self._gauges,
-            self._reloads(),
+            reloads,
             lambda: self._budget.kept_bytes,
             self._id_file,
             self._circuits,
@@ -208,6 +209,7 @@ class Server:
             self._meter.throttle_log,
             replication,
             self._meter.delayed,
+            reloads,
         )
         return AdminServer(self._config.admin, self._health, collector, kafka_page, desk)
 

@@ -31,6 +31,7 @@ from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
 from sluice.proxy.quota_store.service import Listed, QuotaDesk
 from sluice.proxy.replication.rows import replication_rows
 from sluice.proxy.runtime.log import LineBudget
+from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.entity import DEFAULT
@@ -59,14 +60,17 @@ class AdminDesk:
         throttle_log: ThrottleLog | None = None,
         replication: Replication | None = None,
         delayed: DelayedTimes | None = None,
+        reloads: Mapping[str, Sequence[ReloadStatus]] | None = None,
     ) -> None:
         """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
         no limits for addresses. `throttle_log`: of which the status page tells episodes. `delayed`: of the
-        last minute."""
+        last minute. `reloads`: of the files that are followed, by what they hold."""
         addresses = tuple if rates is None else rates.sensors
-        self.top = Top(quotas, producer_ids, connections, addresses, delayed)
+        self.top = Top(quotas, producer_ids, connections, addresses, delayed, reloads or {})
         log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
-        self.sources = Sources(quotas, producer_ids, connections, addresses, log, replication, delayed)
+        self.sources = Sources(
+            quotas, producer_ids, connections, addresses, log, replication, delayed, reloads or {}
+        )
         """what the status page is made from"""
         self._quotas = desk
         self._replication = replication

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -63,6 +63,16 @@ class ReloadStatus:
     """why the newest content is not in force; empty when it is"""
     outcomes: dict[ReloadOutcome, int] = field(default_factory=lambda: dict.fromkeys(ReloadOutcome, 0))
     """how often each came, the start included"""
+
+
+def not_in_force(reloads: Mapping[str, Iterable[ReloadStatus]]) -> list[str]:
+    """Of the files that are followed, by what they hold: why the newest content of each is not in force."""
+    return [
+        f"{what}: {status.last_error}"
+        for what, statuses in reloads.items()
+        for status in statuses
+        if status.last_error
+    ]
 
 
 class WatchedFiles:

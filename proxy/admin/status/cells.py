@@ -20,7 +20,7 @@ from sluice.proxy.admin.status.model import (
     ProducerIdsOf,
     ReplicaInfo,
 )
-from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable, share
+from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable, share, used
 
 NEAR: Final = 0.8
 """of a limit: shown in another colour"""
@@ -55,7 +55,7 @@ def principal_row(row: Principal, link: str) -> str:
     some = f' <span class="soft">({throttled:,} throttled)</span>' if throttled else ""
     cells = (
         ("", f"{escape(row.quota)}{shadow}"),
-        ("num", amount(row.used, row.unit)),
+        ("num", used(row.used, row.unit)),
         ("num", amount(row.limit, row.unit)),
         ("", use(row)),
         ("num", delayed(row)),

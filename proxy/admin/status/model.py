@@ -119,6 +119,9 @@ class Summary(Model):
     uptime_s: float
     ready: bool
     not_ready: list[str] = Field(description="Why no client should be sent here; empty: ready.")
+    not_in_force: list[str] = Field(
+        description="Files whose newest content could not be used, and why; what was in force goes on."
+    )
     pacing: str = Field(description="`smooth` or `kafka`.")
     buckets: int = Field(description="Quota buckets in all: connections that share one limit of one kind.")
     active_buckets: int = Field(description="Of them used in the last minute.")
@@ -151,7 +154,9 @@ class Principal(Model):
     rule: str = Field(description="The level at which the limit was found.")
     limit: float
     shadow: bool = Field(description="Measured, but nobody is delayed.")
-    used: float = Field(description="Mean rate over the last 10 to 20 s.")
+    used: float = Field(
+        description="Mean rate over the last 10 to 20 s; of producer ids, how many of the burst are gone."
+    )
     utilisation: float = Field(
         description="`used` divided by `limit`; of producer ids, what is gone of the burst."
     )

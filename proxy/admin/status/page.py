@@ -181,9 +181,12 @@ def render(data: PageData) -> Iterator[str]:
 
 def state(summary: Summary) -> str:
     """Ready or not, and why not."""
-    if summary.ready:
-        return '<span class="tag good">ready</span>'
-    return f'<span class="tag warn">not ready</span> {text("; ".join(summary.not_ready))}'
+    shown = '<span class="tag good">ready</span>'
+    if not summary.ready:
+        shown = f'<span class="tag warn">not ready</span> {text("; ".join(summary.not_ready))}'
+    if summary.not_in_force:
+        shown += f' <span class="tag warn">not in force</span> {text("; ".join(summary.not_in_force))}'
+    return shown
 
 
 def tiles(data: PageData) -> str:

@@ -228,7 +228,8 @@ class ProducerIdList:
         first: _First[tuple[PrincipalIds, int | None, float]] = _First()
         now_ms = clock_ms()
         for number, principal in enumerate(principals, start=1):
-            if not self._search or self._search in principal.user.casefold():
+            is_limited = limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "") is not None
+            if is_limited and (not self._search or self._search in principal.user.casefold()):
                 new, span_s = new_ids.of(principal, now_ms)
                 key = (principal.waiting_tickets, new or 0, len(principal.store))
                 first.add(key, (principal, new, span_s))

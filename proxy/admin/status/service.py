@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, thread_time, time
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sluice.proxy.admin.status.events import Episodes, event_of
@@ -53,6 +54,7 @@ from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.replication.rows import ReplicationSurvey
 from sluice.proxy.runtime.file_work import FileWork
+from sluice.proxy.runtime.watched_file import ReloadStatus, not_in_force
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.files.load import read_bytes
@@ -92,6 +94,8 @@ class Sources(NamedTuple):
     """None: no listener of this proxy has followers"""
     delayed: DelayedTimes | None = None
     """of the last minute"""
+    reloads: Mapping[str, Sequence[ReloadStatus]] = MappingProxyType({})
+    """of the files that are followed"""
 
 
 class _Made(NamedTuple):
@@ -156,6 +160,7 @@ class StatusDesk:
             uptime_s=round(monotonic() - self._begun_s, 1),
             ready=not reasons,
             not_ready=reasons,
+            not_in_force=[clean(why) for why in not_in_force(self._sources.reloads)],
             pacing=self._sources.quotas.pacing,
             buckets=survey.sensors,
             active_buckets=survey.active,

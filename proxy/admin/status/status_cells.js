@@ -51,6 +51,11 @@ function amount(value, unit) {
   return `${value.toLocaleString("en-US", { maximumSignificantDigits: 4 })} ${UNITS[unit] || unit}`;
 }
 
+function used(value, unit) {
+  if (unit !== "new producer ids per hour") return amount(value, unit);
+  return `${value.toLocaleString("en-US", { maximumSignificantDigits: 4 })} ids`;
+}
+
 function duration(ms) {
   for (const [factor, name] of SPANS) if (ms >= factor) return `${fixed(ms / factor, 1)} ${name}`;
   return ms > 0 ? `${count(ms)} ms` : "";
@@ -128,7 +133,7 @@ function principalRow(one) {
   const throttled = one.throttled_connections;
   return row(one.id, h("a", { href: `${address({ bucket: one.id })}#why` }, text(one.who)), [
     ["", one.quota, ...(one.shadow ? [" ", tag("plain", "shadow")] : [])],
-    ["num", amount(one.used, one.unit)],
+    ["num", used(one.used, one.unit)],
     ["num", amount(one.limit, one.unit)],
     ["", use(one)],
     ["num", ...delayed(one)],

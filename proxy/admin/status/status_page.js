@@ -86,6 +86,7 @@ function summary(one) {
   const state = one.ready
     ? [tag("good", "ready")]
     : [tag("warn", "not ready"), " ", text(one.not_ready.join("; "))];
+  if (one.not_in_force.length) state.push(" ", tag("warn", "not in force"), " ", text(one.not_in_force.join("; ")));
   const holder = h("p", null, ...state);
   if ($("state").innerHTML !== holder.innerHTML) $("state").replaceChildren(...state);
   put($("at"), clock(one.at));

@@ -128,10 +128,12 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
         [f"{row.rule}: {row.limit:,.15g} {spec.limit_unit}."] if is_address else list(_levels(row, limits))
     )
     unit = spec.amount_unit
-    lines.append(
-        f"charged {number(row.charged, 15)} {unit} since the bucket began; lately {number(row.used)} of "
-        f"{row.limit:,.15g} {spec.limit_unit} = {row.utilisation:.1%}"
+    lately = (
+        f"{number(row.used)} ids of the burst are gone, {row.utilisation:.1%} of it"
+        if row.kind is QuotaKind.PRODUCER_IDS
+        else f"lately {number(row.used)} of {row.limit:,.15g} {spec.limit_unit} = {row.utilisation:.1%}"
     )
+    lines.append(f"charged {number(row.charged, 15)} {unit} since the bucket began; {lately}")
     if row.kind is QuotaKind.PRODUCER_IDS:
         lines.append(f"tokens {row.tokens:,.3f}: {row.waiting} requests wait for the turn of their ids")
     elif is_address and row.delay_ms > 0.0:

@@ -153,7 +153,10 @@ class Survey:
             self._keep(key, sensor, partial(_row_of_sensor, sensor, tokens, delay_ms, utilisation))
 
     def _look_at_ids(self, principal: PrincipalIds, limits: QuotaLimits, now_ms: float) -> None:
-        """Of producer ids the use is what is gone of the burst: they have no rate over seconds."""
+        """Of producer ids the use is what is gone of the burst: they have no rate over seconds. Whose limit
+        was removed is remembered for a while, and has none."""
+        if limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "") is None:
+            return
         self.active += 1
         tokens = principal.main.tokens(now_ms)
         waiting = principal.waiting_tickets

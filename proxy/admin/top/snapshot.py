@@ -7,15 +7,17 @@ often it is asked for: until then the last one is given again (`age_ms` tells).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic, perf_counter
+from types import MappingProxyType
 from typing import Any, Final
 
 from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.rows import Survey
 from sluice.proxy.admin.top.search import Connected
 from sluice.proxy.metrics.delayed_time import DelayedTimes
+from sluice.proxy.runtime.watched_file import ReloadStatus, not_in_force
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
@@ -38,14 +40,16 @@ class Top:
         connections: Callable[[], Sequence[Connected]],
         addresses: Callable[[], Sequence[Sensor]] = tuple,
         delayed: DelayedTimes | None = None,
+        reloads: Mapping[str, Sequence[ReloadStatus]] = MappingProxyType({}),
     ) -> None:
         """`connections`: a list of the live ones, made anew; `addresses`: so of connection_creation_rate.
-        `delayed`: of the last minute."""
+        `delayed`: of the last minute; `reloads`: of the files that are followed, by what they hold."""
         self._quotas = quotas
         self._producer_ids = producer_ids
         self._connections = connections
         self._addresses = addresses
         self._delayed = delayed
+        self._reloads = reloads
         self._lock = asyncio.Lock()
         self._last = Survey()
         self._made_s = -float("inf")
@@ -71,6 +75,7 @@ class Top:
             "age_ms": round(age_s * 1000.0, 1),
             "work_ms": round(self._work_s * 1000.0, 2),
             "pacing": self._quotas.pacing,
+            "not_in_force": not_in_force(self._reloads),
             "buckets": survey.sensors,
             "active_buckets": survey.active,
             "throttled_buckets": survey.throttled,

@@ -11,10 +11,11 @@ from typing import Final
 from sluice.quotas.numbers import number
 
 BYTES_PER_S: Final = "bytes per second"
+IDS_PER_HOUR: Final = "new producer ids per hour"
 SHORT_UNITS: Final = {
     "percent of one broker thread": "%",
     "partitions created or deleted per second": "partitions/s",
-    "new producer ids per hour": "ids/h",
+    IDS_PER_HOUR: "ids/h",
     "new connections per second": "connections/s",
 }
 _SI: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
@@ -42,6 +43,11 @@ def amount(value: float, unit: str) -> str:
                 return f"{value / factor:,.2f} {name}"
         return f"{value:,.0f} B/s"
     return f"{number(value, 4)} {SHORT_UNITS.get(unit, unit)}"
+
+
+def used(value: float, unit: str) -> str:
+    """What is used of a limit: of ids an hour so many are gone of the burst, and no rate."""
+    return f"{number(value, 4)} ids" if unit == IDS_PER_HOUR else amount(value, unit)
 
 
 def share(part: float) -> str:

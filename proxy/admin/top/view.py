@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sluice.proxy.admin.top.text import amount, duration, printable, share, who
+from sluice.proxy.admin.top.text import amount, duration, printable, share, used, who
 
 _SHOWN_CONNECTIONS: Final = 3
 _USED_FROM: Final = 100
@@ -35,7 +35,11 @@ def view(
     the rows were chosen by, to be named where there are none."""
     if searched and not snapshot["rows"]:
         return Group(_head(snapshot, width), Text(f"\nno bucket matches {printable(searched)}"))
-    parts: list[RenderableType] = [_head(snapshot, width), _table(snapshot["rows"], width)]
+    parts: list[RenderableType] = [
+        *(Text(f"not in force: {printable(why)}", style="yellow") for why in snapshot["not_in_force"]),
+        _head(snapshot, width),
+        _table(snapshot["rows"], width),
+    ]
     if why:
         for row in snapshot["rows"]:
             parts.append(Text(f"\n{who(row['bucket'])}: {row['key']}", style="bold"))
@@ -115,7 +119,7 @@ _COLUMNS: Final = (
     _Column("quota", lambda row: row["quota"] + (" (shadow)" if row["shadow"] else ""), is_figure=False),
     _Column("rule", lambda row: str(row["rule"]), _RULE_FROM, is_figure=False),
     _Column("limit", lambda row: amount(row["limit"], row["unit"])),
-    _Column("used", lambda row: amount(row["used"], row["unit"]), _USED_FROM),
+    _Column("used", lambda row: used(row["used"], row["unit"]), _USED_FROM),
     _Column("of limit", lambda row: f"{row['utilisation']:.0%}"),
     _Column("last min", lambda row: share(row["delayed_share_1m"])),
     _Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),

@@ -76,4 +76,5 @@ class Empty(Source):
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
         counts = ("throttled_buckets", "active_buckets", "throttled_connections", "connections")
-        return {"rows": [], "pacing": "smooth", "at": "now"} | dict.fromkeys(counts, 0)
+        told = {"rows": [], "pacing": "smooth", "at": "now", "not_in_force": [], "delayed_buckets_1m": 0}
+        return told | dict.fromkeys(counts, 0)

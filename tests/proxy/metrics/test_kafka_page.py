@@ -32,7 +32,10 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 ODD = "CN=a b*c~ü,O=x"
 LIMITS = QuotaLimits(
     [
-        (QuotaEntity("alice"), {"producer_byte_rate": 1000, "request_percentage": 50.0}),
+        (
+            QuotaEntity("alice"),
+            {"producer_byte_rate": 1e3, "request_percentage": 50, "producer_ids_rate": 1},
+        ),
         (QuotaEntity("alice", "app"), {"consumer_byte_rate": 1000}),
         (QuotaEntity(client_id="app"), {"producer_byte_rate": 1000}),
         (QuotaEntity(DEFAULT), {"controller_mutation_rate": 10.0}),

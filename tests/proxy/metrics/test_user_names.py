@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sluice.proxy.metrics.entity_series import SERIES_PER_ENTITY
+from sluice.proxy.metrics.table import METRICS
 from sluice.proxy.metrics.user_names import HALF_LIFE_MS, UserNames
+from sluice.proxy.session.producer_ids.byte_refusal import ByteReason
 
 
 def names_of(names: UserNames, *users: str) -> list[str]:
@@ -85,3 +88,8 @@ def test_a_name_that_is_free_is_given_to_the_next() -> None:
     assert not names.name("bob")
     names.forget({"ann"})
     assert names.name("bob")
+
+
+def test_the_share_of_an_entity_in_max_series_is_what_it_exports() -> None:
+    labels = [row.labels for row in METRICS.values() if {"quota", "client_id"} <= set(row.labels)]
+    assert sum(len(ByteReason) if "reason" in one else 1 for one in labels) == SERIES_PER_ENTITY

@@ -110,7 +110,7 @@ def test_the_document_is_checked_in_and_says_all_that_can_be_asked() -> None:
         ("principals?limit=0", "limit"),
         ("principals?offset=-1", "offset"),
         ("principals?offset=1001", "offset"),
-        ("principals?sort=evil", "sort: must be 'throttle', 'utilisation', "),
+        ("principals?sort=evil", "sort: must be 'throttle', 'delayed', 'utilisation', "),
         ("principals?sort=utilization", "did you mean utilisation?"),
         ("principals?throttled=perhaps", "throttled: must be true or false"),
         ("principals?quota=nothing", "quota"),

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 from rich.console import Console
 
-from sluice.proxy.admin.top.text import amount, duration, printable, share, who
+from sluice.proxy.admin.top.text import IDS_PER_HOUR, amount, duration, printable, share, who
 from sluice.proxy.admin.top.view import view
 from sluice.proxy.cli.main import main
 from testkit.proxy.sluice_process import SLUICE
@@ -63,6 +63,7 @@ SNAPSHOT: Final[dict[str, Any]] = {
     "age_ms": 1.0,
     "work_ms": 2.0,
     "pacing": "smooth",
+    "not_in_force": [],
     "buckets": 9,
     "active_buckets": 4,
     "throttled_buckets": 1,
@@ -121,6 +122,16 @@ def test_a_row_is_a_line_however_narrow_and_columns_drop_out_by_width(width: int
     if width >= 130:
         assert "524 ms" in table[2]
         assert table[2].startswith(" user a-us")
+
+
+def test_a_file_whose_content_could_not_be_used_is_told_above_all() -> None:
+    text = shown({**SNAPSHOT, "not_in_force": ["quotas: quotas.yaml:3: unknown key\x1b[0m"]})
+    assert text.splitlines()[0].rstrip() == "not in force: quotas: quotas.yaml:3: unknown key\\x1b[0m"
+
+
+def test_of_producer_ids_what_is_gone_of_the_burst_is_no_rate() -> None:
+    ids = {**ROW, "quota": "producer_ids", "unit": IDS_PER_HOUR, "limit": 20.0, "used": 19.9}
+    assert "20 ids/h 19.9 ids" in " ".join(shown({**SNAPSHOT, "rows": [ids]}).split())
 
 
 def test_why_follows_the_table() -> None:
