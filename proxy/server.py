@@ -84,10 +84,10 @@ def run(config: Config, file: Path | None = None) -> int:
     """
     configure_logging(config.log)
     quota_source = QuotaSource(config.quotas)
-    tell_start(config, file, quota_source.limits)
     securities = [load_security(options) for options in config.listeners]
     id_file = producer_id_file(config)
     watch = None if file is None else ConfigWatch(file, os.environ, config)
+    tell_start(config, file, quota_source.limits)
     return uvloop.run(Server(config, quota_source, securities, watch, id_file).serve())
 
 

@@ -172,7 +172,7 @@ async def test_a_broker_that_is_away_costs_its_own_port_only() -> None:
 async def test_the_log_begins_with_what_starts() -> None:
     async with FaultBroker(answers) as broker, running(broker.port) as proxy:
         first = json.loads(proxy.log.read_text().splitlines()[0])
-        assert (first["event"], first["mode"], first["limits"]) == ("starting", "broker", 0)
+        assert (first["event"], first["mode"], first["limits"]) == ("starting", "broker", 1)
         assert first["configuration"] == str(proxy.folder / "sluice.yaml")
         assert first["version"] == version("kafka-sluice")
 
