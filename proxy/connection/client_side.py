@@ -158,7 +158,7 @@ class ClientSide(ABC):
             is_over = now_ms >= self._look_until_ms
         else:
             self._look_until_ms = now_ms + LOOK_MS
-            is_over = client.has_left or not self._look()
+            is_over = not self._look()
         if is_over:
             self._look_until_ms = 0.0
             client.read(False)
@@ -207,9 +207,12 @@ class ClientSide(ABC):
 
     def _wake_session(self, now_ms: float) -> None:
         try:
-            if self.session.is_turn(now_ms) and self._looks(now_ms):
-                return
-            self.session.wake(now_ms, self._client.has_left)
+            has_left = self._client.has_left
+            if not has_left and self.session.is_turn(now_ms):  # of who has left, acks = 0 waits on as it is
+                if self._looks(now_ms):
+                    return
+                has_left = self._client.has_left
+            self.session.wake(now_ms, has_left)
             if self._pace.state:
                 self._not_reading()
             else:

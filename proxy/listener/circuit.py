@@ -41,6 +41,7 @@ class Circuit:
         "is_slow",
         "openings",
         "refused",
+        "was_reached",
     )
 
     def __init__(self) -> None:
@@ -50,6 +51,8 @@ class Circuit:
         self._slow_told_ms = -inf
         self.is_slow = False
         """the last dial that ended got no answer in time; others may go first"""
+        self.was_reached = False
+        """since the start: until then a broker may just not be up yet"""
         self.failures = 0
         """dials that failed since the start"""
         self.openings = 0
@@ -126,6 +129,7 @@ class Circuit:
         self._ended()
         was_open = not self.is_closed
         self.is_slow = False
+        self.was_reached = True
         self._back_off_ms = 0.0
         return was_open
 

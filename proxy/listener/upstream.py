@@ -13,7 +13,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from errno import EALREADY, EINPROGRESS, EINTR, EMFILE, ENFILE
+from errno import EALREADY, ECONNREFUSED, EINPROGRESS, EINTR, EMFILE, ENFILE
 from functools import lru_cache
 from ipaddress import ip_address
 from random import random
@@ -208,7 +208,10 @@ class Upstream:
                 circuit.abandoned()
                 raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
             if circuit.failed(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
-                _log.error(
+                # A sidecar starts before its broker.
+                is_early = error.errno == ECONNREFUSED and not circuit.was_reached
+                tell = _log.warning if is_early else _log.error
+                tell(
                     "upstream_unreachable",
                     listener=self._options.name,
                     upstream=in_text(address),
