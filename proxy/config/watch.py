@@ -20,7 +20,8 @@ from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
 from sluice.quotas.files.yaml_lines import parse_yaml
 
-LOOK_INTERVAL_S: Final = 1.0
+LOOK_INTERVAL_S: Final = 5.0
+"""by hand and seldom; a look each second is a seventh of what an idle proxy costs"""
 
 _log = get_logger()
 
