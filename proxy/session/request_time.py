@@ -36,8 +36,9 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind, Flow, Recorder, ThrottleEvent
 from sluice.usage.request_cost import RequestCosts, request_cost_ms
 
-IN_FLIGHT_WITHIN_QUOTA: Final = 5
-"""requests of a connection under way while its entity owes nothing; what idempotent producers have at most"""
+IN_FLIGHT_WITHIN_QUOTA: Final = 6
+"""Requests of a connection under way while its entity owes nothing: one more than idempotent producers have,
+whose reader would else be stopped and started again for every five"""
 _HEAD_BYTES: Final = 1024
 _KEPT_MAX_BYTES: Final = 512 * 1024
 _ATTRIBUTES_AT: Final = 21
