@@ -53,7 +53,7 @@ QUOTAS: Final = (
     {"user": "ANONYMOUS", "producer_ids_rate": 3},
 )
 SIZES: Final = {"wide": (1440, 900), "narrow": (390, 844)}
-STEADY: Final = (0, 1, 3, 6)
+STEADY: Final = (0, 1, 3, 7)
 """columns of principals that stay the same: who, quota, limit, rule"""
 SCHEMES: Final = ("light", "dark")
 
