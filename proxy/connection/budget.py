@@ -82,10 +82,13 @@ class BufferShare(Generic[Owner]):
 
     @property
     def look_bytes(self) -> int:
-        """So much more may be read, beyond the window, to find a client's end; 0 while half of the budget is
-        kept."""
+        """So much more may be read, beyond the window, to find a client's end. While half of the budget is
+        kept, only for users who keep little: others cannot bring it about that nobody looks for theirs."""
         budget = self._budget
-        return 0 if budget.is_half_used else max(budget.look_bytes - self.kept_bytes, 0)
+        if budget.is_tight:
+            return 0
+        most_bytes = budget.soft_bytes // 2 if budget.is_half_used else budget.look_bytes
+        return max(most_bytes - self.kept_bytes, 0)
 
     def worst_keeper(self) -> BufferAccount[Owner]:
         """Of those that have kept something for the longest time, the one that keeps most; there must be

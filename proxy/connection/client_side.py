@@ -16,12 +16,14 @@ from sluice.proxy.connection.budget import BufferShare
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.read_ahead import (
     AHEAD_FROM_MS,
+    FULL_BYTES,
     LOOK_MS,
     Ahead,
     ahead_room,
     arrived_bytes,
     has_room,
     kept_bytes,
+    lacks_room,
     look_room,
     read_ahead,
 )
@@ -152,23 +154,28 @@ class ClientSide(ABC):
 
     def _looks(self, now_ms: float) -> bool:
         """The turn of a held request has come, and its client's end may stand behind what is unread. True:
-        that is being read; ask again. False: it has been, or cannot be."""
+        that is being read, or waits for room; ask again. False: it has been, or is not there."""
         client = self._client
         if self._look_until_ms:
             is_over = now_ms >= self._look_until_ms
         else:
             self._look_until_ms = now_ms + LOOK_MS
             is_over = not self._look()
-        if is_over:
-            self._look_until_ms = 0.0
-            client.read(False)
+        if not is_over:
+            client.call(self._client_looked, want=True)
+            self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
+            return True
+        self._look_until_ms = 0.0
+        client.read(False)
+        paid_at_ms = self.session.paid_at_ms
+        if now_ms >= paid_at_ms or client.has_left or not lacks_room(self._client_kept, self._share):
             return False
-        client.call(self._client_looked, want=True)
-        self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
+        # Its user keeps so much that nobody can look: it may have left, and is not to go ahead of the quota.
+        self._timer.call_in(min(paid_at_ms - now_ms, LOOK_MS) / 1000.0, self._wake)
         return True
 
     def _look(self) -> bool:
-        """Read on. False: nothing was there, or it is enough, or the end has come."""
+        """Read on. False: no end can stand behind what was there, or it is enough, or the end has come."""
         client = self._client
         kept = self._client_kept
         before = kept_bytes(kept)
@@ -178,7 +185,8 @@ class ClientSide(ABC):
         if is_end:
             client.heard(is_end=True)
             self._is_heard = True
-        return not is_end and came is Ahead.MORE and kept_bytes(self._client_kept) > before
+        got = kept_bytes(self._client_kept) - before
+        return not is_end and came is Ahead.MORE and got >= FULL_BYTES
 
     def _client_looked(self) -> None:
         """More has come of a client whose turn has come, or its end."""

@@ -240,12 +240,14 @@ class Connection(Relay):
         if self._closed:
             return
         self._timer.end()
+        was_delayed = self._pace.is_delayed and not self._pace.is_hold_suspended
         self.session.drain(monotonic() * 1000.0, cause)
         if self.session.pace.state:
             self._not_reading()
         else:
             self._resume()
-        self._forward_unacknowledged()
+        if was_delayed:
+            self._forward_unacknowledged()
 
     def _forward_unacknowledged(self) -> None:
         """Of what the client sent behind a delay."""

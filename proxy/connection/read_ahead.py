@@ -30,6 +30,8 @@ AHEAD_FROM_MS: Final = 100.0
 LOOK_BYTES: Final = 16 * MIB
 """of one connection, when the turn of its held request has come: what Linux lets a client leave behind by
 default (tcp_wmem, 4 MiB), what the receive buffer holds (tcp_rmem, 6 MiB), and what was read ahead"""
+FULL_BYTES: Final = 32 * 1024
+"""With less than that unread no receive buffer was full (tcp_rmem, 128 KiB): the kernel knows of an end"""
 LOOK_MS: Final = 250.0
 """How long that may take. What has been read makes room in the kernel, and what follows needs a round trip"""
 
@@ -63,6 +65,11 @@ def ahead_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:
 def look_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:
     """How much more may be read to find the client's end, now that its held request would go."""
     return max(min(LOOK_BYTES - kept_bytes(kept), share.look_bytes), 0)
+
+
+def lacks_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> bool:
+    """It could not be looked for the client's end, for its user keeps too much."""
+    return kept_bytes(kept) < LOOK_BYTES and not share.look_bytes
 
 
 def _most_bytes(share: BufferShare[Any]) -> int:

@@ -224,7 +224,8 @@ class AnswerSide:
     def _put_local(self, pos: int) -> None:
         """An answer has ended at `pos`: those of our own that are due next stand behind it."""
         in_flight = self._in_flight
-        while in_flight and in_flight[0][9] is LOCAL:
+        # An answer that is still being made (a question about quotas) is the last in flight, and not due.
+        while in_flight and in_flight[0][9] is LOCAL and self._local.due:
             in_flight.popleft()
             self.edits.append((pos, pos, self._local.take()))
 

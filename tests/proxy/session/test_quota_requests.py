@@ -14,7 +14,7 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.access_log.finished import Finished
-from testkit.frames.frames import METADATA, decoded, produce, request
+from testkit.frames.frames import METADATA, decoded, fetch, fetch_answer_of, produce, request
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to, answers
 from testkit.proxy.local_proxy import LocalProxy, until
@@ -166,6 +166,34 @@ async def test_an_answer_stands_behind_those_that_are_due_before_it_and_before_w
             gate.set()
             ids = [correlation_id_of(await client.frame()) for _ in range(4)]
             assert ids == [1, 2, 3, 4]
+
+
+async def test_a_brokers_answer_that_ends_while_a_question_is_answered_does_not_wait_for_it() -> None:
+    """A Fetch answer comes in two parts; the question behind it has no answer yet."""
+    store, part, rest = SlowStore(), asyncio.Event(), asyncio.Event()
+
+    async def answers_in_parts(client: BrokerSide) -> None:
+        await client.request()
+        answered = fetch_answer_of(50_000, correlation_id=1)
+        await part.wait()
+        await client.send(answered[:30_000])
+        await rest.wait()
+        await client.send(answered[30_000:])
+        await answers(client)
+
+    async with (
+        FaultBroker(answers_in_parts) as broker,
+        LocalProxy(broker.port, LIMITS, admins=ADMIN, store=store) as proxy,
+    ):
+        with await proxy.client() as client:
+            await client.send(fetch(correlation_id=1) + alter_of("bob", 1.0, 2))
+            await until(lambda: bool(store.asked))
+            part.set()
+            await asyncio.sleep(0.1)
+            rest.set()
+            assert correlation_id_of(await client.frame()) == 1
+            store.go_on.set()
+            assert correlation_id_of(await client.frame()) == 2
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 7])
