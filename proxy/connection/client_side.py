@@ -23,7 +23,6 @@ from sluice.proxy.connection.read_ahead import (
     arrived_bytes,
     has_room,
     kept_bytes,
-    lacks_room,
     look_room,
     read_ahead,
 )
@@ -154,7 +153,7 @@ class ClientSide(ABC):
 
     def _looks(self, now_ms: float) -> bool:
         """The turn of a held request has come, and its client's end may stand behind what is unread. True:
-        that is being read, or waits for room; ask again. False: it has been, or is not there."""
+        that is being read; ask again. False: it has been, or is not there, or there is no room for it."""
         client = self._client
         if self._look_until_ms:
             is_over = now_ms >= self._look_until_ms
@@ -167,12 +166,7 @@ class ClientSide(ABC):
             return True
         self._look_until_ms = 0.0
         client.read(False)
-        paid_at_ms = self.session.paid_at_ms
-        if now_ms >= paid_at_ms or client.has_left or not lacks_room(self._client_kept, self._share):
-            return False
-        # Its user keeps so much that nobody can look: it may have left, and is not to go ahead of the quota.
-        self._timer.call_in(min(paid_at_ms - now_ms, LOOK_MS) / 1000.0, self._wake)
-        return True
+        return False
 
     def _look(self) -> bool:
         """Read on. False: no end can stand behind what was there, or it is enough, or the end has come."""

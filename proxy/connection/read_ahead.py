@@ -67,11 +67,6 @@ def look_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:
     return max(min(LOOK_BYTES - kept_bytes(kept), share.look_bytes), 0)
 
 
-def lacks_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> bool:
-    """It could not be looked for the client's end, for its user keeps too much."""
-    return kept_bytes(kept) < LOOK_BYTES and not share.look_bytes
-
-
 def _most_bytes(share: BufferShare[Any]) -> int:
     return FAR_BYTES if share.may_look_far else AHEAD_BYTES
 

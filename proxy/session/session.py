@@ -218,11 +218,6 @@ class Session:
         """Answers of the proxy's own that wait behind the broker's."""
         return self._local.due_bytes
 
-    @property
-    def paid_at_ms(self) -> float:
-        """When the quota has paid for all that goes before the held Produce."""
-        return self._throttling.produces.paid_at_ms
-
     def is_turn(self, now_ms: float) -> bool:
         """`wake` would let a held Produce go."""
         produces = self._throttling.produces

@@ -170,11 +170,6 @@ class ProduceTurns:
         self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
         return now_ms >= self._pace.wake_at_ms - EARLY_MS
 
-    @property
-    def paid_at_ms(self) -> float:
-        """When the held request's turn would have come by the quota alone; told once it has its turn."""
-        return -inf if self._ticket is None else self._ticket.eligible_at_ms
-
     def is_over_budget(self, now_ms: float) -> bool:
         """Is the held request to be refused? To be asked when `is_turn` has said yes."""
         ticket = self._ticket

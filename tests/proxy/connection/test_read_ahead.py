@@ -7,7 +7,6 @@ from time import monotonic
 
 import pytest
 
-from sluice.proxy.connection.budget import MIB
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.policy import SessionPolicy
@@ -124,38 +123,6 @@ async def test_clients_that_left_behind_more_than_is_read_ahead_are_seen_when_th
             await until(lambda: len(proxy.ended) == leavers)
             assert {ended.cause for ended in proxy.ended} == {DisconnectCause.LEFT_WHILE_HELD}
             assert broker_side.ids == [1000]
-
-
-async def test_where_a_user_keeps_too_much_for_a_look_nothing_unseen_goes_ahead_of_the_quota() -> None:
-    """One client stays behind megabytes that fill what looks may take; others leave megabytes behind. They
-    wait for the quota, and are seen as soon as there is room again."""
-    broker_side = Recording()
-    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=1_000))
-    async with (
-        FaultBroker(broker_side) as broker,
-        LocalProxy(broker.port, limits_of(RATE), policy=policy) as proxy,
-    ):
-        proxy.keep_at_most(8 * MIB)
-        neighbour = await proxy.client()
-        with neighbour:
-            await neighbour.send(produce_of(60 * RATE, correlation_id=1000))
-            await neighbour.frame()
-            stays = await proxy.client()
-            sending = asyncio.ensure_future(
-                stays.send(b"".join(produce_of(20_000, correlation_id=2_000 + i) for i in range(1_500)))
-            )
-            await until(lambda: proxy.kept_bytes > 2.9 * MIB)
-            for number in range(11, 14):
-                client = await proxy.client()
-                with pytest.raises(TimeoutError):  # more than both kernel's buffers take
-                    await asyncio.wait_for(client.send(produce_of(20_000_000, correlation_id=number)), 0.3)
-                client.close()
-            await asyncio.sleep(2.5)
-            assert not {11, 12, 13} & set(broker_side.ids)
-            sending.cancel()
-            stays.close()
-            await until(lambda: len(proxy.ended) == 4)
-            assert not {11, 12, 13} & set(broker_side.ids)
 
 
 async def test_a_client_that_stays_behind_much_that_it_sent_goes_when_its_turn_comes() -> None:
