@@ -14,8 +14,8 @@ something (two for each connection at most), and U bytes of frames of which too 
 
     kept by the user  ≤  min(share, soft + P × floor + U)
 
-To find the end of a client whose request would go now (read_ahead.py), 3/4 of the share may be kept for a
-moment.
+To find the end of a client whose request would go now (read_ahead.py), 3/2 of soft may be kept for a moment;
+what brokers do not take of large requests, a window each, has room beside it.
 
 The hard end: a share that is passed all the same costs connections of that user, those that have stood still
 for the longest time, until it is not passed any more. With one direction each, that begins with more than
@@ -151,7 +151,7 @@ class BufferBudget(Generic[Owner]):
         self.soft_bytes = self._max_bytes_per_user // _SOFT_PART
         if self.soft_bytes < floor_bytes:
             raise ValueError(f"a share of {self._max_bytes_per_user} bytes, must be ≥ {floor_bytes * 4}")
-        self.look_bytes = self._max_bytes_per_user * 3 // 4
+        self.look_bytes = self.soft_bytes * 3 // 2
         self.full_window_bytes = full_window_bytes
         self.floor_bytes = floor_bytes
         self._tight_above_bytes = max_bytes * 3 // 4
