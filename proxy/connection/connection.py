@@ -88,7 +88,8 @@ class Connection(Relay):
         self._client_readable()
         guest.took(thread_time() - begun_s)
         session = self.session
-        if self._guest is not None and session.requests and session.identity.authenticated:
+        has_asked = session.requests or self._pace.is_delayed
+        if self._guest is not None and has_asked and session.identity.authenticated:
             self._seat_guest()
 
     def _guest_may_read(self) -> None:
