@@ -299,17 +299,18 @@ def test_a_user_looks_far_while_its_window_is_whole_and_half_of_the_budget_is_fr
     assert looking() == ""
 
 
-def test_for_a_last_look_three_quarters_of_a_share_are_there_and_a_little_when_others_keep_half() -> None:
-    """The share is 128 MiB. Beyond 28 MiB windows shrink, and nothing more is read ahead."""
+def test_for_a_last_look_half_a_soft_part_more_is_there_and_a_little_when_others_keep_half() -> None:
+    """The share is 128 MiB, its soft part 32. Beyond 28 MiB windows shrink, and nothing more is read ahead."""
     budget = BufferBudget[str](256 * MIB)
     alice, carol, eve = budget.open("alice", "a"), budget.open("carol", "c"), budget.open("eve", "e")
-    assert alice.share.look_bytes == 96 * MIB
-    budget.kept(alice, 90 * MIB)
+    assert alice.share.look_bytes == 48 * MIB
+    budget.kept(alice, 42 * MIB)
     assert (alice.share.look_bytes, alice.share.may_look_far) == (6 * MIB, False)
-    budget.kept(alice, 97 * MIB)
+    budget.kept(alice, 49 * MIB)
     assert alice.share.look_bytes == 0
     budget.kept(carol, 90 * MIB)
     budget.kept(eve, 1 * MIB)
     assert (alice.share.look_bytes, carol.share.look_bytes, eve.share.look_bytes) == (0, 0, 15 * MIB)
+    budget.kept(alice, 90 * MIB)
     budget.kept(carol, 110 * MIB)  # more than three quarters of all
     assert eve.share.look_bytes == 0
