@@ -300,7 +300,7 @@ def test_a_user_looks_far_while_its_window_is_whole_and_half_of_the_budget_is_fr
 
 
 def test_for_a_last_look_half_a_soft_part_more_is_there_and_a_little_when_others_keep_half() -> None:
-    """The share is 128 MiB, its soft part 32. Beyond 28 MiB windows shrink, and nothing more is read ahead."""
+    """The share is 128 MiB, its soft part 32. Beyond 28 MiB windows shrink; nothing more is read ahead."""
     budget = BufferBudget[str](256 * MIB)
     alice, carol, eve = budget.open("alice", "a"), budget.open("carol", "c"), budget.open("eve", "e")
     assert alice.share.look_bytes == 48 * MIB

@@ -11,7 +11,7 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.policy import SessionPolicy
 from testkit.frames.frames import API_VERSIONS, produce_of, request
-from testkit.peers.fault_broker import FaultBroker
+from testkit.peers.fault_broker import FaultBroker, answers
 from testkit.peers.recording_broker import Recording
 from testkit.proxy.local_proxy import LocalProxy, until
 from testkit.proxy.playbook import limits_of
@@ -146,6 +146,25 @@ async def test_a_client_that_stays_behind_much_that_it_sent_goes_when_its_turn_c
             await sending
             assert broker_side.ids == [1000, *range(24)]
             assert broker_side.arrived[1][1] - begun_s < 1.0 + 0.25 + 0.5
+
+
+async def test_fifty_clients_with_megabytes_ahead_each_are_all_served_and_none_is_closed() -> None:
+    """50 × 5 × 1 MiB. Their first requests are held, and what they keep counts as their user's meanwhile: as
+    bytes of guests, who became users one by one, they passed a share, and connections were ended for it."""
+    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=2_000))
+    request_of = produce_of(1024 * 1024)
+    async with (
+        FaultBroker(answers) as broker,
+        LocalProxy(broker.port, limits_of(1_000_000), policy=policy) as proxy,
+    ):
+        clients = [await proxy.client() for _ in range(50)]
+        sending = [asyncio.ensure_future(client.send(request_of * 5)) for client in clients]
+        answered = asyncio.gather(*(client.frame() for client in clients))
+        await asyncio.wait_for(answered, 20.0)
+        assert not proxy.ended
+        for client, task in zip(clients, sending, strict=True):
+            task.cancel()
+            client.close()
 
 
 async def test_megabytes_that_wait_go_on_whole_and_in_order_at_the_cost_of_their_bytes() -> None:
