@@ -236,45 +236,44 @@ class UsageMeter:
                 self._count_refusal(event, now_ms)
             is_shadow = event.kind is EventKind.SHADOW
             if event.delay_ms > 0.0 and not is_shadow:
-                self._note_delayed(event)
+                self._note_delayed(event, now_ms)
             if event.quota == QuotaKind.REQUEST.value and event.delay_ms > 0.0 and not is_shadow:
                 self._count_delay(event, now_ms)
             if is_shadow:
-                bucket = bucket_of(event)
-                series = self.entities.of(event.quota, bucket.user, bucket.client_id)
+                series = self._series_behind(event, now_ms)
                 series.in_shadow = True
                 series.shadow_requests += 1
                 series.shadow_ms += event.delay_ms
-                series.used_ms = now_ms
 
-    def _note_delayed(self, event: ThrottleEvent) -> None:
+    def _series_behind(self, event: ThrottleEvent, now_ms: float) -> EntitySeries:
+        """Something is counted on it."""
         bucket = bucket_of(event)
-        self.delayed.add(event.quota, bucket, event.begun_ms, event.delay_ms)
+        series = self.entities.of(event.quota, bucket.user, bucket.client_id)
+        series.used_ms = now_ms
+        return series
+
+    def _note_delayed(self, event: ThrottleEvent, now_ms: float) -> None:
+        self.delayed.add(event.quota, bucket_of(event), event.begun_ms, event.delay_ms)
         if event.quota != QuotaKind.PRODUCER_IDS.value:  # these have metrics of their own
-            series = self.entities.of(event.quota, bucket.user, bucket.client_id)
-            series.delayed.add(event.begun_ms, event.delay_ms)
+            self._series_behind(event, now_ms).delayed.add(event.begun_ms, event.delay_ms)
 
     def _count_refusal(self, event: ThrottleEvent, now_ms: float) -> None:
         """For new producer ids, or for bytes beyond a limit with `over_budget: refuse`."""
         if event.quota == QuotaKind.PRODUCER_IDS.value:
             self.producer_ids.count_refusal(event.user, event.reason, now_ms)
             return
-        bucket = bucket_of(event)
-        series = self.entities.of(event.quota, bucket.user, bucket.client_id)
-        series.refused[event.reason] = series.refused.get(event.reason, 0) + 1
-        series.used_ms = now_ms
+        refused = self._series_behind(event, now_ms).refused
+        refused[event.reason] = refused.get(event.reason, 0) + 1
 
     def _count_delay(self, event: ThrottleEvent, now_ms: float) -> None:
         """By request time: a request's record tells of its quota on bytes or mutations alone."""
         tally = self.throttle_times[event.quota]
         tally[DURATION_AT + (event.delay_ms * SLOTS_PER_MS).__trunc__().bit_length()] += 1
         tally[DURATION_SUM] += event.delay_ms
-        bucket = bucket_of(event)
-        series = self.entities.of(event.quota, bucket.user, bucket.client_id)
+        series = self._series_behind(event, now_ms)
         series.throttled_requests += 1
         series.throttled_ms += event.delay_ms
-        series.used_ms = now_ms
-        self.entities.note_delay(bucket.user, event.delay_ms)
+        self.entities.note_delay(bucket_of(event).user, event.delay_ms)
 
     def _count_connections(self, records: list[ConnectionRecord], now_ms: float) -> None:
         for record in records:

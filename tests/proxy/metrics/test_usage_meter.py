@@ -380,7 +380,7 @@ def test_delays_by_request_time_are_counted_by_their_events() -> None:
     assert sum(bench.meter.throttle_times["request"][DURATION_AT:SIZE_SUM]) == 2
     assert not any(bench.meter.throttle_times["produce"])
     mutations = bench.series("controller_mutation")["alice", ""]
-    assert (mutations.throttled_requests, mutations.throttled_ms) == (0, 0.0)
+    assert (mutations.throttled_requests, mutations.throttled_ms, mutations.used_ms) == (0, 0.0, NOW_MS)
 
 
 def test_run_keeps_the_meter_current_until_it_is_cancelled() -> None:
