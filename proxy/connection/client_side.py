@@ -215,12 +215,16 @@ class ClientSide(ABC):
                     return
                 has_left = self._client.has_left
             self.session.wake(now_ms, has_left)
-            if self._pace.state:
-                self._not_reading()
-            else:
-                self._resume()
+            self._go_on()
         except Exception:
             self._crashed()
+
+    def _go_on(self) -> None:
+        """As the session says: with the client's bytes, or with waiting."""
+        if self._pace.state:
+            self._not_reading()
+        else:
+            self._resume()
 
     def _resume(self) -> None:
         """READING again: first what was kept."""

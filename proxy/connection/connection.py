@@ -12,6 +12,7 @@ from time import monotonic, thread_time
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.guests import Guest
 from sluice.proxy.connection.lingering_close import Linger
+from sluice.proxy.connection.read_ahead import kept_bytes
 from sluice.proxy.connection.relay import Relay
 from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
@@ -146,8 +147,9 @@ class Connection(Relay):
             return
         if self._is_heard:
             self._look_again()
-        client_kept = 0 if self._client_kept is None else len(self._client_kept)
-        waits_for, moved_bytes = what_it_waits_for(self.session, self._client, self._broker, client_kept)
+        waits_for, moved_bytes = what_it_waits_for(
+            self.session, self._client, self._broker, kept_bytes(self._client_kept)
+        )
         cause = self._footprint.look(waits_for, moved_bytes, now_ms, rules)
         if cause is not None:
             self.abort(cause, f"waited for {waits_for.name.lower()}")
@@ -243,10 +245,7 @@ class Connection(Relay):
         self._timer.end()
         was_delayed = self._pace.is_delayed and not self._pace.is_hold_suspended
         self.session.drain(monotonic() * 1000.0, cause)
-        if self.session.pace.state:
-            self._not_reading()
-        else:
-            self._resume()
+        self._go_on()
         if was_delayed:
             self._forward_unacknowledged()
 
@@ -255,7 +254,8 @@ class Connection(Relay):
         kept = self._client_kept
         if self._closed or kept is None or self._broker.gone:
             return
-        passed = self.session.take_unacknowledged(bytearray(kept), monotonic() * 1000.0)
+        frames = kept if isinstance(kept, bytearray) else bytearray(kept)
+        passed = self.session.take_unacknowledged(frames, monotonic() * 1000.0)
         if passed:
             self._client_kept = kept[passed:]
             self._broker.send(memoryview(kept)[:passed])

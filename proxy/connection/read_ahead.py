@@ -7,7 +7,8 @@ of the first AHEAD_BYTES the session is told when they came, for the client coun
 (session/arrivals.py). What is read beyond them, to find the end, is as if it still lay in the kernel.
 
 Where that was not all, for the client had sent more or its user keeps much, a last look is taken when the
-turn of the held request has come: briefly, so that its memory is soon free for the next.
+turn of the held request has come. Of a client that has left nothing stays in memory; of one that stays, what
+was read stays until it goes on.
 Source: wire-semantics 1.6.
 """
 
@@ -46,7 +47,7 @@ class Ahead(IntEnum):
 
 def has_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> bool:
     """Much of what was read ahead has gone on: read more."""
-    return kept is None or len(kept) <= _most_bytes(share) // 2
+    return kept_bytes(kept) <= _most_bytes(share) // 2
 
 
 def arrived_bytes(kept: bytes | bytearray) -> int:

@@ -19,11 +19,11 @@ from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, In
 from kafka.protocol.metadata import MetadataRequest
 
 from sluice.protocol.apis import ErrorCode
-from sluice.proxy.config.listener import UpstreamTlsOptions
 from sluice.proxy.config.quotas import QuotaTopicSaslOptions, TopicOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.listener.login.credential_entries import Credentials, PasswordCredentials
 from sluice.proxy.listener.login.credentials import CredentialsFile
+from sluice.proxy.listener.security import upstream_tls
 from sluice.proxy.listener.tls.context import ClientTls
 from sluice.quotas.files.config_error import ConfigError, Problem, Problems
 
@@ -57,7 +57,7 @@ class ClusterAccess:
         if options.sasl is not None:
             self._credentials = problems.tried(partial(_credentials, options.sasl))
         if options.has_tls:
-            self._tls = problems.tried(partial(_tls, options.tls or UpstreamTlsOptions()))
+            self._tls = problems.tried(partial(upstream_tls, options.tls))
         problems.refuse()
         # Its lines would come ten times a second while no broker can be reached; ours say what is the matter.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -104,17 +104,6 @@ def _credentials(sasl: QuotaTopicSaslOptions) -> CredentialsFile:
     if file.service is None:
         raise ConfigError([Problem(_NO_SERVICE, source=str(sasl.credentials_file))])
     return file
-
-
-def _tls(options: UpstreamTlsOptions) -> ClientTls:
-    tls = ClientTls(
-        ca_file=options.ca_file,
-        certificate_file=options.certificate_file,
-        key_file=options.key_file,
-        verify_hostname=options.verify_hostname,
-    )
-    tls.load(time())
-    return tls
 
 
 async def topic_id(client: AIOKafkaClient, name: str) -> bytes | None:

@@ -9,7 +9,12 @@ from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sluice.proxy.config.listener import ListenerOptions, TlsOptions, UpstreamSaslOptions
+from sluice.proxy.config.listener import (
+    ListenerOptions,
+    TlsOptions,
+    UpstreamSaslOptions,
+    UpstreamTlsOptions,
+)
 from sluice.proxy.runtime.file_work import FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
@@ -102,7 +107,7 @@ def _load(options: ListenerOptions) -> ListenerSecurity:
         security.look_interval_s = options.tls.reload_interval_s
         security.tls = problems.tried(partial(_server_tls, options, options.tls))
     if options.upstream_has_tls:
-        security.upstream_tls = problems.tried(partial(_upstream_tls, options))
+        security.upstream_tls = problems.tried(partial(upstream_tls, options.upstream_tls))
     if options.upstream_sasl is not None:
         security.credentials = problems.tried(partial(_credentials, options, options.upstream_sasl))
     problems.refuse()
@@ -125,11 +130,11 @@ def _server_tls(options: ListenerOptions, files: TlsOptions) -> ServerTls:
     return tls
 
 
-def _upstream_tls(options: ListenerOptions) -> ClientTls:
-    from sluice.proxy.config.listener import UpstreamTlsOptions
+def upstream_tls(options: UpstreamTlsOptions | None) -> ClientTls:
+    """Towards brokers, with its files read; None: as the options are by default. Raises ConfigError."""
     from sluice.proxy.listener.tls.context import ClientTls
 
-    there = options.upstream_tls or UpstreamTlsOptions()
+    there = options or UpstreamTlsOptions()
     tls = ClientTls(
         ca_file=there.ca_file,
         certificate_file=there.certificate_file,

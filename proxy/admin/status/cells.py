@@ -20,7 +20,7 @@ from sluice.proxy.admin.status.model import (
     ProducerIdsOf,
     ReplicaInfo,
 )
-from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable, share, used
+from sluice.proxy.admin.top.text import BYTES_PER_S, LEAST_SHARE, amount, duration, printable, used
 
 NEAR: Final = 0.8
 """of a limit: shown in another colour"""
@@ -72,8 +72,8 @@ def delayed(row: Principal) -> str:
     if not row.delayed_share_1m:
         return NONE
     in_all = duration(row.delayed_s_1m * 1000.0)
-    part = share(row.delayed_share_1m).replace("%", " %")
-    return f'{escape(part)} <span class="soft">({in_all} in all)</span>'
+    part = percent(row.delayed_share_1m) if row.delayed_share_1m >= LEAST_SHARE else "&lt;1 %"
+    return f'{part} <span class="soft">({in_all} in all)</span>'
 
 
 def use(row: Principal) -> str:

@@ -19,6 +19,8 @@ SHORT_UNITS: Final = {
     "new connections per second": "connections/s",
 }
 _SI: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+LEAST_SHARE: Final = 0.01
+"""below it a share is told as less than that"""
 _MS_PER: Final = ((3_600_000.0, "h"), (60_000.0, "min"), (1_000.0, "s"))
 
 
@@ -54,7 +56,7 @@ def share(part: float) -> str:
     """Of a minute, say: `37%`, `<1%`; nothing for none."""
     if part <= 0.0:
         return ""
-    return f"{part:.0%}" if part >= 0.01 else "<1%"
+    return f"{part:.0%}" if part >= LEAST_SHARE else "<1%"
 
 
 def duration(ms: float) -> str:
