@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from sluice.proxy.cli.local_admin import Snapshots
 
-_PIPE_WIDTH: Final = 200
+_PIPE_WIDTH: Final = 211
+"""characters, where no terminal gives a width"""
 _DEFAULT_URL = "http://127.0.0.1:9308"
 
 

@@ -29,7 +29,7 @@ _NEAR: Final = 0.8
 
 
 def view(
-    snapshot: Mapping[str, Any], *, why: bool = False, width: int = 200, searched: str = ""
+    snapshot: Mapping[str, Any], *, why: bool = False, width: int = 211, searched: str = ""
 ) -> RenderableType:
     """Head line, table, and with `why` behind it each row's reasons. `width`: in characters. `searched`: what
     the rows were chosen by, to be named where there are none."""
