@@ -33,9 +33,9 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_arrivals", "_begin", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind",
-        "_left_behind_bytes", "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor", "_ticket",
-        "held", "is_for_nobody", "refuses", "wake",
+        "_again_ms", "_arrivals", "_begin", "_delay_limit_ms", "_gone_bytes", "_identity", "_last_ms",
+        "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor",
+        "_ticket", "held", "is_for_nobody", "refuses", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,8 @@ class ProduceTurns:
         self._ticket: HoldTicket | None = None  # of the request that is held
         self._last_ms = inf  # when its budget is over
         self._refuse_ms = inf  # when it is refused, if its turn has not come
+        self._again_ms = inf  # when it is asked for again, for its client could not be seen
+        self._gone_bytes = 0.0  # the size of the last one that went after a wait
         self.held: Held | None = None
         """the request that waits for its turn, in state HOLDING"""
         self.refuses = False
@@ -106,7 +108,7 @@ class ProduceTurns:
         if self._arrivals and not self.is_for_nobody and not self.refuses:
             last_ms = min(last_ms, self._latest_ms(sensor, begin, request_bytes, now_ms))
         deadline_ms = self._last_ms = last_ms
-        self._refuse_ms = inf
+        self._refuse_ms = self._again_ms = inf
         if self.refuses and acks:
             deadline_ms, self._refuse_ms = inf, last_ms
         elif self.refuses and not is_group:
@@ -135,7 +137,7 @@ class ProduceTurns:
     def read_ahead(self, begin: int, now_ms: float) -> None:
         """More has come behind the held request, if there is one, which begins at `begin`: it goes sooner, or
         all the others would go in one lump at the end of their client's patience."""
-        if self.held is None or self.is_for_nobody or self.refuses:
+        if self.held is None or self.is_for_nobody or self.refuses or self._again_ms < inf:
             return
         held, ticket, queue = self._waiting()
         latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
@@ -167,8 +169,31 @@ class ProduceTurns:
         """May the held request go? If not, `pace.wake_at_ms` says when to ask again."""
         _, ticket, queue = self._waiting()
         at_ms = self._ask(queue, ticket, now_ms + EARLY_MS, now_ms)
-        self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
+        self._pace.wake_at_ms = min(at_ms, self._refuse_ms, self._again_ms)
         return now_ms >= self._pace.wake_at_ms - EARLY_MS
+
+    def is_ahead(self, now_ms: float) -> bool:
+        """Would the held request go before the quota has paid for it? To be asked when `is_turn` has said
+        yes."""
+        ticket = self._ticket
+        if ticket is None or self.is_over_budget(now_ms):
+            return False
+        return ticket.is_in or ticket.eligible_at_ms > now_ms + EARLY_MS
+
+    @property
+    def is_proven(self) -> bool:
+        """A request as large as the held one has gone before it on this connection, after a wait."""
+        return self.held is not None and self.held.request_bytes <= self._gone_bytes
+
+    def hold_on(self, until_ms: float, now_ms: float) -> None:
+        """The held request does not go ahead of the quota after all: it goes when the quota can pay it, or
+        may be asked for again at `until_ms`."""
+        held, ticket, queue = self._waiting()
+        if not ticket.is_in or ticket.deadline_ms < inf:
+            self._enter_anew(held, ticket, queue, now_ms, self._place)
+        self._again_ms = until_ms
+        _, ticket, queue = self._waiting()
+        self._pace.wake_at_ms = min(self._ask(queue, ticket, now_ms, now_ms), until_ms)
 
     def is_over_budget(self, now_ms: float) -> bool:
         """Is the held request to be refused? To be asked when `is_turn` has said yes."""
@@ -190,13 +215,19 @@ class ProduceTurns:
         if not self.outlives_its_client(0, held.request_bytes):
             return False
         self.is_for_nobody = True
-        self._last_ms = self._refuse_ms = inf
+        self._last_ms = self._refuse_ms = self._again_ms = inf
+        self._enter_anew(held, ticket, queue, now_ms, None)
+        return True
+
+    def _enter_anew(
+        self, held: Held, ticket: HoldTicket, queue: HoldQueue, now_ms: float, place: Place | None
+    ) -> None:
+        """The held request has no deadline any more: it waits for the quota, however long."""
         queue.leave(ticket, now_ms, 0.0)
         own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
         eligible_at_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
-        self._ticket = queue.enter(held.request_bytes, eligible_at_ms, inf, now_ms, self.wake)
+        self._ticket = queue.enter(held.request_bytes, eligible_at_ms, inf, now_ms, self.wake, place)
         self._pace.wake_at_ms = self._ask(queue, self._ticket, now_ms, now_ms)
-        return True
 
     def take(self, now_ms: float, client_left: bool) -> Held | None:
         """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
@@ -208,6 +239,7 @@ class ProduceTurns:
             self.drop(now_ms)
             return None
         self.held = self._ticket = None
+        self._gone_bytes = held.request_bytes
         queue.go_now(ticket, now_ms)
         # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
         # request waits in the queue, for the budget at most, and not behind a mute besides.
