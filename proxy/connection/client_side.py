@@ -20,7 +20,6 @@ from sluice.proxy.connection.read_ahead import (
     LOOK_MS,
     Ahead,
     ahead_room,
-    arrived_bytes,
     has_room,
     kept_bytes,
     look_room,
@@ -121,7 +120,7 @@ class ClientSide(ABC):
 
     def _wait(self, now_ms: float) -> None:
         if self._client_kept is not None:
-            self.session.arrived(arrived_bytes(self._client_kept), now_ms)
+            self.session.arrived(len(self._client_kept), now_ms)
         if self._pace.is_delayed:  # still: the broker may be gone, or its turn have come with what arrived
             self._timer.delay_until(self._pace.wake_at_ms, self._pace.throttled_by, self._wake)
 

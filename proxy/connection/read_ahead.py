@@ -19,9 +19,8 @@ from typing import Any, Final
 
 from sluice.proxy.connection.budget import MIB, WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.stream import Stream
+from sluice.proxy.session.arrivals import AHEAD_BYTES
 
-AHEAD_BYTES: Final = 256 * 1024
-"""of one connection; beyond a quarter of its user's share none"""
 FAR_BYTES: Final = 4 * MIB
 """of one connection, where memory is not short: what a client has sent when it leaves is seldom more"""
 AHEAD_FROM_MS: Final = 100.0
@@ -48,11 +47,6 @@ class Ahead(IntEnum):
 def has_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> bool:
     """Much of what was read ahead has gone on: read more."""
     return kept_bytes(kept) <= _most_bytes(share) // 2
-
-
-def arrived_bytes(kept: bytes | bytearray) -> int:
-    """How much of what is kept counts as come."""
-    return min(len(kept), AHEAD_BYTES)
 
 
 def ahead_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:

@@ -25,6 +25,8 @@ from typing import Final
 
 from sluice.proxy.session.delays import WaitBudget
 
+AHEAD_BYTES: Final = 256 * 1024
+"""So much of what a waiting connection keeps counts as come behind its held request"""
 _TOGETHER_MS: Final = 250.0
 """What comes so soon after other bytes counts as one with them, or a mark for each byte would be kept."""
 
@@ -56,11 +58,6 @@ class Arrivals:
                 marks[-1] = end, came_ms
             else:
                 marks.append((end, now_ms))
-
-    def missing_bytes(self, begin: int, request_bytes: int) -> int:
-        """Of the request that begins at `begin`: what has not come."""
-        end = self._marks[-1][0] if self._marks else begin
-        return max(begin + request_bytes - max(end, begin), 0)
 
     def latest_ms(self, begin: int, request_bytes: int, now_ms: float, shared_ms_per_byte: float) -> float:
         """When the request goes at the latest that begins at `begin`; inf: it was not read ahead.

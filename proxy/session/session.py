@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from sluice.protocol.names import api_name
+from sluice.proxy.session.arrivals import AHEAD_BYTES
 from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
@@ -205,9 +206,9 @@ class Session:
         if self._in_flight or (held is not None and kept_bytes > held.request_bytes):
             throttling.arrivals.is_pipelined = True
         begin = requests.position
-        throttling.arrivals.came(begin, begin + kept_bytes, now_ms)
+        throttling.arrivals.came(begin, begin + min(kept_bytes, AHEAD_BYTES), now_ms)
         if held is not None and self.pace.state is State.HOLDING:
-            throttling.produces.read_ahead(begin, now_ms)
+            throttling.produces.read_ahead(begin, kept_bytes, now_ms)
 
     @property
     def finished(self) -> bool:

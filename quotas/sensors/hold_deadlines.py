@@ -57,13 +57,15 @@ class HoldDeadlines:
     __slots__ = (
         "_by_deadline", "_by_tag", "_critical", "_from_ms", "_gone_bytes", "_is_stale", "_kept_pace", "_late",
         "_new_bytes", "_overtaken_bytes", "_plan_pace", "_planned_ms", "_room_bytes", "_slack_ms",
-        "held_bytes",
+        "held_bytes", "trusts",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._by_deadline: list[HoldTicket] = []  # sorted; who is out stays until it is first
         self._late: deque[HoldTicket] = deque()  # by falling pace: the first is the highest of those held
         self.held_bytes = 0.0
+        self.trusts = True
+        """what is announced counts; else only what of it is here"""
         # Of those held, the least slack, or less; and whose it was when it was measured.
         self._slack_ms = inf
         self._critical: HoldTicket | None = None
@@ -141,7 +143,10 @@ class HoldDeadlines:
         if slack_ms < self._slack_ms:
             self._slack_ms, self._critical = slack_ms, ticket
         if slack_ms < -_ROUNDING_MS:
-            self._add_late(ticket, self.held_bytes, now_ms)
+            if self.trusts:
+                self._add_late(ticket, self.held_bytes, now_ms)
+            else:
+                self._is_stale = True
         return False
 
     def remove(self, ticket: HoldTicket) -> None:
@@ -189,15 +194,16 @@ class HoldDeadlines:
         self._late.clear()
         self._slack_ms, self._critical = inf, None
         self._begin_plan(now_ms)
-        before = 0.0
+        before = counted = 0.0
         for ticket in self._by_deadline:
             if ticket.is_in:
                 slack_ms = ticket.deadline_ms - free_ms - before * ms_per_byte
                 before += ticket.request_bytes
+                counted += ticket.request_bytes if self.trusts else ticket.here_bytes
                 if slack_ms < self._slack_ms:
                     self._slack_ms, self._critical = slack_ms, ticket
                 if slack_ms < -_ROUNDING_MS:
-                    self._add_late(ticket, before, begin_ms)
+                    self._add_late(ticket, counted, begin_ms)
         if self._late:
             self._find_room(begin_ms, self._late[0].pace)
         else:
@@ -216,7 +222,7 @@ class HoldDeadlines:
                 ticket.room_bytes = room
                 if self._late and room > 0.0:
                     by_tag.append((ticket.tag, ticket.number, ticket))
-                before += ticket.request_bytes
+                before += ticket.request_bytes if self.trusts else ticket.here_bytes
                 ticket.due_bytes = before
                 room = min(room, (ticket.deadline_ms - from_ms) * pace - before)
         heapify(by_tag)
@@ -232,7 +238,7 @@ class HoldDeadlines:
         due_bytes = ticket.due_bytes + self._new_bytes
         room_bytes = (ticket.deadline_ms - self._from_ms) * self._plan_pace - due_bytes
         self._room_bytes = min(self._room_bytes, room_bytes)
-        if room_bytes < 0.0:
+        if room_bytes < 0.0 and self.trusts:
             pace = due_bytes / max(ticket.deadline_ms - now_ms, _LEAST_MS)
             self._kept_pace = max(self._kept_pace, pace)
         heappush(self._by_tag, (ticket.tag, ticket.number, ticket))

@@ -36,10 +36,9 @@ _GAIN_MS: Final = 1.0
 _SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower tags
 _SMALL_MS: Final = 50.0
 """of the pace: no more of it is saved up, or a long overload would let many small requests pass in one go"""
-_LEFT_WEIGHT: Final = 4.0
-"""So many times as much as went ahead of the quota for a request whose client then left, those who stay lack.
-With 1, the worst of 32 such attacks passes 1.28 times the bound, with 2 1.12, with 4 1.06; with 8 the others
-go less evenly"""
+_DISTRUST_MS: Final = 60_000.0
+"""So long after a client has left what it had announced, only what has come counts: what is announced again
+and again would let others pass their bound"""
 _DEAD_KEPT: Final = 64
 """of those who are out, and beside twice as many as wait: so many stay in the heap"""
 _PATIENCE: Final = 1.25
@@ -53,8 +52,8 @@ class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_ahead", "_by_tag", "_clears_at_ms", "_count", "_deadlines", "_expected", "_max_debt_ms",
-        "_ms_per_byte", "_number", "_paused_ms", "_seen_ms", "_served_ms", "_small_bytes", "held_bytes",
+        "_ahead", "_by_tag", "_clears_at_ms", "_count", "_deadlines", "_distrusts_until_ms", "_expected",
+        "_max_debt_ms", "_ms_per_byte", "_number", "_seen_ms", "_served_ms", "_small_bytes", "held_bytes",
         "virtual_time",
     )  # fmt: skip
 
@@ -74,10 +73,8 @@ class HoldQueue:
         self._seen_ms = 0.0
         self._served_ms = 0.0  # when the last one went
         self._small_bytes = 0.0  # that may go beside the late ones
-        # What went at a pace, before the quota could pay and before its deadline: each as a part of all that
-        # was held with it.
-        self._ahead = 0.0
-        self._paused_ms = -inf  # none goes at a pace until then, for clients have left
+        self._ahead = 0  # so many went at a pace, before the quota could pay and before their deadlines
+        self._distrusts_until_ms = -inf
         self._expected = Expected()
 
     def __len__(self) -> int:
@@ -113,7 +110,7 @@ class HoldQueue:
             self._set_deadline(ticket, now_ms)
         ticket.guess_ms = min(eligible_at_ms, deadline_ms)
         if pace := self._deadlines.pace():
-            ticket.guess_ms = min(ticket.guess_ms, self._begin_ms() + self._deadlines.held_bytes / pace)
+            ticket.guess_ms = min(ticket.guess_ms, self._served_ms + self._deadlines.held_bytes / pace)
         self._tell_next()
         return ticket
 
@@ -143,12 +140,15 @@ class HoldQueue:
             ticket.wake = None
             self._tell_next()
 
-    def leave(self, ticket: HoldTicket, now_ms: float, missing_bytes: float | None = None) -> None:
-        """The request will not go. `missing_bytes`: what of it never came; None: all of it."""
+    def leave(self, ticket: HoldTicket, now_ms: float, *, for_good: bool = True) -> None:
+        """The request will not go, for its client has left; not `for_good`: it will be held anew."""
         self._advance(now_ms)
         if ticket.is_in:
             self._take_out(ticket)
-            self._left(ticket, ticket.request_bytes if missing_bytes is None else missing_bytes, now_ms)
+            if for_good and ticket.here_bytes < ticket.request_bytes:
+                self._was_announced(ticket, now_ms)
+            if self._count and self._deadlines.left(ticket, self._count, now_ms):
+                self._plan(now_ms)
         else:
             self._give_back(ticket, now_ms)
         ticket.wake = None
@@ -280,13 +280,9 @@ class HoldQueue:
         self, first: HoldTicket, urgent: HoldTicket, pace: float, free_ms: float
     ) -> tuple[HoldTicket, float]:
         following = self._deadlines.lowest() or urgent
-        if (
-            first is not following
-            and first.request_bytes <= self._small_bytes
-            and self._seen_ms >= self._paused_ms
-        ):
+        if first is not following and first.request_bytes <= self._small_bytes:
             return first, self._seen_ms
-        at_ms = min(free_ms, self._begin_ms() + following.request_bytes / pace)
+        at_ms = min(free_ms, self._served_ms + following.request_bytes / pace)
         if urgent.deadline_ms < at_ms:
             return urgent, urgent.deadline_ms
         return following, at_ms
@@ -301,25 +297,16 @@ class HoldQueue:
         return deadlines.may_overtake(ticket, self._ms_per_byte) and not deadlines.pace()
 
     def _plan(self, now_ms: float) -> None:
-        free_ms, begin_ms = max(self._clears_at_ms, now_ms), min(self._begin_ms(), now_ms)
+        free_ms, begin_ms = max(self._clears_at_ms, now_ms), min(self._served_ms, now_ms)
         self._deadlines.plan(free_ms, begin_ms, self._ms_per_byte, now_ms)
 
-    def _begin_ms(self) -> float:
-        """Since when bytes pass at the pace for the one that goes next."""
-        return max(self._served_ms, self._paused_ms)
-
-    def _left(self, ticket: HoldTicket, missing_bytes: float, now_ms: float) -> None:
-        """Its client has left. Of what went at the pace meanwhile its own part was for it: for what was
-        outstanding, and for what was announced alone. The latter those who stay are to lack, or a request
-        that is announced and never sent, again and again, would let others pass their bound. Nobody waits
-        beyond its deadline for it."""
-        if self._count and self._deadlines.left(ticket, self._count, now_ms):
-            self._plan(now_ms)
-        ahead_bytes = (self._ahead - ticket.ahead) * missing_bytes
-        if ahead_bytes > 0.0:
-            pause_ms = _LEFT_WEIGHT * ahead_bytes * self._ms_per_byte
-            paused_ms = max(self._paused_ms, now_ms) + pause_ms
-            self._paused_ms = min(paused_ms, now_ms + self._max_debt_ms)
+    def _was_announced(self, ticket: HoldTicket, now_ms: float) -> None:
+        """Its client has left, and not all of it had come. What is outstanding others go ahead for, as they
+        may; for what is announced alone none shall for some time, if any did. Nobody waits beyond its
+        deadline for it."""
+        if self._ahead > ticket.ahead or not self._deadlines.trusts:
+            self._distrusts_until_ms = now_ms + _DISTRUST_MS
+            self._deadlines.trusts = False
 
     def _set_deadline(self, ticket: HoldTicket, now_ms: float) -> None:
         free_ms = max(self._clears_at_ms, now_ms)
@@ -331,6 +318,8 @@ class HoldQueue:
         one."""
         gone = []
         self._seen_ms = max(self._seen_ms, now_ms)
+        if not self._deadlines.trusts and now_ms >= self._distrusts_until_ms:
+            self._deadlines.trusts = True
         if self._deadlines.is_late() and self._deadlines.is_old(self._count, now_ms):
             self._plan(now_ms)
         while self._count:
@@ -349,7 +338,7 @@ class HoldQueue:
     def _go(self, ticket: HoldTicket, at_ms: float) -> None:
         deadlines = self._deadlines
         if at_ms < self._clears_at_ms and at_ms < ticket.deadline_ms < inf:
-            self._ahead += ticket.request_bytes / deadlines.held_bytes
+            self._ahead += 1
         if not deadlines.pace():
             self._served_ms = at_ms
         elif ticket is (deadlines.lowest() or deadlines.first()):

@@ -13,8 +13,8 @@ class HoldTicket:
 
     __slots__ = (
         "ahead", "begin_tag", "clears_at_ms", "deadline_ms", "due_bytes", "eligible_at_ms", "guess_ms",
-        "is_in", "number", "pace", "place", "refuse_ms", "request_bytes", "room_bytes", "tag", "told_ms",
-        "wake",
+        "here_bytes", "is_in", "number", "pace", "place", "refuse_ms", "request_bytes", "room_bytes", "tag",
+        "told_ms", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -38,7 +38,9 @@ class HoldTicket:
         """when all that went before it is paid; known when it goes"""
         self.clears_at_ms = inf
         """when it is paid itself; known when it goes"""
-        self.ahead = 0.0  # of its queue, when it was held
+        self.ahead = 0  # of its queue, when it was held
+        self.here_bytes = request_bytes
+        """what of it has come"""
         self.pace = 0.0  # bytes per ms that it needs; 0: it is not late
         self.due_bytes = 0.0  # with no later deadline, its own included; found by the last plan
         self.room_bytes = 0.0  # by which it may overtake those that are due earlier; found by the next plan

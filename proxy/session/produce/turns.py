@@ -33,7 +33,7 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_again_ms", "_arrivals", "_begin", "_delay_limit_ms", "_gone_bytes", "_identity", "_last_ms",
+        "_again_ms", "_arrivals", "_delay_limit_ms", "_gone_bytes", "_identity", "_last_ms",
         "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor",
         "_ticket", "held", "is_for_nobody", "refuses", "wake",
     )  # fmt: skip
@@ -49,7 +49,6 @@ class ProduceTurns:
     ) -> None:
         """`delay_limit_ms`: the longest wait of a request, by its API key. `arrivals`: of the connection."""
         self._arrivals = arrivals
-        self._begin = 0  # the position of the held request
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
         self._pace = pace
@@ -117,11 +116,11 @@ class ProduceTurns:
         self._queue = queue = sensor.hold_queue()
         if queue is not None and eligible_at_ms > now_ms:
             sensor.hold(request_bytes)
-            self._begin = begin
             self._ticket = queue.enter(
                 request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
             )
             self._ticket.refuse_ms = self._refuse_ms
+            self._ticket.here_bytes = 0.0  # until `read_ahead` is told
             at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
             eligible_at_ms = max(at_ms, now_ms + EARLY_MS)
             self._pace.hold(eligible_at_ms, now_ms, QuotaKind.PRODUCE)
@@ -134,12 +133,16 @@ class ProduceTurns:
         self._mute(sensor, clears_at_ms, request_bytes, now_ms)
         return eligible_at_ms, clears_at_ms
 
-    def read_ahead(self, begin: int, now_ms: float) -> None:
-        """More has come behind the held request, if there is one, which begins at `begin`: it goes sooner, or
-        all the others would go in one lump at the end of their client's patience."""
-        if self.held is None or self.is_for_nobody or self.refuses or self._again_ms < inf:
+    def read_ahead(self, begin: int, here_bytes: int, now_ms: float) -> None:
+        """More has come of the held request, if there is one, which begins at `begin`, or behind it; from
+        there on `here_bytes` are here. Behind it: it goes sooner, or all the others would go in one lump at
+        the end of their client's patience."""
+        if self.held is None:
             return
         held, ticket, queue = self._waiting()
+        ticket.here_bytes = min(here_bytes, held.request_bytes)
+        if self.is_for_nobody or self.refuses or self._again_ms < inf:
+            return
         latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
         if latest_ms < ticket.deadline_ms - EARLY_MS:
             queue.hasten(ticket, latest_ms, now_ms)
@@ -223,7 +226,7 @@ class ProduceTurns:
         self, held: Held, ticket: HoldTicket, queue: HoldQueue, now_ms: float, place: Place | None
     ) -> None:
         """The held request has no deadline any more: it waits for the quota, however long."""
-        queue.leave(ticket, now_ms, 0.0)
+        queue.leave(ticket, now_ms, for_good=False)
         own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
         eligible_at_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
         self._ticket = queue.enter(held.request_bytes, eligible_at_ms, inf, now_ms, self.wake, place)
@@ -262,8 +265,7 @@ class ProduceTurns:
             return
         held, ticket, queue = self._waiting()
         self.held = self._ticket = None
-        missing_bytes = self._arrivals.missing_bytes(self._begin, held.request_bytes)
-        queue.leave(ticket, now_ms, missing_bytes)
+        queue.leave(ticket, now_ms)
         held.sensor.drop(held.request_bytes, now_ms)
         self._log.add(EventKind.DROP, held.sensor, PRODUCE, 0.0, held.request_bytes, now_ms)
 

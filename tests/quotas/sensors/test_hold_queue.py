@@ -39,7 +39,13 @@ class World:
     _timers: list[tuple[float, int]] = field(default_factory=list)
     _tickets: dict[int, HoldTicket] = field(default_factory=dict)
 
-    def arrives(self, request_bytes: int, budget_ms: float = BUDGET_MS, place: Place | None = None) -> int:
+    def arrives(
+        self,
+        request_bytes: int,
+        budget_ms: float = BUDGET_MS,
+        place: Place | None = None,
+        here_bytes: float | None = None,
+    ) -> int:
         number = len(self.sizes)
         eligible_at_ms = max(self.tat_ms, self.now_ms)
         self.tat_ms = eligible_at_ms + request_bytes / RATE
@@ -52,14 +58,16 @@ class World:
         ticket = self.queue.enter(
             request_bytes, eligible_at_ms, self.deadlines[number], self.now_ms, wake, place
         )
+        if here_bytes is not None:
+            ticket.here_bytes = here_bytes
         self._tickets[number] = ticket
         heappush(self._timers, (self.queue.ask(ticket, self.now_ms), number))
         return number
 
-    def leaves(self, number: int, missing_bytes: float | None = None) -> None:
+    def leaves(self, number: int) -> None:
         ticket = self._tickets.pop(number, None)
         if ticket is not None:
-            self.queue.leave(ticket, self.now_ms, missing_bytes)
+            self.queue.leave(ticket, self.now_ms)
             self.tat_ms -= self.sizes[number] / RATE
 
     def until(self, now_ms: float) -> None:
