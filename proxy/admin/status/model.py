@@ -10,9 +10,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
 
 MAX_NAME: Final = 256
 """characters of a name that are told; a client id may have 32 KiB"""
@@ -78,6 +78,11 @@ class ConnectionsQuery(Query):
     throttled: Annotated[bool, Field(description="Only those that sit out a delay.")] = False
 
 
+def _kind_named(name: object) -> object:
+    """The kind of a limit's key in the quota file; any other name as it is."""
+    return KIND_BY_KEY.get(name, name) if isinstance(name, str) else name
+
+
 class PrincipalsQuery(Query):
     """Of principals."""
 
@@ -91,7 +96,14 @@ class PrincipalsQuery(Query):
     ] = ""
 
     throttled: Annotated[bool, Field(description="Only those that owe, shadow mode not counted.")] = False
-    quota: Annotated[QuotaKind | None, Field(description="Only limits of this kind.")] = None
+    quota: Annotated[
+        QuotaKind | None,
+        BeforeValidator(_kind_named),
+        Field(
+            description="Only limits of this kind: the kind as rows tell it (`produce`), or its key in the "
+            "quota file (`producer_byte_rate`)."
+        ),
+    ] = None
     sort: Annotated[Order, Field(description="By what the listed ones are sorted.")] = Order.THROTTLE
     order: Annotated[Direction, Field(description="Of the sort.")] = Direction.DESC
     history: Annotated[bool, Field(description="With the points of the curves.")] = False

@@ -142,7 +142,9 @@ def place_of(
             if loaded.admin.socket is None:
                 raise typer.BadParameter(
                     "the limits of this proxy come from a topic; give --bootstrap-server HOST:PORT, with the "
-                    "login of one of quotas.admins, or set admin.socket; --quotas FILE: the file beside it"
+                    "login of one of quotas.admins (--command-config FILE), or set admin.socket; --quotas "
+                    "FILE: the file beside it; without these `sluice top --why` tells what applies to who is "
+                    "connected"
                 )
             return SocketPlace(loaded.admin.socket)
         return QuotaFilePlace(loaded.quotas.named_file(), loaded.quotas.reload_interval_s)

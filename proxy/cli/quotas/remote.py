@@ -40,6 +40,14 @@ _ERRORS: Final = {
 }
 
 
+_NOT_ADMIN: Final = 31
+_WAYS: Final = (
+    "At a proxy, log in as one of its quotas.admins (--command-config FILE), or ask as its own user on its "
+    "machine (--admin-socket FILE; admin.socket in its configuration). Without either, `sluice top --why` and "
+    "the status page tell which limit applies to who is connected."
+)
+
+
 class RemotePlace(ABC):
     """A place (quota_commands.Place). Of several entities some may have been changed when one is refused."""
 
@@ -168,8 +176,9 @@ def names_of(whom: Whom) -> dict[str, str | None]:
 
 
 def refusal(code: int, message: Any) -> str:
-    """`error 42 INVALID_REQUEST: …`."""
-    return f"error {code} {_ERRORS.get(code, '')}".rstrip() + (f": {message}" if message else "")
+    """`error 42 INVALID_REQUEST: …`; of who may not ask, also what he can do."""
+    told = f"error {code} {_ERRORS.get(code, '')}".rstrip() + (f": {message}" if message else "")
+    return f"{told.removesuffix('.')}. {_WAYS}" if code == _NOT_ADMIN else told
 
 
 def _canonical(key: str, name: str | None) -> str:
