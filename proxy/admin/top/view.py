@@ -121,7 +121,7 @@ _COLUMNS: Final = (
     _Column("limit", lambda row: amount(row["limit"], row["unit"])),
     _Column("used", lambda row: used(row["used"], row["unit"]), _USED_FROM),
     _Column("of limit", lambda row: f"{row['utilisation']:.0%}"),
-    _Column("last min", lambda row: share(row["delayed_share_1m"])),
+    _Column("delayed", lambda row: share(row["delayed_share_1m"])),
     _Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),
     _Column("throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}"),
     _Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, gives_way=True),

@@ -43,8 +43,8 @@ _ERRORS: Final = {
 _NOT_ADMIN: Final = 31
 _WAYS: Final = (
     "At a proxy, log in as one of its quotas.admins (--command-config FILE), or ask as its own user on its "
-    "machine (--admin-socket FILE; admin.socket in its configuration). Without either, `sluice top --why` and "
-    "the status page tell which limit applies to who is connected."
+    "machine (--admin-socket FILE; admin.socket in its configuration). Without either, `sluice top --why` "
+    "and the status page tell which limit applies to who is connected."
 )
 
 
