@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo recalibrate-demo test mutants coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference lock
+.PHONY: demo recalibrate-demo test mutants coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -132,6 +132,11 @@ reference: setup  ## what is made of options, metrics and values, written anew: 
 	@$(PY) -m tools.reference
 	@$(PY) deploy/helm/generate.py
 	@$(PY) deploy/grafana/generate.py
+	@$(PY) -m tools.pictures
+
+pictures: setup kafka $(DEPLOY_READY)  ## docs/images anew: drawings, and the pages as the checks in Chromium see them
+	@$(PY) -m tools.pictures
+	@PICTURES_FOLDER=docs/images $(PY) deploy/check.py status_page report_page
 
 build-check: setup  ## source distribution, wheel from it, and that wheel in a fresh environment
 	@.ci/build-check
