@@ -1,9 +1,9 @@
 """Which buckets a search finds, in `sluice top` and on the status page: one rule for both. Pure.
 
-A bucket is found by its own names (a user's, a client id's, a tenant's, an address), by `tenant:team-a` and
-`etl-*` as metrics, alerts and logs have a tenant and a prefix, and by the names of its members: the users of a
-tenant, and those whose connections charge it. How a name is compared is the asker's: a part of it on the status
-page, a pattern in `sluice top`.
+A bucket is found by its own names (a user's, a client id's, a tenant's, an address), by `tenant:team-a`
+and `etl-*` as metrics, alerts and logs have a tenant and a prefix, and by the names of its members: the users
+of a tenant, and those whose connections charge it. How a name is compared is the asker's: a part of it on the
+status page, a pattern in `sluice top`.
 """
 
 from __future__ import annotations
