@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,6 +43,10 @@ class SocketClient:
         """As Snapshots.replication."""
         return self.ask({"ask": "replication", "rows": rows})
 
+    def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
+        """Of `sluice connections`. Raises CommandFailed."""
+        return self.ask({"ask": "connections", "rows": rows, "user": user, "sort": sort})
+
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer without its `ok`. Raises CommandFailed if there is none, or it is a no."""
         try:
@@ -75,6 +80,11 @@ class PortClient:
     def replication(self, rows: int) -> dict[str, Any]:
         """As Snapshots.replication."""
         return self._get(f"{self._url}/replication?rows={rows}")
+
+    def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
+        """Of `sluice connections`. Raises CommandFailed."""
+        asked = urllib.parse.urlencode({"rows": rows, "user": user, "sort": sort})
+        return self._get(f"{self._url}/connections?{asked}")
 
     def _get(self, url: str) -> dict[str, Any]:
         if not url.startswith(("http://", "https://")):

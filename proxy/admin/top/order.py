@@ -26,6 +26,18 @@ class Sort(StrEnum):
     NAME = "name"
 
 
+class ConnectionSort(StrEnum):
+    """What comes first of `sluice connections`."""
+
+    THROUGHPUT = "throughput"
+    """in and out together"""
+    IN = "in"
+    OUT = "out"
+    REQUESTS = "requests"
+    IN_FLIGHT = "in-flight"
+    DELAY = "delay"
+
+
 _BYTES: Final = "bytes per second"
 
 

@@ -249,7 +249,7 @@ def test_what_sluice_top_asks_for_is_behind_the_same_rule_page_or_no_page(
     file.write_text(TOKEN)
 
     async def use(server: AdminServer) -> None:
-        for path in ("/top", "/replication"):
+        for path in ("/top", "/replication", "/connections"):
             assert (await get(server, path)).status == 200
             assert (await get(server, path, host="evil.example", Via="x")).status == 401
             answer = await get(server, path, host="evil.example", Via="x", Authorization=f"Bearer {TOKEN}")
