@@ -96,7 +96,7 @@ class AdminDesk:
         return await self.live.snapshot(rows, user=user, sort=order)
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises BadRequest."""
+        """Answer a request of the admin socket. Raises BadRequest."""
         asked = request.get("ask")
         if asked in {"top", "replication", "connections"}:
             rows = request.get("rows", MAX_ROWS)

@@ -21,11 +21,11 @@ class Snapshots(Protocol):
     """Where snapshots of `sluice top` come from."""
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
-        """Raises CommandFailed."""
+        """The snapshot of `sluice top`. Raises CommandFailed."""
         ...
 
     def replication(self, rows: int) -> dict[str, Any]:
-        """Raises CommandFailed."""
+        """The snapshot of `sluice top --replication`. Raises CommandFailed."""
         ...
 
 
@@ -36,15 +36,15 @@ class SocketClient:
         self.path = path
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
-        """As Snapshots.top."""
+        """The snapshot of `sluice top`, as Snapshots.top."""
         return self.ask({"ask": "top", "rows": rows, "why": why})
 
     def replication(self, rows: int) -> dict[str, Any]:
-        """As Snapshots.replication."""
+        """The snapshot of `sluice top --replication`, as Snapshots.replication."""
         return self.ask({"ask": "replication", "rows": rows})
 
     def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
-        """Of `sluice connections`. Raises CommandFailed."""
+        """The snapshot of `sluice connections`. Raises CommandFailed."""
         return self.ask({"ask": "connections", "rows": rows, "user": user, "sort": sort})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,15 +74,15 @@ class PortClient:
         self._token_file = token_file
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
-        """As Snapshots.top."""
+        """The snapshot of `sluice top`, as Snapshots.top."""
         return self._get(f"{self._url}/top?rows={rows}&why={'true' if why else 'false'}")
 
     def replication(self, rows: int) -> dict[str, Any]:
-        """As Snapshots.replication."""
+        """The snapshot of `sluice top --replication`, as Snapshots.replication."""
         return self._get(f"{self._url}/replication?rows={rows}")
 
     def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
-        """Of `sluice connections`. Raises CommandFailed."""
+        """The snapshot of `sluice connections`. Raises CommandFailed."""
         asked = urllib.parse.urlencode({"rows": rows, "user": user, "sort": sort})
         return self._get(f"{self._url}/connections?{asked}")
 

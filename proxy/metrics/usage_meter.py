@@ -59,7 +59,7 @@ _log = get_logger()
 
 
 def new_tally() -> list[float]:
-    """All zero."""
+    """A tally in which all is zero."""
     return [0] * (DURATION_SUM + 1)
 
 

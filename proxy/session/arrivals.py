@@ -58,7 +58,7 @@ class Arrivals:
                 marks.append((end, now_ms))
 
     def missing_bytes(self, begin: int, request_bytes: int) -> int:
-        """Of the request that begins at `begin`: what has not come."""
+        """How much of the request that begins at `begin` has not come."""
         end = self._marks[-1][0] if self._marks else begin
         return max(begin + request_bytes - max(end, begin), 0)
 

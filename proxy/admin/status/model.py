@@ -30,7 +30,7 @@ def clean(name: str) -> str:
 
 
 class Model(BaseModel):
-    """Of an answer."""
+    """What all answers have in common: they are frozen, and have no other fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
 
@@ -52,7 +52,7 @@ class Order(StrEnum):
 
 
 class Direction(StrEnum):
-    """Of a sort."""
+    """Which way a list is sorted."""
 
     ASC = "asc"
     DESC = "desc"
@@ -73,7 +73,7 @@ class Query(BaseModel):
 
 
 class ConnectionsQuery(Query):
-    """Of connections."""
+    """What may be asked about connections."""
 
     throttled: Annotated[bool, Field(description="Only those that sit out a delay.")] = False
 
@@ -84,7 +84,7 @@ def _kind_named(name: object) -> object:
 
 
 class PrincipalsQuery(Query):
-    """Of principals."""
+    """What may be asked about principals."""
 
     search: Annotated[
         str,
@@ -110,7 +110,7 @@ class PrincipalsQuery(Query):
 
 
 class PageQuery(PrincipalsQuery):
-    """Of the page."""
+    """What may stand behind the `?` of the page."""
 
     connections_offset: Annotated[int, Field(ge=0, le=MAX_LISTED)] = 0
     bucket: Annotated[str, Field(pattern="^([0-9a-f]{16})?$")] = ""
@@ -205,7 +205,7 @@ class Principals(Listing):
 
 
 class ConnectionInfo(Model):
-    """One client connection."""
+    """One client connection, as it is now."""
 
     peer: str = Field(description="The client's address and port.")
     user: str

@@ -209,7 +209,7 @@ def tiles(data: PageData) -> str:
 
 
 def address(query: PageQuery, **other: object) -> str:
-    """Of the page with another question: what is not the default alone is said."""
+    """The page's address with another question: what is not the default alone is said."""
     asked = {**query.model_dump(mode="json"), **other}
     said = {
         key: str(value).lower() if isinstance(value, bool) else value

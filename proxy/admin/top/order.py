@@ -15,7 +15,7 @@ MAX_ROWS: Final = 200
 
 
 class Sort(StrEnum):
-    """What comes first."""
+    """What comes first in `sluice top`."""
 
     THROTTLED = "throttled"
     """who is throttled the most, then who is nearest to the limit: the proxy's own order"""

@@ -37,7 +37,7 @@ class Connected(Protocol):
 
 
 def own_names(parts: Mapping[str, object]) -> Iterator[str]:
-    """Of a bucket, by the keys of the quota file."""
+    """A bucket's own names, from its parts by the keys of the quota file."""
     for key, name in parts.items():
         yield str(name)
         if key in _LABELS:
@@ -45,7 +45,7 @@ def own_names(parts: Mapping[str, object]) -> Iterator[str]:
 
 
 def is_found(row: Mapping[str, Any], fits: Fits) -> bool:
-    """Of a snapshot's row, which tells a tenant's members, and some of the connections."""
+    """Whether a snapshot's row is found: it tells a tenant's members, and some of the connections."""
     users = (connection["user"] for connection in row["shown"])
     return any(
         fits(name) for names in (own_names(row["bucket"]), row.get("members", ()), users) for name in names

@@ -54,7 +54,7 @@ class OrderedNames(TyperCommand):
     """`--entity-default` counts among the `--entity-name`s, in the order in which they are written."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As `--entity-name <default>`."""
+        """Read `--entity-default` as `--entity-name <default>`, in its place."""
         named = [f"--entity-name={_DEFAULT}" if arg == "--entity-default" else arg for arg in args]
         return super().parse_args(ctx, named)
 

@@ -171,7 +171,7 @@ def whom_of_names(names: Mapping[str, str | None]) -> Whom:
 
 
 def names_of(whom: Whom) -> dict[str, str | None]:
-    """Counterpart of `whom_of_names`."""
+    """Kafka's names of an entity: the counterpart of `whom_of_names`."""
     return {key: None if name == DEFAULT_NAME else name for key, name in whom}
 
 
