@@ -70,7 +70,7 @@ class Steps:
 
     @property
     def total_s(self) -> float:
-        """Since the begin."""
+        """Seconds since the begin."""
         return round(time.monotonic() - self._begun_s, 1)
 
 
@@ -222,7 +222,7 @@ def throttle_and_name(steps: Steps, stage: Stage, environment: dict[str, str]) -
 
 
 def main() -> None:
-    """See above."""
+    """Play the newcomer, and end with the exit code."""
     steps = Steps()
     dist = ensure_kafka()
     with tempfile.TemporaryDirectory(prefix="sluice-newcomer-") as name:

@@ -43,7 +43,7 @@ SCHEMES: Final = ("light", "dark")
 
 
 def ensure(condition: object, what: str) -> None:
-    """Raises BrowserError."""
+    """Raise BrowserError unless the condition holds."""
     if not condition:
         raise BrowserError(what)
 

@@ -107,7 +107,7 @@ class LocalProxy:
 
     @property
     def connections(self) -> set[Connection]:
-        """Those that live."""
+        """The client connections that are open."""
         return self.listener.connections
 
     async def client(self, **options: Any) -> Wire:
