@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo recalibrate-demo test mutants coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference lock
+.PHONY: demo newcomer recalibrate-demo test mutants coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -51,6 +51,9 @@ mutants: setup  ## 600 changes of the pure packages, each to be noticed by a uni
 
 coverage: setup  ## branch coverage of the pure packages by their unit tests, with gates: a quarter of an hour; last line JSON
 	@$(PY) -m tools.branch_coverage
+
+newcomer: setup kafka  ## plays the newcomer: install, quick start, who is throttled; by the docs alone, timed; last line JSON
+	@$(PY) -m bench.newcomer $(ARGS)
 
 recalibrate-demo: setup kafka  ## traffic → access log → nightly job → plan → applied → enforced; ARGS='--keep out' keeps them; last line JSON
 	@$(PY) -m bench.recalibrate_demo $(ARGS)
@@ -132,6 +135,11 @@ reference: setup  ## what is made of options, metrics and values, written anew: 
 	@$(PY) -m tools.reference
 	@$(PY) deploy/helm/generate.py
 	@$(PY) deploy/grafana/generate.py
+	@$(PY) -m tools.pictures
+
+pictures: setup kafka $(DEPLOY_READY)  ## docs/images anew: drawings, and the pages as the checks in Chromium see them
+	@$(PY) -m tools.pictures
+	@PICTURES_FOLDER=docs/images $(PY) deploy/check.py status_page report_page
 
 build-check: setup  ## source distribution, wheel from it, and that wheel in a fresh environment
 	@.ci/build-check

@@ -56,7 +56,7 @@ class Covered:
 
 
 def share(modules: Iterable[Covered]) -> float:
-    """Of all lines and branches of these modules, those that were run."""
+    """The share of all lines and branches of these modules that were run."""
     found = list(modules)
     there = sum(module.there for module in found)
     return sum(module.run for module in found) / there if there else 1.0
@@ -92,7 +92,7 @@ def _covered(path: str, found: dict[str, Any]) -> Covered:
 
 
 def main() -> int:
-    """The exit code."""
+    """Measure, print, and return the exit code."""
     folder = ROOT / ".cache/coverage"
     folder.mkdir(parents=True, exist_ok=True)
     code, modules = measured(str(folder / "data"))

@@ -27,7 +27,7 @@ state changes at the next frame boundary.
 
 
 def connection_states_text() -> str:
-    """The whole page."""
+    """The whole page of connection states."""
     lines = [_INTRO, *_drawing(), ""]
     for title, kind in (("State", State), ("Gate", Gate), ("Event", Event)):
         lines += [f"| {title.lower()} | meaning |", "|---|---|"]

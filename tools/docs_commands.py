@@ -25,6 +25,7 @@ _STAGE: Final = re.compile(r"^FROM \S+ AS (\S+)", re.M)
 _ASSIGNMENT: Final = re.compile(r"[A-Z_]+=")
 _PATHS: Final = (
     "/metrics", "/metrics/kafka", "/livez", "/readyz", "/startupz", "/status", "/top", "/replication",
+    "/connections",
 )  # fmt: skip
 _KUBECTL: Final = {
     "exec": {"-c"},

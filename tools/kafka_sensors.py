@@ -93,5 +93,5 @@ _ROWS: Final = (
 
 
 def sensors() -> list[str]:
-    """The section's lines."""
+    """The lines of the section about sensors."""
     return ["", *_INTRO.rstrip("\n").split("\n"), *(f"| {' | '.join(row)} |" for row in _ROWS)]

@@ -144,8 +144,11 @@ In the log the same is `quota_warning_began` and `quota_warning_ended`, and what
 entity in 10 s and 20 lines a second in all; what is left out is told by number (`lines_suppressed`). A line
 says why: `quota`, `rule` (the level at which the limit was found), `user` and `client_id` of the bucket, the
 limit and the charge of the first request that was delayed, with their units in the keys
-(`limit_bytes_per_s`, `charged_bytes`; `limit_percent`, `charged_ms`; …), `api` and `delay_ms`. `sluice quotas
-explain` shows from which entry the limit comes.
+(`limit_bytes_per_s`, `charged_bytes`; `limit_percent`, `charged_ms`; …), `api` and `delay_ms`. Where the
+bucket does not name them (a tenant's names no member, a user's no client id) `by_user` and `by_client_id`
+name the client whose request it was. `throttling_ended` has the limit of the begin, and, if it was changed
+since then, the present one beside it (`limit_now_bytes_per_s`, …; `limit_now=none`: there is none any more).
+`sluice quotas explain` shows from which entry the limit comes.
 """
 _KAFKA_PAGE_INTRO = """
 ## Under Kafka's own names

@@ -81,7 +81,7 @@ class Place:
 
 
 class Origin:
-    """Of one connection: what all its flows have in common."""
+    """What all flows of one connection have in common."""
 
     __slots__ = ("address", "broker", "costs", "names", "user")
 
@@ -167,7 +167,7 @@ class AccessFlow(Flow):
         self._dropped = dropped
 
     def named_key(self) -> Key:
-        """Its key now."""
+        """The key that it has now, with the names that are known."""
         origin, client_id = self.origin, self.client_id[:MAX_CLIENT_ID]
         return (origin.broker, origin.user, client_id, "", self.api_class, self.named_topic())
 

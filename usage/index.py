@@ -34,7 +34,7 @@ def most_of_user(max_keys: int) -> int:
 
 
 class FlowCost(NamedTuple):
-    """Of each request of a flow, in ms of broker threads (request_cost.py)."""
+    """What each request of a flow costs, in ms of broker threads (request_cost.py)."""
 
     request_ms: float
     """a Produce's with one batch of one record: it has at least that"""
@@ -50,7 +50,7 @@ class Dropped(NamedTuple):
 
 
 class AccessIndex:
-    """Of one process. All but `columns` and `told` is for the event loop's thread."""
+    """The index of one process. All but `columns` and `told` is for the event loop's thread."""
 
     def __init__(self, max_keys: int) -> None:
         """`max_keys`: that nothing has any more and that wait until their windows are told; half as many of

@@ -26,7 +26,7 @@ _MAX_REMEMBERED: Final = 4_096
 
 
 class Coefficients(NamedTuple):
-    """Of one kind of request; all ≥ 0, in ms (of a thread)."""
+    """What one kind of request costs; all ≥ 0, in ms (of a thread)."""
 
     request_ms: float = 0.0
     request_byte_ms: float = 0.0
@@ -37,7 +37,7 @@ class Coefficients(NamedTuple):
     """a record of a Produce, which the broker looks at one by one"""
 
     def plus(self, other: Coefficients) -> Coefficients:
-        """Both together."""
+        """The sum of both costs."""
         return Coefficients(*(mine + others for mine, others in zip(self, other, strict=True)))
 
 
@@ -80,7 +80,7 @@ class RequestCosts:
         self._remembered: dict[tuple[int, int, int, bool], Coefficients] = {}
 
     def of(self, api_key: int, version: int, codec: int = 0, acks_all: bool = False) -> Coefficients:
-        """Of such a request; `codec` and `acks_all` are of Produce."""
+        """What such a request costs; `codec` and `acks_all` are of Produce."""
         key = (api_key, version, codec, acks_all)
         found = self._remembered.get(key)
         if found is None:

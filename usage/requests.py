@@ -29,7 +29,7 @@ _NEVER: Final = 2**63
 
 
 class RequestRows:
-    """Of one process: those that have not been told."""
+    """The rows of one process that have not been told."""
 
     def __init__(
         self, proxy: str, *, share: float, slow_ms: float, max_rows: int, random: Random | None = None
@@ -56,7 +56,7 @@ class RequestRows:
         return len(self._records)
 
     def begin(self) -> None:
-        """Another window."""
+        """Begin another window: there is room again."""
         self._room = self._max_rows
 
     def add(

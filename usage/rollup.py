@@ -98,7 +98,7 @@ class Window:
 
     @property
     def requests(self) -> int:
-        """In its columns."""
+        """Requests in its columns."""
         return sum(chunk.requests for chunk in self.chunks)
 
     @property

@@ -41,7 +41,7 @@ class Measured:
 
     @property
     def requests(self) -> int:
-        """Of one arm."""
+        """Requests that one arm was sent."""
         return len(self.logged) * SECONDS * REQUESTS_PER_S
 
 
@@ -106,9 +106,9 @@ def _all_us(logged: Cost, without: Cost) -> float:
 
 
 def of_minutes(minutes: Sequence[Sequence[float]]) -> Spread:
-    """Of one figure by minute and second: each second of the minute has its median over the minutes, for in
-    each other work is done (every tenth ends a window, the last closes files), and what disturbs one of them
-    disturbs no other; the mean of those, and the range of the minutes' means."""
+    """The spread of one figure by minute and second: each second of the minute has its median over the
+    minutes, for in each other work is done (every tenth ends a window, the last closes files), and what
+    disturbs one of them disturbs no other; the mean of those, and the range of the minutes' means."""
     means = [fmean(minute) for minute in minutes]
     return Spread(fmean(median(second) for second in zip(*minutes, strict=True)), min(means), max(means))
 

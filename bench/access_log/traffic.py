@@ -142,7 +142,7 @@ class Arm:
 
     @property
     def rows_written(self) -> int:
-        """In files."""
+        """Rows that stand in files."""
         return 0 if self._writer is None else self._writer.counters.rows_written
 
     def close(self) -> None:

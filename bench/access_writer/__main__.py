@@ -53,7 +53,7 @@ PERCENTILES: Final = (50.0, 99.0, 99.9, 99.99, 100.0)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one way to write a file of six windows; medians of some repeats."""
+    """What one way to write a file of six windows costs; medians of some repeats."""
 
     name: str
     row_us: float
@@ -64,7 +64,7 @@ class Cost:
     size_bytes: int
 
     def per_request(self, figure: float) -> float:
-        """Of a figure per row."""
+        """A figure per row as one per request."""
         return figure * self.rows / (WINDOWS_A_FILE * REQUESTS_PER_WINDOW)
 
 

@@ -13,7 +13,7 @@ FRESH_S: Final = 6 * 3600.0
 
 
 class Parts:
-    """Of one folder; a part is known by the attack, its side and its length in seconds."""
+    """The parts in one folder; a part is known by the attack, its side and its length in seconds."""
 
     def __init__(self, folder: Path, *, resumes: bool) -> None:
         self._folder = folder

@@ -30,7 +30,7 @@ _FORESEEN: Final = 1.6
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one run and way."""
+    """How well one run did, in one way of applying plans."""
 
     by_class: dict[str, float]
     parts: dict[str, dict[str, float]]

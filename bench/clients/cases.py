@@ -51,7 +51,7 @@ class Load:
     within_s: float = 180.0
 
     def shortened(self) -> Load:
-        """A trial."""
+        """The same load, shortened for a trial."""
         return replace(self, records=max(self.records // QUICK_SHARE, self.per_transaction), within_s=90.0)
 
 

@@ -51,7 +51,7 @@ class Lane:
         return range(min(moved), max(moved) + 1) if moved else range(0)
 
     def moved(self, at_s: float, size_bytes: int) -> None:
-        """Data went through."""
+        """Note that data went through."""
         self.events.append((at_s, size_bytes))
         self.bytes_in_second[math.floor(at_s - self.clock_zero_s)] += size_bytes
         if self.started_s is None:

@@ -26,7 +26,8 @@ Names = Sequence[tuple[str, str]]
 
 @dataclass(slots=True)
 class Loads:
-    """Of one number of entities, each with a user, a client id and both byte rates; one sample a repeat."""
+    """What loading costs with one number of entities, each with a user, a client id and both byte rates; one
+    sample a repeat."""
 
     count: int
     wall_s: list[float] = field(default_factory=list)

@@ -30,7 +30,7 @@ Well = Callable[[FaultRig], bool]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One row."""
+    """One row of the catalogue of faults."""
 
     name: str
     begin: Callable[[FaultRig, Clients], Undo]

@@ -77,7 +77,7 @@ class FaultySluice(Sluice):
 
 @dataclass(slots=True)
 class Clients:
-    """Of one fault: a process for each listener, with a topic of its own."""
+    """The clients beside one fault: a process for each listener, with a topic of its own."""
 
     processes: dict[str, GuardedProcess] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class FaultRig:
         self._client_number = 0
 
     def properties(self) -> dict[str, dict[str, Any]]:
-        """Of a client of each listener."""
+        """The properties of a client of each listener."""
         found: dict[str, dict[str, Any]] = {
             "plain": {"bootstrap.servers": _address(self.kafka, PLAIN), "client.id": "plain"},
             "tls": {

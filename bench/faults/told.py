@@ -73,7 +73,7 @@ class Admin:
                 return False, error.read().decode()
 
     def samples(self) -> Samples:
-        """Of /metrics. Raises OSError."""
+        """The samples at /metrics. Raises OSError."""
         with urllib.request.urlopen(f"{self._admin}/metrics", timeout=_ANSWER_S) as answer:
             text = answer.read().decode()
         return [
@@ -94,7 +94,7 @@ class Admin:
 
 
 def value_of(samples: Samples, metric: Metric) -> float:
-    """The sum."""
+    """The sum of a metric's samples."""
     return sum(
         x for name, labels, x in samples if name == metric.name and metric.labels.items() <= labels.items()
     )

@@ -147,7 +147,7 @@ class Samples:
     records: int | None  # None: it has not ended
 
     def latencies_s(self, kind: str, start_s: float, end_s: float) -> list[float]:
-        """Of what was sent in [start, end)."""
+        """Latencies of what was sent in [start, end)."""
         return [latency_s for at_s, latency_s in self.by_kind.get(kind, []) if start_s <= at_s < end_s]
 
 

@@ -64,7 +64,7 @@ class HostileRun:
 
 
 def p99_s(phase: Phase, samples: Samples, requests: Sequence[str] = BOTH) -> float:
-    """Of the good clients' requests of a phase. Raises ValueError when there are none."""
+    """The p99 latency of the good clients' requests of a phase. Raises ValueError when there are none."""
     return percentile(_latencies_s(phase, samples, requests), 99)
 
 

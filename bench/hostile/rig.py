@@ -147,7 +147,7 @@ class HostileRig:
 
     @property
     def good_output(self) -> Path:
-        """What `hostile_good.read_samples` reads."""
+        """The file that `hostile_good.read_samples` reads."""
         return self._folder / "good.samples"
 
     def check(self) -> None:

@@ -35,7 +35,7 @@ class LightRig:
 
     @property
     def broker_port(self) -> int:
-        """Past Sluice."""
+        """The broker's own port, past Sluice."""
         return self.node.address("PLAINTEXT")[1]
 
     def port(self, side: str) -> int:

@@ -232,7 +232,7 @@ def report(rows: list[Row], window: dict[str, float], short: dict[str, float], f
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0."""
+    """Measure the stores; returns exit code 0."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.producer_id_store", description=__doc__.splitlines()[0]
     )

@@ -16,7 +16,7 @@ class Mmh3Bloom:
         self._bytes = bytearray((self._bits + 7) // 8)
 
     def admit(self, producer_id: int, now_ms: float) -> None:
-        """Set its bits."""
+        """Set the bits of an id."""
         first, step = mmh3.hash64(producer_id.to_bytes(8, "little"), signed=False)
         for _ in range(self._hashes):
             bit = first % self._bits
@@ -35,5 +35,5 @@ class Mmh3Bloom:
 
     @property
     def size_bytes(self) -> int:
-        """Of the filter."""
+        """The size of the filter."""
         return len(self._bytes)

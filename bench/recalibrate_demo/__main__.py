@@ -75,7 +75,7 @@ class Outcome:
 
 
 class Demo:
-    """One run."""
+    """One run of the demo."""
 
     def __init__(self, folder: Path, seconds: float, *, is_kept: bool = True) -> None:
         """`folder`: where log, state and plans go; deleted at the end unless it `is_kept`."""
@@ -201,7 +201,7 @@ def report_told(plan: Path, *, is_kept: bool) -> str:
 
 
 def shown(bytes_per_s: float) -> str:
-    """In kB/s."""
+    """A rate as people read it, in kB/s."""
     return f"{bytes_per_s / 1_000:,.0f} kB/s"
 
 

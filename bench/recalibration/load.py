@@ -49,7 +49,7 @@ class Load:
 
 
 def pair(index: int) -> tuple[str, str]:
-    """(user, client id)"""
+    """The entity of this number, as (user, client id)."""
     return f"user-{index // CLIENT_IDS_OF_A_USER:04}", f"app-{index:05}"
 
 

@@ -59,7 +59,7 @@ def plan_of_states(name: str, days: int, entities: int, scratch: Path) -> Run:
 
 
 def requests(load: Load, folder: Path) -> int:
-    """The log's bytes."""
+    """Write the log's requests; returns its bytes."""
     return write_requests(load, folder)
 
 

@@ -17,7 +17,8 @@ _GIB: Final = 1024.0**3
 
 @dataclass(frozen=True, slots=True)
 class TreeUsage:
-    """Of one run. CPU that a process used after its last sample is missing: at most two cores for 0.1 s."""
+    """What the processes of one run used. CPU after a process' last sample is missing: two cores for 0.1 s at
+    most."""
 
     cpu_s: float
     peak_rss_gib: float

@@ -72,7 +72,7 @@ def read_bytes(pid: int) -> int:
 
 
 class Bench:
-    """One run."""
+    """One run of the benchmark."""
 
     def __init__(self, rig: ReplicationRig, moved_bytes: int) -> None:
         self.rig = rig
@@ -87,7 +87,7 @@ class Bench:
         return HotClient(self.rig, "hot", HOT_PARTITIONS, HOT_BYTES_PER_S)
 
     def baseline(self, hot: HotClient, seconds: float) -> None:
-        """Without a move."""
+        """Measure the clients without a move."""
         time.sleep(SETTLE_S)
         hot.clear()
         leader = self.rig.cluster.node(1)

@@ -48,7 +48,7 @@ FITTED: Final = "fitted in this run"
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Of one mix on one broker, relative: 0.1 says that the costs ask a tenth too much."""
+    """The error of one mix on one broker, relative: 0.1 says that the costs ask a tenth too much."""
 
     costs: str
     threads: str

@@ -50,7 +50,7 @@ class Plan:
     record_bytes: int
 
     def record(self, number: int) -> tuple[bytes, int]:
-        """(value, partition)"""
+        """The record of this number, as (value, partition)."""
         return value_of(self.index, number, self.record_bytes), number % self.partitions
 
 

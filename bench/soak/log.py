@@ -60,7 +60,7 @@ class AnswerLog:
         self._add(number, FAILED)
 
     def errored(self, error: object) -> None:
-        """Of the client as a whole, or of a record."""
+        """Note an error, of the client as a whole or of a record."""
         shown = repr(error)[:200]
         if shown in self.errors or len(self.errors) < KEPT_ERRORS:
             self.errors[shown] = self.errors.get(shown, 0) + 1

@@ -62,7 +62,7 @@ class Client:
 
     @property
     def quota(self) -> dict[str, object]:
-        """Of a held client."""
+        """The limit of a client that is held."""
         return {
             "client-id": self.name,
             "producer_byte_rate": HELD_BYTES_PER_S.get(self.library, HELD_BYTES_PER_S_ELSE),

@@ -64,9 +64,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Of a proxy that lived through a whole phase, WARM_S at its begin left out: the highest of the first
-    third of the samples and of the last. A single sample says little: with a broker dead fewer are open.
-    """
+    """Memory and files of a proxy that lived through a whole phase, WARM_S at its begin left out: the highest
+    of the first third of the samples and of the last. A single sample says little: with a broker dead fewer
+    are open."""
 
     rss_first: int
     rss_last: int
@@ -104,7 +104,7 @@ class SoakRun:
         return [*self.acknowledged_s(client), self.stopped_s]
 
     def flat(self) -> dict[str, Flat]:
-        """Of each proxy, over the longest phase without restarts; nothing if there was none."""
+        """How flat each proxy was over the longest phase without restarts; nothing if there was none."""
         quiet = [phase for phase in self.phases if not phase.restarts]
         if not quiet:
             return {}

@@ -24,7 +24,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one client. The goal is 0 for lost, doubled and out_of_order."""
+    """What came of one client. The goal is 0 for lost, doubled and out_of_order."""
 
     acknowledged: int
     failed: int
@@ -46,7 +46,7 @@ class Verdict:
 
 
 def verdict(answers: Answers, stored: Stored) -> Verdict:
-    """Compares the two."""
+    """Compare what was answered with what is stored."""
     seen: set[int] = set()
     doubled: list[str] = []
     out_of_order: list[str] = []

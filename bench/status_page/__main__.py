@@ -51,7 +51,7 @@ class Ticker:
             last_s = now_s
 
     def figures(self) -> dict[str, float]:
-        """In ms."""
+        """The delays of the loop, in ms."""
         gaps, self.gaps_ms = sorted(self.gaps_ms), []
         names = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
         found = {name: round(gaps[int(len(gaps) * share)], 2) for name, share in names.items()}

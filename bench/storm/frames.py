@@ -63,7 +63,7 @@ class StormRequests:
 
     @property
     def frame_bytes(self) -> int:
-        """Each frame's size."""
+        """The size of each frame."""
         return len(self._frame)
 
     @property

@@ -220,7 +220,8 @@ class StormConnection:
 
 
 def patience_s(index: int) -> float:
-    """Of connection `index`. Those that are not patient lose it one after the other, not all at once."""
+    """How patient connection `index` is. Those that are not patient lose it one after the other, not all at
+    once."""
     if index % 4 == 0:
         return PATIENT_S
     return PATIENCE_S * (0.5 + index / CONNECTIONS)
@@ -264,7 +265,7 @@ class Storm:
             self._tally.missed += missed
 
     def tend(self, now_s: float) -> None:
-        """See StormConnection.tend."""
+        """Tend all connections, as StormConnection.tend."""
         for connection in self._connections:
             connection.tend(now_s)
 

@@ -80,12 +80,12 @@ class Good:
     acknowledged: int | None
 
     def latencies_s(self, start_s: float, end_s: float) -> list[float]:
-        """Of the acknowledged ones that were sent in [start, end)."""
+        """Latencies of acknowledged records that were sent in [start, end)."""
         return [x.latency_s for x in self.records if x.latency_s is not None and start_s <= x.sent_s < end_s]
 
 
 def read_good(output: Path) -> Good:
-    """What storm_good wrote."""
+    """Read what storm_good wrote."""
     records: list[Record] = []
     sent = acknowledged = None
     for line in _whole_lines(output):
@@ -131,12 +131,12 @@ class LiveHeap:
 
     @property
     def mib(self) -> float:
-        """In MiB."""
+        """The live heap in MiB."""
         return self.bytes / MIB
 
 
 def live_heap(histogram: str) -> LiveHeap:
-    """Of the answer to `GC.class_histogram`. Raises ValueError when it is none."""
+    """The live heap that an answer to `GC.class_histogram` tells. Raises ValueError when it is none."""
     total = None
     entries = 0
     for line in histogram.splitlines():

@@ -65,12 +65,12 @@ class StormRun:
         return self.direct.good if self.direct and phase is self.direct.phase else self.through.good
 
     def pauses(self, phase: Phase) -> list[Pause]:
-        """Of the broker's collector within a phase."""
+        """Pauses of the broker's collector within a phase."""
         found = self.direct.pauses if self.direct and phase is self.direct.phase else self.through.pauses
         return [x for x in found if phase.start_s <= x.at_s < phase.end_s]
 
     def latencies_s(self, kind: str) -> list[float]:
-        """Of the good client's acknowledged records, all phases of the kind together."""
+        """Latencies of the good client's acknowledged records, all phases of the kind together."""
         return [
             x for phase in self.of(kind) for x in self.good(phase).latencies_s(phase.start_s, phase.end_s)
         ]
@@ -82,7 +82,7 @@ class StormRun:
 
 
 def sent_and_acknowledged(good: Good, phase: Phase) -> tuple[int, int]:
-    """Of the records that the good client sent within a phase through Sluice.
+    """How many records the good client sent within a phase through Sluice, and how many were acknowledged.
 
     Of what is never answered there is no line; so this is exact only when the whole run's counts agree.
     """
@@ -197,7 +197,7 @@ def _phase_json(run: StormRun, phase: Phase) -> dict[str, Any]:
 
 
 def good_by_second(good: Good, start_s: float, end_s: float) -> list[dict[str, float | int]]:
-    """Of each second: its number, records answered, p50 and highest latency; a second without is left out."""
+    """Each second's number, records answered, p50 and highest latency; a second without any is left out."""
     seconds: dict[int, list[float]] = {}
     for x in good.records:
         if x.latency_s is not None and start_s <= x.sent_s < end_s:

@@ -164,7 +164,7 @@ class Broker:
             raise BenchError(str(error)) from error
 
     def pauses(self) -> list[Pause]:
-        """Of its collector, so far."""
+        """Pauses of its collector, so far."""
         return read_pauses(self.gc_log, time.time() - time.monotonic())
 
     def answers(self) -> bool:
@@ -222,7 +222,7 @@ class GoodProcess:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         assert self._process is not None
         return self._process.pid
 

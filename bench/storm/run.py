@@ -71,7 +71,7 @@ class Death:
 
     @property
     def how(self) -> str:
-        """In words."""
+        """How the broker died, in words."""
         if self.exited:
             return "its process ended"
         signs = []
@@ -97,7 +97,7 @@ class Through:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """The phase without."""
+    """The phase without Sluice."""
 
     phase: Phase
     good: Good

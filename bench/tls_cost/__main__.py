@@ -70,7 +70,7 @@ class Rig:
             self._settle()
 
     def measure_handshakes(self, proxy: Running, count: int) -> Measured:
-        """One repeat."""
+        """Measure one repeat of handshakes."""
         try:
             handshakes = Handshakes(self._poller, proxy.port, self._clients)
             return handshakes.measure(lambda: usage(proxy.pid), count, count // 10)

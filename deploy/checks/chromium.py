@@ -105,7 +105,7 @@ class Chromium:
                 return result
 
     def listen(self, for_s: float) -> None:
-        """Take in events."""
+        """Take in events for a while."""
         until_s = time.monotonic() + for_s
         while self._next(until_s) is not None:
             pass
@@ -127,12 +127,12 @@ class Chromium:
         return message
 
     def page(self) -> Page:
-        """A new tab."""
+        """Open a new tab."""
         return Page(self)
 
 
 class Page:
-    """A tab."""
+    """A tab of the browser."""
 
     def __init__(self, browser: Chromium) -> None:
         self.browser = browser

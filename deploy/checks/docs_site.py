@@ -43,7 +43,7 @@ class PageLinks(HTMLParser):
 
 
 def read(page: Path) -> PageLinks:
-    """Parse a page."""
+    """Parse a page of the site."""
     links = PageLinks()
     links.feed(page.read_text(encoding="utf-8"))
     return links

@@ -93,7 +93,7 @@ async def overload(port: int, topic: str) -> None:
 
 
 async def dialled(port: int) -> Wire:
-    """A connection."""
+    """A connection to the server that is asked."""
     sock = socket.socket()
     sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, (LOOPBACK, port))

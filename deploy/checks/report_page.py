@@ -23,6 +23,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 from axe_core import axe_source, violations  # noqa: E402
 from chromium import BrowserError, Chromium, Page  # noqa: E402
+from pictures import take_pictures  # noqa: E402
 
 from sluice.recalibration.job import Plan  # noqa: E402
 from sluice.recalibration.log.reader import LogFiles  # noqa: E402
@@ -48,6 +49,8 @@ HOSTILE: Final = (
     "שלום עולם",
     "a-name-without-a-space-" * 12,
 )
+SHOPS: Final = ("orders", "payments", "search", "billing", "reports", "audit", "mailer", "stock")
+"""users that a picture for the documentation can show"""
 SETTINGS: Final = PolicySettings()
 
 
@@ -82,16 +85,16 @@ def entry(number: int, user: str) -> PlanEntry:
     )
 
 
-def write(name: str, count: int) -> Path:
-    users = [*HOSTILE, *(f"user-{number}" for number in range(count - len(HOSTILE)))]
+def write(name: str, count: int, hostile: tuple[str, ...] = HOSTILE) -> Path:
+    users = [*hostile, *(f"user-{number}" for number in range(count - len(hostile)))]
     entries = [entry(number, user) for number, user in enumerate(users)]
     entries[0] = replace(entries[0], needs_review=True)
     plan = Plan(
         DAY,
         entries,
-        LogFiles(["a.parquet"] * 1_440, {"<b>/damaged.parquet": "cut off"}),
+        LogFiles(["a.parquet"] * 1_440, {f"{hostile[0]}/damaged.parquet": "cut off"}),
         room={"producer_byte_rate": 0.9 * sum(each.proposed for each in entries if each.key == KEYS[0])},
-        calendars={json.dumps({"user": HOSTILE[0]}): ["sat 01:00–05:00 Europe/Berlin: producer_byte_rate"]},
+        calendars={json.dumps({"user": hostile[0]}): ["sat 01:00–05:00 Europe/Berlin: producer_byte_rate"]},
     )
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,6 +159,7 @@ def check_size(page: Page, report: Path) -> None:
 
 def main() -> None:
     small, large = write("small", 16), write("large", MANY)
+    pictured = write("pictured", len(SHOPS), SHOPS)
     with Chromium() as browser:
         page = browser.page()
         try:
@@ -163,6 +167,7 @@ def main() -> None:
             check_names(page, small)
             check_size(page, large)
             check_silence(page)
+            take_pictures(page, pictured.as_uri(), "report")
         except BrowserError as error:
             page.screenshot(WORK / "failed.png", whole=False)
             sys.exit(str(error))

@@ -19,129 +19,31 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
 
 from axe_core import axe_source, violations
 from chromium import BrowserError, Chromium, Page
-from confluent_kafka import Producer
+from pictures import take_pictures
+from status_load import HOSTILE, ROOT, proxy_under_load
 
-from testkit.kafka.node import KafkaNode
 from testkit.oracles.replica_model import key_of
 from testkit.oracles.replica_world import a_move
-from testkit.processes.ports import LOOPBACK, free_port
-from testkit.proxy.sluice_process import SluiceProcess, doors_of
+from testkit.processes.ports import LOOPBACK
 from testkit.proxy.status_feed import Feed, served
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 WORK: Final = ROOT / ".cache" / "deploy" / "status_page"
 CACHE: Final = ROOT / ".cache" / "deploy"
 EVIL: Final = "evil.example"
-HOSTILE: Final = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(2)>',
-    "' onmouseover='alert(3)",
-    "שלום עולם",
-    "invoice\u202egpj.exe",
-    "</table><style>body{display:none}</style>",
-)
-QUOTAS: Final = (
-    {"client-id": "<default>", "producer_byte_rate": 60_000, "consumer_byte_rate": 500_000},
-    {"client-id": "orders", "producer_byte_rate": 40_000},
-    {"client-id": "web", "producer_byte_rate": 400_000},
-    {"client-id": "reports", "producer_byte_rate": 20_000, "shadow": ["producer_byte_rate"]},
-    {"user": "ANONYMOUS", "producer_ids_rate": 3},
-)
+PICTURED: Final = "shop"
+"""part of the names of clients that a picture can show"""
 SIZES: Final = {"wide": (1440, 900), "narrow": (390, 844)}
 STEADY: Final = (0, 1, 3, 7)
 """columns of principals that stay the same: who, quota, limit, rule"""
 SCHEMES: Final = ("light", "dark")
 
 
-class Load(threading.Thread):
-    """A producer that sends as fast as it may, until it is told to stop."""
-
-    def __init__(self, bootstrap: str, client_id: str, bytes_per_s: float, *, idempotent: bool) -> None:
-        super().__init__(daemon=True)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": client_id,
-                "enable.idempotence": idempotent,
-                "batch.size": 4_000,
-                "linger.ms": 20,
-                "queue.buffering.max.kbytes": 256,
-                "log_level": 0,
-            }
-        )
-        self._pause_s = 1_000 / bytes_per_s
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        while not self._over.wait(self._pause_s):
-            if len(self._producer) < 100:
-                self._producer.produce("status", b"x" * 1_000)
-            self._producer.poll(0)
-
-    def stop(self) -> None:
-        self._over.set()
-        self.join()
-        self._producer.purge()
-        self._producer.flush(5.0)
-
-
-def plan() -> dict[str, Any]:
-    """As the nightly job writes it."""
-    entries = [
-        {
-            "key": "producer_byte_rate",
-            "entity": json.dumps({"client-id": name}),
-            "current": 40_000.0,
-            "proposed": 40_000.0 * share,
-            "reason": reason,
-            "needs_review": share > 1.4,
-            "confidence": 0.93,
-        }
-        for name, share, reason in (
-            ("orders", 1.5, "step_up"),
-            ("web", 0.7, "step_down"),
-            (HOSTILE[0], 1.2, "demand"),
-            ("reports", 1.0, "unchanged"),
-        )
-    ]
-    return {"version": 1, "date": "2026-11-20", "log_files": 288, "damaged_files": [], "entries": entries}
-
-
-@contextmanager
-def proxy_under_load() -> Iterator[SluiceProcess]:
-    """Sluice before a Kafka; clients that are throttled, nearly, in shadow, and wait for producer ids."""
-    with KafkaNode(advertised={"SLUICE": (LOOPBACK, free_port())}) as kafka:
-        plans = WORK / "plans"
-        folder = plans / "plans" / "2026-11-20-1"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "plan.json").write_text(json.dumps(plan(), indent=1))
-        (plans / "LATEST").write_text("2026-11-20-1\n")
-        port = free_port()
-        status = {"plan": str(plans), "interval_s": 1}
-        admin = {"bind_host": LOOPBACK, "bind_port": port, "probes": {"bind_port": 0}, "status": status}
-        process = SluiceProcess(doors_of(kafka, ["SLUICE"]), QUOTAS, admin=admin)
-        process.admin_port = port
-        with process as sluice:
-            wanted = {"orders": 120_000, "web": 350_000, "reports": 60_000, **dict.fromkeys(HOSTILE, 70_000)}
-            loads = [Load(sluice.bootstrap(), name, rate, idempotent=False) for name, rate in wanted.items()]
-            loads += [Load(sluice.bootstrap(), f"worker-{n}", 5_000, idempotent=True) for n in range(5)]
-            try:
-                for load in loads:
-                    load.start()
-                time.sleep(8.0)
-                yield sluice
-            finally:
-                for load in loads:
-                    load.stop()
-
-
 def ensure(condition: object, what: str) -> None:
-    """Raises BrowserError."""
+    """Raise BrowserError unless the condition holds."""
     if not condition:
         raise BrowserError(what)
 
@@ -328,6 +230,21 @@ def check_replication(page: Page, address: str) -> None:
     ensure(without == with_script, f"server and script do not make the same: {with_script} {without}"[:3000])
 
 
+def take_it(page: Page, address: str) -> None:
+    """The page as people meet it, for the documentation: those whose name has `shop`, and why one waits."""
+    page.look(*SIZES["wide"], "light")
+    page.go(f"{address}?search={PICTURED}&throttled=true")
+    page.until_true("document.querySelectorAll('#buckets tbody a').length > 0")
+    page.click("#buckets tbody a")
+    page.until_true("document.getElementById('why-title') !== null")
+    bucket = page.run("new URLSearchParams(location.search).get('bucket')")
+    asked = f"{address}?search={PICTURED}&bucket={bucket}"
+    curves = "document.querySelectorAll('#buckets .curve').length >= 3"
+    take_pictures(page, asked, "status", until=curves, before="window.scrollTo(0, 0)")
+    why = "document.getElementById('why').scrollIntoView(); 0"
+    take_pictures(page, asked, "status-why", until=curves, before=why)
+
+
 def check_rebinding(page: Page, port: int) -> None:
     """A foreign name that leads to this machine is told nothing."""
     page.go(f"http://{EVIL}:{port}/status")
@@ -356,7 +273,7 @@ def main() -> None:
     WORK.mkdir(parents=True, exist_ok=True)
     with (
         Chromium(f"--host-resolver-rules=MAP {EVIL} {LOOPBACK}") as browser,
-        proxy_under_load() as sluice,
+        proxy_under_load(WORK / "plans") as sluice,
         followers_that_catch_up() as followers,
     ):
         address = f"http://{LOOPBACK}:{sluice.admin_port}/status"
@@ -369,6 +286,7 @@ def main() -> None:
             ("for everybody", lambda: check_everybody(page, address)),
             ("nothing from elsewhere", lambda: check_silence(page, sluice.admin_port)),
             ("replication", lambda: check_replication(page, followers)),
+            ("pictures", lambda: take_it(page, address)),
             ("another host's name", lambda: check_rebinding(page, sluice.admin_port)),
         )
         for name, check in checks:

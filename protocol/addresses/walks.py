@@ -67,7 +67,7 @@ class Address(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Behind the port."""
+        """Where the address ends: behind its port."""
         return self.host_end + _INT32_BYTES
 
 

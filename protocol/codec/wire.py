@@ -113,7 +113,7 @@ class Writer:
         self.wide = wide
 
     def varint(self, value: int) -> None:
-        """Counterpart of Reader.varint."""
+        """Write a variable-length integer: the counterpart of Reader.varint."""
         self.varints += 1
         self.out += encode_varint(value, self.wide.get(self.varints, 1))
 

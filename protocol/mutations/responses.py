@@ -64,7 +64,7 @@ class TopicResult:
 def refusals(
     api_key: int, version: int, topics: Iterable[tuple[str | None, bytes]], message: str | None
 ) -> bytes:
-    """Of each (name, id) the part of an answer that says THROTTLING_QUOTA_EXCEEDED."""
+    """The part of an answer that says THROTTLING_QUOTA_EXCEEDED of each (name, id)."""
     flexible = is_flexible(api_key, version)
     error = INT16.pack(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     out = bytearray()

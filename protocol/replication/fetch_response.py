@@ -67,7 +67,7 @@ class ReplicaAnswer:
 
     @property
     def left_bytes(self) -> int:
-        """Of the frame, not yet seen; 0: it is whole."""
+        """How much of the frame was not seen yet; 0: it is whole."""
         return self._left_bytes
 
     def feed(self, buf: Buffer, start: int, end: int) -> None:

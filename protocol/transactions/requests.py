@@ -74,7 +74,7 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def read_additions(buf: Buffer, body: int, end: int, api_key: int, version: int) -> list[Addition]:
-    """Of a whole request of STATE_MAKERS whose body is `buf[body:end]`.
+    """What a whole request of STATE_MAKERS adds, whose body is `buf[body:end]`.
 
     Raises MalformedFrame if a count or length does not fit, or if the walk does not end at `end`.
     """
@@ -115,7 +115,8 @@ def read_successor(buf: Buffer, body: int, end: int) -> int:
 
 
 def read_transactional_id(buf: Buffer, body: int, end: int, version: int) -> bytes | None:
-    """Of an InitProducerId request; None: it is a producer's without transactions. Raises MalformedFrame."""
+    """The transactional id of an InitProducerId request; None: a producer without transactions. Raises
+    MalformedFrame."""
     if is_flexible(ApiKey.INIT_PRODUCER_ID, version):
         length, pos = uvarint(buf, body, end)
         return bytes(buf[pos : skip(pos, length - 1, end)]) if length else None
@@ -124,7 +125,8 @@ def read_transactional_id(buf: Buffer, body: int, end: int, version: int) -> byt
 
 
 def read_transaction_timeout_ms(buf: Buffer, body: int, end: int, version: int) -> int:
-    """Of an InitProducerId request: after so long the broker aborts a transaction. Raises MalformedFrame."""
+    """After how long the broker aborts a transaction, as an InitProducerId request asks. Raises
+    MalformedFrame."""
     skip_name = (
         skip_compact_nullable if is_flexible(ApiKey.INIT_PRODUCER_ID, version) else skip_nullable_string
     )

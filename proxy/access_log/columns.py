@@ -212,7 +212,7 @@ class FilePart:
 
     @property
     def size_bytes(self) -> int:
-        """Of memory, about: what has come since it began."""
+        """Memory that this part takes, about: what has come since it began."""
         return self.names.size_bytes - self._known_bytes + self.rows * self._row_bytes
 
     def add(self, columns: Columns) -> None:

@@ -40,7 +40,7 @@ class LostPart:
 
 
 class AccessJournal:
-    """Of one process. Its methods may be called by several threads; each writes at most a line."""
+    """The journal of one process. Several threads may call its methods; each writes at most a line."""
 
     def __init__(self, folder: Path, instance: str, token: str) -> None:
         """`instance`: without a slash; `token`: of this process alone, without a hyphen."""

@@ -17,7 +17,7 @@ _log = get_logger()
 
 
 class AccessLosses:
-    """Of one process."""
+    """The counts of one process, for all its threads."""
 
     def __init__(self) -> None:
         self.refused_rows = 0

@@ -31,7 +31,7 @@ _NAMES_AT_ONCE: Final = 1000
 
 
 class ColumnNames:
-    """Of one column, in whatever table: each distinct text once."""
+    """The texts of one column, in whatever table: each distinct text once."""
 
     def __init__(self) -> None:
         self._number: defaultdict[Value, int] = defaultdict(count(0).__next__)
@@ -97,7 +97,7 @@ def _texts(values: Sequence[Value]) -> pa.Array:
 
 
 class FileNames:
-    """Of files that are filled one after another. Grows with each new text. For one thread."""
+    """The texts of files that are filled one after another. Grows with each new text. For one thread."""
 
     def __init__(self) -> None:
         self._columns: dict[str, ColumnNames] = {}
@@ -107,7 +107,7 @@ class FileNames:
 
     @property
     def size_bytes(self) -> int:
-        """Of memory, about. Keys that come and go with the same texts add to it, too."""
+        """Memory that they take, about. Keys that come and go with the same texts add to it, too."""
         keys = sum(numbers.itemsize * len(numbers) for numbers in self._keys.values())
         return keys + sum(column.size_bytes for column in self._columns.values())
 

@@ -61,7 +61,7 @@ def ends_of_runs(numbers: pa.Array) -> pa.Array:
 
 
 def differences(values: pa.Array) -> pa.Array:
-    """Of each and the one before it; of the first, and 0."""
+    """How much each value is above the one before it; the first, above 0."""
     if not len(values):
         return values
     before = pa.concat_arrays([pa.array([0], values.type), values.slice(0, len(values) - 1)])
@@ -69,7 +69,7 @@ def differences(values: pa.Array) -> pa.Array:
 
 
 def totals(values: pa.Array) -> pa.Array:
-    """Of all rows up to each."""
+    """The sum of all values up to each row."""
     return compute.cumulative_sum(values)
 
 

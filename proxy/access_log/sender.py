@@ -57,11 +57,11 @@ class AccessSender:
         return self._given_bytes - self._done_bytes
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that sends finished files."""
         self._thread.start()
 
     def send(self, finished: FinishedFile) -> None:
-        """Never blocks."""
+        """Hand over a finished file; never blocks."""
         self._given_bytes += len(finished.file.data)
         self._given_rows += finished.file.rows
         self._queue.put(finished)

@@ -94,12 +94,12 @@ class ByPlace:
                 self._numbers[place] = _UNKNOWN
 
     def clear(self) -> None:
-        """None is known."""
+        """Forget the numbers of all places."""
         self._numbers = array("i")
 
 
 class WindowSums:
-    """Of one process' windows, one after another; remembers what limits a place has."""
+    """Sums of one process' windows, one after another; remembers what limits a place has."""
 
     def __init__(self) -> None:
         self._limits_of: LimitsOf | None = None
@@ -168,7 +168,7 @@ def warm_up_sums() -> None:
 
 
 def int32_array(packed: bytes) -> pa.Array:
-    """Of packed numbers, without a copy."""
+    """An Arrow array of packed numbers, without a copy."""
     return _array(packed, pa.int32(), 4)
 
 

@@ -36,7 +36,7 @@ _LONGEST_NAME: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class AccessWriterSettings:
-    """Of one process."""
+    """How one process writes its access log."""
 
     sink: SinkSettings
     instance: str

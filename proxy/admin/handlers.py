@@ -1,6 +1,7 @@
 """What the machine's own administrator asks through the admin socket → answers.
 
     {"ask": "top", "rows": 20, "why": true}                       the snapshot of `sluice top`
+    {"ask": "connections", "rows": 20, "sort": "throughput", "user": "al*"}   that of `sluice connections`
     {"ask": "replication", "rows": 20}                            that of `sluice top --replication`
     {"ask": "describe"}                                           all limits of entities that Kafka has too;
                                                                   `shadow`: which of them are in shadow mode;
@@ -21,9 +22,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.admin.socket import BadRequest
+from sluice.proxy.admin.status.model import MAX_SEARCH
 from sluice.proxy.admin.status.service import Sources
-from sluice.proxy.admin.top.order import MAX_ROWS
+from sluice.proxy.admin.top.order import MAX_ROWS, ConnectionSort
 from sluice.proxy.admin.top.snapshot import Top
+from sluice.proxy.admin.top.throughput import LiveConnections
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
@@ -67,6 +70,7 @@ class AdminDesk:
         last minute. `reloads`: of the files that are followed, by what they hold."""
         addresses = tuple if rates is None else rates.sensors
         self.top = Top(quotas, producer_ids, connections, addresses, delayed, reloads or {})
+        self.live = LiveConnections(connections)
         log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
         self.sources = Sources(
             quotas, producer_ids, connections, addresses, log, replication, delayed, reloads or {}
@@ -81,15 +85,27 @@ class AdminDesk:
             return {"leader": None}
         return replication_rows(self._replication, monotonic() * 1000.0, rows)
 
+    async def connections(self, rows: int, user: object, sort: Any) -> dict[str, Any]:
+        """The snapshot of `sluice connections`. Raises BadRequest."""
+        if not isinstance(user, str) or len(user) > MAX_SEARCH:
+            raise BadRequest(f"user must be a name or a pattern of at most {MAX_SEARCH} characters")
+        try:
+            order = ConnectionSort(sort or ConnectionSort.THROUGHPUT)
+        except ValueError:
+            raise BadRequest(f"sort must be one of {', '.join(ConnectionSort)}") from None
+        return await self.live.snapshot(rows, user=user, sort=order)
+
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises BadRequest."""
+        """Answer a request of the admin socket. Raises BadRequest."""
         asked = request.get("ask")
-        if asked in {"top", "replication"}:
+        if asked in {"top", "replication", "connections"}:
             rows = request.get("rows", MAX_ROWS)
             if not isinstance(rows, int):
                 raise BadRequest("rows must be a whole number")
             if asked == "replication":
                 return self.replication(rows)
+            if asked == "connections":
+                return await self.connections(rows, request.get("user", ""), request.get("sort", ""))
             return await self.top.snapshot(rows, why=request.get("why") is True)
         if asked in {"describe", "alter"}:
             if self._quotas is None:
@@ -104,7 +120,7 @@ class AdminDesk:
                 return await self._alter(self._quotas, request)
             except QuotaApiError as error:
                 raise BadRequest(f"error {error.code}: {error}") from None
-        raise BadRequest('ask for "top", "replication", "describe" or "alter"')
+        raise BadRequest('ask for "top", "connections", "replication", "describe" or "alter"')
 
     async def _alter(self, quotas: QuotaDesk, request: Mapping[str, Any]) -> dict[str, Any]:
         entries = request.get("entries")

@@ -43,7 +43,7 @@ class Waiting:
 
 
 class AdminHttp(H11Protocol):
-    """One connection."""
+    """One connection to the admin port, ended if it asks for nothing in time."""
 
     def __init__(self, waiting: Waiting, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,13 +59,13 @@ class AdminHttp(H11Protocol):
         self._look()
 
     def data_received(self, data: bytes) -> None:
-        """As uvicorn's."""
+        """Take in bytes as uvicorn does, with the date of this moment for the answer."""
         self.server_state.default_headers = [(b"date", formatdate(time(), usegmt=True).encode())]
         super().data_received(data)
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As uvicorn's."""
+        """Stop waiting for a request, then do as uvicorn does."""
         self._stop_waiting()
         super().connection_lost(exc)
 

@@ -84,7 +84,7 @@ class ProbePort:
         self._fill_reserve()
 
     def answer(self, path: str) -> tuple[int, object]:
-        """Status and body."""
+        """The HTTP status and the body for a probe's path."""
         if path not in self._answers:
             return 404, {"status": "not found"}
         reasons = self._answers[path]()

@@ -3,6 +3,7 @@
     /metrics/kafka   404 unless metrics.kafka_page is set
     /top, /replication  who is throttled, which followers catch up, as JSON (top/snapshot.py,
                 replication/rows.py); ?rows=20, of /top also &why=true
+    /connections  live ones by throughput (top/throughput.py); ?rows=20&user=al*&sort=in
     /status     the status page, and its API under /api/v1; all these for who may see them (status/access.py)
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
@@ -32,7 +33,7 @@ from starlette.routing import Route
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.http import AdminHttp, Waiting
 from sluice.proxy.admin.probe_port import ProbePort, bound
-from sluice.proxy.admin.socket import AdminSocket, refuse_path
+from sluice.proxy.admin.socket import AdminSocket, BadRequest, refuse_path
 from sluice.proxy.admin.status.routes import StatusRoutes
 from sluice.proxy.admin.status.service import StatusDesk
 from sluice.proxy.admin.status.token import token_file
@@ -177,6 +178,7 @@ class AdminServer:
         if self._desk is not None:
             guarded = self._status_routes.guarded
             routes += [guarded("/top", self._top), guarded("/replication", self._replication)]
+            routes.append(guarded("/connections", self._connections))
         return Starlette(routes=routes + self._status_routes.routes())
 
     async def _top(self, request: Request) -> Response:
@@ -185,6 +187,18 @@ class AdminServer:
         found = await self._desk.top.snapshot(
             int(rows) if rows.isdecimal() else MAX_ROWS, why=request.query_params.get("why") == "true"
         )
+        return Response(await asyncio.to_thread(json.dumps, found), media_type="application/json")
+
+    async def _connections(self, request: Request) -> Response:
+        assert self._desk is not None
+        asked = request.query_params
+        rows = asked.get("rows", "")
+        try:
+            found = await self._desk.connections(
+                int(rows) if rows.isdecimal() else MAX_ROWS, asked.get("user", ""), asked.get("sort", "")
+            )
+        except BadRequest as error:
+            return JSONResponse({"status": 400, "detail": str(error)}, status_code=400)
         return Response(await asyncio.to_thread(json.dumps, found), media_type="application/json")
 
     async def _replication(self, request: Request) -> Response:

@@ -43,7 +43,7 @@ class BadRequest(Exception):
 
 
 class AdminSocket:
-    """The server."""
+    """The server of the admin socket."""
 
     def __init__(self, path: Path, answer: Answer) -> None:
         """`answer`: a request → what to add to `{"ok": true}`. Raises BadRequest."""

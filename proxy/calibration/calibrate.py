@@ -56,7 +56,7 @@ class Target:
     tls: ssl.SSLContext | None = None
 
     def dial(self) -> BrokerLink:
-        """A new connection."""
+        """Open a new connection to the broker."""
         return BrokerLink(self.host, self.port, self.tls)
 
 
@@ -93,7 +93,7 @@ class DrivenMix:
 
 
 def say(text: str) -> None:
-    """Progress, for people."""
+    """Tell people of the progress."""
     print(text, file=sys.stderr, flush=True)
 
 

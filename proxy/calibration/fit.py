@@ -98,7 +98,7 @@ def fit_columns(columns: Columns, wanted: Sequence[float]) -> list[float]:
 
 
 def fit_all(measured: Iterable[Measured]) -> dict[Kind, Coefficients]:
-    """Of every kind that was measured."""
+    """The coefficients of every kind that was measured."""
     by_kind: dict[Kind, list[Measured]] = {}
     for load in measured:
         by_kind.setdefault(load.kind, []).append(load)
@@ -111,7 +111,8 @@ def fit_all(measured: Iterable[Measured]) -> dict[Kind, Coefficients]:
 
 
 def fit_api(loads: Sequence[Measured]) -> Coefficients:
-    """Of anything but Produce: by the answer's bytes, where there are answers of enough sizes to tell."""
+    """The coefficients of anything but Produce: by the answer's bytes, where there are answers of enough
+    sizes."""
     wanted = [load.cost_ms for load in loads]
     if len({load.name for load in loads}) < _SIZES_TO_TELL:
         return Coefficients(fit_columns([(1.0,)] * len(wanted), wanted)[0])
@@ -137,7 +138,7 @@ def fit_produce(by_kind: Mapping[Kind, Sequence[Measured]]) -> dict[Kind, Coeffi
 
 
 def lower_half(loads: Iterable[Measured]) -> list[Measured]:
-    """Of each load that was measured in several rounds one, with its cost's first quartile.
+    """One measurement for each load that was measured in several rounds: with its cost's first quartile.
 
     What else runs on the machine only makes a thread's time longer, for it is measured by the clock.
     """

@@ -37,7 +37,7 @@ _COMPRESSED_SHAPES: Final = ((1, 1_000), (20, 100), (1_000, 100), (16, 1_000), (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Of what was made in the cluster for this calibration."""
+    """The names of what was made in the cluster for this calibration."""
 
     written: str
     many: tuple[str, ...]
@@ -111,12 +111,12 @@ def fetch_load(names: Names, batch_bytes: int) -> Load:
 
 
 def api_load(api: str, api_key: int, body: Struct, what: str = "") -> Load:
-    """Any other request."""
+    """A load of any other request."""
     return Load(Kind(api), f"{api} {what}".strip(), lambda client_id: request(api_key, client_id, body))
 
 
 def metadata_load(names: Names, topics: int) -> Load:
-    """Of so many topics."""
+    """A load of Metadata requests that ask for so many topics."""
     asked: list[Value] = [{"name": name} for name in (names.written, *names.many)[:topics]]
     return api_load("Metadata", METADATA, {"topics": asked}, f"{topics} topics")
 
@@ -137,7 +137,7 @@ def commit_load(names: Names, partitions: int) -> Load:
 
 
 def heartbeat_load(names: Names) -> Load:
-    """Of a member of a classic group."""
+    """A load of Heartbeats, from a member of a classic group."""
     body: Struct = {"groupId": names.group, "generationId": names.generation, "memberId": names.member}
     return api_load("Heartbeat", ApiKey.HEARTBEAT, body)
 

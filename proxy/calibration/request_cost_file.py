@@ -78,7 +78,7 @@ class ApiCost(TlsCost):
 
 
 class CostFile(Options):
-    """The whole file."""
+    """The whole file of request costs."""
 
     measured: str = ""
     tls: TlsCost = TlsCost()

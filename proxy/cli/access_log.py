@@ -12,7 +12,7 @@ from sluice.proxy.cli.options import EXIT_CODES, CommandFailed, ConfigOption
 
 
 def register(app: typer.Typer) -> None:
-    """Register the command."""
+    """Add `sluice access-log fetch` to the command."""
     commands = typer.Typer(help="The access log.", no_args_is_help=True)
     commands.command("fetch", epilog=EXIT_CODES)(fetch)
     app.add_typer(commands, name="access-log")

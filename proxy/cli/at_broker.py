@@ -20,7 +20,7 @@ from sluice.quotas.limits.tables import Match
 
 @dataclass(frozen=True, slots=True)
 class BrokerQuotas:
-    """Of the client in question."""
+    """What a broker's own quotas say of the client in question."""
 
     name: str
     """of the broker, as it was given"""

@@ -17,7 +17,7 @@ _JMX_URL = "service:jmx:rmi:///jndi/rmi://{}/jmxrmi"
 
 
 def register(app: typer.Typer) -> None:
-    """Register the command."""
+    """Add `sluice calibrate-cost` to the command."""
     app.command("calibrate-cost", epilog=EXIT_CODES)(calibrate_cost)
 
 

@@ -217,7 +217,7 @@ class Explanation:
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
-        for title in ("", "level", "limit"):
+        for title in ("", "rule", "limit"):
             table.add_column(title, no_wrap=True, justify="right" if title == "limit" else "left")
         for title in ("looked up", "why"):
             table.add_column(title)

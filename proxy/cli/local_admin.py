@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,11 +21,11 @@ class Snapshots(Protocol):
     """Where snapshots of `sluice top` come from."""
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
-        """Raises CommandFailed."""
+        """The snapshot of `sluice top`. Raises CommandFailed."""
         ...
 
     def replication(self, rows: int) -> dict[str, Any]:
-        """Raises CommandFailed."""
+        """The snapshot of `sluice top --replication`. Raises CommandFailed."""
         ...
 
 
@@ -35,12 +36,16 @@ class SocketClient:
         self.path = path
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
-        """As Snapshots.top."""
+        """The snapshot of `sluice top`, as Snapshots.top."""
         return self.ask({"ask": "top", "rows": rows, "why": why})
 
     def replication(self, rows: int) -> dict[str, Any]:
-        """As Snapshots.replication."""
+        """The snapshot of `sluice top --replication`, as Snapshots.replication."""
         return self.ask({"ask": "replication", "rows": rows})
+
+    def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
+        """The snapshot of `sluice connections`. Raises CommandFailed."""
+        return self.ask({"ask": "connections", "rows": rows, "user": user, "sort": sort})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer without its `ok`. Raises CommandFailed if there is none, or it is a no."""
@@ -69,12 +74,17 @@ class PortClient:
         self._token_file = token_file
 
     def top(self, rows: int, *, why: bool) -> dict[str, Any]:
-        """As Snapshots.top."""
+        """The snapshot of `sluice top`, as Snapshots.top."""
         return self._get(f"{self._url}/top?rows={rows}&why={'true' if why else 'false'}")
 
     def replication(self, rows: int) -> dict[str, Any]:
-        """As Snapshots.replication."""
+        """The snapshot of `sluice top --replication`, as Snapshots.replication."""
         return self._get(f"{self._url}/replication?rows={rows}")
+
+    def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
+        """The snapshot of `sluice connections`. Raises CommandFailed."""
+        asked = urllib.parse.urlencode({"rows": rows, "user": user, "sort": sort})
+        return self._get(f"{self._url}/connections?{asked}")
 
     def _get(self, url: str) -> dict[str, Any]:
         if not url.startswith(("http://", "https://")):

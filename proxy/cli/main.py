@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from sluice.proxy.cli import access_log as cli_access_log
 from sluice.proxy.cli import calibrate_cost as cli_calibrate
+from sluice.proxy.cli import connections as cli_connections
 from sluice.proxy.cli import top as cli_top
 from sluice.proxy.cli.doctor import command as cli_doctor
 from sluice.proxy.cli.options import (
@@ -234,6 +235,7 @@ def explain(
 
 cli_quotas.register(app, quotas_app)
 app.command(epilog=EXIT_CODES)(cli_top.top)
+app.command(epilog=EXIT_CODES)(cli_connections.connections)
 cli_calibrate.register(app)
 cli_doctor.register(app)
 cli_access_log.register(app)

@@ -16,11 +16,17 @@ from sluice.proxy.cli.options import AdminSocketOption, ConfigOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sluice.proxy.cli.local_admin import Snapshots
+    from sluice.proxy.cli.local_admin import PortClient, SocketClient
 
 _PIPE_WIDTH: Final = 211
 """characters, where no terminal gives a width"""
 _DEFAULT_URL = "http://127.0.0.1:9308"
+
+
+UrlOption = Annotated[str, typer.Option(metavar="URL", help=f"The admin port; {_DEFAULT_URL}.")]
+TokenFileOption = Annotated[
+    Path | None, typer.Option("--token-file", help="The token of admin.status.token_file.")
+]
 
 
 class Output(StrEnum):
@@ -57,10 +63,8 @@ def top(
     ] = 1.0,
     config: ConfigOption = None,
     admin_socket: AdminSocketOption = None,
-    url: Annotated[str, typer.Option(metavar="URL", help=f"The admin port; {_DEFAULT_URL}.")] = "",
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="The token of admin.status.token_file.")
-    ] = None,
+    url: UrlOption = "",
+    token_file: TokenFileOption = None,
 ) -> None:
     """Show who is throttled now, the most throttled first, then who is nearest to the limit; `q` ends it.
 
@@ -71,18 +75,18 @@ def top(
     """
     from sluice.proxy.cli.top_screen import Look, watch
 
-    look = Look(_source(config, admin_socket, url, token_file), rows, user, sort, why, replication)
+    look = Look(source_of(config, admin_socket, url, token_file), rows, user, sort, why, replication)
     if as_json or output is Output.JSON:
         print(json.dumps(look.snapshot(), ensure_ascii=False))
         return
-    console = _console()
+    console = console_of()
     if once or not console.is_terminal:
         console.print(look.rendered(console.width))
         return
     watch(look, console, interval_s)
 
 
-def _console() -> Console:
+def console_of() -> Console:
     """A pipe is as wide as COLUMNS says, if that is a number."""
     from rich.console import Console
 
@@ -94,7 +98,10 @@ def _console() -> Console:
     return Console(highlight=False, width=width)
 
 
-def _source(config: Path | None, admin_socket: Path | None, url: str, token_file: Path | None) -> Snapshots:
+def source_of(
+    config: Path | None, admin_socket: Path | None, url: str, token_file: Path | None
+) -> SocketClient | PortClient:
+    """The running proxy that is asked: its admin socket, or its admin port."""
     from sluice.proxy.cli.local_admin import PortClient, SocketClient
 
     if admin_socket is not None:

@@ -170,7 +170,7 @@ class ListenerOptions(Options):
 
     @property
     def has_tls(self) -> bool:
-        """Clients speak TLS."""
+        """Whether clients speak TLS to it."""
         return self.security_protocol in _TLS
 
     @property
@@ -211,7 +211,7 @@ class ListenerOptions(Options):
 
     @property
     def broker_ports(self) -> range:
-        """Of a gateway that has a port for each broker, in the order of the brokers' ids; else empty."""
+        """A gateway's ports, one for each broker, in the order of the brokers' ids; else empty."""
         gateway = self.gateway
         if gateway is None or gateway.sni_domain is not None or gateway.first_broker_port is None:
             return range(0)

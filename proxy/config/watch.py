@@ -27,7 +27,7 @@ _log = get_logger()
 
 
 class ConfigWatch:
-    """Of the file that the process was started with; variables stay what they were."""
+    """Follows the file that the process was started with; variables stay what they were."""
 
     def __init__(self, path: Path, environ: Mapping[str, str], config: Config) -> None:
         """`config`: in force, as it was read from the file just now."""

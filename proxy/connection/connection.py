@@ -61,7 +61,7 @@ class Connection(Relay):
         return f"<Connection {self.peer} {self.session!r}>"
 
     def start(self) -> None:
-        """Begin to relay."""
+        """Begin to relay between client and broker."""
         self._worker.gauges.connections += 1
         self._worker.gauges.connections_opened += 1
         identity = self.session.identity

@@ -100,7 +100,7 @@ class Metered(Coroutine[Any, Any, None]):
         self._guest = guest
 
     def send(self, value: Any) -> Any:
-        """One step."""
+        """Run one step of the work, and charge its time."""
         begun_s = thread_time()
         try:
             return self._work.send(value)
@@ -116,7 +116,7 @@ class Metered(Coroutine[Any, Any, None]):
             self._guest.took(thread_time() - begun_s)
 
     def close(self) -> None:
-        """Before its end."""
+        """End the work before its end."""
         self._work.close()
 
     def __await__(self) -> Any:

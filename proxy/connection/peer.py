@@ -55,7 +55,7 @@ class Peer:
 
     @property
     def is_closed(self) -> bool:
-        """By us."""
+        """True once we have closed it."""
         return self.sock.fileno() < 0
 
     @property

@@ -32,7 +32,7 @@ _ROUNDING_MS: Final = 1e-3
 
 
 class ConnectionRates:
-    """Of one process."""
+    """The rates of all addresses, in one process."""
 
     __slots__ = (
         "_default",

@@ -37,7 +37,7 @@ LOOK_MS: Final = 250.0
 
 
 class Ahead(IntEnum):
-    """What came."""
+    """What a read ahead brought."""
 
     MORE = 0
     ENOUGH = 1
@@ -67,7 +67,7 @@ def _most_bytes(share: BufferShare[Any]) -> int:
 
 
 def kept_bytes(kept: bytes | bytearray | None) -> int:
-    """Of a client's requests."""
+    """How much of a client's requests is kept."""
     return 0 if kept is None else len(kept)
 
 

@@ -17,7 +17,7 @@ Owner = TypeVar("Owner")
 
 
 class Footprint(Generic[Owner]):
-    """Of `owner`, the connection."""
+    """What the connection `owner` takes of what all share: a place, bytes of the budget, time."""
 
     __slots__ = ("_account", "_budget", "_seat", "_watch")
 
@@ -34,12 +34,13 @@ class Footprint(Generic[Owner]):
         self._account = self._budget.open(None, owner)
 
     def may_end(self, waits: Callable[[], bool], end: Callable[[], None]) -> None:
-        """As Seat.may_end."""
+        """Offer the connection for ending while it has not authenticated, as Seat.may_end."""
         self._seat.may_end(waits, end)
 
     @property
     def share(self) -> BufferShare[Owner]:
-        """Of the principal, or of all those that are not known yet; tells how much to read at once."""
+        """The share of its principal, or of all whose principal is not known yet; tells how much to read at
+        once."""
         return self._account.share
 
     def belongs_to(self, user: str) -> DisconnectCause | None:
@@ -57,7 +58,7 @@ class Footprint(Generic[Owner]):
     def look(
         self, waits_for: WaitsFor, moved_bytes: int, now_ms: float, rules: WatchRules
     ) -> DisconnectCause | None:
-        """As Watch.look."""
+        """Whether it is time to end the connection, as Watch.look."""
         return self._watch.look(waits_for, moved_bytes, now_ms, rules)
 
     def closed(self) -> None:

@@ -102,7 +102,7 @@ class WatchRules:
 
 
 class Watch:
-    """Of one connection."""
+    """The time limits of one connection."""
 
     __slots__ = ("_moved_bytes", "_since_ms", "_waits_for")
 

@@ -73,7 +73,7 @@ class ClusterAccess:
         return None if self._credentials is None else self._credentials.service
 
     def settings(self) -> dict[str, Any]:
-        """Of every client, as it is now. Blocks as long as the file system does."""
+        """The settings of every client, as they are now. Blocks as long as the file system does."""
         options = self._options
         settings: dict[str, Any] = {
             "bootstrap_servers": list(options.bootstrap),
@@ -169,7 +169,7 @@ async def ensure_topic(client: AIOKafkaClient, options: TopicOptions) -> bytes:
 
 
 async def cleanup_policy(client: AIOKafkaClient, name: str) -> str | None:
-    """Of the topic. None: who asks may not know, and has to believe that it is `compact`."""
+    """The topic's cleanup.policy. None: who asks may not know, and has to believe that it is `compact`."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC, resource_name=name, configuration_keys=["cleanup.policy"]
     )
@@ -181,8 +181,9 @@ async def cleanup_policy(client: AIOKafkaClient, name: str) -> str | None:
 
 
 async def make_compacted(client: AIOKafkaClient, name: str) -> None:
-    """Of a topic in which nothing is yet: a broker makes one of its own accord when a client of ours asks for
-    one that has just been deleted (auto.create.topics.enable). Raises TopicRefused if that may not be."""
+    """Make a topic compacted in which nothing is yet: a broker makes one of its own accord when a client of
+    ours asks for one that has just been deleted (auto.create.topics.enable). Raises TopicRefused if that may
+    not be."""
     resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
     configs = [
         resource_type.AlterableConfig(name=key, config_operation=_SET, value=value)

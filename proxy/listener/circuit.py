@@ -29,8 +29,8 @@ Address: TypeAlias = tuple[str, int]
 
 
 class Circuit:
-    """Of one upstream address. Each dial that `may_dial` allowed ends in one of `succeeded`, `failed` and
-    `abandoned`, or no other is ever tried."""
+    """The circuit breaker of one upstream address. Each dial that `may_dial` allowed ends in one of
+    `succeeded`, `failed` and `abandoned`, or no other is ever tried."""
 
     __slots__ = (
         "_back_off_ms",
@@ -168,7 +168,7 @@ class Circuits:
         return len(self._circuits)
 
     def items(self) -> Iterable[tuple[Address, Circuit]]:
-        """For metrics."""
+        """All addresses with their circuits, for metrics."""
         return self._circuits.items()
 
 

@@ -28,7 +28,7 @@ _log = get_logger()
 
 
 class ClusterWatch:
-    """Of one gateway listener."""
+    """Keeps the brokers of one gateway listener known."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ClusterWatch:
         self._failing = False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Ask for the brokers again and again, until cancelled."""
         while True:
             good = await self._refresh()
             await asyncio.sleep(self._refresh_s if good else min(_RETRY_S, self._refresh_s))

@@ -12,7 +12,7 @@ MAX_HELD_BACK: Final = 1_000
 
 
 class HeldBack:
-    """Of one listener."""
+    """The connections of one listener that wait to be closed."""
 
     def __init__(
         self,

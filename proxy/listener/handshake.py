@@ -52,7 +52,7 @@ class Arrival:
 
     @property
     def peer(self) -> str:
-        """For the log."""
+        """The client's address and port, for the log."""
         return f"{self.source.host}:{self.source.port}"
 
 

@@ -10,7 +10,8 @@ from sluice.proxy.session.gateway.broker_map import BrokerMap
 
 
 class Route(Protocol):
-    """Of one listener. `node_id`: whose port or name the client connected to; None: any broker will do."""
+    """Where one listener's clients are led. `node_id`: whose port or name was dialled; None: any broker will
+    do."""
 
     def addresses(self, node_id: int | None, now_ms: float) -> Sequence[Address]:
         """To be tried in this order; not empty."""
@@ -43,7 +44,7 @@ class BrokerRoute:
         return None
 
     def upstream(self, node_id: int) -> Address | None:
-        """It never moves."""
+        """None: the one broker never moves."""
         return None
 
     def brokers(self) -> Sequence[Address]:
@@ -51,7 +52,7 @@ class BrokerRoute:
         return ()
 
     def reached(self, address: Address) -> None:
-        """Nothing is learnt."""
+        """Does nothing: there is nothing to learn."""
 
 
 class GatewayRoute:
@@ -73,7 +74,7 @@ class GatewayRoute:
         return self._bootstrap.order(now_ms) if address is None else (address,)
 
     def node_of(self, server_name: str) -> int | None:
-        """By `broker-<id>.<sni_domain>`."""
+        """The broker whose name, `broker-<id>.<sni_domain>`, the client asked for."""
         return self._brokers.node_of(server_name)
 
     def upstream(self, node_id: int) -> Address | None:

@@ -44,7 +44,7 @@ class _Line:
 
 
 class UpstreamProbe:
-    """Of one listener. One question at a time for each address."""
+    """Asks the brokers behind one listener. One question at a time for each address."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, upstream: Upstream, answer_s: float) -> None:
         """`answer_s`: how long a question waits, dialling included."""
@@ -74,7 +74,7 @@ class UpstreamProbe:
             return Heard.CLOSED
 
     def close(self) -> None:
-        """Keep no connection."""
+        """Close the connections that are kept."""
         for line in self._lines.values():
             line.stream.close()
         self._lines.clear()

@@ -57,7 +57,7 @@ class Patience:
 
 
 class UpstreamWatch:
-    """Of one listener."""
+    """Knows whether the upstream of one listener answers."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class UpstreamWatch:
         return ""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look again and again, until cancelled."""
         try:
             while True:
                 await self.look()

@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """One metric family."""
+    """What one metric family is called, counts and means."""
 
     name: str
     type: Literal["counter", "gauge", "histogram", "info"]

@@ -24,7 +24,7 @@ MAX_BUCKETS: Final = 1_000
 
 
 class Delayed(NamedTuple):
-    """Of the last minute."""
+    """How much of the last minute was delay."""
 
     share: float
     """of it, 0 to 1: somebody was delayed"""
@@ -103,7 +103,7 @@ class DelayedTime:
 
 
 class DelayedTimes:
-    """Of all buckets that were delayed in the last minute, those in shadow mode not among them."""
+    """The delays of all buckets in the last minute, those in shadow mode not among them."""
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, QuotaEntity], DelayedTime] = {}

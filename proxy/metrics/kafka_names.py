@@ -34,7 +34,7 @@ class KafkaName:
 
     @property
     def name(self) -> str:
-        """Prometheus'."""
+        """The metric's name at Prometheus."""
         return prometheus_name(self.group, self.attribute)
 
     @property
@@ -49,7 +49,7 @@ def prometheus_name(group: str, attribute: str) -> str:
 
 
 def label_name(tag: str) -> str:
-    """jmx_exporter's."""
+    """The label that jmx_exporter makes of a tag."""
     return _NO_CHARACTER_OF_A_NAME.sub("_", tag)
 
 

@@ -37,7 +37,7 @@ class Levels:
         self.held = self.gates = self.store_bytes = self.layers = self.pairs = 0
 
     def add(self, principal: PrincipalIds, now_ms: float) -> None:
-        """One of them."""
+        """Add one of the principals behind this series."""
         self.tokens = min(self.tokens, principal.tokens(now_ms))
         self.limit = principal.ids_per_hour
         self.held += principal.waiting_tickets
@@ -88,7 +88,7 @@ class _Taken:
 
 
 class ProducerIdMeter:
-    """Of one process. `entities` knows the labels and the bound on how many series there are."""
+    """Counts the producer ids of one process. `entities`: knows labels, and how many series there may be."""
 
     def __init__(self, ids: ProducerIds, entities: EntityTable) -> None:
         self.ids = ids

@@ -36,7 +36,7 @@ class _Near:
 
 
 class QuotaWarnings:
-    """Of all running sensors; bounded by them."""
+    """The warnings of all running sensors; bounded by them."""
 
     def __init__(self, share: float, budget: LineBudget) -> None:
         """`share` of a limit at which to warn; 0: never. It may be set at any time."""

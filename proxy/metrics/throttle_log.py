@@ -5,13 +5,15 @@ of it was delayed for QUIET_MS; it gets at most one line per LINE_INTERVAL_MS, s
 goes is one long episode. What a limit in shadow mode would have done makes episodes of its own, in the same
 way, under names that say so. Of producer ids the lines name who brings most of those that wait: client id and
 address, at the beginning, every MINTERS_INTERVAL_MS, at the end; an episode may last as long as a rogue does.
+The line of the beginning also names the client whose request it was, where the bucket's own names do not say
+it (`by_user`, `by_client_id`); the line of the end tells a limit that is another by then (`limit_now_…`).
 Values in, lines out: knows no clock and no log.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -172,9 +174,19 @@ def whom(quota: str, rule: str, entity: QuotaEntity) -> Fields:
     return fields
 
 
-def limit_field(quota: str, limit: float) -> Fields:
+def limit_field(quota: str, limit: float, name: str = "limit") -> Fields:
     """The limit, with its unit in the key; nothing if it is not told."""
-    return {f"limit_{_UNITS[quota][0]}": round(limit, 3)} if limit else {}
+    return {f"{name}_{_UNITS[quota][0]}": round(limit, 3)} if limit else {}
+
+
+def begun_by(event: ThrottleEvent, entity: QuotaEntity) -> Fields:
+    """The user and client id of the event's request, as far as they are not the bucket's own names."""
+    fields: Fields = {}
+    if entity.user != event.user:
+        fields["by_user"] = event.user
+    if entity.client_id != event.client_id:
+        fields["by_client_id"] = event.client_id[:_MAX_CLIENT_ID]
+    return fields
 
 
 def charged_field(event: ThrottleEvent) -> Fields:
@@ -187,8 +199,12 @@ def charged_field(event: ThrottleEvent) -> Fields:
 class ThrottleLog:
     """Follows episodes of throttling; `due` gives the lines to write now."""
 
-    def __init__(self, budget: LineBudget) -> None:
+    def __init__(
+        self, budget: LineBudget, limit_now: Callable[[ThrottleEvent], float | None] | None = None
+    ) -> None:
+        """`limit_now`: the limit in force for an event's client, in its kind's unit; None: there is none."""
         self._budget = budget
+        self._limit_now = limit_now
         self._episodes: dict[tuple[str, QuotaEntity, bool], _Episode] = {}
         self._ended: deque[ThrottleEpisode] = deque(maxlen=MAX_ENDED)
 
@@ -248,7 +264,8 @@ class ThrottleLog:
         episode.begin_logged = True
         name = "would_be_throttled" if episode.is_shadow else "throttling_began"
         event = episode.event
-        fields = {**self._whom(episode), "api": api_name(event.api_key), **charged_field(event)}
+        by = begun_by(event, episode.entity) if episode.minters is None else {}
+        fields = {**self._whom(episode), **by, "api": api_name(event.api_key), **charged_field(event)}
         if event.reason:
             fields["reason"] = event.reason
         else:
@@ -258,8 +275,17 @@ class ThrottleLog:
     def _end(self, episode: _Episode) -> ThrottleLine:
         episode.active = False
         self._ended.append(episode.told())
-        fields = {**self._whom(episode), **self._figures(episode)}
+        fields = {**self._whom(episode), **self._present_limit(episode.event), **self._figures(episode)}
         return "would_be_throttled_ended" if episode.is_shadow else "throttling_ended", fields
+
+    def _present_limit(self, event: ThrottleEvent) -> Fields:
+        """What the limit is by now, if it is another than at the episode's begin."""
+        if self._limit_now is None or not event.limit:
+            return {}
+        now = self._limit_now(event)
+        if now is None:
+            return {"limit_now": "none"}
+        return limit_field(event.quota, now, "limit_now") if now != event.limit else {}
 
     def _figures(self, episode: _Episode) -> Fields:
         fields: Fields = {

@@ -59,7 +59,7 @@ _log = get_logger()
 
 
 def new_tally() -> list[float]:
-    """All zero."""
+    """A tally in which all is zero."""
     return [0] * (DURATION_SUM + 1)
 
 
@@ -128,7 +128,7 @@ class UsageMeter:
         self._round = 0
         self._folding = asyncio.Lock()
         self._lines = LineBudget()
-        self.throttle_log = ThrottleLog(self._lines)
+        self.throttle_log = ThrottleLog(self._lines, self._limit_now)
         self.delayed = DelayedTimes()
         """for how much of the last minute each bucket was delayed"""
         self.warnings = QuotaWarnings(warning_share, self._lines)
@@ -251,6 +251,11 @@ class UsageMeter:
         series = self.entities.of(event.quota, bucket.user, bucket.client_id)
         series.used_ms = now_ms
         return series
+
+    def _limit_now(self, event: ThrottleEvent) -> float | None:
+        """Of who is throttled by it; None: it has none any more."""
+        match = self._quotas.limits.resolve(QuotaKind(event.quota), event.user, event.client_id)
+        return None if match is None else match.limit
 
     def _note_delayed(self, event: ThrottleEvent, now_ms: float) -> None:
         self.delayed.add(event.quota, bucket_of(event), event.begun_ms, event.delay_ms)

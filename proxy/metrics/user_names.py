@@ -23,7 +23,7 @@ _MOST_A_STEP: Final = 10
 
 
 class UserNames:
-    """Of one process. `most` ≥ 0: names at a time."""
+    """The users that are labels in one process. `most` ≥ 0: names at a time."""
 
     __slots__ = ("_most", "_named", "_now_ms", "_waiting", "changes")
 

@@ -42,7 +42,7 @@ class QuotaChange(NamedTuple):
 
 
 class QuotaAudit:
-    """Of one process."""
+    """The record of changes in one process."""
 
     def __init__(self) -> None:
         self.changes: deque[QuotaChange] = deque(maxlen=KEPT)

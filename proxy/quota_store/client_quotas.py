@@ -80,7 +80,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of all alterations of one request."""
+    """What comes of all alterations of one request."""
 
     results: list[Result] = field(default_factory=list)
     """one for each different entity"""

@@ -52,7 +52,7 @@ MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024
 
 
 class ProducerIdFile:
-    """Of one process."""
+    """Reads and writes the file of one process."""
 
     def __init__(self, path: Path, scope: str) -> None:
         """`scope`: the brokers behind. Raises ConfigError if no file could ever be written there."""

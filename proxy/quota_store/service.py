@@ -74,7 +74,7 @@ class FileStore:
 
 
 class QuotaDesk:
-    """Of one process."""
+    """Answers questions about the quotas of one process, and changes them."""
 
     def __init__(
         self, limits: Callable[[], QuotaLimits], store: QuotaStore, admins: frozenset[str] = frozenset()

@@ -44,7 +44,7 @@ _log = get_logger()
 
 
 class QuotaSource:
-    """Of one process. The files are read when it is made."""
+    """Where one process has its quotas from. The files are read when it is made."""
 
     def __init__(self, options: QuotaOptions) -> None:
         """Raises ConfigError for a file that cannot be used."""

@@ -73,7 +73,7 @@ _bad_lines = LineBudget(5)
 
 
 class QuotaTopic:
-    """Of one process."""
+    """Follows and writes the quota topic for one process."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class Copied:
 
 
 class QuotaCopy:
-    """Of one process."""
+    """Keeps the copy of one process."""
 
     def __init__(self, path: Path, topic: str) -> None:
         """Raises ConfigError if no file could ever be written there."""

@@ -53,7 +53,7 @@ _NO_RECORD: Final = (-1, -1)
 
 
 def key_of(entity: QuotaEntity) -> bytes:
-    """Of an entity that Kafka has too. Raises ValueError for another."""
+    """The record key of an entity that Kafka has too. Raises ValueError for another."""
     parts = parts_of(entity)
     if parts is None:
         raise ValueError(f"{entity} cannot be kept in a topic")
@@ -69,7 +69,7 @@ def value_of(stored: Stored) -> bytes | None:
 
 
 def read_key(key: bytes | None) -> QuotaEntity:
-    """Raises BadRecord."""
+    """The entity that a record's key names. Raises BadRecord."""
     if key is None:
         raise BadRecord("no key")
     if len(key) > MAX_KEY_BYTES:
@@ -95,7 +95,7 @@ def read_key(key: bytes | None) -> QuotaEntity:
 
 
 def read_value(entity: QuotaEntity, value: bytes | None) -> Stored:
-    """Raises BadRecord."""
+    """The limits that a record's value sets. Raises BadRecord."""
     if value is None:
         return NOTHING
     if len(value) > MAX_VALUE_BYTES:
@@ -143,7 +143,7 @@ class TopicLog:
     """(offset, after) of the last accepted record"""
 
     def last_offset(self, entity: QuotaEntity) -> int:
-        """Of its last accepted record; −1: there is none."""
+        """The offset of an entity's last accepted record; −1: there is none."""
         return self._accepted.get(entity, _NO_RECORD)[0]
 
     def last_offsets(self) -> dict[QuotaEntity, int]:

@@ -56,7 +56,7 @@ _log = get_logger()
 
 
 class ReplicationWatch:
-    """Of one leader."""
+    """Follows the throttles that concern one leader."""
 
     def __init__(
         self, options: ReplicationOptions, replication: Replication, quota_file: Path | None = None
@@ -80,7 +80,7 @@ class ReplicationWatch:
         self._busy_ms: float | None = None  # when somebody was last behind
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Ask the cluster again and again, until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -288,7 +288,7 @@ def leaders_of(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
 
 
 def behind(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]) -> list[int]:
-    """Of each partition: how many replicas are throttled and not in sync."""
+    """For each partition, how many replicas are throttled and not in sync."""
     return [
         sum(
             throttled.get(topic.name, NONE_THROTTLED).has(partition.partition_index, node)
@@ -311,7 +311,7 @@ def _replication_factor(topics: Iterable[Any]) -> float:
 
 
 def in_words(limits: ReplicationLimits) -> dict[str, Any]:
-    """For the log."""
+    """The limits as fields of a log line."""
     return {
         "leader_rates": dict(limits.leader_rates),
         "follower_rates": dict(limits.follower_rates),

@@ -31,7 +31,7 @@ class LoopLag:
         self._now_s = max(self._now_s, late_s)
 
     def largest_s(self, now_s: float) -> float:
-        """Of the last 30 to 60 s; 0: none was late."""
+        """The largest delay of the last 30 to 60 s; 0: none was late."""
         self._turn(now_s)
         return max(self._before_s, self._now_s)
 

@@ -24,7 +24,7 @@ class PrivateFile:
         self._written = 0
 
     def take_number(self) -> int:
-        """Of the state that is taken now, for `replace`."""
+        """A number for the state that is taken now, which `replace` asks for."""
         with self._lock:
             self._taken += 1
             return self._taken

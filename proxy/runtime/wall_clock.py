@@ -39,7 +39,7 @@ class WallClock:
 
 
 async def watch_wall_clock(interval_s: float = _INTERVAL_S) -> None:
-    """Until cancelled."""
+    """Compare the clocks again and again, until cancelled."""
     clock = WallClock(monotonic(), time())
     while True:
         await next_beat(interval_s)

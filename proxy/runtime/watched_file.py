@@ -66,7 +66,7 @@ class ReloadStatus:
 
 
 def not_in_force(reloads: Mapping[str, Iterable[ReloadStatus]]) -> list[str]:
-    """Of the files that are followed, by what they hold: why the newest content of each is not in force."""
+    """Why the newest content of each followed file is not in force, by what the files hold."""
     return [
         f"{what}: {status.last_error}"
         for what, statuses in reloads.items()

@@ -77,7 +77,7 @@ class DelayLimits:
     """pacing.client_patience: beside and above PATIENCE_S"""
 
     def budget(self, software: str = OTHERS) -> WaitBudget:
-        """Of a client that calls itself so."""
+        """How long requests of a client that calls itself so may wait."""
         patience_s = self.patience_s.get(software) or PATIENCE_S.get(software) or self.patience_s.get(OTHERS)
         pipelining_s = patience_s or PIPELINING_PATIENCE_S
         alone_ms = max(patience_s or UNNAMED_PATIENCE_S, LEAST_PATIENCE_S) * 1000.0 * _USABLE_SHARE

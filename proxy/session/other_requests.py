@@ -58,7 +58,7 @@ _SOFTWARE_MAX_BYTES: Final = 1024
 
 
 class OtherRequests:
-    """Of one connection."""
+    """Judges the other requests of one connection."""
 
     __slots__ = (
         "_authentication",

@@ -29,7 +29,7 @@ _OF_ADMINS_BYTES: Final = 8_388_608
 
 
 class QuotaRequests:
-    """Of one connection."""
+    """Takes one connection's questions about quotas out of its requests."""
 
     __slots__ = ("_api", "_asked", "_drop", "_identity", "_in_flight", "_local", "_pace", "_records")
 

@@ -50,7 +50,7 @@ _Mark: TypeAlias = tuple[int, int, int, int, bool]
 
 
 class RequestTime:
-    """Of one connection whose principal has a limit."""
+    """The request time of one connection whose principal has a limit."""
 
     __slots__ = (
         "_address",

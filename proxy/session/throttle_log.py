@@ -13,7 +13,7 @@ from sluice.usage.records import EventKind, Recorder, ThrottleEvent
 
 
 class ThrottleLog:
-    """Of one connection, into the log of all."""
+    """Writes down the throttling of one connection, in the log of all."""
 
     __slots__ = ("_address", "_identity", "_in_flight", "_throttles")
 
@@ -28,7 +28,7 @@ class ThrottleLog:
     def add_ids(
         self, kind: EventKind, ids: ProduceIds, delay_ms: float, request_bytes: int, now_ms: float
     ) -> None:
-        """Of a Produce whose producer ids wait, or are refused."""
+        """Write down that a Produce waits, or is refused, for its producer ids."""
         self._throttles.append(
             ThrottleEvent(
                 kind=kind,

@@ -33,7 +33,7 @@ _NO_TEMPLATES: Final = KnownProduce()
 
 
 class Throttling:
-    """One connection's."""
+    """What one connection owes, and how it is paced."""
 
     __slots__ = (
         "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",

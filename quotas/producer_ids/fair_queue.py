@@ -114,7 +114,7 @@ class FairQueue(Generic[T]):
         self._size += 1
 
     def head(self) -> T | None:
-        """Who is next."""
+        """The request whose turn is next; None: nobody waits."""
         while self._turns:
             turn, _, _, name = self._turns[0]
             address = self._addresses.get(name)

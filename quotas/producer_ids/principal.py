@@ -269,7 +269,7 @@ class PrincipalIds:
         return (fits or forced_fits) and pairs <= self._ceiling.max_of_one
 
     def end_wait(self, producer_id: int) -> None:
-        """It is admitted."""
+        """Forget how long an id has waited: it is admitted."""
         self._ages.pop(producer_id, None)
 
     def update(self, ids_per_hour: float, now_ms: float) -> None:

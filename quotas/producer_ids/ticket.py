@@ -10,7 +10,7 @@ from sluice.quotas.producer_ids.principal import PrincipalIds
 
 
 class TicketState(Enum):
-    """Of a request's way through the door."""
+    """Where a request is on its way through the door."""
 
     WAITING = "waiting"
     GRANTED = "granted"

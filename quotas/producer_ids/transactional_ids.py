@@ -21,7 +21,7 @@ _ROUNDING: Final = 1e-9
 
 
 class TransactionalIds:
-    """Of one principal. `new` and `over` never fall: they are counters for metrics."""
+    """Transactional ids of one principal. `new` and `over` never fall: they are counters for metrics."""
 
     __slots__ = ("_at_ms", "_capacity", "_known", "_level", "_refill_per_ms", "new", "over")
 

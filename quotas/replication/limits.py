@@ -30,7 +30,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """Of one topic, on one side."""
+    """The throttled replicas of one topic, on one side."""
 
     pairs: frozenset[tuple[int, int]] = frozenset()
     """(partition, broker)"""
@@ -42,7 +42,7 @@ class ThrottledReplicas:
 
     @property
     def is_empty(self) -> bool:
-        """None is."""
+        """Whether no replica is throttled."""
         return not (self.all or self.pairs)
 
 
@@ -118,7 +118,7 @@ class ReplicationLimits:
 
     @property
     def is_off(self) -> bool:
-        """Nothing is limited."""
+        """Whether nothing is limited."""
         return not (
             (self.leader_rates and self.leader_replicas) or (self.follower_rates and self.follower_replicas)
         )

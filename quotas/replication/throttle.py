@@ -48,7 +48,7 @@ _LOOK_AGAIN_MS: Final = 10.0
 
 
 class ReplicationBucket:
-    """Of one leader, or of one follower at this leader."""
+    """The bucket of one leader, or of one follower at this leader."""
 
     __slots__ = (
         "_ms_per_byte",

@@ -29,7 +29,7 @@ _ALIKE: Final = 0.97
 
 
 class BatchSizes:
-    """Of what one bucket's fetches brought."""
+    """The sizes of batches that one bucket's fetches brought."""
 
     __slots__ = (
         "_alike_bytes",

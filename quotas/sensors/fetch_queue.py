@@ -79,7 +79,7 @@ class FetchTicket(HoldTicket):
 
 
 class FetchQueue(HoldQueue):
-    """Of one bucket."""
+    """The fetches of one bucket that wait for their turn."""
 
     __slots__ = ("_bucket", "_overdue_ms", "_parked", "_reserved", "batches", "connections")
 

@@ -52,7 +52,7 @@ _BY_DEADLINE: Final = attrgetter("deadline_ms")
 
 
 class HoldDeadlines:
-    """Of one queue. A request without a deadline (inf) is never given to it."""
+    """The deadlines of one queue. A request without a deadline (inf) is never given to it."""
 
     __slots__ = (
         "_by_deadline", "_by_tag", "_critical", "_from_ms", "_gone_bytes", "_is_stale", "_kept_pace", "_late",
@@ -180,7 +180,7 @@ class HoldDeadlines:
         return False
 
     def clear(self) -> None:
-        """None is held."""
+        """Forget all deadlines: no request is held."""
         self._by_deadline.clear()
         self._by_tag.clear()
         self._late.clear()

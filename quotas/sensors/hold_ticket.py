@@ -9,7 +9,7 @@ from sluice.quotas.sensors.place import Place
 
 
 class HoldTicket:
-    """One held request."""
+    """One held request, as its queue knows it."""
 
     __slots__ = (
         "ahead", "begin_tag", "clears_at_ms", "deadline_ms", "due_bytes", "eligible_at_ms", "guess_ms",

@@ -38,7 +38,7 @@ class Expected:
         self.total_bytes += request_bytes
 
     def bytes_to(self, tag: float) -> float:
-        """Of these, what will have a tag no higher than this one."""
+        """Bytes expected whose tag will be no higher than this one."""
         return sum(
             request_bytes
             for place, (request_bytes, _) in self._places.items()

@@ -92,7 +92,7 @@ class Sensor(ABC):
 
     @property
     def forgiven_for_good(self) -> float:
-        """Of `forgiven` what cannot be given back any more, with a request that is never forwarded."""
+        """The part of `forgiven` that cannot be given back any more, with a request that never goes on."""
         return self.forgiven
 
     @property

@@ -91,7 +91,7 @@ def peaks_of(day: date, hours: Iterable[tuple[int, float]], base: float) -> list
 
 
 def season_of(peaks: Sequence[Peak], latest: date, zone: str = "UTC") -> Season | None:
-    """Of one limit. `latest`: the log's last date."""
+    """The season of one limit. `latest`: the log's last date."""
     for name in dict.fromkeys((zone, "UTC")):
         by_date = _by_local_date(peaks, ZoneInfo(name))
         found = _weekly(by_date, latest, name) or _monthly(by_date, latest, name)

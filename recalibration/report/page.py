@@ -49,7 +49,7 @@ class _Group:
 
 
 def page(plan: Plan) -> str:
-    """The whole document."""
+    """The report as one HTML document."""
     entries = plan.entries
     weights = _weights(entries)
     cards = _cards(entries, weights)

@@ -49,7 +49,7 @@ USAGE_COLUMNS: Final = pa.schema(
 
 
 def write_tables(plan: Plan, folder: Path) -> None:
-    """Both files."""
+    """Write the plan's two tables."""
     rows = [
         {"date": plan.day, **entry.as_json(), "entity": entry.entity}
         | {f"expected_{name}": getattr(entry.expected, name) for name in EXPECTED}

@@ -46,7 +46,7 @@ def amount(key: str, value: float) -> str:
 
 
 def change_words(entry: PlanEntry) -> str:
-    """`+50 %`; `unchanged`."""
+    """How much a limit changes, in words: `+50 %`, `unchanged`."""
     if not entry.is_change:
         return "unchanged"
     return f"{entry.proposed / entry.current - 1.0:+.0%}".replace("%", " %").replace("-", "−")

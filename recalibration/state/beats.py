@@ -51,7 +51,7 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
 
 
 def write_beats(out: str, day: date, beats: Mapping[str, Beats]) -> None:
-    """Raises OSError."""
+    """Write down a date's heartbeats. Raises OSError."""
     place = LogFolder.of(out)
     folder = f"{place.root.rstrip('/')}/{_FOLDER}"
     place.filesystem.create_dir(folder, recursive=True)
@@ -64,7 +64,7 @@ def write_beats(out: str, day: date, beats: Mapping[str, Beats]) -> None:
 
 
 def read_beats(out: str, latest: date, days: int) -> dict[date, dict[str, Beats]]:
-    """Of the last `days` dates up to `latest`, those that there are."""
+    """The heartbeats of the last `days` dates up to `latest`, as far as there are any."""
     place = LogFolder.of(out)
     folder = f"{place.root.rstrip('/')}/{_FOLDER}"
     found: dict[date, dict[str, Beats]] = {}

@@ -15,7 +15,7 @@ CONNECTION_CLASS: Final = "connection"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Of one kind. Texts are expressions over one row of the roll-up."""
+    """How one kind of quota is measured. Texts are expressions over one row of the roll-up."""
 
     kind: QuotaKind
     amount: str

@@ -25,7 +25,7 @@ _Limit = tuple[str, str]
 
 
 def standings_before(out: str, day: date) -> dict[_Limit, Standing]:
-    """Of the newest night before `day`; empty: there was none."""
+    """What the newest night before `day` knew; empty: there was none."""
     place = LogFolder.of(out)
     folder = f"{place.root.rstrip('/')}/{_STANDING}"
     found = place.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
@@ -44,7 +44,7 @@ def standings_before(out: str, day: date) -> dict[_Limit, Standing]:
 def write_standings(
     out: str, day: date, entries: Iterable[PlanEntry], before: Mapping[_Limit, Standing]
 ) -> None:
-    """Of this night; who has no entry tonight keeps what was known."""
+    """Write down what this night knows; who has no entry tonight keeps what was known."""
     kept = dict(before)
     for entry in entries:
         kept[entry.key, entry.entity] = Standing(entry.anchor, entry.current, entry.proposed)

@@ -73,7 +73,7 @@ def peaks_in(windows: DataFrame, day: date, bases: Mapping[_Limit, float]) -> di
 
 
 def read_peaks(out: str, latest: date, days: int) -> Peaks:
-    """Of the last `days` dates before `latest`."""
+    """The peaks of the last `days` dates before `latest`."""
     first = latest - timedelta(days=days)
     return {
         day: {

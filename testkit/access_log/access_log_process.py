@@ -23,7 +23,7 @@ def _kill_self(*_: object) -> None:
 
 
 def main(folder: Path, when: str) -> None:
-    """Never returns."""
+    """Serve until the process is ended; never returns."""
     if when == "renaming":
         os.replace = _kill_self  # type: ignore[assignment]
     with writing(folder, rotate_s=3600.0 if when == "open" else 0.1) as writer:

@@ -31,7 +31,7 @@ def row(table: str = ROLLUP, *, at_ms: int = BEGIN_MS, **values: Value) -> tuple
 
 
 def rows(count: int, *, at_ms: int = BEGIN_MS) -> list[tuple[Value, ...]]:
-    """Of the roll-up, each of another client."""
+    """Rows of the roll-up, each of another client."""
     return [row(at_ms=at_ms, user="alice", client_id=f"app-{number}", requests=1) for number in range(count)]
 
 

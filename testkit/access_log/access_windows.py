@@ -14,7 +14,7 @@ from testkit.access_log.access_rows import BEGIN_MS
 
 
 class Told:
-    """Of one process; windows in their order."""
+    """What one process told; windows in their order."""
 
     def __init__(self) -> None:
         self._sums = WindowSums()

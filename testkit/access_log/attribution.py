@@ -29,7 +29,7 @@ def logged(*, authentication_required: bool = False) -> Shell:
 
 
 def flow_of(shell: Shell) -> AccessFlow:
-    """Of the request that was judged last."""
+    """The flow of the request that was judged last."""
     flow = shell.session.identity.flow
     assert isinstance(flow, AccessFlow)
     return flow

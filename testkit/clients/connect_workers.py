@@ -97,7 +97,7 @@ class Worker:
 
 
 class ConnectWorker(Worker):
-    """Kafka Connect, distributed."""
+    """A worker of Kafka Connect in distributed mode."""
 
     main_class = "org.apache.kafka.connect.cli.ConnectDistributed"
 
@@ -133,7 +133,7 @@ class ConnectWorker(Worker):
         )
 
     def task_states(self, names: Sequence[str]) -> list[str]:
-        """Of all tasks of these connectors."""
+        """The states of all tasks of these connectors."""
         found = [self._ask("GET", f"connectors/{name}/status") or {"tasks": []} for name in names]
         return [task["state"] for status in found for task in status["tasks"]]
 

@@ -36,7 +36,7 @@ from testkit.clients.kafka_records import Record, record_of
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What tests vary."""
+    """The options of clients that tests vary."""
 
     client_id: str = "app"
     acks: int = -1
@@ -373,7 +373,7 @@ def _kafka_python_consume(
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client library."""
+    """What one client library can do."""
 
     name: str
     produce: Produce = field(repr=False)

@@ -40,7 +40,7 @@ def numbered(
 
 
 def numbered_record(number: int, size_bytes: int, run: str, partitions: int = PARTITIONS) -> Record:
-    """One of them."""
+    """One record with its number in front."""
     head = f"{run}:{number:08d}:".encode()
     filling = f"{number * 2654435761 % 2**32:08x}".encode() * (size_bytes // 8 + 1)
     return Record(number % partitions, (head + filling)[:size_bytes])

@@ -64,7 +64,7 @@ def produce_frame(topic: str, record: Record, producer_id: int, sequence: int) -
 
 @dataclass(slots=True)
 class LiveId:
-    """One producer."""
+    """One producer whose id stays in use."""
 
     name: str
     topic: str

@@ -13,7 +13,7 @@ Whom = tuple[tuple[str, str | None], ...]
 
 
 class QuotaApi:
-    """One connection."""
+    """One connection that asks about quotas."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -48,7 +48,7 @@ class QuotaApi:
     def alter(
         self, whom: Mapping[str, str | None], limits: Mapping[str, float | None]
     ) -> tuple[int, str | None]:
-        """(error code, message)."""
+        """Change limits; returns (error code, message)."""
         self.send_alter(whom, limits)
         return self.result()
 

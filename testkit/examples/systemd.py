@@ -38,7 +38,7 @@ def command(name: str, key: str, folder: Path) -> list[str]:
 
 
 def environment(name: str, folder: Path) -> dict[str, str]:
-    """What EnvironmentFile sets."""
+    """The variables that EnvironmentFile sets."""
     (file,) = unit(name)["EnvironmentFile"]
     lines = _lines(FOLDER / Path(file).relative_to(CONFIGURATION))
     pairs = (line.partition("=") for line in lines)

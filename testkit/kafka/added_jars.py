@@ -28,7 +28,7 @@ class AddedJars:
 
     @property
     def lock_file(self) -> Path:
-        """Their checksums."""
+        """The file with their checksums."""
         return REQUIREMENTS / f"kafka-{self.name}-jars.lock"
 
     def beside(self, kafka: KafkaDist) -> KafkaDist:

@@ -78,7 +78,7 @@ class JavaStat:
 
 
 class JavaQuotas:
-    """Makes them."""
+    """Makes Java's own quota managers."""
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm

@@ -104,7 +104,7 @@ class ModelBroker:
 
 
 class Connection:
-    """Of a client through the proxy."""
+    """A client's connection through the proxy."""
 
     def __init__(self, gate: ProducerGate) -> None:
         self.gate = gate

@@ -29,7 +29,7 @@ def key_of(topic: int, partition: int) -> PartitionKey:
 
 @dataclass
 class Log:
-    """Of one partition at its leader. A record is a batch, which is not cut."""
+    """The log of one partition at its leader. A record is a batch, which is not cut."""
 
     record_bytes: int
     end: int = 0
@@ -49,7 +49,7 @@ class _Session:
 
 
 class ModelBroker:
-    """One leader."""
+    """A model of one leader."""
 
     def __init__(self) -> None:
         self.logs: dict[PartitionKey, Log] = {}

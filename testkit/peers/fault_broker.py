@@ -37,7 +37,7 @@ class Request:
 
     @property
     def acks(self) -> int:
-        """Of a Produce whose header has no tags, version 9 or later, without a transactional id."""
+        """The acks of a Produce whose header has no tags, version 9 or later, without a transactional id."""
         client_id_bytes: int = struct.unpack_from(">h", self.frame, 12)[0]
         acks: int = struct.unpack_from(">h", self.frame, 14 + max(client_id_bytes, 0) + 1 + 1)[0]
         return acks

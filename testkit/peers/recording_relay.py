@@ -21,7 +21,7 @@ _CHUNK_BYTES: Final = 65_536
 
 @dataclass(slots=True)
 class Conversation:
-    """One connection's bytes."""
+    """The bytes of one connection, both ways."""
 
     port: int
     to_gateway: bytearray = field(default_factory=bytearray)

@@ -108,7 +108,7 @@ class LocalProxy:
 
     @property
     def connections(self) -> set[Connection]:
-        """Those that live."""
+        """The client connections that are open."""
         return self.listener.connections
 
     def keep_at_most(self, max_bytes: int) -> None:

@@ -139,12 +139,12 @@ class Shell:
 
     @property
     def records(self) -> list[Finished]:
-        """Of all sessions of the process."""
+        """The request records of all sessions of the process."""
         return list(map(Finished._make, self.shared.recorder.requests))
 
     @property
     def events(self) -> list[ThrottleEvent]:
-        """Of all sessions of the process."""
+        """The throttle events of all sessions of the process."""
         return self.shared.recorder.throttles
 
     def sensor(self, kind: QuotaKind = QuotaKind.PRODUCE) -> Sensor:
@@ -205,14 +205,14 @@ class Shell:
 
 @dataclass(frozen=True)
 class Client:
-    """The client sends."""
+    """A step: the client sends these bytes."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Broker:
-    """The broker sends."""
+    """A step: the broker sends these bytes."""
 
     data: bytes
 

@@ -47,7 +47,7 @@ listen bench
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A running proxy."""
+    """A proxy that runs, of whatever make."""
 
     name: str
     pid: int

@@ -189,12 +189,12 @@ class SluiceProcess:
 
     @property
     def process(self) -> GuardedProcess:
-        """The running process."""
+        """The process, while it runs."""
         assert self._process is not None, "the proxy does not run"
         return self._process
 
     def bootstrap(self, door: str = "SLUICE") -> str:
-        """`host:port` for clients."""
+        """The address for clients, as `host:port`."""
         return self.doors[door].bootstrap
 
     @property
@@ -262,7 +262,7 @@ class SluiceProcess:
         return [line for line in lines if line.get("event") == event and fields.items() <= line.items()]
 
     def rss_bytes(self) -> int:
-        """Resident memory."""
+        """Resident memory of the process."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024

@@ -59,7 +59,7 @@ class RestartableProxy(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What is run."""
+        """The command line that is run."""
 
     @abstractmethod
     def is_ready(self) -> bool:
@@ -104,7 +104,7 @@ class RestartableProxy(ABC):
             raise BenchError(f"{self.name} ended with exit code {code}:\n{log_tail(self.log)}")
 
     def rss_bytes(self) -> int:
-        """Resident memory now."""
+        """Resident memory of the process now."""
         return rss_bytes(self.pid)
 
     def open_files(self) -> int:

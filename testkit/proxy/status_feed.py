@@ -124,7 +124,8 @@ class Feed:
 
 
 def admin_server(feed: Feed, **status: Any) -> AdminServer:
-    """Of the feed, on a port of loopback that the system chooses. `status`: options of admin.status."""
+    """An admin server of the feed, on a port of loopback that the system chooses. `status`: options of
+    admin.status."""
     health = Health()
     health.started = True
     options = AdminOptions.model_validate({"bind_host": "127.0.0.1", "bind_port": 0, "status": status})

@@ -161,7 +161,7 @@ class ReplicationRig:
         return sum(path.stat().st_size for path in self._segments(topic, node_id))
 
     def digest(self, topic: str, node_id: int) -> str:
-        """Of all its log segments, in order."""
+        """A digest of all its log segments, in order."""
         total = hashlib.sha256()
         for path in self._segments(topic, node_id):
             with path.open("rb") as segment:

@@ -16,7 +16,7 @@ _FILE: Final = re.compile(r"# ([\w.-]+\.(?:yaml|properties))\b")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block."""
+    """One fenced block of a page."""
 
     language: str
     text: str

@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from sluice.proxy.admin.status.page import _PRINCIPALS as PAGE_COLUMNS
+from sluice.proxy.admin.top.view import _COLUMNS as TOP_COLUMNS
 from sluice.proxy.config.file import config_of
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.files.yaml_lines import parse_yaml
+from sluice.quotas.kinds import KINDS
+from testkit.repository.docs_tables import rows_below
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/quick-start.md")
@@ -92,3 +97,38 @@ def test_the_examples_of_the_sizing_page_add_up() -> None:
     mib = [90, 5_000 * 26 / 1024, 200 * 2 / 1024, 10_000 * 1 / 1024, 220_000 * 0.1 / 1024]
     assert 248 <= sum(mib) <= 249
     assert "248 MiB" in page
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) < 900
+
+
+def pages_of(entries: Any) -> list[str]:
+    if isinstance(entries, str):
+        return [entries]
+    inner = entries.values() if isinstance(entries, dict) else entries
+    return [page for entry in inner for page in pages_of(entry)]
+
+
+def test_every_page_stands_once_in_one_of_the_four_kinds() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
+    kinds = {kind: pages for entry in nav if isinstance(entry, dict) for kind, pages in entry.items()}
+    assert {"Tutorial", "How to", "Reference", "Explanation"} <= kinds.keys()
+    named = pages_of(nav)
+    assert len(named) == len(set(named))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} <= set(named)
+
+
+def test_the_words_of_top_and_status_page_are_those_of_the_page_of_words() -> None:
+    table = [row for row in (ROOT / "docs/words.md").read_text(encoding="utf-8").splitlines() if "|" in row]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in table if row.count("|") == 8]
+    in_top = {word for row in cells for word in re.findall(r"`([a-z ]+)`", row[1])}
+    on_page = {word for row in cells for word in re.split(r"[;(]", row[2].replace("…", ""))}
+    assert {column.title for column in TOP_COLUMNS} <= in_top | {"connections"}
+    assert {title for title, _, _ in PAGE_COLUMNS} - {"Last minutes"} <= {word.strip() for word in on_page}
+
+
+def test_the_page_of_words_has_both_names_of_each_quota() -> None:
+    found = {(kind, key) for kind, key in rows_below("Three rules", "words.md")}
+    assert found == {(f"`{spec.kind.value}`", f"`{spec.config_key}`") for spec in KINDS.values()}

@@ -45,7 +45,7 @@ class _Derandomised:
 
 
 def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
-    """Of the command line."""
+    """The arguments of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description="Mutants and unit tests.")
     add = parser.add_argument
     add("--count", type=int, default=WHOLE + 20, help="how many are drawn; some cannot be applied")
@@ -79,7 +79,7 @@ def tried(mutants: Sequence[Mutant], out: TextIO) -> list[Outcome]:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Judge the mutants, and return the exit code."""
     chosen = arguments_of(given)
     out = os.fdopen(os.dup(1), "w")  # pytest takes the other
     if files := lines.stale(lines.load())[1]:

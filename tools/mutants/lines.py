@@ -59,7 +59,7 @@ class Lines:
                 lines[line] = [number for number in numbers if number not in dropped]
 
     def save(self) -> None:
-        """Into KEPT."""
+        """Write it into the file KEPT."""
         KEPT.parent.mkdir(parents=True, exist_ok=True)
         KEPT.write_text(json.dumps(asdict(self)), encoding="utf-8")
 

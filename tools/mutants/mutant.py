@@ -47,7 +47,7 @@ class Mutant:
 
     @property
     def place(self) -> str:
-        """path:line"""
+        """Where it is, as `path:line`."""
         return f"{self.path}:{self.line}"
 
     @property

@@ -55,7 +55,7 @@ def judged(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def killed_share(outcomes: Sequence[Outcome]) -> float:
-    """Of those that were judged; one that is argued counts as a survivor."""
+    """The share of judged mutants that were killed; one that is argued counts as a survivor."""
     found = judged(outcomes)
     return sum(outcome.is_killed for outcome in found) / len(found) if found else 0.0
 

@@ -30,7 +30,7 @@ _KEYS: Final = {
 
 
 class BucketSink:
-    """Of one process."""
+    """Puts the files of one process into a bucket."""
 
     max_file_bytes = _ONE_REQUEST_BYTES
 

@@ -22,7 +22,7 @@ _FILE_MODE: Final = 0o640
 
 
 class DirectorySink:
-    """Of one process; several may share a folder."""
+    """Puts the files of one process into a folder, which several may share."""
 
     max_file_bytes = UNBOUNDED_BYTES
 
@@ -54,7 +54,7 @@ class DirectorySink:
             raise
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held between two files."""
 
     def _make(self, folder: Path) -> None:
         """A partition that is durable as well: each new folder's entry is synced."""

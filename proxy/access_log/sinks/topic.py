@@ -36,7 +36,7 @@ _REQUESTS_TO_CONNECT: Final = 4
 
 
 class TopicSink:
-    """Of one process; `write` and `close` are for one thread."""
+    """Sends the files of one process to a topic; `write` and `close` are for one thread."""
 
     def __init__(self, settings: TopicSettings) -> None:
         """Raises ConfigError for a file of TLS or credentials that cannot be used. Connects to nothing."""

@@ -87,7 +87,7 @@ def digest_of(token: str) -> bytes:
 
 
 def host_name(host: str) -> str:
-    """Of a Host header, without its port: `[::1]:9308` → `::1`."""
+    """The name in a Host header, without its port: `[::1]:9308` → `::1`."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]

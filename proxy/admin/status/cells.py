@@ -106,7 +106,7 @@ def bar(share: float, level: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """`83 %`."""
+    """A share as people read it: `83 %`."""
     return f"{share * 100.0:,.0f} %"
 
 
@@ -148,7 +148,7 @@ def told(history: History) -> str:
 
 
 def event_row(row: Event) -> str:
-    """An episode."""
+    """A row of the table of throttling: one episode."""
     state = '<span class="tag bad">goes on</span>' if row.active else '<span class="tag good">over</span>'
     if row.shadow:
         state = f'<span class="tag plain">shadow, {"goes on" if row.active else "over"}</span>'
@@ -171,7 +171,7 @@ def clock(at: str) -> str:
 
 
 def connection_row(row: ConnectionInfo) -> str:
-    """A connection."""
+    """A row of the table of connections."""
     waits = f'<span class="tag bad">{escape(row.throttled_by)} {duration(row.for_ms)}</span>'
     cells = (
         ("name", named(row.user)),
@@ -221,7 +221,7 @@ def plan_row(row: PlanChange) -> str:
 
 
 def follower_row(row: FollowerInfo) -> str:
-    """A follower."""
+    """A row of the table of followers."""
     cells = (
         ("num", NONE if row.limit is None else amount(row.limit, BYTES_PER_S)),
         ("num", amount(row.rate, BYTES_PER_S)),
@@ -250,7 +250,7 @@ def replica_row(row: ReplicaInfo) -> str:
 
 
 def megabytes(left_bytes: int | None) -> str:
-    """`12.3 MB`."""
+    """Bytes that are left, as people read them: `12.3 MB`."""
     return '<span class="soft">?</span>' if left_bytes is None else f"{left_bytes / 1e6:,.1f} MB"
 
 

@@ -31,7 +31,7 @@ class Episodes:
         self._tenants = tenants
 
     def steps(self, episodes: Iterable[ThrottleEpisode]) -> Iterator[None]:
-        """Of ThrottleLog.episodes."""
+        """Find those that fit, in steps. `episodes`: ThrottleLog.episodes."""
         for number, episode in enumerate(episodes, start=1):
             if self._fits(episode):
                 self.rows.append(episode)

@@ -123,7 +123,8 @@ class NewIds:
         self._counts = here  # who is forgotten as a principal is forgotten here
 
     def of(self, principal: PrincipalIds, now_ms: float) -> tuple[int | None, float]:
-        """Of one that is there now: (ids, within how many seconds), at most an hour and a minute.
+        """New ids of a principal that is there now: (ids, within how many seconds), at most an hour and a
+        minute.
 
         (None, 0): it is not followed.
         """

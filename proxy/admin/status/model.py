@@ -10,9 +10,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
 
 MAX_NAME: Final = 256
 """characters of a name that are told; a client id may have 32 KiB"""
@@ -30,7 +30,7 @@ def clean(name: str) -> str:
 
 
 class Model(BaseModel):
-    """Of an answer."""
+    """What all answers have in common: they are frozen, and have no other fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
 
@@ -52,7 +52,7 @@ class Order(StrEnum):
 
 
 class Direction(StrEnum):
-    """Of a sort."""
+    """Which way a list is sorted."""
 
     ASC = "asc"
     DESC = "desc"
@@ -73,13 +73,18 @@ class Query(BaseModel):
 
 
 class ConnectionsQuery(Query):
-    """Of connections."""
+    """What may be asked about connections."""
 
     throttled: Annotated[bool, Field(description="Only those that sit out a delay.")] = False
 
 
+def _kind_named(name: object) -> object:
+    """The kind of a limit's key in the quota file; any other name as it is."""
+    return KIND_BY_KEY.get(name, name) if isinstance(name, str) else name
+
+
 class PrincipalsQuery(Query):
-    """Of principals."""
+    """What may be asked about principals."""
 
     search: Annotated[
         str,
@@ -91,14 +96,21 @@ class PrincipalsQuery(Query):
     ] = ""
 
     throttled: Annotated[bool, Field(description="Only those that owe, shadow mode not counted.")] = False
-    quota: Annotated[QuotaKind | None, Field(description="Only limits of this kind.")] = None
+    quota: Annotated[
+        QuotaKind | None,
+        BeforeValidator(_kind_named),
+        Field(
+            description="Only limits of this kind: the kind as rows tell it (`produce`), or its key in the "
+            "quota file (`producer_byte_rate`)."
+        ),
+    ] = None
     sort: Annotated[Order, Field(description="By what the listed ones are sorted.")] = Order.THROTTLE
     order: Annotated[Direction, Field(description="Of the sort.")] = Direction.DESC
     history: Annotated[bool, Field(description="With the points of the curves.")] = False
 
 
 class PageQuery(PrincipalsQuery):
-    """Of the page."""
+    """What may stand behind the `?` of the page."""
 
     connections_offset: Annotated[int, Field(ge=0, le=MAX_LISTED)] = 0
     bucket: Annotated[str, Field(pattern="^([0-9a-f]{16})?$")] = ""
@@ -193,7 +205,7 @@ class Principals(Listing):
 
 
 class ConnectionInfo(Model):
-    """One client connection."""
+    """One client connection, as it is now."""
 
     peer: str = Field(description="The client's address and port.")
     user: str

@@ -116,7 +116,7 @@ ENDPOINTS: Final = (
 
 
 def document() -> dict[str, Any]:
-    """OpenAPI 3.1."""
+    """The API as an OpenAPI 3.1 document."""
     answers = {endpoint.answer for endpoint in ENDPOINTS} | {Problem}
     ordered = sorted(answers, key=lambda model: model.__name__)
     _, found = models_json_schema([(model, "serialization") for model in ordered], ref_template=_REFERENCE)

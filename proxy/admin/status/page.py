@@ -76,11 +76,11 @@ Column = tuple[str, str, Order | None]
 _PRINCIPALS: Final[Sequence[Column]] = (
     ("Who", "", Order.WHO),
     ("Quota", "", Order.QUOTA),
-    ("Rate", "num", Order.USED),
+    ("Used", "num", Order.USED),
     ("Limit", "num", Order.LIMIT),
-    ("Of the limit", "share", Order.UTILISATION),
+    ("Of limit", "share", Order.UTILISATION),
     ("Delayed, last minute", "num", Order.DELAYED),
-    ("Throttled for", "num", Order.THROTTLE),
+    ("Owes", "num", Order.THROTTLE),
     ("Rule", "", Order.RULE),
     ("Connections", "num", Order.CONNECTIONS),
     ("Last minutes", "", None),
@@ -209,7 +209,7 @@ def tiles(data: PageData) -> str:
 
 
 def address(query: PageQuery, **other: object) -> str:
-    """Of the page with another question: what is not the default alone is said."""
+    """The page's address with another question: what is not the default alone is said."""
     asked = {**query.model_dump(mode="json"), **other}
     said = {
         key: str(value).lower() if isinstance(value, bool) else value
@@ -241,7 +241,9 @@ def why(detail: PrincipalDetail, close: str) -> str:
 
 
 def _quotas(query: PageQuery) -> str:
-    options = [("", "all")] + [(kind.value, spec.config_key) for kind, spec in KINDS.items()]
+    options = [("", "all")] + [
+        (kind.value, f"{kind.value} ({spec.config_key})") for kind, spec in KINDS.items()
+    ]
     chosen = "" if query.quota is None else query.quota.value
     return "".join(
         f'<option value="{value}"{" selected" if value == chosen else ""}>{name}</option>'
@@ -252,8 +254,8 @@ def _quotas(query: PageQuery) -> str:
 def _principals(data: PageData) -> Iterator[str]:
     query, found = data.query, data.principals
     note = (
-        "Quota buckets that were used in the last minute, as in <code>sluice top</code>. The rate is a mean "
-        "over 10 to 20 s; the dashed line of a curve is the limit, marks at its foot are debts."
+        "Quota buckets that were used in the last minute, as in <code>sluice top</code>. What is used is a "
+        "mean over 10 to 20 s; the dashed line of a curve is the limit, marks at its foot are debts."
     )
     rows = (principal_row(row, address(query, bucket=row.id) + "#why") for row in found.rows)
     yield from _table("buckets", _PRINCIPALS, rows, caption(found, "buckets"), note, query)

@@ -83,7 +83,7 @@ class PlanReader:
         self._reviews = 0
 
     def steps(self, text: str) -> Iterator[None]:
-        """Raises PlanError."""
+        """Read the plan, in steps. Raises PlanError."""
         try:
             yield from self._read(text)
         except (ValueError, RecursionError, KeyError, TypeError) as error:

@@ -47,7 +47,7 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class StatusRoutes:
-    """Of one process."""
+    """The routes of one process, behind the rule of who may see them."""
 
     def __init__(
         self, options: StatusOptions, desk: StatusDesk | None, token: TokenFile | None = None

@@ -53,7 +53,7 @@ def id_of(quota: QuotaKind, bucket: Mapping[str, str]) -> str:
 
 
 def survey_of(query: PrincipalsQuery, max_debt_ms: float) -> Survey:
-    """Of the buckets that a question is about."""
+    """A survey of the buckets that a question is about."""
     search, quota, throttled = query.search.casefold(), query.quota, query.throttled
     if not (search or quota or throttled):
         return Survey(MAX_LISTED, max_debt_ms)
@@ -68,7 +68,7 @@ def survey_of(query: PrincipalsQuery, max_debt_ms: float) -> Survey:
 
 
 def survey_of_one(key: str, max_debt_ms: float) -> Survey:
-    """Of the bucket with this id."""
+    """A survey of the one bucket with this id."""
 
     def wanted(bucket: Bucket, _: float) -> bool:
         if isinstance(bucket, Sensor):
@@ -224,7 +224,7 @@ class ProducerIdList:
         new_ids: NewIds,
         clock_ms: Callable[[], float],
     ) -> Iterator[None]:
-        """`principals`: a list."""
+        """Look at all principals, in steps. `principals`: a list, for they come and go between the steps."""
         first: _First[tuple[PrincipalIds, int | None, float]] = _First()
         now_ms = clock_ms()
         for number, principal in enumerate(principals, start=1):

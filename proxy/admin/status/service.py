@@ -83,7 +83,7 @@ class Busy(Exception):
 
 
 class Sources(NamedTuple):
-    """Of one process: what `sluice top` looks at, and the log of throttling."""
+    """What the page of one process is made from: what `sluice top` looks at, and the log of throttling."""
 
     quotas: QuotaManager
     producer_ids: ProducerIds
@@ -107,7 +107,7 @@ class _Made(NamedTuple):
 
 
 class StatusDesk:
-    """Of one process. `run` keeps the curves."""
+    """Answers the questions of the page and its API, in one process. `run` keeps the curves."""
 
     def __init__(
         self, options: StatusOptions, sources: Sources, not_ready: Callable[[], list[str]] = list
@@ -174,7 +174,7 @@ class StatusDesk:
         )
 
     async def principals(self, query: PrincipalsQuery) -> Principals:
-        """Raises Busy."""
+        """A page of buckets. Raises Busy."""
         made = await self._survey(query)
         survey: Survey = made.found
         rows = []
@@ -197,7 +197,7 @@ class StatusDesk:
         return None
 
     async def connections(self, query: ConnectionsQuery) -> Connections:
-        """Raises Busy."""
+        """A page of connections. Raises Busy."""
 
         def make() -> tuple[ConnectionList, Iterator[None]]:
             found = ConnectionList(query.search, throttled=query.throttled)
@@ -210,7 +210,7 @@ class StatusDesk:
         )
 
     async def producer_ids(self, query: Query) -> ProducerIdsList:
-        """Raises Busy."""
+        """A page of principals whose producer ids are judged. Raises Busy."""
         sources = self._sources
 
         def make() -> tuple[ProducerIdList, Iterator[None]]:
@@ -225,7 +225,7 @@ class StatusDesk:
         )
 
     async def events(self, query: Query) -> Events:
-        """Raises Busy."""
+        """A page of episodes of throttling. Raises Busy."""
 
         def make() -> tuple[Episodes, Iterator[None]]:
             found = Episodes(query.search, self._sources.quotas.limits.tenants)
@@ -242,7 +242,7 @@ class StatusDesk:
         return Events(rows=rows, **_listing(made, query, found.matching, len(found.rows)))
 
     async def replication(self, query: Query) -> ReplicationInfo:
-        """Raises Busy."""
+        """Followers, and a page of what they are behind on. Raises Busy."""
         replication = self._sources.replication
 
         def make() -> tuple[ReplicationSurvey, Iterator[None]]:

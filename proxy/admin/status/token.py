@@ -25,7 +25,7 @@ _log = get_logger()
 
 
 class TokenFile:
-    """One file, followed."""
+    """The file that holds the token, followed: the last good token stays in force."""
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigError if it holds no token."""

@@ -15,7 +15,7 @@ MAX_ROWS: Final = 200
 
 
 class Sort(StrEnum):
-    """What comes first."""
+    """What comes first in `sluice top`."""
 
     THROTTLED = "throttled"
     """who is throttled the most, then who is nearest to the limit: the proxy's own order"""
@@ -24,6 +24,18 @@ class Sort(StrEnum):
     UTILISATION = "utilisation"
     """who is nearest to the limit"""
     NAME = "name"
+
+
+class ConnectionSort(StrEnum):
+    """What comes first of `sluice connections`."""
+
+    THROUGHPUT = "throughput"
+    """in and out together"""
+    IN = "in"
+    OUT = "out"
+    REQUESTS = "requests"
+    IN_FLIGHT = "in-flight"
+    DELAY = "delay"
 
 
 _BYTES: Final = "bytes per second"

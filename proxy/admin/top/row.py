@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -156,7 +157,21 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
             tail = f"{connection.for_ms:,.1f} ms more"
             tail += " for its turn" if connection.state == "holding" else ""
             lines.append(f"{connection.peer} ({connection.user}/{connection.client_id}): {what} {tail}")
+    lines.extend(_to_ask_further(row, limits))
     return lines
+
+
+def _to_ask_further(row: Row, limits: QuotaLimits) -> Iterator[str]:
+    """The command that tells every level, also those without a limit; of one who charges this bucket."""
+    user, client_id = _somebody(row, limits)
+    if not user:  # nobody is connected whose name could be given
+        return
+    asked = ["--user", user]
+    if client_id:
+        asked += ["--client-id", client_id]
+    if "ip" in row.bucket and row.shown:
+        asked += ["--address", row.shown[0].peer.rpartition(":")[0]]
+    yield f"every level and its entry: sluice quotas explain {shlex.join(asked)} --config FILE"
 
 
 def _levels(row: Row, limits: QuotaLimits) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Which buckets a search finds, in `sluice top` and on the status page: one rule for both. Pure.
 
-A bucket is found by its own names (a user's, a client id's, a tenant's, an address), by `tenant:team-a` as
-metrics and logs have it, and by the names of its members: the users of a tenant, and those whose connections
-charge it. How a name is compared is the asker's: a part of it on the status page, a pattern in `sluice top`.
+A bucket is found by its own names (a user's, a client id's, a tenant's, an address), by `tenant:team-a`
+and `etl-*` as metrics, alerts and logs have a tenant and a prefix, and by the names of its members: the users
+of a tenant, and those whose connections charge it. How a name is compared is the asker's: a part of it on the
+status page, a pattern in `sluice top`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from sluice.quotas.entity import Tenant
+from sluice.quotas.entity import Prefix, Tenant
 from sluice.quotas.producer_ids.principal import PrincipalIds
 from sluice.quotas.sensors.sensor import Sensor
 
@@ -22,7 +23,8 @@ Bucket: TypeAlias = Sensor | PrincipalIds
 """what a row is found of"""
 Fits = Callable[[str], bool]
 """whether a name is one that is searched for"""
-_TENANT: Final = "tenant"
+_LABELS: Final[Mapping[str, Callable[[str], object]]] = {"tenant": Tenant, "client-id-prefix": Prefix}
+"""by the quota file's keys: names that are written otherwise in metrics and logs"""
 _LOOKED_AT_PER_STEP: Final = 300
 """members or connections: below 1 ms of work"""
 
@@ -35,15 +37,15 @@ class Connected(Protocol):
 
 
 def own_names(parts: Mapping[str, object]) -> Iterator[str]:
-    """Of a bucket, by the keys of the quota file."""
+    """A bucket's own names, from its parts by the keys of the quota file."""
     for key, name in parts.items():
         yield str(name)
-        if key == _TENANT:
-            yield str(Tenant(str(name)))
+        if key in _LABELS:
+            yield str(_LABELS[key](str(name)))
 
 
 def is_found(row: Mapping[str, Any], fits: Fits) -> bool:
-    """Of a snapshot's row, which tells a tenant's members, and some of the connections."""
+    """Whether a snapshot's row is found: it tells a tenant's members, and some of the connections."""
     users = (connection["user"] for connection in row["shown"])
     return any(
         fits(name) for names in (own_names(row["bucket"]), row.get("members", ()), users) for name in names

@@ -31,7 +31,7 @@ MAX_MEMBERS: Final = 1_000
 
 
 class Top:
-    """Of one process."""
+    """Makes the snapshots of one process."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ def used(value: float, unit: str) -> str:
 
 
 def share(part: float) -> str:
-    """Of a minute, say: `37%`, `<1%`; nothing for none."""
+    """A share of a minute, say, as people read it: `37%`, `<1%`; nothing for none."""
     if part <= 0.0:
         return ""
     return f"{part:.0%}" if part >= LEAST_SHARE else "<1%"

@@ -38,7 +38,7 @@ def view(
     parts: list[RenderableType] = [
         *(Text(f"not in force: {printable(why)}", style="yellow") for why in snapshot["not_in_force"]),
         _head(snapshot, width),
-        _table(snapshot["rows"], width),
+        table_of(_COLUMNS, snapshot["rows"], width, _style),
     ]
     if why:
         for row in snapshot["rows"]:
@@ -58,8 +58,14 @@ def _head(snapshot: Mapping[str, Any], width: int) -> Text:
     return Text(f"{counts} · pacing {snapshot['pacing']} · {snapshot['at']}")
 
 
-def _table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
-    columns = [column for column in _COLUMNS if width >= column.from_width]
+def table_of(
+    all_columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Any]],
+    width: int,
+    style_of: Callable[[Mapping[str, Any]], str | None],
+) -> Table:
+    """A row a line; of the columns those that `width` characters have room for."""
+    columns = [column for column in all_columns if width >= column.from_width]
     cells = [[column.cell(row) for column in columns] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, column_width in zip(columns, _widths(columns, cells, width), strict=True):
@@ -68,13 +74,16 @@ def _table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
             width=column_width,
         )  # fmt: skip
     for row, texts in zip(rows, cells, strict=True):
-        is_throttled = row["delay_ms"] > 0.0 and not row["shadow"]
-        style = "red" if is_throttled else "yellow" if row["utilisation"] >= _NEAR else None
-        table.add_row(*map(Text, texts), style=style)  # as a str, a name could hold markup
+        table.add_row(*map(Text, texts), style=style_of(row))  # as a str, a name could hold markup
     return table
 
 
-def _widths(columns: Sequence[_Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+def _style(row: Mapping[str, Any]) -> str | None:
+    is_throttled = row["delay_ms"] > 0.0 and not row["shadow"]
+    return "red" if is_throttled else "yellow" if row["utilisation"] >= _NEAR else None
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
     """Figures have what they need; names share what is left, and no more than they need."""
     needed = [
         max(cell_len(text) for text in (column.title, *texts))
@@ -103,7 +112,7 @@ def _connections(row: Mapping[str, Any]) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
-class _Column(NamedTuple):
+class Column(NamedTuple):
     """One column of the table."""
 
     title: str
@@ -115,14 +124,14 @@ class _Column(NamedTuple):
 
 
 _COLUMNS: Final = (
-    _Column("who", lambda row: who(row["bucket"]), is_figure=False, gives_way=True),
-    _Column("quota", lambda row: row["quota"] + (" (shadow)" if row["shadow"] else ""), is_figure=False),
-    _Column("rule", lambda row: str(row["rule"]), _RULE_FROM, is_figure=False),
-    _Column("limit", lambda row: amount(row["limit"], row["unit"])),
-    _Column("used", lambda row: used(row["used"], row["unit"]), _USED_FROM),
-    _Column("of limit", lambda row: f"{row['utilisation']:.0%}"),
-    _Column("last min", lambda row: share(row["delayed_share_1m"])),
-    _Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),
-    _Column("throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}"),
-    _Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, gives_way=True),
+    Column("who", lambda row: who(row["bucket"]), is_figure=False, gives_way=True),
+    Column("quota", lambda row: row["quota"] + (" (shadow)" if row["shadow"] else ""), is_figure=False),
+    Column("rule", lambda row: str(row["rule"]), _RULE_FROM, is_figure=False),
+    Column("limit", lambda row: amount(row["limit"], row["unit"])),
+    Column("used", lambda row: used(row["used"], row["unit"]), _USED_FROM),
+    Column("of limit", lambda row: f"{row['utilisation']:.0%}"),
+    Column("delayed", lambda row: share(row["delayed_share_1m"])),
+    Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),
+    Column("throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}"),
+    Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, gives_way=True),
 )

@@ -40,7 +40,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """To brokers."""
+    """A way to brokers: their addresses, and how one speaks to them."""
 
     name: str
     """whose brokers: the listener's, or what the proxy asks them for"""

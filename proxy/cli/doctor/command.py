@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Register the command."""
+    """Add `sluice doctor` to the command."""
     app.command(epilog=EXIT_CODES)(doctor)
 
 

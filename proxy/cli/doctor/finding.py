@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """How it is."""
+    """How well what was looked at is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -22,7 +22,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A line."""
+    """One line of what `sluice doctor` says."""
 
     status: Status
     check: str

@@ -41,7 +41,7 @@ def port(what: str, address: Endpoint, fault: str, *, is_ours: bool) -> Finding:
 
 
 def ports(listener: str, host: str, numbers: range, faults: Mapping[int, str], *, is_ours: bool) -> Finding:
-    """Of a gateway, one for each broker. `faults`: of those that nothing can listen on, why."""
+    """Whether a gateway can listen on its ports, one for each broker. `faults`: why nothing can on some."""
     check = f"ports {numbers[0]} to {numbers[-1]} for brokers of listener {listener}"
     if not faults:
         return Finding(Status.OK, check, "free" if not is_ours else "free, though a proxy runs here")

@@ -127,7 +127,7 @@ class BrokerLine:
 
 @contextmanager
 def connected(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Iterator[BrokerLine]:
-    """Raises NoAnswer."""
+    """A connection to a broker, in a `with` block. Raises NoAnswer."""
     try:
         sock = socket.create_connection((host, port), timeout=TIMEOUT_S)
     except OSError as error:

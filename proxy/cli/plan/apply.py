@@ -67,7 +67,7 @@ def plan_file_of(path: Path) -> Path | None:
 
 
 def read_plan(file: Path) -> PlanFile:
-    """Raises ConfigError."""
+    """Read a plan from its file. Raises ConfigError."""
     return parse_plan(read_given(file, "plan"), str(file))
 
 

@@ -171,7 +171,7 @@ def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
 
 
 def left_out_lines(choice: Choice) -> list[str]:
-    """Of a plan: what is not written, and why; the first 20."""
+    """What of a plan is not written, and why, as lines; the first 20."""
     from sluice.proxy.cli.quotas.listing import described
 
     lines = [

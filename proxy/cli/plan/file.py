@@ -45,7 +45,7 @@ class PlannedLimit:
 
     @property
     def key(self) -> str:
-        """The config key."""
+        """The limit's key in the quota file."""
         return KINDS[self.kind].config_key
 
 

@@ -32,7 +32,7 @@ class Replaced:
 
 
 class PlanRecord:
-    """Of one plan."""
+    """The record of what one plan replaced."""
 
     def __init__(self, file: Path) -> None:
         """Raises ConfigError for a file that cannot be used; one that is not there is empty."""

@@ -54,7 +54,7 @@ class OrderedNames(TyperCommand):
     """`--entity-default` counts among the `--entity-name`s, in the order in which they are written."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As `--entity-name <default>`."""
+        """Read `--entity-default` as `--entity-name <default>`, in its place."""
         named = [f"--entity-name={_DEFAULT}" if arg == "--entity-default" else arg for arg in args]
         return super().parse_args(ctx, named)
 
@@ -142,7 +142,9 @@ def place_of(
             if loaded.admin.socket is None:
                 raise typer.BadParameter(
                     "the limits of this proxy come from a topic; give --bootstrap-server HOST:PORT, with the "
-                    "login of one of quotas.admins, or set admin.socket; --quotas FILE: the file beside it"
+                    "login of one of quotas.admins (--command-config FILE), or set admin.socket; --quotas "
+                    "FILE: the file beside it; without these `sluice top --why` tells what applies to who is "
+                    "connected"
                 )
             return SocketPlace(loaded.admin.socket)
         return QuotaFilePlace(loaded.quotas.named_file(), loaded.quotas.reload_interval_s)

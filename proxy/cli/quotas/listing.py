@@ -97,7 +97,7 @@ class Difference:
 
 
 def listing_of(text: str, source: str) -> Listing:
-    """Of a quota file's text. Raises QuotaFileError if it cannot be used."""
+    """The quotas in a quota file's text. Raises QuotaFileError if it cannot be used."""
     parse_quotas(text, source)
     limits: dict[Whom, dict[str, float]] = {}
     shadow: dict[Whom, frozenset[str]] = {}
@@ -192,7 +192,7 @@ def changes_at(now: Listing, wanted: Listing) -> list[Difference]:
 
 
 def is_own(difference: Difference) -> bool:
-    """Of what only Sluice has: a section's item, or a limit of an entity that Kafka does not have."""
+    """Whether only Sluice has it: a section's item, or a limit of an entity that Kafka does not have."""
     return bool(difference.section) or any(key not in KAFKA_KEYS for key, _ in difference.whom)
 
 

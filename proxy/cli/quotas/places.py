@@ -28,7 +28,7 @@ class Place(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """What messages call it."""
         ...
 
     @property

@@ -40,6 +40,14 @@ _ERRORS: Final = {
 }
 
 
+_NOT_ADMIN: Final = 31
+_WAYS: Final = (
+    "At a proxy, log in as one of its quotas.admins (--command-config FILE), or ask as its own user on its "
+    "machine (--admin-socket FILE; admin.socket in its configuration). Without either, `sluice top --why` "
+    "and the status page tell which limit applies to who is connected."
+)
+
+
 class RemotePlace(ABC):
     """A place (quota_commands.Place). Of several entities some may have been changed when one is refused."""
 
@@ -163,13 +171,14 @@ def whom_of_names(names: Mapping[str, str | None]) -> Whom:
 
 
 def names_of(whom: Whom) -> dict[str, str | None]:
-    """Counterpart of `whom_of_names`."""
+    """Kafka's names of an entity: the counterpart of `whom_of_names`."""
     return {key: None if name == DEFAULT_NAME else name for key, name in whom}
 
 
 def refusal(code: int, message: Any) -> str:
-    """`error 42 INVALID_REQUEST: …`."""
-    return f"error {code} {_ERRORS.get(code, '')}".rstrip() + (f": {message}" if message else "")
+    """`error 42 INVALID_REQUEST: …`; of who may not ask, also what he can do."""
+    told = f"error {code} {_ERRORS.get(code, '')}".rstrip() + (f": {message}" if message else "")
+    return f"{told.removesuffix('.')}. {_WAYS}" if code == _NOT_ADMIN else told
 
 
 def _canonical(key: str, name: str | None) -> str:

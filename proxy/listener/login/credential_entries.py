@@ -70,7 +70,7 @@ class PasswordCredentials:
 
 @dataclass(frozen=True, slots=True)
 class TokenCredentials:
-    """For OAUTHBEARER."""
+    """A token to log in with by OAUTHBEARER."""
 
     token: SecretStr
     extensions: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class TokenCredentials:
         return self.token
 
     def client(self, mechanism: str, nonce: str) -> SaslClient:
-        """As PasswordCredentials.client."""
+        """The client's side of a login with it, as PasswordCredentials.client."""
         if mechanism != "OAUTHBEARER":
             raise ValueError(f"{mechanism} wants a username and a password, not a token")
         return OauthBearerClient(self.token.get_secret_value(), self.extensions)

@@ -23,7 +23,8 @@ _LOOK_AGAIN_S: Final = 0.01
 
 
 class Relogin:
-    """Of one connection, which it does not keep alive; whoever makes it calls `end` when that has ended."""
+    """Logs in anew on one connection, which it does not keep alive; who makes it calls `end` when that has
+    ended."""
 
     __slots__ = ("_is_suspended", "_login", "_loop", "_new_login", "_relay", "_timeout_s", "_timer")
 

@@ -252,7 +252,7 @@ class Tls(ABC):
 
 
 class ServerTls(Tls):
-    """Of a listener: TLS towards clients."""
+    """TLS of a listener towards its clients."""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ class ServerTls(Tls):
 
 
 class ClientTls(Tls):
-    """Of a listener: TLS towards its broker."""
+    """TLS of a listener towards its broker."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class JavaRegexError(ValueError):
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Raises JavaRegexError."""
+    """Compile a regular expression of Java. Raises JavaRegexError."""
     try:
         # ASCII: \d, \w, \s and (?i) go by ASCII in Java, too.
         return re.compile(_Translation(pattern).result(), re.ASCII)

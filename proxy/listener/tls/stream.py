@@ -202,11 +202,11 @@ class TlsStream:
         socket.socket.shutdown(self._sock, how)  # SSLSocket.shutdown would go on in plain text
 
     def getsockopt(self, level: int, name: int, size: int) -> bytes:
-        """Of the socket below."""
+        """An option of the socket below."""
         return self._sock.getsockopt(level, name, size)
 
     def setsockopt(self, level: int, name: int, value: int) -> None:
-        """Of the socket below."""
+        """Set an option of the socket below."""
         self._sock.setsockopt(level, name, value)
 
     def close(self) -> None:
@@ -222,12 +222,12 @@ class TlsStream:
 
     @property
     def version(self) -> str | None:
-        """`TLSv1.3`"""
+        """The protocol's version as OpenSSL calls it: `TLSv1.3`."""
         return self._sock.version()
 
     @property
     def cipher(self) -> str | None:
-        """`TLS_AES_256_GCM_SHA384`"""
+        """The cipher's name as OpenSSL has it: `TLS_AES_256_GCM_SHA384`."""
         cipher = self._sock.cipher()
         return cipher[0] if cipher else None
 

@@ -36,7 +36,7 @@ _GO: Final = Turn.GO
 
 
 class FetchSide(ProduceSide, ABC):
-    """Of one connection. The parts that it is given are shared with the session's other side."""
+    """The fetches of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = ("_fetch_flow", "_fetch_head", "_followers", "_is_follower", "_policy", "replicas")
 

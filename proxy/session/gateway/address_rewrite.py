@@ -81,7 +81,7 @@ def work_in_gateway(
 
 
 class AddressWork:
-    """Of one connection."""
+    """Rewrites the addresses in one connection's answers."""
 
     __slots__ = ("_brokers", "_edits", "_eraser")
 
@@ -93,7 +93,7 @@ class AddressWork:
 
     @property
     def left_bytes(self) -> int:
-        """Of the answer that `pass_on` goes on with, what has not passed yet; 0: there is none."""
+        """What has not passed yet of the answer that `pass_on` goes on with; 0: there is none."""
         return 0 if self._eraser is None else self._eraser.left_bytes
 
     @staticmethod

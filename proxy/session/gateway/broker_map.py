@@ -22,7 +22,7 @@ _MAX_OUT_OF_RANGE_IDS: Final = 100
 
 
 class BrokerMap:
-    """Of one gateway listener, shared by its sessions. Bounded by `max_brokers`."""
+    """The brokers of one gateway listener, shared by its sessions. Bounded by `max_brokers`."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class HeldMutation:
 
 
 class MutationDelays:
-    """Of one connection."""
+    """The delays of one connection under a controller_mutation_rate."""
 
     __slots__ = ("_pace", "_throttling")
 

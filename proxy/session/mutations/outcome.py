@@ -11,7 +11,7 @@ from sluice.usage.records import Flow
 
 @dataclass(slots=True)
 class Outcome:
-    """Of one request that went on: what its answer is to be given, and what it may put right."""
+    """What the answer to a request that went on is to be given, and what that answer may put right."""
 
     api_key: int
     version: int
@@ -38,5 +38,5 @@ class Outcome:
 
     @property
     def charged_partitions(self) -> int:
-        """Of all its topics."""
+        """Partitions that were charged, over all its topics."""
         return sum(self.charged.values())

@@ -49,7 +49,7 @@ _TOPICS_PER_QUESTION: Final = 100
 
 
 class MutationRequests:
-    """Of one connection."""
+    """Judges the mutations that one connection asks for."""
 
     __slots__ = (
         "_amounts",

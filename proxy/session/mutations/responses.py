@@ -26,7 +26,7 @@ from sluice.proxy.session.throttling import Throttling
 
 
 class MutationAnswers:
-    """Of one connection. `left_bytes`: of the answer that is being read, what has not arrived."""
+    """Reads one connection's answers. `left_bytes`: what has not arrived of the answer being read."""
 
     __slots__ = (
         "_delays",

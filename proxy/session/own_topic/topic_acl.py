@@ -60,7 +60,7 @@ class OwnTopic:
 
 
 class TopicGuard:
-    """Of one connection."""
+    """Keeps one connection away from the proxy's own topic."""
 
     __slots__ = ("_drop", "_identity", "_in_flight", "_local", "_records", "_topic", "_usage", "then")
 

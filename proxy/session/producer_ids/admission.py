@@ -22,7 +22,7 @@ from sluice.usage.records import Amount, Flow
 
 
 class ProduceIds:
-    """Of one connection whose user has, or had, a limit."""
+    """The producer ids of one connection whose user has, or had, a limit."""
 
     __slots__ = (
         "_name_eligible_at_ms",
@@ -90,7 +90,7 @@ class ProduceIds:
         self.known.forget()
 
     def take_refusal(self, sensor: Sensor | None) -> ByteRefusal | None:
-        """Of the request at hand, which is refused, if that is for bytes: its own, or, where ids have no
+        """Why the request at hand is refused for its bytes, if it is: its own bytes, or, where ids have no
         limit, those of an earlier one. `sensor`: that its bytes would be charged to."""
         refusal, self.refusal = self.refusal, None
         if refusal is None and self.gates_only and sensor is not None:
@@ -109,8 +109,8 @@ class ProduceIds:
         now_ms: float,
         deadline_ms: float,
     ) -> Verdict | None:
-        """Of the request whose frame begins at `pos` and whose body begins at `body`; None: not all heads of
-        its batches have arrived.
+        """What becomes of the request whose frame begins at `pos` and whose body begins at `body`; None: not
+        all heads of its batches have arrived.
 
         Raises MalformedFrame for one that contradicts itself.
         """

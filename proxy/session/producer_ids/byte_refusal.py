@@ -33,7 +33,7 @@ _WHAT_IT_WAITS_FOR: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ByteRefusal:
-    """Of one request."""
+    """The refusal of one request for its bytes."""
 
     sensor: Sensor
     """whose limit it is"""

@@ -83,7 +83,7 @@ class RefusalReason(Enum):
 
 
 class ProducerGate:
-    """Of one connection."""
+    """Decides what becomes of one connection's requests with producer ids."""
 
     __slots__ = (
         "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates",
@@ -151,7 +151,7 @@ class ProducerGate:
 
     @property
     def is_holding(self) -> bool:
-        """A request waits."""
+        """Whether a request waits for the turn of its ids."""
         return self.wake_at_ms < inf
 
     @property
@@ -242,7 +242,7 @@ class ProducerGate:
         return ids.ask(self._quota.pair_keys.name_key(name), now_ms)
 
     def bring_name(self, name: bytes, eligible_at_ms: float, now_ms: float) -> None:
-        """Its InitProducerId goes."""
+        """Its InitProducerId goes on to the broker."""
         ids = self._principal(now_ms).transactional_ids
         ids.brought(self._quota.pair_keys.name_key(name), eligible_at_ms, now_ms)
 

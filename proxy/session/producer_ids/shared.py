@@ -18,7 +18,7 @@ Wake: TypeAlias = Callable[[], object]
 
 
 class ProducerIds:
-    """Of one process."""
+    """The producer-id quota of one process, as its sessions share it."""
 
     __slots__ = ("quota", "tables")
 

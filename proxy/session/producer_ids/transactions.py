@@ -45,7 +45,7 @@ _MOST_MS: Final = 8_000.0
 
 
 class TransactionRequests:
-    """Of one connection whose user has, or had, a limit."""
+    """Judges the transactions of one connection whose user has, or had, a limit."""
 
     __slots__ = (
         "_bring_ids", "_drop", "_identity", "_in_flight", "_inter_broker", "_local", "_records", "_throttling"

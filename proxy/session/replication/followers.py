@@ -33,7 +33,7 @@ MAX_SESSIONS: Final = 1_000
 
 
 class Replication:
-    """Of one leader. It is the `Rules` of its sessions' mirrors."""
+    """What all followers of one leader share. It is the `Rules` of its sessions' mirrors."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Replication:
 
     @property
     def leader_throttled_bytes(self) -> int:
-        """Of partitions throttled at the leader, in sync or not; never falls."""
+        """Bytes of partitions throttled at the leader, in sync or not; never falls."""
         bucket = self.leader_bucket
         return self._ended_leader_bytes + (0 if bucket is None else bucket.passed_bytes)
 

@@ -139,7 +139,7 @@ class SessionMirror:
 
     @property
     def lag(self) -> int:
-        """Of all its partitions, in records."""
+        """How far it is behind over all its partitions, in records."""
         return sum(partition.lag for partition in self.partitions.values())
 
     def take(self, request: ReplicaFetch) -> None:

@@ -51,7 +51,7 @@ class _Sent:
 
 
 class ReplicaRequests:
-    """Of one connection. What it is given is shared with the session's sides."""
+    """Followers' fetches on one connection. What it is given is shared with the session's sides."""
 
     __slots__ = (
         "_edits", "_held_ms", "_identity", "_in_flight", "_local", "_pace", "_records", "_replication",

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from testkit.kafka.dist import KafkaDist
-from testkit.kafka.java_tools import MAIN_CLASSES, java_command
+from testkit.repository.page_world import ROOT, own_network, page_environment
 
 pytestmark = pytest.mark.kafka
-ROOT: Final = Path(__file__).resolve().parents[3]
-SCRIPTS: Final = {"kafka-storage.sh": MAIN_CLASSES["storage"], "kafka-server-start.sh": "kafka.Kafka"}
-
-
-def own_network() -> list[str]:
-    """The command before a command that gets a network and process numbers of its own."""
-    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
-    return ["unshare", *as_root, "--net", "--pid", "--fork", "--kill-child"]
 
 
 def prepared(folder: Path, dist: KafkaDist) -> dict[str, str]:
     """Kafka's scripts on the PATH, and Sluice where the page installs it; the environment for it."""
-    scripts, home = folder / "bin", folder / "home"
-    scripts.mkdir()
-    for name, main_class in SCRIPTS.items():
-        command = shlex.join(java_command(dist, main_class, log_level="info"))
-        (scripts / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
-        (scripts / name).chmod(0o755)
-    installed = home / "sluice-env" / "bin"
+    environment = page_environment(folder, dist)
+    installed = folder / "home" / "sluice-env" / "bin"
     installed.mkdir(parents=True)
     (installed / "sluice").symlink_to(Path(sys.executable).with_name("sluice"))
-    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "HOME": str(home), "PYTHONPATH": str(ROOT)}
+    return environment
 
 
 def test_the_quick_start_as_it_stands_leads_clients_through_sluice_to_both_brokers(

@@ -101,6 +101,29 @@ def test_a_throttled_client_is_shown_with_its_debt_its_rule_and_its_connection(
         assert "until the debt is paid" in text or "so much may pass at once" in text
 
 
+def test_connections_are_listed_by_what_passes_through_them(
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
+) -> None:
+    client_id = unique("app")
+    sluice.set_quotas({"client-id": client_id, "producer_byte_rate": SLOW})
+    config = ("--config", str(sluice.folder / "sluice.yaml"))
+    with flowing(kafka, sluice, unique("topic"), client_id):
+        time.sleep(SETTLE_S)
+        done = run("connections", *config, "--user", client_id, "--sort", "in", "--output", "json")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        first = found["rows"][0]
+        assert {row["client_id"] for row in found["rows"]} == {client_id}
+        assert 0.5 * SLOW < first["bytes_in_per_s"] < 1.6 * SLOW
+        assert first["bytes_in"] > first["bytes_in_per_s"] > first["bytes_out_per_s"] > 0.0
+        assert found["bytes_in_per_s"] >= first["bytes_in_per_s"]
+        text = run("connections", *config, "--user", client_id).stdout
+        assert f"ANONYMOUS/{client_id}" in text
+        url = f"http://{LOOPBACK}:{sluice.admin_port}"
+        by_port = json.loads(run("connections", "--url", url, "--output", "json").stdout)
+        assert client_id in {row["client_id"] for row in by_port["rows"]}
+
+
 def test_the_table_is_live_on_a_terminal_and_ends_with_ctrl_c(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:

@@ -62,7 +62,14 @@ def test_a_configuration_with_a_topic_and_no_socket_is_told_what_else_to_give(
     for command in (ALICE, ("quotas", "export"), ("configs", "--describe", "--user", "alice")):
         code, out, err = sluice(*command, "-c", "topic.yaml")
         assert (code, out) == (2, "")
-        for told in ("come from a topic", "--bootstrap-server", "admin.socket", "--quotas FILE"):
+        ways = (
+            "--bootstrap-server",
+            "--command-config FILE",
+            "admin.socket",
+            "--quotas FILE",
+            "sluice top --why",
+        )
+        for told in ("come from a topic", *ways):
             assert told in " ".join(err.replace("│", " ").split())
 
 

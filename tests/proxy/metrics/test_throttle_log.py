@@ -20,6 +20,7 @@ from sluice.proxy.metrics.throttle_log import (
     _Minters,
 )
 from sluice.proxy.runtime.log import LineBudget, configure_logging, get_logger
+from sluice.quotas.entity import QuotaEntity, Tenant
 from sluice.usage.records import EventKind, ThrottleEvent
 
 
@@ -137,7 +138,8 @@ def test_an_episode_of_throttling_has_two_lines() -> None:
     # The last delay begins at 61.9 s and ends at 62.0 s.
     assert log.told == [(50_000, "began"), (62_000 + QUIET_MS, "ended")]
     whom = {"quota": "produce", "rule": "user", "user": "alice", "limit_bytes_per_s": 500.0}
-    assert log.lines[0][1][1] == {**whom, "api": "Produce", "charged_bytes": 1000, "delay_ms": 100.0}
+    charged = {"api": "Produce", "charged_bytes": 1000, "delay_ms": 100.0}
+    assert log.lines[0][1][1] == {**whom, "by_client_id": "app", **charged}
     assert log.lines[1][1][1] == {
         **whom,
         "lasted_s": 12.0, "delays": 120, "delayed_s": 12.0,
@@ -173,6 +175,32 @@ def test_connections_of_one_bucket_are_one_entity_and_buckets_are_apart() -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("bucket", "by"),
+    [
+        (QuotaEntity(Tenant("team-a")), {"by_user": "alice", "by_client_id": "app"}),
+        (QuotaEntity(None, "app"), {"by_user": "alice"}),
+        (QuotaEntity("alice", "app"), {}),
+        (QuotaEntity("alice"), {"by_client_id": "app"}),
+    ],
+)
+def test_the_begin_names_who_it_began_with_as_far_as_the_bucket_does_not(
+    bucket: QuotaEntity, by: dict[str, str]
+) -> None:
+    log = Log()
+    log.tick(0, event(0)._replace(bucket=bucket))
+    log.tick(100 + QUIET_MS + LINE_INTERVAL_MS)
+    (_, (_, began)), (_, (_, ended)) = log.lines
+    assert {key: name for key, name in began.items() if key.startswith("by_")} == by
+    assert not [key for key in ended if key.startswith("by_")]
+
+
+def test_a_long_client_id_is_cut() -> None:
+    log = Log()
+    log.tick(0, event(0)._replace(client_id="x" * 32_000))
+    assert log.lines[0][1][1]["by_client_id"] == "x" * 256
+
+
 def test_what_a_limit_in_shadow_mode_would_have_done_is_told_apart() -> None:
     log = Log()
     shadow = event(0)._replace(kind=EventKind.SHADOW)
@@ -185,7 +213,8 @@ def test_what_a_limit_in_shadow_mode_would_have_done_is_told_apart() -> None:
         "would_be_throttled_ended",
     ]
     fields = {"quota": "produce", "rule": "user", "user": "alice", "limit_bytes_per_s": 500.0}
-    assert log.lines[1][1][1] == {**fields, "api": "Produce", "charged_bytes": 1000, "delay_ms": 100.0}
+    charged = {"by_client_id": "app", "api": "Produce", "charged_bytes": 1000, "delay_ms": 100.0}
+    assert log.lines[1][1][1] == {**fields, **charged}
     assert log.lines[3][1][1] == {**fields, "lasted_s": 0.1, "delays": 1, "delayed_s": 0.1}
 
 

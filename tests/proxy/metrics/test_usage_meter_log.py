@@ -60,3 +60,26 @@ def test_throttling_is_logged_as_it_begins_and_ends(log_lines: list[structlog.ty
         ("throttling_began", "alice", "produce"),
         ("throttling_ended", "alice", "produce"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (limits_of(alice=1000), {}),
+        (limits_of(alice=4000), {"limit_now_bytes_per_s": 4000}),
+        (limits_of(default=700), {"limit_now_bytes_per_s": 700}),
+        (QuotaLimits(), {"limit_now": "none"}),
+    ],
+)
+def test_the_end_tells_the_limit_of_the_begin_and_what_it_is_now_if_it_was_changed(
+    now: QuotaLimits, told: dict[str, object], log_lines: list[structlog.typing.EventDict]
+) -> None:
+    bench = Bench(limits_of(alice=1000))
+    bench.recorder.throttles.append(event("alice")._replace(limit=1000.0))
+    bench.drain(NOW_MS)
+    bench.quotas.reload(now, NOW_MS)
+    bench.drain(NOW_MS + 20_000)
+    began, ended = log_lines
+    assert (began["limit_bytes_per_s"], ended["limit_bytes_per_s"]) == (1000, 1000)
+    assert {key: value for key, value in ended.items() if key.startswith("limit_now")} == told
+    assert not [key for key in began if key.startswith("limit_now")]

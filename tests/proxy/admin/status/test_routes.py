@@ -132,6 +132,19 @@ def test_a_question_that_is_not_understood_is_refused_with_its_key(path: str, wo
     with_status(use, Feed())
 
 
+def test_a_quota_is_named_by_its_kind_or_by_its_key_in_the_quota_file() -> None:
+    async def use(server: AdminServer) -> None:
+        for kind, key in (("produce", "producer_byte_rate"), ("producer_ids", "producer_ids_rate")):
+            by_kind, by_key = [
+                (await get(server, f"/api/v1/principals?limit=100&quota={name}")).json["rows"]
+                for name in (kind, key)
+            ]
+            assert [row["id"] for row in by_kind] == [row["id"] for row in by_key]
+            assert {(row["quota"], row["key"]) for row in by_key} == {(kind, key)}
+
+    with_status(use)
+
+
 def test_a_bucket_that_is_not_in_use_is_not_found() -> None:
     async def use(server: AdminServer) -> None:
         for key in ("0" * 16, "nonsense"):
@@ -236,7 +249,7 @@ def test_what_sluice_top_asks_for_is_behind_the_same_rule_page_or_no_page(
     file.write_text(TOKEN)
 
     async def use(server: AdminServer) -> None:
-        for path in ("/top", "/replication"):
+        for path in ("/top", "/replication", "/connections"):
             assert (await get(server, path)).status == 200
             assert (await get(server, path, host="evil.example", Via="x")).status == 401
             answer = await get(server, path, host="evil.example", Via="x", Authorization=f"Bearer {TOKEN}")

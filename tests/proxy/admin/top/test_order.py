@@ -70,6 +70,7 @@ OTHERS = {
         row("dave", used=1.0, utilisation=0.5, **{"client-id": "reports"}),
         row("erin", used=1.0, utilisation=0.5, user="erin", **{"client-id": "app"}),
         row("", used=1.0, utilisation=0.5, ip="10.0.0.1") | {"shown": []},
+        row("frank", used=1.0, utilisation=0.5, **{"client-id-prefix": "etl-"}),
     ]
 }
 
@@ -87,6 +88,8 @@ OTHERS = {
         ("erin", [2]),
         ("app", [2]),
         ("10.0.0.*", [3]),
+        ("etl-", [4]),
+        ("etl-*", [4]),
         ("team", []),
         ("client-id:app", []),
     ],

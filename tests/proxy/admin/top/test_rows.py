@@ -202,6 +202,7 @@ def test_a_row_explains_the_level_and_the_arithmetic_and_each_connection() -> No
         "charged 5,000 bytes since the bucket began; lately 5,000 of 1,000 bytes per second = 500.0%",
         "tokens -3,000 bytes: 3,000 ÷ 1,000 per second = 3,000.0 ms until the debt is paid",
         "10.0.0.1:5000 (alice/app): nothing is read from it for 3,000.0 ms more",
+        "every level and its entry: sluice quotas explain --user alice --client-id app --config FILE",
     ]
 
 
@@ -227,6 +228,7 @@ def test_an_address_that_connects_too_fast_is_a_row_with_its_connections() -> No
         "charged 2 connections since the bucket began; lately 2 of 2 new connections per second = 100.0%",
         "tokens 0.2 of the 1 that a connection takes: the next one is let in within 400.0 ms; until then who "
         "connects is left unserved, and closed",
+        "every level and its entry: sluice quotas explain --user ANONYMOUS --address 10.0.0.1 --config FILE",
     ]
 
 
@@ -248,7 +250,29 @@ def test_groups_are_explained_by_one_of_their_members() -> None:
     sensor.charge(2_000, START_MS)
     (row,) = survey(shared).rows
     assert row.bucket == {"tenant": "team", "client-id-prefix": "etl-"}
-    assert row.to_json(limits)["why"][0].startswith("tenant_client_prefix (")
+    why = row.to_json(limits)["why"]
+    assert why[0].startswith("tenant_client_prefix (")
+    assert "sluice quotas explain --user bob --client-id etl- --config FILE" in why[-1]
+
+
+def test_a_name_cannot_leave_the_command_that_asks_further() -> None:
+    limits = QuotaLimits([(QuotaEntity("a; rm -rf ~"), {"producer_byte_rate": 1_000})])
+    shared = shared_of(limits)
+    sensor = shared.quotas.sensor(QuotaKind.PRODUCE, "a; rm -rf ~", "", START_MS)
+    assert sensor is not None
+    sensor.charge(2_000, START_MS)
+    (row,) = survey(shared).rows
+    assert "explain --user 'a; rm -rf ~' --config FILE" in row.to_json(limits)["why"][-1]
+
+
+def test_where_nobody_can_be_named_no_command_is_told() -> None:
+    limits = QuotaLimits([(QuotaEntity(None, "app"), {"producer_byte_rate": 1_000})])
+    shared = shared_of(limits)
+    sensor = shared.quotas.sensor(QuotaKind.PRODUCE, "alice", "app", START_MS)
+    assert sensor is not None
+    sensor.charge(2_000, START_MS)
+    (row,) = survey(shared).rows
+    assert "explain" not in " ".join(row.to_json(limits)["why"])
 
 
 def test_a_row_tells_for_how_much_of_the_last_minute_it_was_delayed() -> None:

@@ -95,12 +95,12 @@ def test_a_row_tells_who_owes_how_much_by_which_rule_on_which_connections() -> N
 @pytest.mark.parametrize(
     ("width", "titles"),
     [
-        (80, "who quota limit of limit last min throttled"),
-        (99, "who quota limit of limit last min throttled"),
-        (100, "who quota limit used of limit last min throttled"),
-        (112, "who quota limit used of limit last min owes throttled"),
-        (130, "who quota rule limit used of limit last min owes throttled"),
-        (170, "who quota rule limit used of limit last min owes throttled connections"),
+        (80, "who quota limit of limit delayed throttled"),
+        (99, "who quota limit of limit delayed throttled"),
+        (100, "who quota limit used of limit delayed throttled"),
+        (112, "who quota limit used of limit delayed owes throttled"),
+        (130, "who quota rule limit used of limit delayed owes throttled"),
+        (170, "who quota rule limit used of limit delayed owes throttled connections"),
     ],
 )
 def test_a_row_is_a_line_however_narrow_and_columns_drop_out_by_width(width: int, titles: str) -> None:

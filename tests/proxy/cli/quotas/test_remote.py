@@ -184,3 +184,12 @@ def test_what_kafkas_api_cannot_tell_is_left_out_of_a_comparison_and_named() -> 
     found, left_out = compared(file, Listing({user("b"): {"producer_byte_rate": 2}}))
     assert not [one for one in left_out if "user-principal" in one], "what a place can tell is compared"
     assert "~ user-principal 'b': producer_byte_rate=2 (shadow) → 2" in map(str, found)
+
+
+def test_who_may_not_ask_is_told_which_ways_there_are() -> None:
+    told = refusal(31, "Cluster authorization failed: ANONYMOUS is not in quotas.admins of this proxy.")
+    assert told.startswith("error 31 CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed: ANONYMOUS ")
+    for way in ("--command-config FILE", "--admin-socket FILE", "`sluice top --why`"):
+        assert way in told
+    assert ".." not in told
+    assert "--admin-socket" not in refusal(42, "not he")
