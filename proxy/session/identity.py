@@ -9,7 +9,7 @@ from sluice.usage.records import Flow
 class Identity:
     """Mutable: the two sides of a session share it."""
 
-    __slots__ = ("authenticated", "client_id", "flow", "user")
+    __slots__ = ("authenticated", "client_id", "flow", "software", "user")
 
     def __init__(self, *, authentication_required: bool, user: str | None = None) -> None:
         """`user`: known before the first request, by a certificate."""
@@ -19,5 +19,7 @@ class Identity:
         """of the last request"""
         self.flow = Flow()
         """likewise"""
+        self.software = ""
+        """name and version that the client gives itself in ApiVersions (KIP-511)"""
         self.authenticated = not authentication_required
         """requests other than those of authentication may pass"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from sys import intern
 from typing import Final
 
 from sluice.protocol.api_versions import FIRST_WITH_SOFTWARE, client_software
@@ -53,6 +54,8 @@ from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import Flows
 
 _JOIN_GROUP_MAX: Final = OFFERED[JOIN_GROUP][1]
+_SOFTWARE_TOLD: Final = 64
+"""characters of a client's software that are kept"""
 _SOFTWARE_MAX_BYTES: Final = 1024
 """of an ApiVersions request that names its client; what is longer is not waited for"""
 
@@ -170,8 +173,10 @@ class OtherRequests:
         limit = min(end, frame_end)
         with suppress(MalformedFrame):
             body = request_body(buf, client_id_end, limit, API_VERSIONS, version)
-            name, _ = client_software(buf, body, limit)
+            name, software_version = client_software(buf, body, limit)
             self._throttling.use_software(name)
+            # One string for all connections of a client program, however many there are.
+            self._identity.software = intern(f"{name} {software_version}"[:_SOFTWARE_TOLD])
         return True
 
     def _note_member(

@@ -35,6 +35,8 @@ class Live(NamedTuple):
     peer: str
     user: str
     client_id: str
+    software: str
+    """name and version that the client gave itself; "": none"""
     state: str
     throttled_by: str
     """the kind whose delay it sits out; "": none"""
@@ -97,6 +99,7 @@ class TwoLooks:
                     connection.peer,
                     session.user,
                     session.client_id,
+                    session.identity.software,
                     state_of(session, throttled_by),
                     throttled_by,
                     for_ms,

@@ -15,6 +15,7 @@ _IN_FLIGHT_FROM: Final = 90
 """characters of width from which the column is there"""
 _REQUESTS_FROM: Final = 104
 _STATE_FROM: Final = 122
+_SOFTWARE_FROM: Final = 150
 
 
 def connections_view(snapshot: Mapping[str, Any], *, width: int = 211, searched: str = "") -> RenderableType:
@@ -53,5 +54,6 @@ _COLUMNS: Final = (
     Column("in flight", lambda row: f"{row['in_flight']:,}", _IN_FLIGHT_FROM),
     Column("waits for", _delay),
     Column("quota", lambda row: str(row["throttled_by"]), _STATE_FROM, is_figure=False),
+    Column("client", lambda row: printable(row["software"]), _SOFTWARE_FROM, is_figure=False, gives_way=True),
     Column("state", lambda row: row["state"].replace("_", " "), _STATE_FROM, is_figure=False),
 )

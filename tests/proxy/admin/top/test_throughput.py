@@ -21,7 +21,7 @@ from sluice.proxy.admin.top.throughput import LiveConnections, TwoLooks
 from sluice.proxy.admin.top.throughput_view import connections_view
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session
-from testkit.frames.frames import fetch, fetch_answer_of, produce_of
+from testkit.frames.frames import API_VERSIONS, fetch, fetch_answer_of, produce_of, request
 from testkit.proxy.playbook import START_MS, Shell, limits_of, shared_of
 from testkit.proxy.status_feed import Feed, served
 
@@ -59,6 +59,19 @@ def test_what_passes_between_two_looks_is_the_rate_and_what_was_before_is_not() 
     assert (row.user, row.client_id, row.peer) == ("alice", "app", "10.0.0.1:5000")
     assert (row.bytes_in, row.bytes_in_per_s, row.bytes_out_per_s) == (10_000, 1_500.0, 0.0)
     assert (row.requests, row.requests_per_s, row.in_flight) == (2, 0.5, 2)
+
+
+def test_the_software_is_what_the_client_called_itself() -> None:
+    shell, client = connected("alice", 5000)
+    java: dict[str, Any] = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "4.3.1"}
+    shell.client_sends(request(API_VERSIONS, 3, java))
+    other, silent = connected("alice", 5001)
+    other.client_sends(request(API_VERSIONS, 0, {}))
+    boaster, long = connected("alice", 5002)
+    boaster.client_sends(request(API_VERSIONS, 3, {**java, "clientSoftwareName": "x" * 500}))
+    looks = TwoLooks()
+    run(looks, client, silent, long)
+    assert [row.software for row in looks.rows] == ["apache-kafka-java 4.3.1", "", "x" * 64]
 
 
 def test_answers_are_bytes_out() -> None:
@@ -179,6 +192,7 @@ def test_the_command_asks_the_admin_port_for_json_or_a_table() -> None:
 def snapshot(**row: Any) -> dict[str, Any]:
     one = {
         "peer": "10.0.0.5:4711", "user": "alice", "client_id": "orders", "state": "muted",
+        "software": "apache-kafka-java 4.3.1",
         "throttled_by": "produce", "for_ms": 523.4, "in_flight": 3, "requests": 900, "bytes_in": 1,
         "bytes_out": 2,
         "requests_per_s": 12.0, "bytes_in_per_s": 1_040_000.0, "bytes_out_per_s": 2_100.0,
@@ -205,10 +219,17 @@ def shown(found: dict[str, Any], width: int, searched: str = "") -> list[str]:
         (90, "user/client-id peer in out in flight waits for"),
         (104, "user/client-id peer in out requests/s in flight waits for"),
         (122, "user/client-id peer in out requests/s in flight waits for quota state"),
+        (150, "user/client-id peer in out requests/s in flight waits for quota client state"),
     ],
 )
 def test_a_row_is_a_line_however_narrow(width: int, titles: str) -> None:
-    worst = {"user": "u" * 300, "client_id": "c\x1b[31m" * 99, "bytes_in_per_s": 999.99e9, "for_ms": 3.6e8}
+    worst = {
+        "user": "u" * 300,
+        "client_id": "c\x1b[31m" * 99,
+        "software": "s\x1b" * 32,
+        "bytes_in_per_s": 999.99e9,
+        "for_ms": 3.6e8,
+    }
     for found in (snapshot(), snapshot(**worst)):
         lines = shown(found, width)
         assert all(len(line) <= width for line in lines)
