@@ -67,7 +67,7 @@ def measure(old: Path, placement: Placement, pairs: int, cases: Sequence[Case]) 
 
 
 def ratios_of(result: CaseResult) -> list[float]:
-    """Of each pair of processes the median of its rounds."""
+    """The median of its rounds for each pair of processes."""
     ratios = pairwise_ratios(result.costs(OURS), result.costs(OLD))
     return [median(ratios[at : at + ROUNDS]) for at in range(0, len(ratios), ROUNDS)]
 

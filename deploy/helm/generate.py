@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Of the charts: values.schema.json, the READMEs' tables and the list of live options, from their sources.
+"""Generate for the charts, from their sources: values.schema.json, the READMEs' tables, the live options.
 
     python deploy/helm/generate.py [--check]
 

@@ -94,7 +94,7 @@ class _Cells:
         return first if packed == first * rows else packed, rows
 
     def append(self, values: bytes, there: bytes | int) -> None:
-        """What `packed` made."""
+        """Add the columns that `packed` made."""
         self._values.append(values)
         self._there.append(there)
         self._has_nulls |= not isinstance(there, int)

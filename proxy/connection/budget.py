@@ -94,7 +94,7 @@ class BufferShare(Generic[Owner]):
         return max(most_bytes - self.kept_bytes, 0)
 
     def worst_keeper(self) -> BufferAccount[Owner]:
-        """Of those that have kept something for the longest time, the one that keeps most; there must be
+        """The one that keeps most, of those that have kept something for the longest time; there must be
         one."""
         return max(islice(self._keepers, _LONGEST), key=lambda account: account.kept_bytes)
 
@@ -112,7 +112,7 @@ class BufferAccount(Generic[Owner]):
 
     @property
     def kept_bytes(self) -> int:
-        """As last told."""
+        """How many bytes the connection keeps, as last told."""
         return self._kept_bytes
 
 

@@ -25,10 +25,10 @@ class Stream(Protocol):
         """Bytes read; 0 at the end."""
 
     def send(self, data: memoryview | bytearray | bytes, /) -> int:
-        """Bytes taken."""
+        """Send what can be sent at once; returns how many bytes were taken."""
 
     def fileno(self) -> int:
-        """−1 once closed."""
+        """The descriptor of the socket; −1 once it is closed."""
 
     def shutdown(self, how: int, /) -> None:
         """Tell the other side that nothing more comes."""
@@ -37,7 +37,7 @@ class Stream(Protocol):
         """As of the socket below."""
 
     def close(self) -> None:
-        """At once."""
+        """Close at once; what was not sent is lost."""
 
 
 def has_left(stream: Stream) -> bool:

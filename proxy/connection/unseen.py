@@ -20,7 +20,7 @@ UNSEEN_PER_S: Final = 8.0
 
 
 class UnseenAllowance:
-    """Of one user."""
+    """How many more requests of one user may go."""
 
     __slots__ = ("_left", "_most", "_seen_ms")
 

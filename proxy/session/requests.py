@@ -37,7 +37,8 @@ _UNKNOWN_LENGTH: Final = -2  # no client id has this length, so the first reques
 
 
 class RequestSide(FetchSide):
-    """Of one connection. The parts that it is given are shared with the session's other side."""
+    """The client's side of one connection. The parts that it is given are shared with the session's other
+    side."""
 
     __slots__ = (
         "_client_id_length", "_frame_limit", "_guard", "_others", "_quotas", "_topic_defaults",
@@ -93,7 +94,7 @@ class RequestSide(FetchSide):
 
     @property
     def position(self) -> int:
-        """Of the client's bytes, so many are done with: the next that `data` is given."""
+        """How many of the client's bytes are done with: the position of the next that `data` is given."""
         return self.bytes_read + self.dropped_bytes
 
     @property

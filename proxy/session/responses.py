@@ -68,7 +68,8 @@ _NOT_CHARGED: Final = (*_FOR_GATEWAY, NAMES, CLUSTER_ACTION, REPLICA, FOLLOWER)
 
 
 class AnswerSide:
-    """Of one connection. The parts that it is given are shared with the session's other side."""
+    """The broker's side of one connection. The parts that it is given are shared with the session's other
+    side."""
 
     __slots__ = (
         "_addresses", "_authentication", "_identity", "_in_flight", "_local", "_mutations", "_names", "_pace",
@@ -118,7 +119,7 @@ class AnswerSide:
         return self._skip
 
     def passed(self, count: int) -> None:
-        """As of RequestSide."""
+        """So many bytes went on without having been given to `data`, as RequestSide.passed."""
         self._skip -= count
         self.bytes_read += count
 

@@ -46,7 +46,7 @@ class Window:
     """…to this one"""
 
     def __str__(self) -> str:
-        """`sat 01:00–05:00 Europe/Berlin`."""
+        """As people write it, for example `sat 01:00–05:00 Europe/Berlin`."""
         if self.first is None:
             days = ", ".join(name for day, name in enumerate(DAY_NAMES) if day in self.weekdays)
         else:

@@ -27,7 +27,7 @@ class Progress:
         self._verdicts: Counter[str] = Counter()
 
     def __call__(self, outcome: Outcome, number: int, count: int) -> None:
-        """After each mutant."""
+        """Tell how far it is, after each mutant."""
         self._verdicts[outcome.verdict] += 1
         if not outcome.is_killed:
             self._say(f"  {outcome.verdict}: {told(outcome)}")

@@ -65,9 +65,9 @@ def _with_head(head_bytes: int) -> Callable[[bytearray, int], tuple[Any, ...]]:
 
 
 class KnownProduce:
-    """Of one connection. ProduceSide._produce reads its public fields: a request fits while there are no
-    `gates`, until `until_ms`, once it or `enough_bytes` have arrived, if the table above holds. It looks
-    itself where the records' length takes two bytes, else asks `fits_other`."""
+    """The last Produces of one connection. ProduceSide._produce reads its public fields: a request fits while
+    there are no `gates`, until `until_ms`, once it or `enough_bytes` have arrived, if the table above holds.
+    It looks itself where the records' length takes two bytes, else asks `fits_other`."""
 
     __slots__ = (
         "_head_bytes", "_once", "_shape", "acks", "enough_bytes", "gates", "head", "heads", "less_bytes",
