@@ -8,8 +8,10 @@ of standard output is one JSON object. What is measured, and why so: docs/benchm
 """
 
 import argparse
+import pickle
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +34,7 @@ from bench.lib.results import results_folder
 from testkit.processes.process import BenchError, raise_fd_limit
 from testkit.proxy import proxies
 
-ROUNDS: Final = 7  # short ones: those of a round are seconds apart, so that drift cancels out
-FURTHER_ROUNDS: Final = 5
-SLOPE_ROUNDS: Final = 5
+ROUNDS: Final = 5  # those of a round are seconds apart, so that drift cancels out
 QUICK_ROUNDS: Final = 2
 MIN_ROUNDS_OF_A_RESULT: Final = 5
 MOST_CONNECTIONS: Final = max(SLOPES.values())
@@ -62,11 +62,13 @@ def measure_all(arguments: argparse.Namespace) -> CostRun:
     with setup_of(rig.broker.port, most, arguments.program, arguments.envoy) as (setup, clients):
         rig.connect_tls = clients.connect
         place_benchmark(arguments.placement[0])
-        idle_bytes = {name: _measure_idle(rig, name, setup, idle) for name in names[:2]}
+        idle_bytes = {}
+        if arguments.join is None or not arguments.join.exists():
+            idle_bytes = {name: _measure_idle(rig, name, setup, idle) for name in names[:2]}
         parts = []
-        for placement, rounds in zip(arguments.placement, arguments.rounds, strict=True):
+        for placement in arguments.placement:
             place_benchmark(placement)
-            parts.append(_measure_part(rig, names, setup, placement, rounds, arguments))
+            parts.append(_measure_part(rig, names, setup, placement, arguments))
         place_benchmark(arguments.placement[0])
         lives = _measure_lives(rig, names[:2], setup, arguments)
     for name, each in idle_bytes.items():
@@ -79,18 +81,19 @@ def _measure_part(
     names: Sequence[str],
     setup: Setup,
     placement: Placement,
-    rounds: int,
     arguments: argparse.Namespace,
 ) -> Part:
+    rounds = arguments.rounds
     scale = 0.1 if arguments.quick else 1.0
-    with running(names, setup) as fleet, scraped(fleet):
+    # What the relay and Envoy cost is a scale for the first placement, by which the goals are judged.
+    shown = names if placement is Placement.FREE else names[:2]
+    with running(shown, setup) as fleet, scraped(fleet):
         part = rounds_of(rig, fleet.proxies, placement, rounds, _chosen_cases(arguments, scale))
-    few = min(rounds, SLOPE_ROUNDS)
     if _is_chosen(arguments, SLOPE):
         with running(names[:2], setup) as fleet, scraped(fleet):
-            part.slopes = rounds_of(rig, fleet.proxies, placement, few, slope_cases(scale)).results
+            part.slopes = rounds_of(rig, fleet.proxies, placement, rounds, slope_cases(scale)).results
     if _is_chosen(arguments, ENTITIES):
-        part.entities = entities.measure(rig, setup, placement, few, scale)
+        part.entities = entities.measure(rig, setup, placement, rounds, scale)
     return part
 
 
@@ -107,10 +110,11 @@ def _measure_lives(
 ) -> churn.Lives:
     """Of fresh processes, too: an idle one shall not work off what it was asked before."""
     cases = [case for case in churn.CASES if _is_chosen(arguments, case)]
+    if arguments.join is not None and arguments.join.exists():
+        cases = []
     scale = 0.1 if arguments.quick else 1.0
     with running(names, setup) as fleet:
-        rounds = arguments.rounds[0] if cases else 0
-        return churn.measure(rig.churn_us, fleet.plain(), rounds, cases, scale, scraped(fleet))
+        return churn.measure(rig.churn_us, fleet.plain(), arguments.rounds, cases, scale, scraped(fleet))
 
 
 def _is_chosen(arguments: argparse.Namespace, case: str) -> bool:
@@ -125,11 +129,7 @@ def _chosen_cases(arguments: argparse.Namespace, scale: float) -> Sequence[Case]
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cost", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few and short rounds: a trial, no result")
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        help=f"rounds of all cases ({ROUNDS}, in further placements {FURTHER_ROUNDS}; quick: {QUICK_ROUNDS})",
-    )
+    parser.add_argument("--rounds", type=int, help=f"rounds of all cases ({ROUNDS}; quick: {QUICK_ROUNDS})")
     parser.add_argument("--idle", type=int, default=5000, help="idle connections (5000)")
     parser.add_argument("--cases", nargs="+", choices=[*CASES, *FURTHER], help="only these")
     parser.add_argument(
@@ -147,16 +147,29 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="another command `sluice`, as one on an image's Python",
     )
     parser.add_argument("--envoy", help="the command, if it is not on the path")
+    parser.add_argument(
+        "--join",
+        type=Path,
+        metavar="FILE",
+        help="measure in parts: what one run measures, a placement, is kept here and told by the next, too",
+    )
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="compare with another checkout")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
     if arguments.old and not set(arguments.cases or ["all"]).difference(FURTHER):
         parser.error("--old compares requests: not churn, idle, slope and entities alone")
     arguments.envoy = envoy_command(arguments.envoy)
-    first, further = (QUICK_ROUNDS,) * 2 if arguments.quick else (ROUNDS, FURTHER_ROUNDS)
-    asked = arguments.rounds
-    arguments.rounds = [asked or first, *[asked or further] * (len(arguments.placement) - 1)]
+    arguments.rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
     return arguments
+
+
+def _joined(run: CostRun, file: Path) -> CostRun:
+    """With what an earlier run left in `file` of other placements, idle connections and lives."""
+    if file.exists():
+        earlier: CostRun = pickle.loads(file.read_bytes())
+        run = replace(earlier, parts=[*earlier.parts, *run.parts])
+    file.write_bytes(pickle.dumps(run))
+    return run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -169,7 +182,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench-cost: {error}", file=sys.stderr)
         return 2
-    full = not arguments.quick and not arguments.cases and min(arguments.rounds) >= MIN_ROUNDS_OF_A_RESULT
+    if arguments.join:
+        run = _joined(run, arguments.join)
+    full = not arguments.quick and not arguments.cases and arguments.rounds >= MIN_ROUNDS_OF_A_RESULT
+    full = full and len(run.parts) > 1
     stem = "cost" if arguments.program == proxies.OURS else "cost-other-python"
     report(run, results_folder(arguments.out, official=full), stem)
     return 0

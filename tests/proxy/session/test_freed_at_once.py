@@ -6,13 +6,15 @@ import gc
 
 import pytest
 
+from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import METADATA, PRODUCE, answer, fetch, produce, request
-from testkit.proxy.playbook import SessionPolicy, Shell, limits_of, shared_of
+from testkit.proxy.playbook import Shell, limits_of, shared_of
 
 
 @pytest.mark.parametrize("limits", [limits_of(None, None), limits_of(1_000_000, 1_000_000)])
-def test_nothing_of_a_closed_session_stands_in_a_circle(limits: object) -> None:
+def test_nothing_of_a_closed_session_stands_in_a_circle(limits: QuotaLimits) -> None:
     shared = shared_of(limits)
     policy = SessionPolicy()
 
