@@ -47,6 +47,11 @@ class AccessCollector:
         """What is gathered is all there will be of this window: the end of the process."""
         self._end_window(unix_ms - now_ms)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `ready` has something, or a window is over that had nothing."""
+        return bool(self.rollup.ended) or len(self.requests) >= ROWS_AT_ONCE
+
     def ready(self) -> Iterator[Columns | Window]:
         """What is to be written; each once: rows of single requests when there are ROWS_AT_ONCE, or their
         window is over."""

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -132,19 +133,24 @@ def measure(
     rounds: int,
     cases: Sequence[str],
     scale: float,
+    scraped: AbstractContextManager[None],
 ) -> Lives:
-    """Both cases in every round, the proxies by turns; idle spans are the same for both.
+    """First `churn`, the proxies by turns in every round, while they are `scraped`; then `idle`, all of them
+    in the same spans and nobody asks for metrics.
 
     `churn_us`: the cost of one of so many connections to a proxy.
     """
     lives = Lives({proxy.name: [] for proxy in running}, {proxy.name: [] for proxy in running})
-    for number in range(rounds):
-        if CHURN in cases:
-            for proxy in running if number % 2 == 0 else reversed(running):
-                lives.churn_us[proxy.name].append(churn_us(proxy, int(CONNECTIONS * scale)))
-        if IDLE in cases and number < IDLE_ROUNDS:
+    if CHURN in cases:
+        with scraped:
+            for number in range(rounds):
+                for proxy in running if number % 2 == 0 else reversed(running):
+                    lives.churn_us[proxy.name].append(churn_us(proxy, int(CONNECTIONS * scale)))
+                print(f"{number + 1}/{rounds}  {lives.newest()}", flush=True)
+    if IDLE in cases:
+        for _ in range(min(rounds, IDLE_ROUNDS)):
             spent = idle_ms_per_s(running, max(IDLE_S * scale, 1.0))
             for proxy, ms_per_s in zip(running, spent, strict=True):
                 lives.idle_ms_per_s[proxy.name].append(ms_per_s)
-        print(f"{number + 1}/{rounds}  {lives.newest()}", flush=True)
+            print(lives.newest(), flush=True)
     return lives

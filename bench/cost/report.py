@@ -1,26 +1,30 @@
 """Results of the cost benchmark → a table for people, JSON, a plot, and the summary for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.table import Table
 
-from bench.cost.cases import CaseResult, ProxyMemory
+from bench.cost import wakeups
+from bench.cost.cases import SLOPE_FROM, SLOPES, CaseResult, Entities, ProxyMemory
 from bench.cost.churn import Lives
 from bench.lib.load import Measured
 from bench.lib.placement import Placement
 from bench.lib.results import machine, print_last_line, wide_console, write_json
-from bench.lib.stats import median, spread
+from bench.lib.stats import median, pairwise_ratios, spread
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Part:
-    """All rounds in one placement. The keys of `memory` are proxy names."""
+    """All rounds in one placement. The keys of `memory` are proxy names; `slopes`: the same load over 50, 500
+    and 5,000 connections."""
 
     placement: Placement
     results: Sequence[CaseResult]
     memory: dict[str, ProxyMemory]
+    slopes: Sequence[CaseResult] = ()
+    entities: Entities | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +40,53 @@ class CostRun:
     idle_connections: int
     parts: Sequence[Part]
     lives: Lives
+    interpreter: str = ""
+    """that ours ran on"""
 
 
-def report(run: CostRun, folder: Path) -> None:
-    """Prints the table, writes cost.json and cost.png, and prints the summary as the last line."""
+def report(run: CostRun, folder: Path, stem: str = "cost") -> None:
+    """Prints the tables, writes cost.json and cost.png, and prints the summary as the last line."""
     console = wide_console()
     for part in run.parts:
         console.print(_cost_table(run, part))
+        for table in _slope_tables(run, part):
+            console.print(table)
     console.print(_memory_table(run))
     summary = summary_of(run)
     write_json(
-        folder / "cost.json",
+        folder / f"{stem}.json",
         {
             "summary": summary,
             "machine": machine(),
             "haproxy": run.theirs_version,
+            "interpreter": run.interpreter,
             "idle_connections": run.idle_connections,
             "lives": asdict(run.lives),
             "placements": {str(part.placement): _as_json(part) for part in run.parts},
         },
     )
-    _plot(run, folder / "cost.png")
-    console.print(f"written: {folder / 'cost.json'}, cost.png")
+    _plot(run, folder / f"{stem}.png")
+    console.print(f"written: {folder / stem}.json, {stem}.png")
     print_last_line(summary)
 
 
 def _as_json(part: Part) -> dict[str, object]:
     return {
-        "cases": {
-            result.case.name: {
-                "what": result.case.shown,
-                "unit": result.case.unit,
-                "cost": {name: [round(c, 4) for c in result.costs(name)] for name in result.samples},
-                "samples": {
-                    name: [asdict(measured) for measured in samples]
-                    for name, samples in result.samples.items()
-                },
-            }
-            for result in part.results
-        },
+        "cases": {result.case.name: _case_as_json(result) for result in part.results},
+        "slopes": {result.case.name: _case_as_json(result) for result in part.slopes},
+        "entities": asdict(part.entities) if part.entities else None,
         "memory_bytes": {name: asdict(memory) for name, memory in part.memory.items()},
+    }
+
+
+def _case_as_json(result: CaseResult) -> dict[str, object]:
+    return {
+        "what": result.case.shown,
+        "unit": result.case.unit,
+        "cost": {name: [round(c, 4) for c in result.costs(name)] for name in result.samples},
+        "samples": {
+            name: [asdict(measured) for measured in samples] for name, samples in result.samples.items()
+        },
     }
 
 
@@ -118,12 +129,68 @@ def _ratios(run: CostRun, part: Part, prefix: str) -> dict[str, object]:
     per_gib = [ratios[result.case.name] for result in part.results if result.case.frame_bytes]
     if per_gib:
         summary[f"{prefix}gib_vs_haproxy"] = round(max(ratio.median for ratio in per_gib), 3)
+    summary |= _slopes(run, part, prefix)
     summary[f"{prefix}ratios_of_lowest"] = {
         f"{result.case.name}_vs_haproxy": round(result.ratio_of_lowest(run.ours, run.theirs), 3)
         for result in part.results
     }
     summary[f"{prefix}ranges"] = {f"{name}_vs_haproxy": ratio.as_range() for name, ratio in ratios.items()}
+    equal = {x.case.name: wakeups.equal_ratio(x, run.ours, run.theirs) for x in part.results}
+    summary[f"{prefix}vs_haproxy_at_equal_wakeups"] = {
+        name: None if found is None else [round(found.median, 3), *found.as_range()]
+        for name, found in equal.items()
+    }
+    summary[f"{prefix}requests_per_wakeup"] = {
+        x.case.name: wakeups.medians(x, list(x.samples)) for x in part.results if not x.case.frame_bytes
+    }
+    for name in part.memory:
+        if name not in {run.ours, run.theirs}:
+            summary[f"{prefix}{name}_vs_haproxy"] = {
+                result.case.name: round(result.ratio(name, run.theirs).median, 3)
+                for result in part.results
+                if name in result.samples
+            }
     return summary
+
+
+def _slopes(run: CostRun, part: Part, prefix: str) -> dict[str, object]:
+    summary: dict[str, object] = {}
+    base = next((x for x in part.slopes if x.case.name == SLOPE_FROM), None)
+    for result in part.slopes:
+        if base is None or result is base:
+            continue
+        for name, shown in ((run.ours, ""), (run.theirs, "haproxy_")):
+            slope = spread(pairwise_ratios(result.costs(name), base.costs(name)))
+            key = f"{prefix}{shown}slope_{SLOPES[result.case.name]}_vs_{base.case.work.connections}"
+            summary[key] = round(slope.median, 3)
+            summary[f"{key}_range"] = slope.as_range()
+    if part.entities is not None:
+        summary |= part.entities.summary(prefix)
+    return summary
+
+
+def _slope_tables(run: CostRun, part: Part) -> Iterator[Table]:
+    if part.slopes:
+        table = Table(title=f"CPU-µs per request by number of connections; {part.placement}")
+        for column in ("load", run.ours, run.theirs, "ratio", "requests per wake-up"):
+            table.add_column(column, justify="left" if column == "load" else "right")
+        for result in part.slopes:
+            table.add_row(
+                result.case.shown,
+                *(str(spread(result.costs(name))) for name in (run.ours, run.theirs)),
+                str(result.ratio(run.ours, run.theirs)),
+                _shown(wakeups.medians(result, (run.ours, run.theirs))),
+            )
+        yield table
+    if part.entities is not None:
+        table = Table("entities in use", "CPU-µs per request", title=f"{run.ours}; {part.placement}")
+        for count in part.entities.samples:
+            table.add_row(f"{count:,}", str(spread(part.entities.costs_us(count))))
+        yield table
+
+
+def _shown(by_proxy: Mapping[str, float]) -> str:
+    return " / ".join(f"{value:.1f}" for value in by_proxy.values())
 
 
 def _cost_table(run: CostRun, part: Part) -> Table:
@@ -140,6 +207,10 @@ def _cost_table(run: CostRun, part: Part) -> Table:
     table.add_column("of lowest", justify="right")
     table.add_column("requests/s", justify="right")
     table.add_column("requests per wake-up", justify="right")
+    table.add_column("ratio at equal wake-ups", justify="right", style="bold")
+    others = [name for name in part.memory if name not in {run.ours, run.theirs}]
+    for name in others:
+        table.add_column(f"{name} ÷ {run.theirs}", justify="right")
     for result in part.results:
         pair = [result.samples[name] for name in (run.ours, run.theirs)]
         table.add_row(
@@ -150,9 +221,9 @@ def _cost_table(run: CostRun, part: Part) -> Table:
             str(result.ratio(run.ours, run.theirs)),
             f"{result.ratio_of_lowest(run.ours, run.theirs):.2f}",
             " / ".join(f"{median([requests_per_s(m) for m in samples]):,.0f}" for samples in pair),
-            " / ".join(
-                f"{median([m.requests / max(m.wakeups, 1) for m in samples]):.1f}" for samples in pair
-            ),
+            _shown(wakeups.medians(result, (run.ours, run.theirs))),
+            str(wakeups.equal_ratio(result, run.ours, run.theirs) or "–"),
+            *(str(result.ratio(name, run.theirs)) if name in result.samples else "–" for name in others),
         )
     return table
 

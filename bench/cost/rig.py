@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
 from bench.cost import churn
-from bench.cost.cases import CLIENT_ID, FETCH_ANSWER_BYTES, TOPIC, Case, CaseResult, ProxyMemory
+from bench.cost.cases import CLIENT_ID, FETCH_ANSWER_BYTES, TOPIC, Case, CaseResult, Door, ProxyMemory
 from bench.cost.report import Part, progress
 from bench.lib.fake_broker import FakeBroker
-from bench.lib.load import Load, Measured, Work, open_idle
+from bench.lib.load import Connect, Load, Measured, connect_plain, open_idle
 from bench.lib.placement import Placement, place_proxy
 from bench.lib.poller import Poller
 from testkit.frames import load_frames as frames
@@ -24,11 +24,14 @@ class Rig:
 
     def __init__(self, fetch_answers: Mapping[int, bytes] | None = None) -> None:
         self.poller = Poller()
+        self.connect_tls: Connect = connect_plain
+        """connects to doors where clients speak TLS"""
         self.broker = FakeBroker(self.poller, TOPIC, FETCH_ANSWER_BYTES, fetch_answers)
 
-    def measure(self, proxy: proxies.Proxy, work: Work) -> Measured:
+    def measure(self, proxy: proxies.Proxy, case: Case) -> Measured:
         """One repeat over fresh connections."""
-        load = Load(self.poller, proxy.port, work)
+        connect = self.connect_tls if case.door is Door.TLS else connect_plain
+        load = Load(self.poller, proxy.port, case.work, connect)
         try:
             measured = load.measure(lambda: usage(proxy.pid))
         finally:
@@ -77,20 +80,40 @@ def measure_rounds(
     cases: Sequence[Case],
     start: Callable[[str, int, int], AbstractContextManager[proxies.Proxy]] = proxies.start,
 ) -> Part:
-    """These cases in every round, the named proxies by turns; `start` as `proxies.start`."""
-    results = [CaseResult(case, {name: [] for name in names}) for case in cases]
-    print(f"placement {placement}, {rounds} rounds", flush=True)
+    """These cases in every round, the named proxies by turns, each with a plain door alone; `start` as
+    `proxies.start`."""
     with ExitStack() as stack:
-        running = [stack.enter_context(start(name, rig.broker.port, SPARE_FDS)) for name in names]
-        for proxy in running:
-            place_proxy(placement, proxy.pid)
-        memory = {proxy.name: ProxyMemory(rss_bytes(proxy.pid)) for proxy in running}
-        for number in range(rounds):
-            for result in results:
-                # Who goes first changes, so that neither always runs on the warmer machine.
-                for proxy in running if number % 2 == 0 else reversed(running):
-                    result.samples[proxy.name].append(rig.measure(proxy, result.case.work))
-                print(f"{number + 1}/{rounds}  {progress(result, *names)}", flush=True)
-            for proxy in running:
-                memory[proxy.name].by_round.append(rss_bytes(proxy.pid))
+        running = {
+            name: {Door.PLAIN: stack.enter_context(start(name, rig.broker.port, SPARE_FDS))} for name in names
+        }
+        return rounds_of(rig, running, placement, rounds, cases)
+
+
+def rounds_of(
+    rig: Rig,
+    running: Mapping[str, Mapping[Door, proxies.Proxy]],
+    placement: Placement,
+    rounds: int,
+    cases: Sequence[Case],
+) -> Part:
+    """These cases in every round, running proxies by turns; each case with those that have its door."""
+    print(f"placement {placement}, {rounds} rounds", flush=True)
+    results = []
+    for case in cases:
+        results.append(CaseResult(case, {name: [] for name in running if case.door in running[name]}))
+    plain = {name: doors[Door.PLAIN] for name, doors in running.items()}
+    for doors in running.values():
+        for pid in {proxy.pid for proxy in doors.values()}:
+            place_proxy(placement, pid)
+    memory = {name: ProxyMemory(rss_bytes(proxy.pid)) for name, proxy in plain.items()}
+    for number in range(rounds):
+        for result in results:
+            # Who goes first changes, so that none always runs on the warmer machine.
+            turns = list(result.samples) if number % 2 == 0 else list(result.samples)[::-1]
+            for name in turns:
+                measured = rig.measure(running[name][result.case.door], result.case)
+                result.samples[name].append(measured)
+            print(f"{number + 1}/{rounds}  {progress(result, *list(result.samples)[:2])}", flush=True)
+        for name, proxy in plain.items():
+            memory[name].by_round.append(rss_bytes(proxy.pid))
     return Part(placement, results, memory)

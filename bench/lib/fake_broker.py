@@ -1,8 +1,8 @@
 """Kafka requests → precomputed answers: the cheapest broker that a proxy cannot tell from a real one.
 
-Answers ApiVersions v3, Produce v12 and Fetch up to v14 in order, with the right correlation id. A Fetch is
-answered with a frame of as many bytes as its max_bytes asks for, or with the one that was made for that
-max_bytes. It stores nothing and checks no record.
+Answers ApiVersions v3, Produce v12, Metadata v12 and Fetch up to v14 in order, with the right correlation id.
+A Fetch is answered with a frame of as many bytes as its max_bytes asks for, or with the one that was made for
+that max_bytes; Metadata with this broker alone. It stores nothing and checks no record.
 """
 
 import socket
@@ -44,6 +44,7 @@ class FakeBroker:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
+        self.metadata_answer = bytes(frames.metadata_response("127.0.0.1", self.port))
         poller.add(self._listener.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -120,6 +121,8 @@ class _Connection:
                     self._broker.connections.discard(self)
                     self._broker.probes.add(self)
                 answers.append(self._patched(self._broker.api_versions_answer, correlation_id))
+            elif api_key == frames.METADATA:
+                answers.append(self._patched(self._broker.metadata_answer, correlation_id))
             else:
                 raise BenchError(f"the fake broker does not know api key {api_key}")
             pos = frame_end

@@ -1,7 +1,8 @@
-"""A closed loop of equal requests over many connections, and what the proxy in between used meanwhile.
+"""Equal requests over many connections, and what the proxy in between used meanwhile.
 
-Every connection keeps `depth` requests in flight; answers are checked by correlation id, the first and the
-last of each connection byte by byte (so a throttled answer cannot go unseen).
+Every connection keeps `depth` requests in flight, as fast as answers come; or so many a second go, on one
+connection after the other. Answers are checked by correlation id, the first and the last of each connection
+byte by byte (so a throttled answer cannot go unseen).
 """
 
 import socket
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.lib.poller import BUFFER, VIEW, Outbox, Poller
+from bench.lib.ticker import Ticker
 from testkit.frames import load_frames as frames
 from testkit.processes.process import BenchError, Usage
 
 _INT32: Final = struct.Struct(">i")
 _DRAIN_S: Final = 30.0
+_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Work:
     requests: int
     warmup_requests: int
     frames: Sequence[bytes] = ()  # in the place of `frame`: each connection's own, all of one length
+    requests_per_s: float = 0.0  # 0: as fast as answers come
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +66,61 @@ class Load:
         self.work = work
         self.done = 0
         self.stopping = False
+        self._turn = 0
+        self._ticker: Ticker | None = None
+        self.connections: list[_Client] = []
         frames_of = work.frames or [work.frame] * work.connections
-        self.connections = [_Client(self, connect(port), frame) for frame in frames_of]
+        for number, frame in enumerate(frames_of, 1):
+            self.connections.append(_Client(self, connect(port), frame))
+            if number % _AT_ONCE == 0 and number < len(frames_of):
+                self._greet(self.connections[-_AT_ONCE:])
+
+    def _greet(self, some: Sequence["_Client"]) -> None:
+        """Requests of these are answered, before others connect: the broker's listen queue is shorter than
+        some loads, and of many connections that ask nothing a proxy may end the oldest."""
+        self.stopping = True
+        for client in some:
+            client.start()
+        self._drain(some)
+        self.stopping = False
+
+    def _drain(self, some: Sequence["_Client"]) -> None:
+        self.poller.run_until(
+            lambda: all(c.in_flight == 0 for c in some), "answers still in flight", _DRAIN_S
+        )
 
     def measure(self, snapshot: Callable[[], Usage], stall_s: float = 60.0) -> Measured:
         """Warms up, counts `work.requests` answers in full flow, then lets what is in flight come back.
 
         Raises BenchError when nothing comes back for `stall_s` or an answer is not the expected one.
         """
-        for client in self.connections:
-            client.start()
+        if self.work.requests_per_s:
+            self.stopping = True  # no answer brings the next request: the clock does
+            self._ticker = Ticker(self.poller, self.work.requests_per_s, self._next)
+        else:
+            for client in self.connections:
+                client.start()
         self._serve_until(self.work.warmup_requests, stall_s)
         first_done, first = self.done, snapshot()
         self._serve_until(first_done + self.work.requests, stall_s)
         last_done, last = self.done, snapshot()
+        if self._ticker is not None:
+            self._ticker.close()
         self.stopping = True
-        self.poller.run_until(
-            lambda: all(c.in_flight == 0 for c in self.connections), "answers still in flight", _DRAIN_S
-        )
+        self._drain(self.connections)
         return Measured(
             last_done - first_done,
             last.at_s - first.at_s,
             last.cpu_s - first.cpu_s,
             last.wakeups - first.wakeups,
         )
+
+    def _next(self) -> None:
+        """The connection whose turn it is sends a request, unless its last one has not been answered."""
+        client = self.connections[self._turn % len(self.connections)]
+        self._turn += 1
+        if not client.in_flight:
+            client.start()
 
     def _serve_until(self, answers: int, stall_s: float) -> None:
         step = self.poller.step
@@ -98,6 +133,8 @@ class Load:
                 raise BenchError(f"no answer for {stall_s:.0f} s, after {self.done} of {answers}")
 
     def close(self) -> None:
+        if self._ticker is not None:
+            self._ticker.close()
         for client in self.connections:
             client.close()
 

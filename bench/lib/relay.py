@@ -2,7 +2,7 @@
 
 In the evenness benchmark and the demo it stands before the broker and before Sluice alike and tells a meter
 which bytes it has passed on, when and on which connection. In the cost benchmark it is what is left when the
-proxy's work is taken away (`--against relay`).
+proxy's work is taken away.
 
     python -m bench.lib.relay LISTEN_PORT UPSTREAM_PORT
 """

@@ -52,7 +52,9 @@ def id_cases() -> Sequence[Case]:
     for case in all_cases(SCALE):
         if case.name.startswith("request_"):
             warmup = WARMUP_OF_A_CONNECTION * case.work.connections
-            cases.append(replace(case, work=replace(case.work, frame=frame, warmup_requests=warmup)))
+            cases.append(
+                replace(case, work=replace(case.work, frame=frame, frames=(), warmup_requests=warmup))
+            )
     return cases
 
 

@@ -96,6 +96,7 @@ class AccessLog:
         proxy = self._proxy = instance_name(options)
         self._offset_ms = offset_ms
         self._has_begun = False
+        self._is_ready = asyncio.Event()
         self._close_deadline_s = options.close_deadline_s
         self.topic_names = TopicNames()
         """for the sessions"""
@@ -119,6 +120,8 @@ class AccessLog:
     def take(self, recorder: Recorder, now_ms: float) -> None:
         """Add up what the sessions recorded; it stays in the lists."""
         self.collector.take(recorder, now_ms, now_ms + self._offset_ms())
+        if self.collector.is_ready:
+            self._is_ready.set()
 
     def hand_over(self, *, is_last: bool = False) -> None:
         """To the writer, what is finished; of each window that it took, or that was empty, a heartbeat."""
@@ -135,12 +138,14 @@ class AccessLog:
                 self.writer.offer(ROLLUP, heartbeat(begin_ms, self._proxy, is_last=is_last and not ended))
 
     async def run(self) -> None:
-        """Hand over what is finished, until cancelled."""
+        """Hand over what is finished, until cancelled; while nothing is, as on an idle machine, it sleeps."""
         if not self._has_begun:
             self._has_begun = True
             self.writer.start()
         while True:
+            await self._is_ready.wait()
             await next_beat(_HAND_OVER_INTERVAL_S)
+            self._is_ready.clear()
             self.hand_over()
 
     async def until_ready(self) -> None:

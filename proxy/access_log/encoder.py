@@ -6,6 +6,7 @@ interpreter's lock. A file is for one table and one hour, and is closed after `r
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -36,7 +37,9 @@ _PAUSE_S: Final = 0.0005
 """between pieces of work; long enough for the loop's thread to take the lock"""
 _WORK_S: Final = 0.0003
 """between two pauses, at least: what is done after one takes longer, for the caches are others' then"""
-_TICK_S: Final = 0.5
+_TICK_S: Final = 5.0
+"""longest wait with nothing to encode, after which losses are told: each wake-up of an idle machine costs"""
+_CLOSING_TICK_S: Final = 0.5
 
 _FAULT: Final = "a fault of the thread that encodes them"
 
@@ -169,7 +172,7 @@ class AccessEncoder:
     def _encode_until_closed(self) -> None:
         while True:
             try:
-                offered = self._queue.get(timeout=_TICK_S)
+                offered = self._queue.get(timeout=self._tick_s())
                 self._resumed_s = time.monotonic()
             except Empty:
                 if self._closing.is_set():
@@ -192,6 +195,14 @@ class AccessEncoder:
             self._losses.tell()
         for part in list(self._parts.values()):
             self._finish(part)
+
+    def _tick_s(self) -> float:
+        """How long may be waited for something to encode: until a file is to be closed."""
+        if self._closing.is_set():
+            return _CLOSING_TICK_S
+        now_s = time.monotonic()
+        due_s = min((part.close_at_s for part in self._parts.values()), default=math.inf) - now_s
+        return max(0.0, min(due_s, _TICK_S))
 
     def _take(self, table: str, columns: Columns) -> None:
         rows = len(columns[0])

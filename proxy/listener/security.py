@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from sluice.proxy.config.listener import (
 )
 from sluice.proxy.runtime.file_work import FileHangs, FileWork, within
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.runtime.tasks import next_beat
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.quotas.files.config_error import Problems
 
@@ -76,7 +76,7 @@ class ListenerSecurity:
         """Look for changes until cancelled, in a thread; new connections get what is good."""
         followed = [(what, files, FileWork[ReloadOutcome | None]()) for what, files in self.followed()]
         while True:
-            await asyncio.sleep(self.look_interval_s)
+            await next_beat(self.look_interval_s)
             for what, files, work in followed:
                 try:
                     outcome = await work.run(partial(_look, files))

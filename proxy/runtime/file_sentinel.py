@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, TypeAlias
 
+from sluice.proxy.runtime.tasks import to_beat_s
 from sluice.proxy.runtime.watched_file import WatchedFiles
 
 _ASKED_EVERY_S: Final = 5.0
@@ -63,7 +64,7 @@ class FileSentinel:
             if self._thread is None or not self._thread.is_alive():
                 self._begin()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._new.wait(), _ASKED_EVERY_S)
+                await asyncio.wait_for(self._new.wait(), to_beat_s(_ASKED_EVERY_S))
                 break
             since_s = self._looks_since_s
             if since_s and monotonic() - since_s > _LATE_S:

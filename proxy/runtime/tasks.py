@@ -42,8 +42,13 @@ async def next_beat(every_s: float) -> None:
 
     Tasks that have little to do wake up together: on an idle machine the wake-up is what costs, not the work.
     """
+    await asyncio.sleep(to_beat_s(every_s))
+
+
+def to_beat_s(every_s: float) -> float:
+    """How long `next_beat` sleeps, for waits that something else may end."""
     left_s = every_s - monotonic() % every_s
-    await asyncio.sleep(left_s if left_s > every_s / 10.0 else left_s + every_s)
+    return left_s if left_s > every_s / 10.0 else left_s + every_s
 
 
 def _ended(task: asyncio.Task[Any]) -> None:

@@ -75,14 +75,30 @@ class DelayLimits:
     """franz-go and sarama sleep on the written figure and would miss heartbeats"""
     patience_s: Mapping[str, float] = field(default_factory=dict)
     """pacing.client_patience: beside and above PATIENCE_S"""
+    _budgets: dict[str, WaitBudget] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """by software, as connections have asked; of names that have no patience of their own that of OTHERS"""
 
     def budget(self, software: str = OTHERS) -> WaitBudget:
         """How long requests of a client that calls itself so may wait."""
+        budgets = self._budgets
+        if software not in budgets:
+            if software not in self.patience_s and software not in PATIENCE_S:
+                software = OTHERS
+            if software not in budgets:
+                budgets[software] = self._budget(software)
+        return budgets[software]
+
+    def _budget(self, software: str) -> WaitBudget:
         patience_s = self.patience_s.get(software) or PATIENCE_S.get(software) or self.patience_s.get(OTHERS)
         pipelining_s = patience_s or PIPELINING_PATIENCE_S
         alone_ms = max(patience_s or UNNAMED_PATIENCE_S, LEAST_PATIENCE_S) * 1000.0 * _USABLE_SHARE
         pipelined_ms = max(pipelining_s, LEAST_PATIENCE_S) * 1000.0 * _USABLE_SHARE
         return WaitBudget(min(self.answer_budget_ms, alone_ms), alone_ms, pipelined_ms)
+
+
+def no_delay(_api_key: int) -> float:
+    """The longest wait of a request in a connection that is closed."""
+    return 0.0
 
 
 class SessionTimeouts:

@@ -30,6 +30,7 @@ from sluice.protocol.throttle_field import at_fixed_offset, raise_at_fixed_offse
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT, InFlight
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.produce.one_batch import OneBatch
 from sluice.proxy.session.read_gate import Pace
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.sensor import Sensor
@@ -58,6 +59,7 @@ class RequestTime:
         "_delays",
         "_identity",
         "_marks",
+        "_one_batch",
         "_pace",
         "_shared",
         "_usage",
@@ -80,6 +82,7 @@ class RequestTime:
         self._identity = identity
         self._address = address
         self._usage = ProduceUsage()
+        self._one_batch = OneBatch()
         self._marks: deque[_Mark] = deque()
         self.sensor = sensor
         """whose limit it is; exempt: measured only"""
@@ -113,6 +116,12 @@ class RequestTime:
         acks: int,
     ) -> None:
         """A Produce goes on that will be answered."""
+        found = self._one_batch.records_and_codec(
+            buf, client_id_end, end if end < frame_end else frame_end, frame_end, version
+        )
+        if found is not None:
+            self._marks.append((correlation_id, 1, *found, acks != 1))
+            return
         usage = self._usage
         try:
             body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
@@ -124,6 +133,7 @@ class RequestTime:
             for batch in usage.batches:
                 if batch[7] > 0:
                     records += batch[7]
+            self._one_batch.walked(buf, client_id_end, version, usage)
             at = usage.first_batch + _ATTRIBUTES_AT + 1
             if at < min(end, frame_end):
                 codec = buf[at] & _CODEC_BITS
@@ -157,7 +167,9 @@ class RequestTime:
         batches = records = codec = 0
         acks_all = False
         if api_key == PRODUCE:
-            _, batches, records, codec, acks_all = self._take_mark(correlation_id)
+            marks = self._marks
+            mark = marks.popleft() if marks and marks[0][0] == correlation_id else None
+            _, batches, records, codec, acks_all = mark or self._take_mark(correlation_id)
         elif api_key in AUTHENTICATION_APIS and _is_fine(buf, pos, min(end, frame_end), api_key, version):
             return  # a login that the broker took for one, on its network threads
         coefficients = self._costs.of(api_key, version, codec, acks_all)

@@ -171,9 +171,9 @@ class Flows:
         self._user = origin.user
         self._client_id = ""
         self._others: dict[int, AccessFlow] = {}
-        self.produces: Final = Beginnings[KnownBegin]()
+        self.produces: Final[Beginnings[KnownBegin]] = Beginnings()
         """from the client id on, which is this one"""
-        self._fetches = Beginnings[_KnownFetch]()
+        self._fetches: Beginnings[_KnownFetch] = Beginnings()
         self._fetch_version = _UNKNOWN
         """that all of those had"""
         self._session_topic = ""

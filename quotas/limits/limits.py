@@ -208,8 +208,8 @@ class QuotaLimits:
             return self._of_unnamed(kind, user) if user in UNNAMED_USERS else None
         if not found.level.mints_buckets:
             return found
-        bucket = found.level.bucket(user, client_id, found.bucket)
-        return found._replace(bucket=bucket)
+        level, limit, bucket, shadow, refuses = found
+        return Match(level, limit, level.bucket(user, client_id, bucket), shadow, refuses)
 
     def _of_unnamed(self, kind: QuotaKind, user: str) -> Match | None:
         """For users whose name is not known and for whom nothing is configured: the lowest limit of any user.

@@ -116,15 +116,37 @@ def produce_request(
     return request(PRODUCE, PRODUCE_VERSION, client_id, body)
 
 
-def produce_request_of(client_id: str, topic: str, frame_bytes: int) -> bytearray:
+def produce_request_of(
+    client_id: str, topic: str, frame_bytes: int, *, producer_id: int = -1, epoch: int = -1, acks: int = 1
+) -> bytearray:
     """A Produce frame of exactly `frame_bytes` with one record. Raises ValueError when there is none."""
     value_bytes = frame_bytes - len(produce_request(client_id, topic, record_batch(b"")))
+    sequence = -1 if producer_id < 0 else 0
     for _ in range(8):  # length prefixes grow with the value; a few steps find the fixed point
-        frame = produce_request(client_id, topic, record_batch(bytes(value_bytes)))
+        batch = record_batch(bytes(value_bytes), producer_id=producer_id, epoch=epoch, sequence=sequence)
+        frame = produce_request(client_id, topic, batch, acks=acks)
         if len(frame) == frame_bytes:
             return frame
         value_bytes -= len(frame) - frame_bytes
     raise ValueError(f"no Produce frame is {frame_bytes} bytes long")
+
+
+def metadata_response(host: str, port: int) -> bytearray:
+    """Metadata v12 of a cluster of one broker, id 0, and no topics asked for."""
+    body = (
+        struct.pack(">i", 0)
+        + uvarint(2)
+        + struct.pack(">i", 0)
+        + compact(host.encode())
+        + struct.pack(">i", port)
+        + uvarint(0)  # no rack
+        + NO_TAGS
+        + compact(b"bench")  # cluster
+        + struct.pack(">i", 0)  # controller
+        + uvarint(1)  # topics
+        + NO_TAGS
+    )
+    return _answer_v1(body)
 
 
 def produce_response(topic: str, *, throttle_ms: int = 0) -> bytearray:

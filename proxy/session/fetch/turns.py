@@ -21,6 +21,7 @@ from typing import Final
 
 from sluice.protocol.apis import FETCH
 from sluice.protocol.fetch import read_waits, write_max_bytes, write_max_wait
+from sluice.proxy.session.delays import no_delay
 from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.quotas.kinds import QuotaKind
@@ -97,7 +98,9 @@ class FetchTurns:
         if before is not None and self._poll_ms > now_ms:
             self._polls = {former: at_ms for former, at_ms in self._polls.items() if at_ms > now_ms}
             self._polls[before] = self._poll_ms
-        self._sensor, self._queue, self._place, self._poll_ms = sensor, None, FetchPlace(), -inf
+        if before is not None:  # else the place is one that nobody has had
+            self._place = FetchPlace()
+        self._sensor, self._queue, self._poll_ms = sensor, None, -inf
         if sensor is not None:
             self._poll_ms = self._polls.pop(sensor, -inf)
             if sensor in self._former:
@@ -263,6 +266,7 @@ class FetchTurns:
         for former_queue, place in self._former.values():
             self._part(former_queue, place, now_ms)
         self._former.clear()
+        self._limit_ms = no_delay  # as in ProduceTurns
 
     @staticmethod
     def _part(queue: FetchQueue, place: FetchPlace, now_ms: float) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from sluice.protocol.apis import PRODUCE
 from sluice.proxy.session.arrivals import Arrivals
+from sluice.proxy.session.delays import no_delay
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.policy import SharedState
@@ -296,6 +297,8 @@ class ProduceTurns:
         self._left_behind.give_back(self._identity.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
         self.wake = None
+        # Whose method it was holds this: in a circle it would wait for the collector, which seldom runs.
+        self._delay_limit_ms = no_delay
 
     def _ask(self, queue: HoldQueue, ticket: HoldTicket, ask_ms: float, now_ms: float) -> float:
         return min(queue.ask(ticket, ask_ms), now_ms + _LOOK_AGAIN_MS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sluice.proxy.access_log import access_log
 from sluice.proxy.access_log.access_log import (
     NOTHING_WRITTEN,
     AccessLog,
@@ -290,6 +291,28 @@ def test_rows_are_handed_over_when_their_window_is_over_and_the_rest_at_the_end(
     assert asyncio.run(asyncio.wait_for(live(), 20)) == [1]
     assert [row["requests"] for row in process.writer.of(ROLLUP)] == [1, 1]
     assert process.writer.is_started
+
+
+def test_nothing_is_handed_over_while_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process()
+    handed_over = asyncio.Event()
+    monkeypatch.setattr(process.log, "hand_over", handed_over.set)
+
+    async def beat(_every_s: float) -> None:
+        await asyncio.sleep(0)
+
+    async def idle_then_over() -> None:
+        monkeypatch.setattr(access_log, "next_beat", beat)
+        running = asyncio.create_task(process.log.run())  # noqa: TID251
+        for second in range(1, 10):
+            process.meter.drain(START_MS + second * 1000.0)
+            await asyncio.sleep(0.001)
+        assert not handed_over.is_set()
+        process.meter.drain(START_MS + 10_001)
+        await handed_over.wait()
+        running.cancel()
+
+    asyncio.run(asyncio.wait_for(idle_then_over(), 20))
 
 
 def test_the_limits_in_force_follow_the_quotas_and_those_in_shadow_mode_are_none() -> None:

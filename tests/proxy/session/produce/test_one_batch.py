@@ -1,0 +1,106 @@
+"""What OneBatch says of a Produce is what the walk says, or nothing."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from sluice.protocol.apis import PRODUCE
+from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.headers import request_body
+from sluice.protocol.produce import ProduceUsage
+from sluice.proxy.session.produce.one_batch import OneBatch
+from testkit.frames import load_frames
+
+VERSION = load_frames.PRODUCE_VERSION
+CLIENT_ID = "app"
+START = 14 + len(CLIENT_ID)
+BATCH_CODEC_AT = 22
+
+
+def frame(
+    value_bytes: int, count: int = 1, *, topic: str = "t", partition: int = 0, codec: int = 0
+) -> bytearray:
+    batch = bytearray(load_frames.record_batch(bytes(value_bytes), count))
+    batch[BATCH_CODEC_AT] |= codec
+    return load_frames.produce_request(CLIENT_ID, topic, bytes(batch), acks=-1, partition=partition)
+
+
+def walked(buf: bytearray, version: int = VERSION) -> tuple[ProduceUsage, list[tuple[int, int]] | None]:
+    """And (records, codec) of each batch; None: malformed."""
+    usage = ProduceUsage()
+    try:
+        body = request_body(buf, START, len(buf), PRODUCE, version)
+        usage.read(buf, body, len(buf), len(buf), version)
+    except MalformedFrame:
+        return usage, None
+    at = usage.first_batch + BATCH_CODEC_AT
+    return usage, [(max(batch[7], 0), buf[at] & 7) for batch in usage.batches]
+
+
+def learnt(*frames: bytearray) -> OneBatch:
+    known = OneBatch()
+    for one in frames:
+        known.walked(one, START, VERSION, walked(one)[0])
+    return known
+
+
+def asked(known: OneBatch, buf: bytearray, version: int = VERSION, end: int | None = None) -> object:
+    return known.records_and_codec(buf, START, len(buf) if end is None else end, len(buf), version)
+
+
+@pytest.mark.parametrize("value_bytes", [40, 100, 1_000, 16_000, 16_200, 16_250, 16_300, 16_400, 100_000])
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_produce_that_begins_like_an_earlier_one_is_read_in_place(value_bytes: int, codec: int) -> None:
+    known = learnt(frame(500))
+    found = asked(known, frame(value_bytes, 3 if value_bytes < 10_000 else 1, codec=codec))
+    assert found == (3 if value_bytes < 10_000 else 1, codec)
+
+
+def test_every_length_around_those_of_the_compact_lengths_is_read_as_the_walk_reads_it() -> None:
+    known = learnt(frame(500))
+    for value_bytes in (*range(1, 120), *range(16_200, 16_400)):
+        one = frame(value_bytes)
+        _, expected = walked(one)
+        assert expected is not None
+        assert asked(known, one) in {None, expected[0]}
+    assert asked(known, frame(16_350)) is not None
+
+
+def test_several_partitions_are_known_and_another_topic_or_version_is_walked() -> None:
+    known = learnt(*(frame(500, partition=number) for number in range(3)))
+    assert asked(known, frame(700, partition=2)) == (1, 0)
+    assert asked(known, frame(700, partition=3)) is None
+    assert asked(known, frame(700, topic="u")) is None
+    assert asked(known, frame(700), version=VERSION - 1) is None
+
+
+def test_what_has_not_arrived_is_not_looked_at() -> None:
+    known = learnt(frame(500))
+    one = frame(700)
+    assert asked(known, one, end=START + 60) is None
+    assert asked(known, one, end=START + 120) == (1, 0)
+
+
+def test_two_batches_and_two_partitions_are_walked() -> None:
+    batch = load_frames.record_batch(bytes(300))
+    two = load_frames.produce_request(CLIENT_ID, "t", batch + batch, acks=-1)
+    assert len(walked(two)[1] or ()) == 2
+    assert asked(learnt(frame(500)), two) is None
+    assert asked(learnt(two), two) is None
+
+
+def test_whatever_is_damaged_the_walk_says_the_same_or_that_it_is_none() -> None:
+    random = Random(25)
+    known, same = learnt(frame(500)), 0
+    for _ in range(20_000):
+        one = frame(random.choice((100, 600, 17_000)))
+        for _ in range(random.randrange(3)):
+            one[random.randrange(START, START + 110)] = random.randrange(256)
+        found = asked(known, one)
+        if found is not None:
+            _, expected = walked(one)
+            assert expected == [found]
+            same += 1
+    assert same > 5_000
