@@ -161,7 +161,16 @@ def planned(
         traffic_s = max(its.windows for _, its in each) * window_s
         worst.append(Day(age, found, traffic_s, state.throttled_share))
         demand = found.rate * spec.limit_span_s
-        uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
+        uses.append(
+            DayUse(
+                age,
+                demand,
+                found.identified,
+                state.throttled_share,
+                traffic_s,
+                found.shaped * spec.limit_span_s,
+            )
+        )
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
     anchor = anchor_of(known.before, limit, uses, settings, known.grant)
