@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -17,6 +18,7 @@ from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.report.publish import write_plan
 from sluice.recalibration.state.retention import forget
+from sluice.recalibration.state.run_lock import run_lock
 from sluice.recalibration.state.store import StateStore
 
 Progress = Callable[[str], None]
@@ -44,7 +46,14 @@ class Outcome:
 def run_night(
     spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSettings, tell: Progress
 ) -> Outcome:
-    """Raises LogError, NothingToPlanError; OSError where nothing can be written."""
+    """Raises LogError, NothingToPlanError; OSError where nothing can be written, or another night runs."""
+    with ExitStack() as held:
+        if not night.is_dry_run:
+            held.enter_context(run_lock(night.out))
+        return _run(spark, night, limits, job, tell)
+
+
+def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSettings, tell: Progress) -> Outcome:
     begun = time.monotonic()
 
     def say(what: str) -> None:

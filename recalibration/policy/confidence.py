@@ -39,6 +39,8 @@ class DayUse:
     """of its windows with traffic"""
     traffic_s: float
     """windows with traffic, in seconds"""
+    shaped: float = 0.0
+    """of a guess: what the day's shape tells (demand.py), in the unit of the kind's limit; else 0"""
 
 
 def confidence(days: Sequence[DayUse], settings: PolicySettings) -> float:

@@ -18,6 +18,11 @@ and is guessed, as the least of
   services grow as a whole, troughs with peaks. Where fewer than a tenth of the windows are free there is no
   shape.
 
+Kaplan and Meier take for granted that what hides a rate does not depend on it. A quota hides the high ones
+alone, but for bursts that it lets through above itself: a few of these, free, over a day of throttled windows
+would pass for the whole of its demand. So a day that is throttled in more than 60 % of its windows is never
+identified.
+
 Worked example: 98 windows at 100, 1 at 200 and 1 at 400, all uncensored: S(100) = 0.02, S(200) = 0.01: p99 =
 200. If the window at 200 was censored: S(200) = 0.02 still, S(400) = 0: p99 = 400. If half of the windows are
 at 300 and the others censored at 500, while usual days have a median of 100 and a p99 of 200: k = 3, p99 =
@@ -38,6 +43,8 @@ TOP_FACTOR: Final = 2.0
 """an unidentified demand is told to be at most this much above the highest rate that was seen"""
 SHAPE_MIN: Final = 0.1
 """share of a day's windows that must be known"""
+MOST_THROTTLED: Final = 0.6
+"""share of a day's windows that may be throttled for its demand to be known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +78,13 @@ class Demand:
     """False: `rate` is a guess; the true one is likely higher than what was seen"""
     ceiling: float
     """how high it may be: the same without the bound of twice the top bucket"""
+    shaped: float = 0.0
+    """of a guess: what its shape tells, where enough of the day was not throttled; else 0"""
 
 
 def estimate(days: Iterable[DayState], quantile: float = 0.99) -> list[Demand]:
     """The `quantile` of the demand of each day. Raises ValueError for a day without traffic."""
-    known = [(day, _quantile(day, quantile)) for day in days]
+    known = [(day, _quantile(day, quantile) if _is_seen(day) else None) for day in days]
     usual = [(day, found) for day, found in known if found is not None]
     demands = []
     for day, found in known:
@@ -83,12 +92,18 @@ def estimate(days: Iterable[DayState], quantile: float = 0.99) -> list[Demand]:
             demands.append(Demand(found, True, found))
             continue
         ceiling = _inflated(day, quantile)
-        shaped = _shaped(day, usual)
-        if shaped is not None:
-            ceiling = min(ceiling, shaped)
+        by_shape = _shaped(day, usual)
+        if by_shape is not None:
+            ceiling = min(ceiling, by_shape)
         top = middle(max({*day.free, *day.throttled}))
-        demands.append(Demand(min(max(ceiling, top), TOP_FACTOR * top), False, max(ceiling, top)))
+        rate = min(max(ceiling, top), TOP_FACTOR * top)
+        shaped = by_shape if by_shape is not None and _is_seen(day) else 0.0
+        demands.append(Demand(rate, False, max(ceiling, top), shaped))
     return demands
+
+
+def _is_seen(day: DayState) -> bool:
+    return day.throttled_share <= MOST_THROTTLED
 
 
 def _quantile(day: DayState, quantile: float) -> float | None:

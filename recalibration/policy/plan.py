@@ -141,18 +141,7 @@ def planned(
 ) -> PlanEntry:
     """Of one entity whose limit is `limit` now. Days in any order; those without traffic are left out."""
     spec = KINDS[kind]
-    demands: dict[int, list[tuple[Demand, DayState | DayTotals]]] = {}
-    pooled: dict[int, float] = {}
-    by_proxy: dict[str, list[EntityDay]] = {}
-    for day in sorted(days, key=lambda each: each.age_days):
-        by_proxy.setdefault(day.proxy, []).append(day)
-    for proxy, its_days in by_proxy.items():
-        estimates = _estimates(its_days, settings.quantile)
-        if proxy == POOLED:
-            pooled = {day.age_days: each.rate for day, each in zip(its_days, estimates, strict=True)}
-            continue
-        for day, found in zip(its_days, estimates, strict=True):
-            demands.setdefault(day.age_days, []).append((found, day.state))
+    demands, pooled, proxies = _by_age(days, settings.quantile)
     window_s = MEASURES[kind].window_ms / 1000.0
     worst = []
     uses = []
@@ -161,7 +150,16 @@ def planned(
         traffic_s = max(its.windows for _, its in each) * window_s
         worst.append(Day(age, found, traffic_s, state.throttled_share))
         demand = found.rate * spec.limit_span_s
-        uses.append(DayUse(age, demand, found.identified, state.throttled_share, traffic_s))
+        uses.append(
+            DayUse(
+                age,
+                demand,
+                found.identified,
+                state.throttled_share,
+                traffic_s,
+                found.shaped * spec.limit_span_s,
+            )
+        )
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
     anchor = anchor_of(known.before, limit, uses, settings, known.grant)
@@ -183,7 +181,7 @@ def planned(
         reason=proposal.reason,
         needs_review=proposal.needs_review,
         confidence=confidence(uses, settings) * (1.0 - known.incomplete_dates / WEEK_DAYS),
-        proxies=len(by_proxy.keys() - {POOLED}),
+        proxies=proxies,
         pooled_demand=max(together, default=0.0) * spec.limit_span_s,
         throttled_share=max((state.throttled_share for _, state in latest), default=0.0),
         up_to=proposal.up_to * spec.limit_span_s,
@@ -191,6 +189,28 @@ def planned(
         anchor=anchor,
         days=tuple(uses),
     )
+
+
+_Found = tuple[Demand, DayState | DayTotals]
+
+
+def _by_age(
+    days: Iterable[EntityDay], quantile: float
+) -> tuple[dict[int, list[_Found]], dict[int, float], int]:
+    """(age of the day → what each proxy's is estimated at, age → that of all together, number of proxies)."""
+    demands: dict[int, list[_Found]] = {}
+    pooled: dict[int, float] = {}
+    by_proxy: dict[str, list[EntityDay]] = {}
+    for day in sorted(days, key=lambda each: each.age_days):
+        by_proxy.setdefault(day.proxy, []).append(day)
+    for proxy, its_days in by_proxy.items():
+        estimates = _estimates(its_days, quantile)
+        if proxy == POOLED:
+            pooled = {day.age_days: each.rate for day, each in zip(its_days, estimates, strict=True)}
+            continue
+        for day, found in zip(its_days, estimates, strict=True):
+            demands.setdefault(day.age_days, []).append((found, day.state))
+    return demands, pooled, len(by_proxy.keys() - {POOLED})
 
 
 def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list[PlanEntry]:

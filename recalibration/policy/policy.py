@@ -6,20 +6,20 @@
 2. *Growth guard.* Neither a bug nor an abuser may raise its own limit night by night, as it would if each
    night's limit became the next night's evidence. So only days that are *identified* tell what is usual: the
    limit rises at most to 1.15 × max(1.8 × their median, 1.25 × their highest of days 8 to 21). The rest waits
-   for review; unless the demand of the last two days can be told, by its shape, to be within 4 × that median,
-   and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
-   A guard that opened grants 1.15 × what these two days show, so that calm days open nothing for an
-   older flood.
+   for review; unless the demand of the last three days can be told, by its shape, to be within 4 × that
+   median, and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
+   A guard that opened grants 1.15 × what these days show, so that calm days open nothing for an older flood.
    And without review a limit never passes 2 × its anchor (standing.py), nor with a grant that grant; with one
    it is doubled each night while more than a tenth of the day was throttled, for that hides what is wanted.
-3. *Step.* At most × 2 up and × 0.7 down; not down within 8 days of the first traffic, nor while rows of
-   the last week are missing; on less than an hour of traffic only to 1.15 × 1.25 × the highest of 14 days or
-   more (that somebody is throttled is no matter of samples); what would change by less than 10 % stays.
+3. *Step.* At most × 2 up and × 0.7 down. A cut leaves 1.3 × the demand, and there is none within 8 days of
+   the first traffic, nor while rows of the last week are missing; on less than an hour of traffic only to
+   1.15 × 1.25 × the highest of 14 days or more (that somebody is throttled is no matter of samples). What
+   would change by less than 10 % stays.
 4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
 
 Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000 whose shape tells of
 3,500 (the estimate is 2 × the top = 2,000). Want 1.15 × 2,000 = 2,300. 3,500 is beyond 4 × 800, so the guard
-holds: the limit becomes 1.15 × 1.8 × 800 = 1,656, and the rest waits for review. With two such days at 3,000
+holds: the limit becomes 1.15 × 1.8 × 800 = 1,656, and the rest waits for review. With three days at 3,000
 each it does not hold: the limit becomes 2,000, the step's bound.
 """
 
@@ -110,6 +110,8 @@ def propose(
     if target > max(allowed, limit):
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
+    if target < limit:
+        target = min(limit, target * max(1.0, settings.cut_headroom / settings.headroom))
     if target < limit:
         target, reason = _cut(days, target, limit, settings, is_week_whole)
     if target > limit * settings.max_step_up:

@@ -17,6 +17,8 @@ class PolicySettings:
     come 1 % of the requests wait, of clients of which none did"""
     headroom: float = 1.15
     """a quota at exactly the demand queues without end; at 1 / 1.15 = 87 % use queues stay short"""
+    cut_headroom: float = 1.3
+    """a cut leaves so much: what a limit has beyond it is waste, what lies within is room for an odd day"""
     history_days: int = 28
     """four of each weekday"""
     half_life_days: float = 7.0
@@ -43,11 +45,12 @@ class PolicySettings:
     past_days: tuple[int, int] = (8, 21)
     """the guard: growth beyond 1.8 × the median day and 1.25 × the highest of these days waits for review"""
     near_factor: float = 4.0
-    near_days: int = 2
-    near_growth: float = 1.25
-    """…unless in the last two days the demand can be told to be within 4 × the median and is level, within
-    25 %: a launch doubles or trebles the traffic once; what climbs from day to day, or asks for tens of times
-    as much, is looked at"""
+    near_days: int = 3
+    near_growth: float = 1.15
+    """…unless in the last three days the demand can be told to be within 4 × the median and is level, within
+    15 %: a launch doubles or trebles the traffic once; what climbs from day to day, or asks for tens of times
+    as much, is looked at. By two days within 25 % a climb of a fifth a day was level, and raised its limit
+    × 12"""
     min_days_of_guard: int = 3
     """before that nothing is usual, and the anchor alone bounds a rise"""
     max_unreviewed_rise: float = 2.0

@@ -5,11 +5,18 @@ evidence, whoever floods would raise his own without end. So without review a li
 `max_unreviewed_rise` × its *anchor*:
 - the limit that a person set: the first that is seen, and each that is neither what the last plan found, nor
   what it proposed or a grant allows, nor between them;
-- after a day that was seen in full (identified, at most 1 % of its windows throttled): what the days of
-  the last 8 that were seen so ask for, headroom included.
+- after a day that was seen in full (identified, at most 1 % of its windows throttled, nothing above the limit
+  but by bursts): what the days of the last 8 that were seen so ask for, headroom included, and not less than
+  the limit that they were seen under, as far as that was anchored;
+- after three days that were seen in full, or are told by their shape with two fifths of their windows not
+  throttled (demand.py), and are level within 15 %: what they tell, up to the limit in force. A service that
+  has trebled shows it in its troughs; a flood throttles all of its day, or leaves the rest as it was.
 
 Worked example: a limit of 1,000, set by hand; the client floods from its birth: 2,000 is the most. Another
 needs 1,500: at 2,000 its day is seen in full, the anchor becomes 1.15 × 1,500 = 1,725, and 3,450 is the most.
+A third floods at 2,150, of which bursts let some pass at 2,000: the anchor stays, and so does its limit. A
+fourth needs 4,500 by day and 900 by night instead of 1,500 and 300: of three days at 2,000 half is seen, they
+tell of three times the usual days, the anchor becomes 2,000, and 4,000 is the most.
 
 A *grant* is a person's answer to a review: the limit may rise up to its value, step by step as the
 demand asks for it, until its last date.
@@ -52,11 +59,23 @@ def anchor_of(
         # A night may go a part of the way.
         low, high = sorted((before.current, before.proposed))
         anchor = before.anchor if low <= limit <= max(high, grant) else limit
-    if not days or days[0].age_days >= settings.recent_days or not _in_full(days[0]):
+    if not days or days[0].age_days >= settings.recent_days:
         return anchor
-    recent = (day.demand for day in days if day.age_days < settings.recent_days and _in_full(day))
-    return settings.headroom * max(recent)
+    if not _in_full(days[0]):
+        return max(anchor, min(limit, _level(days[: settings.near_days], settings)))
+    highest = max(day.demand for day in days if day.age_days < settings.recent_days and _in_full(day))
+    if highest > limit:
+        return anchor  # a burst let it through
+    return max(settings.headroom * highest, min(anchor, limit))
 
 
 def _in_full(day: DayUse) -> bool:
     return day.identified and day.throttled_share <= SEEN_IN_FULL
+
+
+def _level(days: Sequence[DayUse], settings: PolicySettings) -> float:
+    """What the days tell alike, each seen in full or told by its shape; 0.0: one is not, or they climb."""
+    told = [day.demand if _in_full(day) else day.shaped for day in days]
+    if len(told) < settings.near_days or max(told) > settings.near_growth * min(told):
+        return 0.0
+    return min(told)

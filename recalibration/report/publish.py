@@ -1,7 +1,8 @@
 """A plan's files → OUT/plans/DATE-RUN/, whole or not at all; OUT/LATEST names the newest run, replaced last.
 
-On a file system the folder is filled under a name with a dot and renamed. An object store has no folders and
-no renames: there LATEST alone tells that a run is whole, and it is written when all files are there.
+On a file system the folder is filled under a name with a dot, of its own, and renamed; whoever publishes at
+the same time takes the next number. An object store has no folders and no renames: there LATEST alone tells
+that a run is whole, and it is written when all files are there; two that publish at once may take one number.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from pyarrow import fs
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 LATEST: Final = "LATEST"
 _PLANS: Final = "plans"
+_UNFINISHED_S: Final = 86_400.0
+"""no night fills a folder for that long"""
 
 
 def write_plan(plan: Plan, out: str) -> str:
@@ -31,17 +36,39 @@ def write_plan(plan: Plan, out: str) -> str:
         return _uploaded(plan, LogFolder.of(out))
     plans = Path(out, _PLANS)
     plans.mkdir(parents=True, exist_ok=True)
-    runs = (path.name for path in plans.glob(f"{plan.day.isoformat()}-*"))
-    folder = plans / _next_run(plan, runs)
-    beside = plans / f".{folder.name}.new"
-    shutil.rmtree(beside, ignore_errors=True)
+    _forget_unfinished(plans)
+    own = f"{plan.day.isoformat()}-{token_hex(8)}.new"
+    beside = plans / f".{own}"
     beside.mkdir()
     write_outputs(plan, beside)
-    beside.rename(folder)
-    latest = Path(out, f".{LATEST}.new")
+    folder = _renamed(plan, beside)
+    latest = Path(out, f".{LATEST}-{own}")
     latest.write_text(folder.name + "\n", encoding="utf-8")
     os.replace(latest, Path(out, LATEST))
     return str(folder)
+
+
+def _renamed(plan: Plan, beside: Path) -> Path:
+    """To the first number that nobody takes meanwhile: no folder with files in it can be renamed onto."""
+    while True:
+        runs = (path.name for path in beside.parent.glob(f"{plan.day.isoformat()}-*"))
+        folder = beside.with_name(_next_run(plan, runs))
+        try:
+            return beside.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+
+
+def _forget_unfinished(plans: Path) -> None:
+    """What nights left that were killed."""
+    for beside in plans.glob(".*.new"):
+        try:
+            is_old = time.time() - beside.stat().st_mtime > _UNFINISHED_S
+        except OSError:
+            continue  # renamed meanwhile
+        if is_old:
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def _uploaded(plan: Plan, place: LogFolder) -> str:

@@ -12,6 +12,8 @@ Worked example (policy/demand.py's): windows 98 at bucket a, 1 throttled at b, 1
 
 from __future__ import annotations
 
+from sluice.recalibration.policy.demand import MOST_THROTTLED
+
 _ROUNDING = 1e-12
 """what rounding leaves of 1 − 0.99; as in policy/demand.py"""
 
@@ -35,7 +37,7 @@ def quantile_sql(buckets: str, quantile: float) -> str:
     """The bucket of the percentile of the demand; null: not known. `buckets`: ascending, not empty."""
     beyond = 1.0 - quantile + _ROUNDING
     after = "a.s * (1D - b.free / a.at_risk)"
-    return (
+    found = (
         f"AGGREGATE({buckets},"
         f" NAMED_STRUCT('at_risk', CAST({windows_sql(buckets)} AS DOUBLE), 's', 1D,"
         " 'found', CAST(NULL AS INT)),"
@@ -44,3 +46,5 @@ def quantile_sql(buckets: str, quantile: float) -> str:
         f" 'found', COALESCE(a.found, IF(b.free > 0, IF({after} <= {beyond!r}D, b.bucket, NULL), NULL))),"
         " a -> a.found)"
     )
+    share = f"{throttled_sql(buckets)} / {windows_sql(buckets)}"
+    return f"IF({share} <= {MOST_THROTTLED!r}D, {found}, NULL)"

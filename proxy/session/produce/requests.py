@@ -37,8 +37,7 @@ _ADMIT: Final = Verdict.ADMIT
 
 
 class ProduceSide(ABC):
-    """The Produce requests of one connection. The parts that it is given are shared with the session's other
-    side."""
+    """The Produces of one connection. The parts that it is given are shared with the session's other side."""
 
     __slots__ = (
         "_amounts", "_client_id_raw", "_dropping", "_flows", "_identity", "_in_flight", "_local", "_pace",

@@ -75,9 +75,18 @@ def test_the_shape_of_usual_days_tells_how_far_a_throttled_one_went_on() -> None
     throttled = ((500, 5_000, 500),)
     tripled = day((300, 500), throttled=throttled)
     demand = estimate([usual, usual, tripled])[-1]
-    assert (demand.rate, demand.identified) == (about_twice(600), False)
+    assert (demand.rate, demand.identified, demand.shaped) == (about_twice(600), False, about_twice(600))
+    seldom_free = day((300, 390), throttled=((500, 5_000, 610),))
+    assert estimate([usual, usual, seldom_free])[-1].shaped == 0.0
     hidden = day((300, 50), throttled=((500, 5_000, 950),))
     assert estimate([usual, usual, hidden])[-1] == estimate([hidden])[-1]
+
+
+def test_of_a_day_that_is_mostly_throttled_what_bursts_let_through_is_not_the_demand() -> None:
+    """A window passes more than the limit when its burst is unspent: three free ones stood for 987 others."""
+    flooded = day((100, 10), (2_200, 3), throttled=((2_000, 20_000, 987),))
+    demand = day_demand(flooded)
+    assert (demand.identified, demand.ceiling) == (False, about(20_000))
 
 
 def about_twice(rate: float) -> object:

@@ -32,19 +32,24 @@ def test_the_worked_example_comes_out() -> None:
     first = propose([*steady(800, 10, since=1), censored(0, 1_000, 3_500)], 1_000, SETTINGS)
     assert [first.limit, first.wanted] == pytest.approx([1_656, 2_300])
     assert (first.reason, first.needs_review) == (Reason.GUARD, True)
-    mild = [censored(1, 1_000, 3_000), censored(0, 1_000, 3_000)]
-    second = propose([*steady(800, 10, since=2), *mild], 1_000, SETTINGS)
+    mild = [censored(age, 1_000, 3_000) for age in range(3)]
+    second = propose([*steady(800, 10, since=3), *mild], 1_000, SETTINGS)
     assert (second.limit, second.reason, second.needs_review) == (2_000, Reason.STEP_UP, False)
 
 
-def test_a_steady_service_gets_its_demand_with_headroom() -> None:
-    proposal = propose(steady(1_000, 14), 2_000, SETTINGS)
-    assert proposal.limit == pytest.approx(1_400)  # × 0.7 a night at most
+def test_a_steady_service_gets_its_demand_with_headroom_and_a_cut_leaves_more() -> None:
+    risen = propose(steady(1_000, 14), 900, SETTINGS)
+    assert risen.limit == pytest.approx(1_150)
+    proposal = propose(steady(1_000, 14), 2_400, SETTINGS)
+    assert proposal.limit == pytest.approx(1_680)  # × 0.7 a night at most
     assert proposal.reason is Reason.STEP_DOWN
     proposal = propose(steady(1_000, 14), proposal.limit, SETTINGS)
-    assert [proposal.limit, proposal.wanted] == pytest.approx([1_150, 1_150])
+    assert [proposal.limit, proposal.wanted] == pytest.approx([1_300, 1_150])
     assert (proposal.reason, proposal.needs_review) == (Reason.DEMAND, False)
-    assert propose(steady(1_000, 14), proposal.limit, SETTINGS).reason is Reason.UNCHANGED
+    for limit in (1_150.0, 1_300.0, 1_400.0):
+        assert propose(steady(1_000, 14), limit, SETTINGS).reason is Reason.UNCHANGED
+    generous = replace(SETTINGS, headroom=1.5)
+    assert propose(steady(1_000, 14), 2_000, generous).limit == 1_500, "a cut is never followed by a rise"
 
 
 def test_a_peak_once_a_week_is_kept_from_week_to_week() -> None:
@@ -87,6 +92,19 @@ def test_a_climb_is_no_launch() -> None:
         )
         limit = propose(history, limit, SETTINGS).limit
     assert limit <= 2.5 * 1_150
+
+
+@pytest.mark.parametrize(("climb", "most"), [(1.1, 3.0), (1.2, 2.5), (1.3, 2.5)])
+def test_whoever_climbs_day_by_day_is_held_by_the_guard(climb: float, most: float) -> None:
+    """A fifth more each day was level enough, and opened the guard each night: × 12 in 30 days."""
+    limit = 1_150.0
+    history = steady(1_000, 20)
+    for night in range(1, 22):
+        asked = min(1_000 * climb**night, 20_000)
+        history = [replace(each, age_days=each.age_days + 1) for each in history]
+        history.append(day(0, asked) if asked <= limit else censored(0, limit, asked))
+        limit = propose(history, limit, SETTINGS).limit
+    assert limit <= most * 1_150
 
 
 def test_little_traffic_and_few_days_change_little() -> None:

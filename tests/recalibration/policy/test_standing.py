@@ -33,3 +33,35 @@ def test_a_day_seen_in_full_anchors_what_the_days_seen_so_ask_for() -> None:
     assert anchor_of(before, 2_000, days[1:], SETTINGS) == 1_000
     assert anchor_of(before, 2_000, [seen(20, 10)], SETTINGS) == 1_000
     assert anchor_of(before, 2_000, [], SETTINGS) == 1_000
+
+
+def test_a_limit_that_days_were_seen_under_stays_the_anchor_and_a_cut_lowers_it() -> None:
+    before = Standing(1_300, 1_300, 1_300)
+    assert anchor_of(before, 1_300, [seen(0, 1_000)], SETTINGS) == 1_300
+    assert anchor_of(Standing(2_000, 2_000, 1_400), 1_400, [seen(0, 1_000)], SETTINGS) == 1_400
+    assert anchor_of(Standing(1_000, 2_000, 2_000), 2_000, [seen(0, 500)], SETTINGS) == 1_000, (
+        "not the flood's"
+    )
+
+
+def test_what_bursts_let_through_above_the_limit_anchors_nothing() -> None:
+    """From birth at 2.15 × its first limit: at twice that the days were seen in full, and it had 2.5 ×."""
+    before = Standing(1_000, 2_000, 2_000)
+    assert anchor_of(before, 2_000, [seen(0, 2_150)], SETTINGS) == 1_000
+    assert anchor_of(before, 2_000, [seen(0, 1_950)], SETTINGS) == 1.15 * 1_950
+
+
+def shaped(age: int, demand: float) -> DayUse:
+    return DayUse(age, 2 * 2_000, False, 0.5, 86_400.0, demand)
+
+
+def test_level_days_that_tell_by_their_shape_anchor_the_limit_in_force() -> None:
+    """A service that trebled was held at twice its anchor for ever, though it was seen in all its troughs."""
+    before = Standing(1_000, 2_000, 2_000)
+    told = [shaped(0, 4_500), shaped(1, 4_400), shaped(2, 4_600)]
+    assert anchor_of(before, 2_000, told, SETTINGS) == 2_000
+    for age, other in enumerate((throttled(0, 4_000), shaped(1, 5_800), seen(2, 1_000))):
+        assert anchor_of(before, 2_000, [*told[:age], other, *told[age + 1 :]], SETTINGS) == 1_000, other
+    assert anchor_of(before, 2_000, told[:2], SETTINGS) == 1_000
+    calm_by_night = [shaped(age, 900) for age in range(3)]
+    assert anchor_of(before, 2_000, calm_by_night, SETTINGS) == 1_000, "a flood by day leaves its nights"

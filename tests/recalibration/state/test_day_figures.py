@@ -41,7 +41,9 @@ def state(day: list[Bucket]) -> DayState:
 
 @pytest.mark.parametrize("quantile", [0.99, 0.5])
 def test_spark_finds_the_percentile_that_python_finds(spark: SparkSession, quantile: float) -> None:
-    days = drawn_days(300)
+    hidden = [(10, 5, 0, 0), (40, 0, 90, 0), (41, 2, 0, 0), (60, 0, 0, 90)]  # free above what is throttled
+    half_seen = [(10, 65, 0, 0), (40, 0, 60, 60), (41, 2, 0, 0)]
+    days = [*drawn_days(300), hidden, half_seen]
     frame = spark.createDataFrame(
         [("produce", str(index), "p", day) for index, day in enumerate(days)], SCHEMA
     )
@@ -53,6 +55,8 @@ def test_spark_finds_the_percentile_that_python_finds(spark: SparkSession, quant
         f"{top_sql('buckets')} AS top",
     ).collect()
     known = 0
+    assert estimate([state(half_seen)], quantile)[0].identified
+    assert not estimate([state(hidden)], quantile)[0].identified
     for index, found, windows, throttled, top in figures:
         day = state(days[index])
         demand = estimate([day], quantile)[0]
