@@ -395,6 +395,10 @@ _ROWS: Final = (
         "sluice_build_info", "info", ("version",), "",
         "The version that runs.",
     ),
+    MetricDefinition(
+        "sluice_pump_info", "info", ("data_path",), "",
+        "Which code takes the traffic: `pump` (compiled) or `pure` (Python; the option `pump`).",
+    ),
 )  # fmt: skip
 METRICS: Final = {row.name: row for row in _ROWS}
 """Besides these, /metrics has prometheus_client's own `process_*` and `python_*`."""
