@@ -21,6 +21,7 @@ UV_VERSION := 0.13.9
 
 PY := .venv/bin/python
 READY := .venv/.ready
+PUMP := .venv/.pump
 DEPLOY_READY := .venv/.deploy-ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests and benchmarks start many processes; without compiled modules each would compile all that it imports.
@@ -169,7 +170,7 @@ help:  ## this list
 
 # --- set-up: quick when nothing has changed ----------------------------------------------------------------
 
-setup: $(READY)
+setup: $(PUMP)
 
 kafka: setup
 	@$(PY) -m testkit.kafka.dist --quiet
@@ -191,6 +192,11 @@ $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@$(PY) -m pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo "Python: ready"
+
+# The compiled data path, where a C compiler and Python's headers are; else Sluice runs as Python alone.
+$(PUMP): $(READY) hatch_build.py $(wildcard proxy/pump/*.pyx proxy/pump/*.pxi)
+	@$(PY) hatch_build.py
+	@touch $@
 
 $(DEPLOY_READY): $(READY) requirements/deploy.txt
 	@echo "Python: installing what the deployment's checks need"

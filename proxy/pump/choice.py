@@ -6,6 +6,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from sluice.proxy.connection.data_path import PURE, DataPath
+from sluice.proxy.pump.built import is_built
 from sluice.quotas.files.config_error import ConfigError, Problem
 
 PumpOption: TypeAlias = Literal["auto", "on", "off"]
@@ -14,33 +15,23 @@ PUMP: Final = "pump"
 
 @cache
 def compiled() -> DataPath | None:
-    """The pump's; None: it is not built here."""
-    try:
-        from sluice.proxy.pump.compiled import PumpedConnection, PumpedSession
-    except ImportError:
+    """The pump's; None: it is not built here. Raises ImportError if it is, and cannot be used: it was built
+    for other classes or another C library."""
+    if not is_built():
         return None
+    from sluice.proxy.pump.compiled import PumpedConnection, PumpedSession
+
     return DataPath(PUMP, PumpedSession, PumpedConnection)
-
-
-def why_not() -> str:
-    """In a few words, why `compiled` has none."""
-    try:
-        from sluice.proxy.pump import core  # noqa: F401
-    except ModuleNotFoundError:
-        return "not built"
-    except ImportError as error:
-        return f"built, but cannot be used: {error}"
-    return ""
 
 
 def data_path(option: PumpOption) -> DataPath:
     """The one that is asked for. Raises ConfigError for `on` where there is no pump."""
     if option == "off":
         return PURE
-    found = compiled()
-    if found is None:
-        if option == "on":
-            problem = f"the compiled data path is {why_not()}: build it (a C compiler), or say auto"
-            raise ConfigError([Problem(problem, "pump")])
-        return PURE
-    return found
+    try:
+        found, why = compiled(), "is not built here"
+    except ImportError as error:
+        found, why = None, f"cannot be used here ({error})"
+    if found is None and option == "on":
+        raise ConfigError([Problem(f"the compiled data path {why}; auto goes without", "pump")])
+    return found or PURE
