@@ -24,6 +24,9 @@ class PumpedAnswers(AnswerSide):
     data = core.broker_data
 
 
+core.belong(PumpedRequests, PumpedAnswers)
+
+
 class PumpedSession(Session):
     """A session with these two."""
 

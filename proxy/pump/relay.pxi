@@ -28,13 +28,24 @@ cdef enum:
     BROKEN = -3
 
 
+cdef object pumped_requests = None, pumped_answers = None
+
+
 cdef inline bint is_session(object session):
-    """Its sides are as they are made there, and no other objects in their places."""
+    """Its sides are the pump's own; else the relay asks them in Python."""
     return (
         PyObject_TypeCheck(session, <PyTypeObject *>Session)
-        and PyObject_TypeCheck(slot(session, at_session_requests), <PyTypeObject *>RequestSide)
-        and PyObject_TypeCheck(slot(session, at_session_answers), <PyTypeObject *>AnswerSide)
+        and is_a(slot(session, at_session_requests), pumped_requests)
+        and is_a(slot(session, at_session_answers), pumped_answers)
     )
+
+
+def belong(requests not None, answers not None):
+    """The classes of the sides whose `data` are `client_data` and `broker_data`."""
+    global pumped_requests, pumped_answers
+    if not issubclass(requests, RequestSide) or not issubclass(answers, AnswerSide):
+        raise TypeError("no sides of a session")
+    pumped_requests, pumped_answers = requests, answers
 
 
 cdef int descriptor_of(object sock) except -2:

@@ -1,4 +1,4 @@
-"""Sessions over one data path or the other, for tests that make them by their plain class."""
+"""Sessions and connections over one data path or the other, for tests that name neither."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from sluice.proxy.connection.data_path import PURE, DataPath
 from sluice.proxy.pump.choice import PUMP, compiled
 from sluice.proxy.session.session import Session
+
+_current = [PURE]
 
 
 def path_of(name: str) -> DataPath:
@@ -23,13 +25,20 @@ def path_of(name: str) -> DataPath:
     return found
 
 
+def current() -> DataPath:
+    """What LocalProxy and others assemble."""
+    return _current[-1]
+
+
 @contextmanager
 def over(name: str) -> Iterator[DataPath]:
-    """Every Session made meanwhile has the sides of this data path."""
+    """Every Session made meanwhile has the sides of this data path, and every listener makes its own."""
     path = path_of(name)
     before = Session.request_side, Session.answer_side
     Session.request_side, Session.answer_side = path.session.request_side, path.session.answer_side
+    _current.append(path)
     try:
         yield path
     finally:
         Session.request_side, Session.answer_side = before
+        _current.pop()

@@ -45,9 +45,7 @@ def _taken(value: Any, seen: dict[int, int]) -> object:
 
 def _class_of(value: object) -> str:
     """Its class, or what the pump's stands for."""
-    return next(
-        cls.__name__ for cls in type(value).__mro__ if cls.__module__ != "sluice.proxy.pump.compiled"
-    )
+    return next(cls.__name__ for cls in type(value).__mro__ if cls.__module__ != "sluice.proxy.pump.compiled")
 
 
 def _attributes(value: object, name: str) -> Iterator[tuple[str, object]]:

@@ -1,7 +1,8 @@
 """Two worlds that are given the same: in one Python alone, in the other the pump, or both by turns.
 
-After each step all that can be seen of them must be equal: bytes on both sides, what is in flight, records and
-events, sensors, the state of the connection; now and then, and at the end, all that they hold (snapshot.py).
+After each step all that can be seen of them must be equal: bytes on both sides, what is in flight, records
+and events, sensors, the state of the connection; now and then, and at the end, all that they hold
+(snapshot.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.pump.choice import PUMP
 from sluice.proxy.session.connection_states import State
@@ -84,6 +86,15 @@ class World:
                 _mix(session, mixer)
             self.shells.append(Shell(session, stale=setting.stale))
 
+    def advance(self, ms: float) -> None:
+        """For all connections."""
+        for shell in self.shells:
+            shell.advance(ms)
+
+    def reload(self, limits: QuotaLimits) -> None:
+        """Other limits are in force."""
+        self.shared.quotas.reload(limits, self.shells[0].now_ms)
+
     def seen(self) -> list[object]:
         """What is told of everything since the last time."""
         recorder = self.shared.recorder
@@ -134,9 +145,7 @@ def _mix(session: Session, random: Random) -> None:
         ("broker_data", [session.broker_data, PURE.session.answer_side.data.__get__(session._answers)]),
     ):
 
-        def scan(
-            buf: bytearray, start: int, end: int, now_ms: float, scans: list[Any] = scans
-        ) -> int:
+        def scan(buf: bytearray, start: int, end: int, now_ms: float, scans: list[Any] = scans) -> int:
             found: int = random.choice(scans)(buf, start, end, now_ms)
             return found
 
@@ -151,11 +160,13 @@ class Twins:
         self._random = random = Random(seed)
         self.setting = setting = Setting(random)
         mixer = Random(seed) if setting.mixes else None
-        self._worlds = (World(setting, PURE.name, None), World(setting, PUMP, mixer))
+        self.worlds = (World(setting, PURE.name, None), World(setting, PUMP, mixer))
         self._clients = [traffic.Client(random, setting.is_hostile) for _ in range(CONNECTIONS)]
         self._unsent = [b""] * CONNECTIONS
         self._answered = [b""] * CONNECTIONS
         self._due = [0] * CONNECTIONS  # of those in flight, so many have an answer in _answered
+        self._is_told = False  # the last step ended in an error of protocol
+        self._is_broken = [False] * CONNECTIONS  # what a broker sent ended it: its shell would be gone
         self.steps = 0
 
     def step(self) -> None:
@@ -169,10 +180,10 @@ class Twins:
             what = self._broker_sends(number)
         elif chosen < 0.985:
             ms = random.choice((0.1, 0.3, 1.0, 7.0, 40.0, 1_500.0))
-            what = self._both(f"{ms} ms pass", lambda world: [shell.advance(ms) for shell in world.shells])
+            what = self._both(f"{ms} ms pass", lambda world: world.advance(ms))
         elif chosen < 0.998:
             limits = self.setting.limits(random.choice((0.5, 1.0, 3.0)))
-            what = self._both("reload", lambda world: world.shared.quotas.update(limits, world.shells[0].now_ms))
+            what = self._both("a reload", lambda world: world.reload(limits))
         else:
             what = self._both(f"{number} leaves", lambda world: world.shells[number].client_leaves())
         self.steps += 1
@@ -181,11 +192,15 @@ class Twins:
     @property
     def is_over(self) -> bool:
         """No client can send any more."""
-        return all(shell.state is State.ENDING for shell in self._worlds[0].shells)
+        shells = self.worlds[0].shells
+        return all(
+            broken or shell.state is State.ENDING
+            for broken, shell in zip(self._is_broken, shells, strict=True)
+        )
 
     def _client_sends(self, number: int) -> str:
         random = self._random
-        if self._worlds[0].shells[number].client_left:
+        if self.worlds[0].shells[number].client_left or self._is_broken[number]:
             return "nothing"
         data = self._unsent[number]
         data += b"".join(self._clients[number].frame() for _ in range(random.choice((1, 1, 1, 2, 5))))
@@ -199,9 +214,11 @@ class Twins:
 
     def _broker_sends(self, number: int) -> str:
         random = self._random
-        in_flight = self._worlds[0].shells[number].session._in_flight
+        if self._is_broken[number]:
+            return "nothing"
+        in_flight = self.worlds[0].shells[number].session._in_flight
         due = self._due[number]
-        waiting = [entry for entry in in_flight][due : due + random.choice((1, 1, 2, 6))]
+        waiting = list(in_flight)[due : due + random.choice((1, 1, 2, 6))]
         for entry in waiting:
             if entry[9].name == "LOCAL":
                 break
@@ -219,24 +236,28 @@ class Twins:
             f"to {number} the broker sends {sent[:40].hex()}… ({len(sent)} bytes)",
             lambda world: world.shells[number].broker_sends(sent),
         )
+        if self._is_told:
+            self._is_broken[number] = True
+            return what
         # Those that are in flight still and whose answer has been begun stand at its begin.
-        self._due[number] = _whole_frames(self._answered[number], self._worlds[0].shells[number])
+        self._due[number] = _whole_frames(self._answered[number], self.worlds[0].shells[number])
         return what
 
     def _both(self, what: str, act: Callable[[World], object]) -> str:
-        told = [_told(act, world) for world in self._worlds]
+        told = [_told(act, world) for world in self.worlds]
         if told[0] != told[1]:
             self._differs(what, told[0], told[1])
+        self._is_told = told[0] is not None
         return what if told[0] is None else f"{what}: {told[0]}"
 
     def _compare(self, what: str) -> None:
-        pure, pump = (world.seen() for world in self._worlds)
+        pure, pump = (world.seen() for world in self.worlds)
         if pure != pump:
             for one, other in zip(pure, pump, strict=True):
                 if one != other:
                     self._differs(what, one, other)
         if self.steps % SNAPSHOT_EVERY == 0 or self.is_over:
-            one_all, other_all = (world.all() for world in self._worlds)
+            one_all, other_all = (world.all() for world in self.worlds)
             if one_all != other_all:
                 self._differs(what, *_first_difference(one_all, other_all))
 
@@ -249,10 +270,8 @@ class Twins:
 def _told(act: Callable[[World], object], world: World) -> str | None:
     try:
         act(world)
-    except Difference:
-        raise
-    except Exception as error:
-        return f"{type(error).__name__}: {error}, good to {getattr(error, 'good_end', None)}"
+    except ProtocolError as error:
+        return f"{type(error).__name__}: {error}, cause {error.cause}, good to {error.good_end}"
     return None
 
 

@@ -1,8 +1,9 @@
-"""Every test of the session runs twice: over the Python code alone, and over the pump."""
+"""What lies on the way of the bytes is tested twice: over the Python code alone, and over the pump."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,14 +11,19 @@ from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.pump.choice import PUMP
 from testkit.proxy.data_paths import over
 
+ON_THE_WAY = ("session", "connection", "listener")
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Not by the fixture's own parameters: a state machine, which is no function, would be refused."""
-    metafunc.parametrize("data_path", [PURE.name, PUMP], indirect=True, scope="module")
+    folder = Path(__file__).parent
+    path = metafunc.definition.path
+    if path.is_relative_to(folder) and path.relative_to(folder).parts[0] in ON_THE_WAY:
+        metafunc.parametrize("data_path", [PURE.name, PUMP], indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def data_path(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What all sessions are made of."""
+    """What all sessions and connections are made of."""
     with over(getattr(request, "param", PURE.name)):
         yield

@@ -1,0 +1,219 @@
+"""The pump and Python take turns at any byte, and what the pump can take Python does not see."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from sluice.proxy.connection.data_path import PURE
+from sluice.proxy.pump.choice import PUMP
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.session import Session
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.quotas.producer_ids.principal import PairKeys
+from sluice.usage.flow import TopicNames
+from sluice.usage.records import Recorder
+from testkit.frames.frames import METADATA, answer, produce, produce_answer, produce_of, request, sized
+from testkit.proxy.data_paths import path_of
+from testkit.proxy.playbook import Shell
+from testkit.pump.snapshot import flow_key, snapshot
+
+NOT_YET = -5
+EVERYTHING = {
+    "producer_byte_rate": 10**12,
+    "consumer_byte_rate": 10**12,
+    "request_percentage": 10**6,
+    "producer_ids_rate": 1_000,
+}
+
+MOST = {key: rate for key, rate in EVERYTHING.items() if key != "request_percentage"}
+"""without the limit under which six requests are in flight at most"""
+
+
+def session_of(name: str, limits: Mapping[str, float] | None = None, *, has_log: bool = True) -> Session:
+    shared = SharedState(
+        QuotaManager(QuotaLimits([(QuotaEntity(DEFAULT, None), EVERYTHING if limits is None else limits)])),
+        Recorder(),
+        topic_names=TopicNames() if has_log else None,
+    )
+    shared.producer_ids.quota.pair_keys = PairKeys(bytes(16))
+    return path_of(name).session(shared, SessionPolicy(), "10.0.0.1")
+
+
+def numbered(frames: list[bytes], at: int) -> list[bytes]:
+    made = []
+    for number, frame in enumerate(frames):
+        whole = bytearray(frame)
+        struct.pack_into(">i", whole, at, number)
+        made.append(bytes(whole))
+    return made
+
+
+KNOWN = produce_of(140, producer_id=7)
+REQUESTS = numbered(
+    [
+        *[KNOWN] * 4, request(METADATA, 12), KNOWN, produce_of(142, client_id="other"), KNOWN, KNOWN,
+        produce_of(141, acks=0), produce_of(150, version=8), KNOWN, produce(), KNOWN,
+    ],
+    8,
+)  # fmt: skip
+ANSWERS = numbered(
+    [
+        answer(METADATA, 12) if number == 4 else produce_answer(version=8 if number == 10 else 9)
+        for number in range(len(REQUESTS))
+    ],
+    4,
+)
+ASKED = b"".join(REQUESTS)
+ANSWERED = b"".join(frame for number, frame in enumerate(ANSWERS) if number != 9)  # acks = 0 has none
+
+
+def outcome(name: str, asked: tuple[bytes, ...], answered: tuple[bytes, ...]) -> tuple[object, ...]:
+    shell = Shell(session_of(name, MOST))
+    for part in asked:
+        shell.client_sends(part)
+    flight = [(*entry[:3], flow_key(entry[3]), *entry[4:8]) for entry in shell.session._in_flight]
+    for part in answered:
+        shell.broker_sends(part)
+        shell.now_ms += 0.25
+    records = [(flow_key(flow), *fields) for flow, *fields, _ in shell.shared.recorder.requests]
+    told = (bytes(shell.to_broker), bytes(shell.to_client), flight, records)
+    return (*told, snapshot(shell.session) if len(asked[0]) % 8 == len(answered[0]) % 8 else None)
+
+
+def test_requests_are_handed_over_at_every_byte() -> None:
+    for cut in range(1, len(ASKED)):
+        parts = ((ASKED[:cut], ASKED[cut:]), (ANSWERED,))
+        assert outcome(PUMP, *parts) == outcome(PURE.name, *parts), cut
+    assert outcome(PUMP, (ASKED,), (ANSWERED,))[0] == ASKED
+
+
+def test_answers_are_handed_over_at_every_byte() -> None:
+    for cut in range(1, len(ANSWERED)):
+        parts = ((ASKED,), (ANSWERED[:cut], ANSWERED[cut:]))
+        assert outcome(PUMP, *parts) == outcome(PURE.name, *parts), cut
+    assert outcome(PUMP, (ASKED,), (ANSWERED,))[1] == ANSWERED
+
+
+def test_bytes_that_come_one_by_one() -> None:
+    parts = (tuple(bytes([byte]) for byte in ASKED), tuple(bytes([byte]) for byte in ANSWERED))
+    assert outcome(PUMP, *parts) == outcome(PURE.name, *parts)
+
+
+def almost(frame: bytes) -> Iterator[bytes]:
+    """The frame with one byte another, where its head or its end is; and longer and shorter ones."""
+    for at in (*range(8), *range(12, min(len(frame), 150)), *range(len(frame) - 4, len(frame))):
+        for value in {0, 1, 2, 0x7F, 0x80, 0xFF, frame[at] - 1 & 0xFF, frame[at] + 1 & 0xFF} - {frame[at]}:
+            damaged = bytearray(frame)
+            damaged[at] = value
+            yield bytes(damaged)
+    for by in (-3, -1, 1, 2, 3):
+        body = frame[4:by] if by < 0 else frame[4:] + bytes(by)
+        yield sized(body)
+
+
+@pytest.mark.parametrize("limits", [{}, MOST, EVERYTHING], ids=["nothing", "most", "everything"])
+@pytest.mark.parametrize(("version", "frame_bytes"), [(3, 200), (9, 140), (9, 300), (12, 17_000), (13, 150)])
+def test_a_request_that_is_almost_like_the_last_ones(
+    limits: Mapping[str, float], version: int, frame_bytes: int
+) -> None:
+    like = produce_of(frame_bytes, version=version, producer_id=7)
+    told = produce_answer(version=version)
+
+    def seen(name: str, frame: bytes) -> object:
+        shell = Shell(session_of(name, limits))
+        for _ in range(3):
+            shell.client_sends(like)
+            shell.broker_sends(told)
+        shell.client_sends(frame + like)
+        pace = shell.session.pace
+        flight = [(*entry[:3], flow_key(entry[3]), *entry[4:8]) for entry in shell.session._in_flight]
+        request_time = shell.session._throttling.request_time
+        marks = None if request_time is None else list(request_time._marks)
+        return (bytes(shell.to_broker), bytes(shell.to_client), flight, marks, pace.state, pace.close_detail)
+
+    for frame in almost(like):
+        assert seen(PUMP, frame) == seen(PURE.name, frame), frame[:160].hex()
+
+
+@pytest.mark.parametrize(
+    ("limits", "has_log", "version"),
+    [
+        ({}, False, 9), ({}, True, 9), (EVERYTHING, True, 9), (EVERYTHING, False, 12), (EVERYTHING, True, 13),
+        ({"producer_byte_rate": 10**12}, True, 3), ({"producer_ids_rate": 1_000}, True, 8),
+    ],
+)  # fmt: skip
+def test_a_request_like_the_last_ones_is_the_pumps(
+    limits: dict[str, float], has_log: bool, version: int
+) -> None:
+    """`_start` is what Python's `data` writes first."""
+    session = session_of(PUMP, limits, has_log=has_log)
+    shell = Shell(session)
+    frame = produce_of(400, producer_id=7, version=version)
+    for number in range(10):
+        if number >= 4:
+            session._requests._start = NOT_YET
+        shell.client_sends(numbered([frame], 8)[0])
+        shell.broker_sends(numbered([produce_answer(version=version)], 4)[0])
+        assert session._requests._start == (NOT_YET if number >= 4 else 3)
+    assert len(shell.shared.recorder.requests) == 10
+    assert bytes(shell.to_broker) == numbered([frame], 8)[0] * 10
+
+
+def test_before_a_login_nothing_is_the_pumps() -> None:
+    shared = SharedState(QuotaManager(QuotaLimits([])), Recorder())
+    policy = SessionPolicy(authentication_required=True)
+    shell = Shell(path_of(PUMP).session(shared, policy, "10.0.0.1"))
+    shell.session._requests._start = NOT_YET
+    shell.client_sends(KNOWN)
+    assert shell.session._requests._start == 3
+    assert not shell.to_broker
+
+
+def test_nothing_is_kept_that_should_go() -> None:
+    """As many objects are alive after thousands of requests as before, and no reference is counted twice."""
+    shell = Shell(session_of(PUMP, MOST))
+    sensors = shell.shared.quotas.sensors
+
+    def traffic(count: int) -> None:
+        for _ in range(count):
+            shell.client_sends(ASKED)
+            shell.broker_sends(ANSWERED)
+            shell.to_broker.clear()
+            shell.to_client.clear()
+            shell.shared.recorder.clear()
+
+    def counted() -> list[int]:
+        gc.collect()
+        identity = shell.session.identity
+        return [*map(sys.getrefcount, sensors()), sys.getrefcount(identity.user), len(gc.get_objects())]
+
+    traffic(50)
+    before = counted()
+    blocks = sys.getallocatedblocks()
+    traffic(300)
+    after = counted()
+    assert after[:-1] == before[:-1]
+    assert after[-1] - before[-1] < 20
+    assert abs(sys.getallocatedblocks() - blocks) < 200
+
+
+def test_what_is_no_side_or_relay_is_refused() -> None:
+    path_of(PUMP)
+    from sluice.proxy.pump import core
+
+    with pytest.raises(TypeError):
+        core.client_data(object(), bytearray(), 0, 0, 0.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        core.broker_data(object(), bytearray(), 0, 0, 0.0)  # type: ignore[arg-type]
+    for readable in (core.client_readable, core.broker_readable):
+        with pytest.raises(TypeError):
+            readable(object())  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        core.belong(int, int)  # type: ignore[arg-type]
