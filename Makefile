@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo recalibrate-demo test mutants coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference lock
+.PHONY: demo recalibrate-demo test mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -46,6 +46,9 @@ test-slow: setup kafka-all  ## the tests marked slow: minutes each
 
 test-under-load: setup kafka-all  ## as test, while other processes keep all cores busy: an hour
 	@$(PY) -m tools.under_load -- $(PY) -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(ARGS)
+
+fuzz-pump: setup  ## the compiled data path against the Python code on random traffic: a million steps, minutes; last line JSON
+	@$(PY) -m tools.fuzz_pump $(ARGS)
 
 mutants: setup  ## 600 changes of the pure packages, each to be noticed by a unit test: half an hour; last line JSON
 	@$(PY) -m tools.mutants $(ARGS)
