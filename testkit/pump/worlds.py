@@ -54,7 +54,7 @@ class Setting:
         self.pacing: Any = random.choice(("smooth", "smooth", "smooth", "kafka"))
         self.is_hostile = random.random() < 0.3
         self.mixes = random.random() < 0.5
-        self.stale = random.choice((b"\0", b"\xff", traffic.produce(9, 1, "app", 0, 0, 300, 7)))
+        self.stale = random.choice((b"", b"\0", b"\xff", traffic.produce(9, 1, "app", 0, 0, 300, 7)))
 
     def limits(self, factor: float = 1.0) -> QuotaLimits:
         """`factor`: of the byte rates, after a reload."""
