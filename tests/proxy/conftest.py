@@ -1,7 +1,11 @@
-"""What lies on the way of the bytes is tested twice: over the Python code alone, and over the pump."""
+"""What lies on the way of the bytes is tested twice: over the Python code alone, and over the pump.
+
+The variable TESTS_OVER says `pure` or `pump` where one is enough.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.pump.choice import PUMP
 from testkit.proxy.data_paths import over
 
+PATHS = [PURE.name, PUMP]
 ON_THE_WAY = ("session", "connection", "listener")
 
 
@@ -19,7 +24,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     folder = Path(__file__).parent
     path = metafunc.definition.path
     if path.is_relative_to(folder) and path.relative_to(folder).parts[0] in ON_THE_WAY:
-        metafunc.parametrize("data_path", [PURE.name, PUMP], indirect=True, scope="module")
+        paths = [os.environ["TESTS_OVER"]] if "TESTS_OVER" in os.environ else PATHS
+        metafunc.parametrize("data_path", paths, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module", autouse=True)
