@@ -11,6 +11,7 @@ import pytest
 
 from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.pump.choice import PUMP
+from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -19,7 +20,16 @@ from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_ids.principal import PairKeys
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import Recorder
-from testkit.frames.frames import METADATA, answer, produce, produce_answer, produce_of, request, sized
+from testkit.frames.frames import (
+    METADATA,
+    answer,
+    produce,
+    produce_answer,
+    produce_of,
+    record_batch,
+    request,
+    sized,
+)
 from testkit.proxy.data_paths import path_of
 from testkit.proxy.playbook import Shell
 from testkit.pump.snapshot import flow_key, snapshot
@@ -34,6 +44,7 @@ EVERYTHING = {
 
 MOST = {key: rate for key, rate in EVERYTHING.items() if key != "request_percentage"}
 """without the limit under which six requests are in flight at most"""
+TIME = {"producer_byte_rate": 10**12, "request_percentage": 10**6}
 
 
 def session_of(name: str, limits: Mapping[str, float] | None = None, *, has_log: bool = True) -> Session:
@@ -118,7 +129,9 @@ def almost(frame: bytes) -> Iterator[bytes]:
         yield sized(body)
 
 
-@pytest.mark.parametrize("limits", [{}, MOST, EVERYTHING], ids=["nothing", "most", "everything"])
+@pytest.mark.parametrize(
+    "limits", [{}, MOST, TIME, EVERYTHING], ids=["nothing", "most", "time", "everything"]
+)
 @pytest.mark.parametrize(("version", "frame_bytes"), [(3, 200), (9, 140), (9, 300), (12, 17_000), (13, 150)])
 def test_a_request_that_is_almost_like_the_last_ones(
     limits: Mapping[str, float], version: int, frame_bytes: int
@@ -127,7 +140,7 @@ def test_a_request_that_is_almost_like_the_last_ones(
     told = produce_answer(version=version)
 
     def seen(name: str, frame: bytes) -> object:
-        shell = Shell(session_of(name, limits))
+        shell = Shell(session_of(name, limits), stale=b"")  # a sanitizer sees what is read behind it
         for _ in range(3):
             shell.client_sends(like)
             shell.broker_sends(told)
@@ -164,6 +177,65 @@ def test_a_request_like_the_last_ones_is_the_pumps(
         assert session._requests._start == (NOT_YET if number >= 4 else 3)
     assert len(shell.shared.recorder.requests) == 10
     assert bytes(shell.to_broker) == numbered([frame], 8)[0] * 10
+
+
+def test_what_looks_like_a_request_within_one_is_none() -> None:
+    """The rest of a request that goes on already has requests in its records, like the last ones."""
+    outer = produce({"t": [(0, record_batch(KNOWN * 3, producer_id=7))]})
+    cut = outer.index(KNOWN)
+    for name in (PURE.name, PUMP):
+        shell = Shell(session_of(name))
+        for _ in range(4):
+            shell.client_sends(KNOWN)
+        assert shell.session.in_flight == 4
+        shell.client_sends(outer[:cut])
+        assert shell.session.in_flight == 5
+        assert not shell.session.at_boundary
+        shell.client_sends(outer[cut:])
+        assert shell.session.in_flight == 5
+        assert bytes(shell.to_broker) == KNOWN * 4 + outer
+
+
+@pytest.mark.parametrize("size", [-1, 3, 2**31 - 1])
+def test_a_size_that_no_request_has_ends_the_connection_at_once(size: int) -> None:
+    for name in (PURE.name, PUMP):
+        shell = Shell(session_of(name))
+        for _ in range(3):
+            shell.client_sends(KNOWN)
+        shell.client_sends(KNOWN + size.to_bytes(4, "big", signed=True))
+        assert shell.session.in_flight == 4
+        assert shell.cause is not None
+
+
+def test_what_looks_like_an_answer_within_one_is_none() -> None:
+    inner = numbered([produce_answer(), produce_answer()], 4)[1]
+    outer = sized(bytes(14) + inner + bytes(5))
+    cut = outer.index(inner)
+    for name in (PURE.name, PUMP):
+        shell = Shell(session_of(name, MOST))
+        for request_frame in numbered([KNOWN] * 3, 8):
+            shell.client_sends(request_frame)
+        shell.broker_sends(outer[:cut])
+        shell.broker_sends(outer[cut:])
+        assert shell.session.in_flight == 2
+        assert bytes(shell.to_client) == outer
+
+
+def test_what_a_client_left_behind_is_not_the_pumps() -> None:
+    """With acks ≠ 0 it ends the connection: its client will send it again."""
+    for name in (PURE.name, PUMP):
+        shell = Shell(session_of(name, {"producer_byte_rate": 1_000}))
+        for _ in range(8):
+            shell.client_sends(KNOWN)
+        assert shell.is_delayed
+        passed = bytes(shell.to_broker)
+        assert len(passed) == 8 * len(KNOWN)
+        shell.client_sends(KNOWN * 3)
+        shell.client_leaves()
+        shell.now_ms += 5_000
+        shell.wake()
+        assert shell.cause is DisconnectCause.LEFT_WHILE_HELD
+        assert bytes(shell.to_broker) == passed
 
 
 def test_before_a_login_nothing_is_the_pumps() -> None:
