@@ -48,7 +48,7 @@ class Setting:
     def __init__(self, random: Random) -> None:
         self.produce = random.choice((None, 10**12, 10**12, 100_000, 20_000))
         self.fetch = random.choice((None, 10**12, 50_000))
-        self.percentage = random.choice((None, 10**6, 10**6, 20, 2))
+        self.percentage = random.choice((None, 10**6, 10**6, 20, 2, 0.2))
         self.ids = random.choice((None, 1_000, 1_000, 2))
         self.has_log = random.random() < 0.7
         self.pacing: Any = random.choice(("smooth", "smooth", "smooth", "kafka"))

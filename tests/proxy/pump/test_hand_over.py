@@ -6,6 +6,8 @@ import gc
 import struct
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from math import inf
 
 import pytest
 
@@ -13,6 +15,7 @@ from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.pump.choice import PUMP
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
@@ -179,6 +182,39 @@ def test_a_request_like_the_last_ones_is_the_pumps(
     assert bytes(shell.to_broker) == numbered([frame], 8)[0] * 10
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("known", "gates", (1,)), ("known", "until_ms", 0.0), ("known", "version", 8),
+        ("known", "heads", None), ("pace", "gate_ms", inf), ("identity", "authenticated", False),
+        ("throttling", "generation", -1),
+        ("throttling", "produce_sensor", object()), ("throttling", "request_time", object()),
+        ("side", "client_left", True), ("side", "raw_tokens", True), ("side", "_guard", object()),
+        ("side", "_skip", 1), ("side", "_frame_limit", 20), ("side", "_client_id_length", 4),
+        ("sensor", "tat_ms", 10**9 * 1.0), ("sensor", "_ms_per_unit", 1000.0), ("sensor", "tat_ms", None),
+    ],
+)  # fmt: skip
+def test_what_makes_a_request_pythons(part: str, name: str, value: object) -> None:
+    session = session_of(PUMP, EVERYTHING)
+    shell = Shell(session)
+    for request_frame in numbered([KNOWN] * 4, 8):
+        shell.client_sends(request_frame)
+    side, throttling = session._requests, session._throttling
+    parts: dict[str, object] = {
+        "side": side, "throttling": throttling, "known": throttling.known, "pace": session.pace,
+        "identity": session.identity, "sensor": throttling.produce_sensor,
+    }  # fmt: skip
+    if name == "heads":
+        throttling.known.head = b""
+        throttling.known.heads.clear()
+    else:
+        setattr(parts[part], name, value)
+    side._start = NOT_YET
+    with suppress(Exception):  # some of these cannot be
+        session.client_data(bytearray(KNOWN), 0, len(KNOWN), shell.now_ms)
+    assert side._start == 0
+
+
 def test_what_looks_like_a_request_within_one_is_none() -> None:
     """The rest of a request that goes on already has requests in its records, like the last ones."""
     outer = produce({"t": [(0, record_batch(KNOWN * 3, producer_id=7))]})
@@ -236,6 +272,33 @@ def test_what_a_client_left_behind_is_not_the_pumps() -> None:
         shell.wake()
         assert shell.cause is DisconnectCause.LEFT_WHILE_HELD
         assert bytes(shell.to_broker) == passed
+
+
+def test_a_debt_of_request_time_that_is_paid_lets_more_be_under_way() -> None:
+    for name in (PURE.name, PUMP):
+        shell = Shell(session_of(name, EVERYTHING))
+        for request_frame in numbered([KNOWN] * 3, 8):
+            shell.client_sends(request_frame)
+        shell.session.pace.max_in_flight = 1
+        shell.broker_sends(numbered([produce_answer()], 4)[0])
+        assert shell.session.pace.max_in_flight == IN_FLIGHT_WITHIN_QUOTA
+
+
+def test_an_answer_to_another_client_id_is_charged_to_that() -> None:
+    by_client = QuotaLimits([(QuotaEntity(None, DEFAULT), TIME)])
+
+    def charged(name: str) -> list[tuple[str, float]]:
+        shared = SharedState(QuotaManager(by_client), Recorder())
+        shell = Shell(path_of(name).session(shared, SessionPolicy(), "10.0.0.1"))
+        for client_id in ("one", "two", "one", "two"):
+            shell.client_sends(produce_of(200, client_id=client_id))
+        for _ in range(4):
+            shell.now_ms += 0.25
+            shell.broker_sends(produce_answer())
+        return [(str(sensor.entity), sensor.charged) for sensor in shared.quotas.sensors()]
+
+    assert charged(PUMP) == charged(PURE.name)
+    assert len({entity for entity, _ in charged(PUMP)}) > 1
 
 
 def test_before_a_login_nothing_is_the_pumps() -> None:
