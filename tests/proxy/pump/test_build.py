@@ -42,6 +42,8 @@ def age(checkout: Path) -> Path:
 
 def can_build() -> bool:
     include = sysconfig.get_paths()["include"]
+    if os.environ.get(hatch_build.OPTION) == "no":
+        return False
     return shutil.which("cc") is not None and Path(include, "Python.h").exists()
 
 
