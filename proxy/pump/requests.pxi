@@ -16,7 +16,9 @@ cdef enum:
     CODEC_BITS = 7
 
 
-cdef bint paid_at(object sensor, double amount, double now_ms, double *eligible_ms, double *clears_ms) noexcept:
+cdef bint paid_at(
+    object sensor, double amount, double now_ms, double *eligible_ms, double *clears_ms
+) noexcept:
     """As SmoothSensor.charge reckons. False: it would be a debt, or the limit is of another kind."""
     cdef double burst_ms, ms_per_unit
     if not is_a(sensor, SmoothSensor):
@@ -59,7 +61,9 @@ cdef bint fits(object known, const unsigned char *frame, Py_ssize_t size, int ve
     behind = frame + REQUEST_HEAD_BYTES + head_bytes
     if version < FIRST_FLEXIBLE:
         said = rest - 4
-        if int32_at(behind) != said or said < BATCH_HEAD_BYTES or int32_at(behind + 12) != said - LOG_OVERHEAD:
+        if int32_at(behind) != said or said < BATCH_HEAD_BYTES:
+            return False
+        if int32_at(behind + 12) != said - LOG_OVERHEAD:
             return False
         behind += 4
     elif rest - TAGS_BYTES < 0x80:
@@ -280,7 +284,9 @@ cdef Py_ssize_t judge(
     return pos
 
 
-cdef Py_ssize_t give_requests(object side, object buf, Py_ssize_t start, Py_ssize_t end, object now) except -1:
+cdef Py_ssize_t give_requests(
+    object side, object buf, Py_ssize_t start, Py_ssize_t end, object now
+) except -1:
     """As RequestSide.data, which has what is not known here."""
     cdef bint is_done = False
     cdef Py_ssize_t pos = start

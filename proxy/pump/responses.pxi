@@ -39,14 +39,18 @@ cdef bint charge_time(
     if not is_a(request_time, RequestTime):
         return False
     marks, sensor, flow = slot(request_time, at_marks), slot(request_time, at_time_sensor), entry[3]
-    if not is_a(marks, deque) or not len(marks) or whole(slot(pace, at_max_in_flight)) != IN_FLIGHT_WITHIN_QUOTA:
+    if not is_a(marks, deque) or not len(marks):
         return False
+    if whole(slot(pace, at_max_in_flight)) != IN_FLIGHT_WITHIN_QUOTA:
+        return False  # a debt is paid: more may be under way again
     mark = marks[0]
     if not PyTuple_CheckExact(mark) or PyTuple_GET_SIZE(mark) != MARK_FIELDS or mark[0] != entry[0]:
         return False
     if not is_a(sensor, SmoothSensor) or slot(sensor, at_exempt) is not False:
         return False
-    if not PyObject_TypeCheck(flow, <PyTypeObject *>Flow) or slot(flow, at_flow_client_id) != slot(identity, at_identity_client_id):
+    if not PyObject_TypeCheck(flow, <PyTypeObject *>Flow):
+        return False
+    if slot(flow, at_flow_client_id) != slot(identity, at_identity_client_id):
         return False
     if not look_up_costs(slot(request_time, at_costs), version, mark[3], mark[4]):
         return False
@@ -114,8 +118,11 @@ cdef Py_ssize_t match(
         ):
             break
         if charges is True:
-            if whole(entry[1]) != PRODUCE_KEY or not charge_time(
-                request_time, pace, identity, entry, whole(entry[2]), frame_end - pos, now_ms - forwarded_ms, now
+            if whole(entry[1]) != PRODUCE_KEY:
+                break
+            if not charge_time(
+                request_time, pace, identity, entry, whole(entry[2]), frame_end - pos,
+                now_ms - forwarded_ms, now,
             ):
                 break
         deque_popleft(in_flight, NULL)

@@ -2,8 +2,8 @@
 #
 # A class with __slots__ keeps each value at a fixed offset, which its descriptor tells (a member of type
 # T_OBJECT_EX). So the pump and the Python code work on one and the same state, and either may have the next
-# frame. An object is looked into only when its type has been compared; an empty slot is None's like: whatever
-# is not of the type that is expected is Python's.
+# frame. An object is looked into only when its type has been compared. An empty slot reads as None: whatever
+# is not of the type that is expected is left to the Python code.
 
 from cpython.object cimport PyObject, Py_TYPE, PyTypeObject, PyObject_TypeCheck
 from cpython.ref cimport Py_INCREF, Py_XDECREF
