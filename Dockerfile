@@ -30,9 +30,11 @@ FROM debian:bookworm-slim AS build
 SHELL ["/bin/bash", "-eu", "-o", "pipefail", "-c"]
 # hadolint ignore=DL3008
 RUN apt-get update \
- && apt-get install -y --no-install-recommends binutils ca-certificates python3-venv \
+ && apt-get install -y --no-install-recommends binutils ca-certificates gcc libc6-dev python3-dev python3-venv \
  && rm -rf /var/lib/apt/lists/*
-ENV PIP_CACHE_DIR=/var/cache/pip \
+# The compiled data path (proxy/pump/) belongs into the image.
+ENV BUILD_PUMP=yes \
+    PIP_CACHE_DIR=/var/cache/pip \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore \
     SOURCE_DATE_EPOCH=315532800

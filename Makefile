@@ -21,6 +21,7 @@ UV_VERSION := 0.13.9
 
 PY := .venv/bin/python
 READY := .venv/.ready
+PUMP := .venv/.pump
 DEPLOY_READY := .venv/.deploy-ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests and benchmarks start many processes; without compiled modules each would compile all that it imports.
@@ -28,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo newcomer recalibrate-demo test mutants coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
+.PHONY: demo newcomer recalibrate-demo test mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
@@ -45,6 +46,9 @@ test-slow: setup kafka-all  ## the tests marked slow: minutes each
 
 test-under-load: setup kafka-all  ## as test, while other processes keep all cores busy: an hour
 	@$(PY) -m tools.under_load -- $(PY) -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(ARGS)
+
+fuzz-pump: setup  ## the compiled data path against the Python code on random traffic: a million steps, minutes; last line JSON
+	@$(PY) -m tools.fuzz_pump $(ARGS)
 
 mutants: setup  ## 600 changes of the pure packages, each to be noticed by a unit test: half an hour; last line JSON
 	@$(PY) -m tools.mutants $(ARGS)
@@ -177,7 +181,7 @@ help:  ## this list
 
 # --- set-up: quick when nothing has changed ----------------------------------------------------------------
 
-setup: $(READY)
+setup: $(PUMP)
 
 kafka: setup
 	@$(PY) -m testkit.kafka.dist --quiet
@@ -199,6 +203,11 @@ $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@$(PY) -m pip install -q --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo "Python: ready"
+
+# The compiled data path, where a C compiler and Python's headers are; else Sluice runs as Python alone.
+$(PUMP): $(READY) hatch_build.py $(wildcard proxy/pump/*.pyx proxy/pump/*.pxi)
+	@$(PY) hatch_build.py
+	@touch $@
 
 $(DEPLOY_READY): $(READY) requirements/deploy.txt
 	@echo "Python: installing what the deployment's checks need"

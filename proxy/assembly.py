@@ -10,6 +10,7 @@ from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import GatewayOptions, ListenerOptions
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.config.pacing import PacingOptions
+from sluice.proxy.connection.data_path import PURE, DataPath
 from sluice.proxy.connection.limits import AcceptRate, ConnectionLimits
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.connection.timeouts import WatchRules, WatchTimeouts
@@ -52,6 +53,7 @@ def assemble(
     *,
     limits: LimitsOptions,
     upstream: UpstreamOptions,
+    path: DataPath = PURE,
 ) -> Assembled:
     """Binds its ports. Raises CannotListen if one cannot be had, ConfigError for what cannot be used."""
     way = Upstream(
@@ -84,6 +86,7 @@ def assemble(
         route,
         authentication_timeout_s=limits.authentication_timeout_s,
         rate=rate,
+        path=path,
     )
     assembled = Assembled(listener, _upstream_watch(worker, way, route, circuits, listener))
     if any(security.followed()):

@@ -44,6 +44,7 @@ from sluice.proxy.parts import (
     tell_start,
     warn_of_gaps,
 )
+from sluice.proxy.pump.choice import data_path
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.replication.setup import ReplicationSetup
@@ -86,6 +87,7 @@ def run(config: Config, file: Path | None = None) -> int:
     quota_source = QuotaSource(config.quotas)
     securities = [load_security(options) for options in config.listeners]
     id_file = producer_id_file(config)
+    data_path(config.pump)
     watch = None if file is None else ConfigWatch(file, os.environ, config)
     tell_start(config, file, quota_source.limits)
     return uvloop.run(Server(config, quota_source, securities, watch, id_file).serve())
@@ -199,6 +201,7 @@ class Server:
             self._access_log,
             replication,
             self._health.upstreams,
+            data_path(self._config.pump).name,
         )
         desk = AdminDesk(
             self._quotas,
@@ -295,6 +298,7 @@ class Server:
                 security,
                 limits=config.limits,
                 upstream=config.upstream,
+                path=data_path(config.pump),
             )
             self._listeners.append(assembled.listener)
             self._health.upstreams.append(assembled.upstream)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import coverage
 import pytest
 
-from tools.mutants.lines import NO_KAFKA, PACKAGES, UNIT_TESTS
+from tools.mutants.lines import NO_KAFKA, OVER, PACKAGES, UNIT_TESTS
 from tools.mutants.mutant import ROOT
 from tools.structure import GENERATED
 
@@ -93,6 +93,7 @@ def _covered(path: str, found: dict[str, Any]) -> Covered:
 
 def main() -> int:
     """Measure, print, and return the exit code."""
+    os.environ.update(OVER)
     folder = ROOT / ".cache/coverage"
     folder.mkdir(parents=True, exist_ok=True)
     code, modules = measured(str(folder / "data"))

@@ -255,13 +255,17 @@ def healthcheck(config: ConfigOption = None) -> None:
 
 @app.command()
 def version() -> None:
-    """Print the versions of Sluice, of the Kafka protocol that it knows, and of Python."""
+    """Print the versions of Sluice, of the Kafka protocol that it knows, and of Python, and whether the
+    compiled data path is built (the option `pump`)."""
     from importlib.metadata import version as version_of
     from platform import python_version
 
     from sluice.protocol._tables import KAFKA_VERSION
+    from sluice.proxy.pump.built import is_built
 
-    print(f"sluice {version_of('kafka-sluice')} (Kafka protocol {KAFKA_VERSION}, Python {python_version()})")
+    pump = "pump built" if is_built() else "pump not built: Python alone"
+    parts = f"Kafka protocol {KAFKA_VERSION}, Python {python_version()}, {pump}"
+    print(f"sluice {version_of('kafka-sluice')} ({parts})")
 
 
 @app.command(epilog=EXIT_CODES)

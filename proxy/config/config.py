@@ -114,6 +114,12 @@ class Config(Options):
         description="pass: a request whose API this proxy does not know goes through unmetered; close: it "
         "ends the connection.",
     )
+    pump: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="Whether the compiled data path takes what is most of the traffic. auto: where it is "
+        "built; on: the start fails where it is not; off: Python alone, which does the same and needs more "
+        "processor time (`sluice version` and sluice_pump_info tell which there is and which runs).",
+    )
     upstream: UpstreamOptions = Field(default=UpstreamOptions(), description="The way to the broker.")
     drain: DrainOptions = Field(default=DrainOptions(), description="What SIGTERM starts.")
     admin: AdminOptions = Field(default=AdminOptions(), description="The port of metrics and health.")

@@ -18,6 +18,7 @@ from typing import Final
 from sluice.protocol.proxy_protocol import Endpoint
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.data_path import PURE, DataPath
 from sluice.proxy.connection.guests import Guest, Metered
 from sluice.proxy.connection.limits import AcceptRate, Seat
 from sluice.proxy.connection.resources import Footprint
@@ -36,7 +37,6 @@ from sluice.proxy.runtime.tasks import spawn
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.session import Session
 from sluice.quotas.entity import ANONYMOUS
 from sluice.usage.records import ConnectionRecord
 
@@ -70,6 +70,7 @@ class Listener:
         *,
         authentication_timeout_s: float = 30.0,
         rate: AcceptRate | None = None,
+        path: DataPath = PURE,
     ) -> None:
         """Binds its ports at once. Raises CannotListen if one cannot be had."""
         self.name = options.name
@@ -87,6 +88,7 @@ class Listener:
         self._route = route
         self.authentication_timeout_s = authentication_timeout_s
         self._rate = rate
+        self._path = path
         self._held_back = HeldBack(worker.loop, self._let_go)
         self._arriving: set[asyncio.Task[None]] = set()
         self._ports: list[AcceptPort] = []
@@ -304,8 +306,9 @@ class Listener:
         guest: Guest,
     ) -> None:
         leads_to = in_text(broker.address) if node_id is None else str(node_id)
-        session = Session(self._shared, self.policy, arrival.source.host, arrival.user, leads_to)
-        connection = Connection(
+        new_session, new_connection = self._path.session, self._path.connection
+        session = new_session(self._shared, self.policy, arrival.source.host, arrival.user, leads_to)
+        connection = new_connection(
             self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended, guest
         )
         self.connections.add(connection)

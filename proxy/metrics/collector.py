@@ -69,10 +69,12 @@ class SluiceCollector(Collector):
         access_log: AccessLog | None = None,
         replication: Replication | None = None,
         upstreams: Sequence[UpstreamWatch] = (),
+        data_path: str = "pure",
     ) -> None:
         """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
         ids. `circuits`: of the brokers. `securities`: of the listeners. `quota_source`: where limits come
-        from. `access_log`, `replication`: None if there is none. `upstreams`: of the listeners."""
+        from. `access_log`, `replication`: None if there is none. `upstreams`: of the listeners.
+        `data_path`: the name of the one that runs."""
         self._meter = meter
         self._quotas = quotas
         self._gauges = gauges
@@ -85,6 +87,7 @@ class SluiceCollector(Collector):
         self._access_log = access_log
         self._replication = replication
         self._upstreams = upstreams
+        self._data_path = data_path
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
@@ -128,6 +131,7 @@ class SluiceCollector(Collector):
         yield _family("sluice_kept_bytes", [((), self._kept_bytes())])
         yield _family("sluice_event_loop_lag_seconds", [((), meter.loop_lag.largest_s(time.monotonic()))])
         yield _family("sluice_build_info", [((_VERSION,), 1)])
+        yield _family("sluice_pump_info", [((self._data_path,), 1)])
         for library in _LIBRARY_COLLECTORS:
             yield from library.collect()
 

@@ -391,10 +391,9 @@ _ROWS: Final = (
         "How late the event loop was at most in the last 30 to 60 s, as a timer of 0.1 s saw it: so long "
         "what was due had to wait.",
     ),
-    MetricDefinition(
-        "sluice_build_info", "info", ("version",), "",
-        "The version that runs.",
-    ),
+    MetricDefinition("sluice_build_info", "info", ("version",), "", "The version that runs."),
+    MetricDefinition("sluice_pump_info", "info", ("data_path",), "",
+        "Which code takes the traffic: `pump` (compiled) or `pure` (Python; the option `pump`)."),
 )  # fmt: skip
 METRICS: Final = {row.name: row for row in _ROWS}
 """Besides these, /metrics has prometheus_client's own `process_*` and `python_*`."""

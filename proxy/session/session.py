@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from sluice.protocol.names import api_name
 from sluice.proxy.session.arrivals import AHEAD_BYTES
@@ -48,6 +48,9 @@ class Passing(Protocol):
 
 class Session:
     """The state machine of one client connection. The shell looks at `pace.state` after every call."""
+
+    request_side: ClassVar[type[RequestSide]] = RequestSide
+    answer_side: ClassVar[type[AnswerSide]] = AnswerSide
 
     __slots__ = (
         "__weakref__",
@@ -93,11 +96,11 @@ class Session:
             names = shared.topic_names
             flows = Flows(Origin(self.identity.user, address, broker, costs, names), names)
         self._unanswered = None if flows is None else shared.recorder.unanswered
-        self._requests = RequestSide(
+        self._requests = self.request_side(
             shared, policy, self.pace, self.identity, authentication, self._throttling,
             self._in_flight, local, flows,
         )  # fmt: skip
-        self._answers = AnswerSide(
+        self._answers = self.answer_side(
             shared,
             policy,
             self.pace,

@@ -31,6 +31,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import ConnectionRecord
 from testkit.frames.wire import WITHIN_S, Wire, dial
 from testkit.processes.ports import LOOPBACK
+from testkit.proxy.data_paths import current
 from testkit.proxy.playbook import limits_of, shared_of
 
 
@@ -86,6 +87,7 @@ class LocalProxy:
             self._security,
             limits=LimitsOptions(),
             upstream=self._upstream_options,
+            path=current(),
         ).listener
         self.listener.start()
         return self

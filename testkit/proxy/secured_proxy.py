@@ -18,6 +18,7 @@ from sluice.proxy.listener.security import load_security
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.processes.ports import LOOPBACK
+from testkit.proxy.data_paths import current
 from testkit.proxy.local_proxy import LocalProxy
 
 
@@ -68,6 +69,7 @@ class SecuredProxy(LocalProxy):
             self.security,
             limits=self._limits,
             upstream=self._upstream_options,
+            path=current(),
         )
         self.listener = self.assembled.listener
         self.listener.start()

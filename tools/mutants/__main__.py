@@ -81,6 +81,7 @@ def tried(mutants: Sequence[Mutant], out: TextIO) -> list[Outcome]:
 def main(given: Sequence[str] | None = None) -> int:
     """Judge the mutants, and return the exit code."""
     chosen = arguments_of(given)
+    os.environ.update(lines.OVER)
     out = os.fdopen(os.dup(1), "w")  # pytest takes the other
     if files := lines.stale(lines.load())[1]:
         print(f"which test runs which line: of {len(files)} test files anew", file=out, flush=True)

@@ -28,6 +28,8 @@ UNIT_TESTS: Final = (
 )  # fmt: skip
 PACKAGES: Final = ("protocol", "quotas", "usage", "proxy/session", "recalibration/policy")
 NO_KAFKA: Final = "not kafka and not slow"
+OVER: Final = {"TESTS_OVER": "pure"}
+"""a variable for tests/proxy/conftest.py: not over the pump too, for it is the Python code that is changed"""
 KEPT: Final = ROOT / ".cache/mutants/lines.json"
 
 

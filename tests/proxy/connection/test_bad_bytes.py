@@ -10,14 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.connection import lingering_close as linger_module
-from sluice.proxy.listener import listener as listener_module
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.session import Session
+from sluice.proxy.session.requests import RequestSide
 from testkit.frames.frames import METADATA, produce, request, sized
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to, answers
 from testkit.peers.recording_broker import Recording
+from testkit.proxy.data_paths import current
 from testkit.proxy.local_proxy import LocalProxy, until
 
 pytestmark = pytest.mark.asyncio
@@ -127,19 +127,18 @@ async def test_a_client_that_pours_bad_bytes_and_reads_nothing_is_let_go(
 
 
 async def test_a_fault_of_ours_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> int:
-        raise ZeroDivisionError
+    class BrokenRequests(RequestSide):
+        def data(self, *_: Any) -> int:
+            raise ZeroDivisionError
 
-    class Broken(Session):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self.client_data = fails  # type: ignore[assignment]
+    class Broken(current().session):  # type: ignore[misc]
+        request_side = BrokenRequests
 
     async with FaultBroker(answers) as broker, LocalProxy(broker.port) as proxy:
         with await proxy.client() as bystander, capture_logs() as lines:
             await bystander.send(produce())
             await bystander.frame()
-            monkeypatch.setattr(listener_module, "Session", Broken)
+            monkeypatch.setattr(proxy.listener, "_path", current()._replace(session=Broken))
             with await proxy.client() as client:
                 await client.send(produce())
                 assert await client.rest() in {(b"", "closed"), (b"", "reset")}

@@ -11,96 +11,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sluice.protocol.apis import GROUP_APIS
-from sluice.protocol.codec.wire import Struct
 from sluice.protocol.fetch import closing_fetch
-from sluice.protocol.names import api_name
+from sluice.proxy.connection.data_path import PURE
+from sluice.proxy.pump.choice import PUMP
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.in_flight import NONE
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
-from testkit.frames.frames import (
-    API_VERSIONS,
-    FETCH,
-    HEARTBEAT,
-    JOIN_GROUP,
-    METADATA,
-    PRODUCE,
-    answer,
-    fetch,
-    fetch_answer_of,
-    produce_answer,
-    produce_of,
-    request,
-)
+from testkit.frames.frames import FETCH, PRODUCE, fetch_answer_of, produce_of
+from testkit.proxy.data_paths import path_of
+from testkit.proxy.dialogue_kinds import KINDS, MAX_BYTES, Kind
 from testkit.proxy.playbook import Shell, limits_of, shared_of
 
 RATE = 1_000
 BUDGET_MS = 8_000
 GROUP_MS = FETCH_TOLD_MS = 2_000
-MAX_BYTES = 0x02020202
 MAX_WAIT_MS = 500
 STALE = (b"\x00", b"\x01", b"\xff", produce_of(150), fetch_answer_of(150))
 
 RARELY = st.integers(0, 15)
 """Most of a run is to be in the midst of a connection's life."""
-
-
-@dataclass(frozen=True, repr=False)
-class Kind:
-    """A request, its answer (None: it has none), and where in them others may write 4 bytes."""
-
-    api_key: int
-    version: int
-    request: bytes
-    answer: bytes | None
-    max_bytes_at: int | None = None
-    throttle_at: int | None = None
-
-    def __repr__(self) -> str:
-        return f"<{api_name(self.api_key)} v{self.version}, {len(self.request)} B>"
-
-
-def kind_of_produce(size: int, acks: int, version: int) -> Kind:
-    frame = produce_of(size, acks=acks, version=version)
-    if not acks:
-        return Kind(PRODUCE, version, frame, None)
-    received = produce_answer(version=version)
-    told = produce_answer(version=version, throttle_ms=0x01010101)
-    return Kind(PRODUCE, version, frame, received, throttle_at=differs_at(received, told))
-
-
-def kind_of_fetch(answer_bytes: int, version: int) -> Kind:
-    frame = fetch(version=version, max_bytes=MAX_BYTES)
-    place = differs_at(frame, fetch(version=version, max_bytes=0x01010101))
-    received = fetch_answer_of(answer_bytes, version=version)
-    told = fetch_answer_of(answer_bytes, version=version, throttle_ms=0x01010101)
-    return Kind(FETCH, version, frame, received, place, differs_at(received, told))
-
-
-def differs_at(one: bytes, other: bytes) -> int:
-    return next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-
-
-def kind_of(api_key: int, version: int, body: Struct | None = None) -> Kind:
-    received = answer(api_key, version)
-    told = answer(api_key, version, {"throttleTimeMs": 0x01010101})
-    at = differs_at(received, told)
-    return Kind(api_key, version, request(api_key, version, body), received, throttle_at=at)
-
-
-KINDS = [
-    *(kind_of_produce(size, acks, 9) for size in (130, 700, 3_000) for acks in (0, 1)),
-    kind_of_produce(25_000, 1, 3),
-    *(kind_of_fetch(size, version) for size in (150, 2_500) for version in (4, 12, 15)),
-    kind_of(METADATA, 12),
-    kind_of(HEARTBEAT, 4),
-    kind_of(JOIN_GROUP, 9, {"sessionTimeoutMs": 9_000}),
-    kind_of(API_VERSIONS, 3),
-]
 
 
 @dataclass
@@ -124,6 +57,7 @@ class Sent:
 class Dialogue(RuleBasedStateMachine):
     """One connection, with a neighbour that charges the same bucket."""
 
+    path_name = PURE.name
     policy = SessionPolicy()
     may_await = False
     cut_below = 0
@@ -142,8 +76,9 @@ class Dialogue(RuleBasedStateMachine):
     def connect(self, stale: bytes, kinds: list[Kind]) -> None:
         self.may_cut = False
         shared = shared_of(self.limits_of(RATE))
-        self.shell = Shell(Session(shared, self.policy, "10.0.0.1"), stale=stale)
-        self.neighbour = Session(shared, SessionPolicy(), "10.0.0.2")
+        self.path = path_of(self.path_name)
+        self.shell = Shell(self.path.session(shared, self.policy, "10.0.0.1"), stale=stale)
+        self.neighbour = self.path.session(shared, SessionPolicy(), "10.0.0.2")
         self.neighbours_bytes = 0
         self.stream = bytearray()  # all that the client has written
         self.expected = bytearray()  # what the broker is to get of it
@@ -257,7 +192,7 @@ class Dialogue(RuleBasedStateMachine):
         if taken or self.neighbour.pace.state is not State.MUTED:  # or it waits as a new connection
             self.neighbours_bytes += size
         if self.neighbour.pace.is_delayed:  # once it waits, another takes its place
-            self.neighbour = Session(self.shell.shared, SessionPolicy(), "10.0.0.2")
+            self.neighbour = self.path.session(self.shell.shared, SessionPolicy(), "10.0.0.2")
 
     @property
     def begun(self) -> list[Sent]:
@@ -375,6 +310,16 @@ Dialogue.TestCase.settings = settings(
 TestDialogue = Dialogue.TestCase
 
 
+class DialogueOverPump(Dialogue):
+    """The same over the compiled data path."""
+
+    path_name = PUMP
+
+
+DialogueOverPump.TestCase.settings = Dialogue.TestCase.settings
+TestDialogueOverPump = DialogueOverPump.TestCase
+
+
 class DialogueOfRequestTime(Dialogue):
     """The same under a request_percentage too; a rate of 100 stands for a file without one."""
 
@@ -398,3 +343,13 @@ DialogueOfRequestTime.TestCase.settings = settings(
     max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDialogueOfRequestTime = DialogueOfRequestTime.TestCase
+
+
+class DialogueOfRequestTimeOverPump(DialogueOfRequestTime):
+    """The same over the compiled data path."""
+
+    path_name = PUMP
+
+
+DialogueOfRequestTimeOverPump.TestCase.settings = DialogueOfRequestTime.TestCase.settings
+TestDialogueOfRequestTimeOverPump = DialogueOfRequestTimeOverPump.TestCase

@@ -1,0 +1,156 @@
+# The broker's side: answers of which nothing is to be patched. What AnswerSide.data, and for a limit on
+# request time RequestTime.charge, do for them; anything else is theirs, from the answer where it begins.
+
+cdef enum:
+    RESPONSE_HEAD_BYTES = 8
+    ENTRY_FIELDS = 10
+    MARK_FIELDS = 5
+
+
+cdef object costs_known = None  # RequestCosts of the last answer, and of which of its requests
+cdef int cost_version = -1
+cdef object cost_codec = None, cost_acks_all = None
+cdef double request_ms, request_byte_ms, response_byte_ms, batch_ms, record_ms
+
+
+cdef bint look_up_costs(object costs, int version, object codec, object acks_all) except -1:
+    """The coefficients of such a Produce: mostly those of the last."""
+    global costs_known, cost_version, cost_codec, cost_acks_all
+    global request_ms, request_byte_ms, response_byte_ms, batch_ms, record_ms
+    if costs is costs_known and version == cost_version and codec is cost_codec and acks_all is cost_acks_all:
+        return True
+    if not is_a(costs, RequestCosts):
+        return False
+    costs_known = None
+    request_ms, request_byte_ms, response_byte_ms, batch_ms, record_ms = costs.of(
+        PRODUCE_KEY, version, codec, acks_all
+    )
+    costs_known, cost_version, cost_codec, cost_acks_all = costs, version, codec, acks_all
+    return True
+
+
+cdef bint charge_time(
+    object request_time, object pace, object identity, tuple entry, int version, Py_ssize_t response_bytes,
+    double upstream_ms, object now
+) except -1:
+    """As RequestTime.charge, for the answer to a Produce within the limit. False: nothing is done."""
+    cdef object marks, mark, sensor, flow
+    cdef double cost_ms, eligible_ms = 0.0, clears_ms = 0.0
+    if not is_a(request_time, RequestTime):
+        return False
+    marks, sensor, flow = slot(request_time, at_marks), slot(request_time, at_time_sensor), entry[3]
+    if not is_a(marks, deque) or not len(marks):
+        return False
+    if whole(slot(pace, at_max_in_flight)) != IN_FLIGHT_WITHIN_QUOTA:
+        return False  # a debt is paid: more may be under way again
+    mark = marks[0]
+    if not PyTuple_CheckExact(mark) or PyTuple_GET_SIZE(mark) != MARK_FIELDS or mark[0] != entry[0]:
+        return False
+    if not is_a(sensor, SmoothSensor) or slot(sensor, at_exempt) is not False:
+        return False
+    if not PyObject_TypeCheck(flow, <PyTypeObject *>Flow):
+        return False
+    if slot(flow, at_flow_client_id) != slot(identity, at_identity_client_id):
+        return False
+    if not look_up_costs(slot(request_time, at_costs), version, mark[3], mark[4]):
+        return False
+    cost_ms = (
+        request_ms
+        + request_byte_ms * <double>whole(entry[4])
+        + batch_ms * <double>whole(mark[1])
+        + record_ms * <double>whole(mark[2])
+    )
+    if upstream_ms < cost_ms:
+        cost_ms = upstream_ms
+    cost_ms = cost_ms + response_byte_ms * <double>response_bytes
+    if not paid_at(sensor, cost_ms, PyFloat_AS_DOUBLE(now), &eligible_ms, &clears_ms):
+        return False
+    charge(sensor, cost_ms, eligible_ms, clears_ms, now)
+    deque_popleft(marks, NULL)
+    return True
+
+
+cdef Py_ssize_t match(
+    object side, object buf, Py_ssize_t start, Py_ssize_t end, object now, bint *is_done
+) except -1:
+    """As `judge`, for answers."""
+    cdef object pace = slot(side, at_answer_pace), throttling = slot(side, at_answer_throttling)
+    cdef object identity = slot(side, at_answer_identity), in_flight = slot(side, at_answer_in_flight)
+    cdef object records = slot(side, at_answer_records), local = slot(side, at_answer_local)
+    cdef object due, request_time = None, charges, user, held, entry_of
+    cdef tuple entry
+    cdef double now_ms = PyFloat_AS_DOUBLE(now), forwarded_ms = 0.0, held_ms = 0.0
+    cdef const unsigned char *bytes_of = <const unsigned char *>PyByteArray_AS_STRING(buf)
+    cdef Py_ssize_t pos = start, frame_end, size
+    is_done[0] = False
+    if not (is_a(pace, Pace) and is_a(throttling, Throttling) and is_a(identity, Identity)):
+        return start
+    if not (is_a(local, LocalAnswers) and is_a(in_flight, deque) and PyList_CheckExact(records)):
+        return start
+    due, charges = slot(local, at_due), slot(throttling, at_charges_answers)
+    if whole(slot(side, at_answer_skip)) != 0 or not is_a(due, deque) or len(due):
+        return start
+    if charges is not False:
+        if charges is not True:
+            return start
+        request_time = slot(throttling, at_request_time)
+    user = slot(identity, at_user)
+    while True:
+        if end - pos < RESPONSE_HEAD_BYTES:
+            is_done[0] = pos == end and slot(pace, at_is_full) is False
+            break
+        if not len(in_flight):
+            break
+        entry_of = in_flight[0]
+        if not PyTuple_CheckExact(entry_of) or PyTuple_GET_SIZE(entry_of) != ENTRY_FIELDS:
+            break
+        entry = <tuple>entry_of
+        held = entry[6]
+        size = int32_at(bytes_of + pos)
+        frame_end = pos + 4 + size
+        if (
+            entry[9] is not NO_WORK
+            or size < 4
+            or frame_end > end
+            or whole(entry[0]) != int32_at(bytes_of + pos + 4)
+            or not read_float(entry[5], &forwarded_ms)
+            or not read_float(held, &held_ms)
+        ):
+            break
+        if charges is True:
+            if whole(entry[1]) != PRODUCE_KEY:
+                break
+            if not charge_time(
+                request_time, pace, identity, entry, whole(entry[2]), frame_end - pos,
+                now_ms - forwarded_ms, now,
+            ):
+                break
+        deque_popleft(in_flight, NULL)
+        (<list>records).append((
+            entry[3], entry[4], frame_end - pos, now_ms - forwarded_ms, held_ms + 0.0,
+            held, now, entry[1], entry[2], user, entry[8],
+        ))
+        pos = frame_end
+    if pos != start:
+        put(side, at_answer_bytes_read, slot(side, at_answer_bytes_read) + (pos - start))
+    return pos
+
+
+cdef Py_ssize_t give_answers(object side, object buf, Py_ssize_t start, Py_ssize_t end, object now) except -1:
+    """As AnswerSide.data, which has what is not known here."""
+    cdef bint is_done = False
+    cdef Py_ssize_t pos = start
+    if (
+        PyByteArray_CheckExact(buf)
+        and PyFloat_CheckExact(now)
+        and 0 <= start <= end <= PyByteArray_GET_SIZE(buf)
+    ):
+        pos = match(side, buf, start, end, now, &is_done)
+    return pos if is_done else <Py_ssize_t>pure_broker_data(side, buf, pos, end, now)
+
+
+def broker_data(side not None, buf, Py_ssize_t start, Py_ssize_t end, now_ms):
+    """In the place of AnswerSide.data."""
+    if not PyObject_TypeCheck(side, <PyTypeObject *>AnswerSide):
+        raise TypeError("not a broker's side")
+    return give_answers(side, buf, start, end, now_ms)

@@ -1,0 +1,71 @@
+"""The pump between two sockets: Produces pass without Python, and a fault in it costs one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from sluice.proxy.connection.relay import Relay
+from sluice.proxy.pump.choice import PUMP
+from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.read_gate import Pace
+from testkit.frames.frames import produce_of
+from testkit.peers.fault_broker import FaultBroker, answers
+from testkit.proxy.data_paths import over
+from testkit.proxy.local_proxy import LocalProxy
+from testkit.proxy.playbook import limits_of
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(autouse=True)
+def over_pump() -> Iterator[None]:
+    """All that is assembled here is the pump's."""
+    with over(PUMP):
+        yield
+
+
+async def test_a_produce_passes_the_relay_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is given to Relay's own functions, nor to the session's."""
+    seen: list[str] = []
+    monkeypatch.setattr(Relay, "_take_from_client", lambda *_: seen.append("client"))
+    monkeypatch.setattr(Relay, "_answers", lambda *_: seen.append("broker"))
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port, limits_of(10**9)) as proxy:
+        with await proxy.client() as client:
+            for number in range(5):
+                await client.send(produce_of(300, correlation_id=number))
+                assert (await client.frame())[4:8] == number.to_bytes(4, "big")
+            (connection,) = proxy.connections
+            connection.session._requests._start = -5
+            await client.send(produce_of(300, correlation_id=9))
+            await client.frame()
+            assert connection.session._requests._start == -5
+    assert seen == []
+
+
+async def test_a_fault_in_the_pump_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Pace) -> None:
+        raise ZeroDivisionError("of ours")
+
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port) as proxy:
+        with await proxy.client() as bystander, capture_logs() as lines:
+            await bystander.send(produce_of(300))
+            await bystander.frame()
+            others = set(proxy.connections)
+            with await proxy.client() as client, monkeypatch.context() as patched:
+                for _ in range(3):
+                    await client.send(produce_of(300))
+                    await client.frame()
+                patched.setattr(Pace, "fill", fails)
+                (connection,) = proxy.connections - others
+                connection.session.pace.max_in_flight = 1
+                await client.send(produce_of(300))
+                assert await client.rest() in {(b"", "closed"), (b"", "reset")}
+            assert (await proxy.end()).cause == DisconnectCause.INTERNAL_ERROR
+            (line,) = lines
+            assert line["event"] == "internal_error"
+            assert line["exc_info"]
+            await bystander.send(produce_of(300))
+            await bystander.frame()
