@@ -12,6 +12,7 @@ from sluice.usage.records import Flow
 # What a look leaves behind and nothing reads again: caches, and where the last call began.
 _OF_NO_MEANING: Final = {
     ("RequestTime", "_usage"),
+    ("RequestTime", "_one_batch"),  # templates, which save the Python code alone a walk
     ("RequestCosts", "_remembered"),
     ("RequestSide", "_start"),
 }
