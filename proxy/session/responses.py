@@ -175,6 +175,7 @@ class AnswerSide:
                     self._put_local(pos)
         except ProtocolError as error:
             error.good_end = pos
+            self.bytes_read += pos - start  # they go on
             raise
         pace = self._pace
         if pace.is_full and len(in_flight) <= pace.max_in_flight // 2 and self._local.has_room:

@@ -274,6 +274,19 @@ def test_an_answer_out_of_order_is_an_error_and_is_not_delivered() -> None:
     assert shell.records == []
 
 
+@pytest.mark.parametrize("good", [0, 1, 3])
+def test_answers_before_a_bad_one_count_as_sent(good: int) -> None:
+    """They go on: the connection's record has their bytes."""
+    shell = Shell(session_of())
+    for number in range(6):
+        shell.client_sends(produce_of(200, correlation_id=number))
+    answers = b"".join(produce_answer(correlation_id=number) for number in range(good))
+    with pytest.raises(BrokerError) as caught:
+        shell.broker_sends(answers + produce_answer(correlation_id=99))
+    assert caught.value.good_end - 3 == len(answers)  # three bytes stand before them
+    assert shell.session.bytes_to_client == len(answers)
+
+
 def test_an_answer_that_no_request_asked_for_is_an_error() -> None:
     """So is one to a Produce without acks, and one to a request that is held."""
     for sent in (b"", produce_of(100, acks=0)):
