@@ -334,8 +334,8 @@ def test_nothing_is_kept_that_should_go() -> None:
     blocks = sys.getallocatedblocks()
     traffic(300)
     after = counted()
-    assert after[:-1] == before[:-1]
-    assert after[-1] - before[-1] < 20
+    # A few may come from elsewhere in the process: names are shared. A fault would count 300 and more.
+    assert all(abs(now - then) < 50 for now, then in zip(after, before, strict=True))
     assert abs(sys.getallocatedblocks() - blocks) < 200
 
 
