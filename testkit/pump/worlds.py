@@ -34,6 +34,14 @@ COSTS: Final = RequestCosts([
     CostRow(Coefficients(0.1, 1e-5, 1e-5)),
 ])  # fmt: skip
 CONNECTIONS: Final = 3
+RELOADS: Final = (
+    "",
+    "",
+    "producer_byte_rate",
+    "request_percentage",
+    "request_percentage",
+    "producer_ids_rate",
+)
 SNAPSHOT_EVERY: Final = 64
 """steps: it takes as long as all of these"""
 
@@ -56,15 +64,15 @@ class Setting:
         self.mixes = random.random() < 0.5
         self.stale = random.choice((b"", b"\0", b"\xff", traffic.produce(9, 1, "app", 0, 0, 300, 7)))
 
-    def limits(self, factor: float = 1.0) -> QuotaLimits:
-        """`factor`: of the byte rates, after a reload."""
+    def limits(self, factor: float = 1.0, without: str = "") -> QuotaLimits:
+        """After a reload: `factor` of the byte rates, and `without` one of them all."""
         rates = {
             "producer_byte_rate": None if self.produce is None else self.produce * factor,
             "consumer_byte_rate": self.fetch,
             "request_percentage": self.percentage,
             "producer_ids_rate": self.ids,
         }
-        of_users = {key: rate for key, rate in rates.items() if rate is not None}
+        of_users = {key: rate for key, rate in rates.items() if rate is not None and key != without}
         return QuotaLimits([(QuotaEntity(DEFAULT, None), of_users)] if of_users else [])
 
 
@@ -182,7 +190,7 @@ class Twins:
             ms = random.choice((0.1, 0.3, 1.0, 7.0, 40.0, 1_500.0))
             what = self._both(f"{ms} ms pass", lambda world: world.advance(ms))
         elif chosen < 0.998:
-            limits = self.setting.limits(random.choice((0.5, 1.0, 3.0)))
+            limits = self.setting.limits(random.choice((0.5, 1.0, 3.0)), random.choice(RELOADS))
             what = self._both("a reload", lambda world: world.reload(limits))
         else:
             what = self._both(f"{number} leaves", lambda world: world.shells[number].client_leaves())

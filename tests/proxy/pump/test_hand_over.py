@@ -35,7 +35,9 @@ from testkit.frames.frames import (
 )
 from testkit.proxy.data_paths import path_of
 from testkit.proxy.playbook import Shell
+from testkit.pump import traffic
 from testkit.pump.snapshot import flow_key, snapshot
+from testkit.pump.worlds import COSTS
 
 NOT_YET = -5
 EVERYTHING = {
@@ -282,6 +284,32 @@ def test_a_debt_of_request_time_that_is_paid_lets_more_be_under_way() -> None:
         shell.session.pace.max_in_flight = 1
         shell.broker_sends(numbered([produce_answer()], 4)[0])
         assert shell.session.pace.max_in_flight == IN_FLIGHT_WITHIN_QUOTA
+
+
+def test_a_limit_on_request_time_that_comes_while_requests_are_under_way() -> None:
+    """The first answers have nothing noted; what is noted is of later ones."""
+
+    def charged(name: str) -> list[float]:
+        shared = SharedState(QuotaManager(QuotaLimits([])), Recorder())
+        shell = Shell(path_of(name).session(shared, SessionPolicy(request_costs=COSTS), "10.0.0.1"))
+        three_records = traffic.produce(9, 1, "app", 0, 0, 40, 7)  # what is noted is not what is assumed
+        sent = numbered([three_records] * 4, 8)
+        for request_frame in sent[:2]:
+            shell.client_sends(request_frame)
+        shared.quotas.reload(QuotaLimits([(QuotaEntity(DEFAULT, None), TIME)]), shell.now_ms)
+        for request_frame in sent[2:]:
+            shell.client_sends(request_frame)
+        found = []
+        for answer_frame in numbered([produce_answer()] * 4, 4):
+            shell.now_ms += 50
+            shell.broker_sends(answer_frame)
+            found.append(sum(sensor.charged for sensor in shared.quotas.sensors()))
+        request_time = shell.session._throttling.request_time
+        assert request_time is not None
+        assert not request_time._marks
+        return found
+
+    assert charged(PUMP) == charged(PURE.name)
 
 
 def test_an_answer_to_another_client_id_is_charged_to_that() -> None:
