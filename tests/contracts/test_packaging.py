@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -94,35 +93,6 @@ def test_the_metadata_names_the_distribution_its_licence_and_python(wheel: zipfi
     assert metadata["Description-Content-Type"] == "text/markdown"
 
 
-def test_the_metadata_names_addresses_that_are_the_projects_own_or_none(wheel: zipfile.ZipFile) -> None:
-    """None as long as the project has no public address (docs/release.md)."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    urls = project.get("urls", {})
-    assert wrong_addresses(urls) == []
-    assert _metadata(wheel).get_all("Project-URL", []) == [f"{name}, {url}" for name, url in urls.items()]
-
-
-@pytest.mark.parametrize(
-    "urls",
-    [
-        {"Source": "https://example.com/sluice"},
-        {"Source": "http://git.sluice.dev/sluice"},
-        {"Homepage": "https://sluice.dev"},
-        {"Source": "REPOSITORY"},
-    ],
-)
-def test_an_address_that_is_a_placeholder_is_seen(urls: dict[str, str]) -> None:
-    assert wrong_addresses(urls)
-
-
-def wrong_addresses(urls: dict[str, str]) -> list[str]:
-    """Source is there if any is, and all are reached by https, at no host of RFC 2606."""
-    found = [
-        url for url in urls.values() if not re.match(r"https://(?!\S*example\.)[\w.-]+\.\w+(?:/|$)", url)
-    ]
-    return found if "Source" in urls or not urls else [*found, "no Source"]
-
-
 def test_the_wheel_installs_the_sluice_command(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
     assert b"sluice = sluice.proxy.__main__:main" in wheel.read(name)
@@ -146,11 +116,32 @@ def test_the_source_distribution_holds_no_environment_and_no_cache(sdist_folder:
     assert not names & {".venv", ".editable", ".git", "__pycache__", ".mypy_cache", "shared"}
 
 
-def _build(source: Path, target: str, into: Path) -> None:
+def test_who_publishes_says_where_the_project_lives(tmp_path: Path, wheel: zipfile.ZipFile) -> None:
+    """Once, for the source distribution: a wheel that somebody builds from it tells the same."""
+    assert _metadata(wheel).get_all("Project-URL") is None
+    _build(ROOT, "sdist", tmp_path, SLUICE_URL="https://code.example/team/sluice/")
+    (archive,) = tmp_path.glob("*.tar.gz")
+    subprocess.run(["tar", "-xzf", archive, "-C", tmp_path], check=True)
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    _build(folder, "wheel", tmp_path, BUILD_PUMP="no")
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as made:
+        assert sorted(_metadata(made).get_all("Project-URL") or ()) == [
+            "Changelog, https://code.example/team/sluice/blob/main/CHANGELOG.md",
+            "Documentation, https://code.example/team/sluice/tree/main/docs",
+            "Issues, https://code.example/team/sluice/issues",
+            "Source, https://code.example/team/sluice",
+        ]
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        _build(ROOT, "sdist", tmp_path, SLUICE_URL="git@code.example:team/sluice")
+    assert b"must begin with https://" in refused.value.stderr
+
+
+def _build(source: Path, target: str, into: Path, **options: str) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", into],
         cwd=source,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # the build hook must leave nothing in `source`
+        # The build hook must leave nothing in `source`, and another's address is not ours.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "SLUICE_URL": "", **options},
         check=True,
         capture_output=True,
     )
