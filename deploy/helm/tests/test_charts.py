@@ -169,6 +169,16 @@ def test_connections_are_as_many_as_the_memory_limit_has_room_for(
     assert max_connections(charts, **proxy) == connections
 
 
+def test_an_access_log_needs_memory_that_connections_do_not_get(charts: Charts) -> None:
+    log = {"directory": {"path": "/var/log/sluice"}}
+    proxy = {
+        "resources": {"limits": {"memory": "512Mi"}},
+        "config": {"access_log": log},
+        "accessLog": {"persistentVolumeClaim": "logs"},
+    }
+    assert max_connections(charts, **proxy) == (512 - 256 - 160) * 1024 // 41
+
+
 @pytest.mark.parametrize(
     "proxy",
     [

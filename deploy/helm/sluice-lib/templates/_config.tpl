@@ -14,7 +14,7 @@ its listener names neither advertised_host nor sni_domain.
 {{- end -}}
 {{- $limits := default dict $config.limits -}}
 {{- if not (hasKey $limits "max_connections") -}}
-{{- with include "sluice.connectionsOf" (dict "memory" (default dict .sluice.resources.limits).memory "buffered" $limits.max_buffered_bytes) -}}
+{{- with include "sluice.connectionsOf" (dict "memory" (default dict .sluice.resources.limits).memory "buffered" $limits.max_buffered_bytes "log" $config.access_log) -}}
 {{- $_ := set $config "limits" (merge (dict "max_connections" (int64 .)) $limits) -}}
 {{- end -}}
 {{- end -}}
@@ -23,7 +23,8 @@ its listener names neither advertised_host nor sni_domain.
 
 {{/*
 Connections that a memory limit has room for: 36 KiB each (10, and 26 with TLS and client certificates) of what
-90 MiB for the process and the buffers leave; 100 at least, 100,000 at most. Empty: there is no limit.
+90 MiB for the process and the buffers leave; with an access log 41 KiB each, and 160 MiB. 100 at least, 100,000
+at most. Empty: there is no limit.
 */}}
 {{- define "sluice.connectionsOf" -}}
 {{- if .memory -}}
@@ -33,7 +34,9 @@ Connections that a memory limit has room for: 36 KiB each (10, and 26 with TLS a
 {{- if $unit -}}
 {{- $bytes := mulf (float64 (regexFind "^[0-9.]+" $text)) (float64 $unit) -}}
 {{- $buffered := float64 (default 268435456 .buffered) -}}
-{{- max 100 (min 100000 (int64 (floor (divf (subf $bytes $buffered 94371840.0) 36864.0)))) -}}
+{{- $process := ternary 167772160.0 94371840.0 (not (empty .log)) -}}
+{{- $each := ternary 41984.0 36864.0 (not (empty .log)) -}}
+{{- max 100 (min 100000 (int64 (floor (divf (subf $bytes $buffered $process) $each)))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
