@@ -37,8 +37,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from sluice.proxy.connection.unseen import UnseenAllowance
-
 MIB: Final = 1024 * 1024
 WINDOW_BYTES: Final = MIB
 FLOOR_BYTES: Final = 16 * 1024
@@ -54,7 +52,7 @@ Owner = TypeVar("Owner")
 class BufferShare(Generic[Owner]):
     """What the connections of one user keep. `window_bytes` is for them to read before each recv."""
 
-    __slots__ = ("_budget", "_connections", "_keepers", "kept_bytes", "unseen", "user", "window_bytes")
+    __slots__ = ("_budget", "_connections", "_keepers", "kept_bytes", "user", "window_bytes")
 
     def __init__(self, budget: BufferBudget[Owner], user: str | None) -> None:
         self._budget = budget
@@ -62,7 +60,6 @@ class BufferShare(Generic[Owner]):
         self._keepers: dict[BufferAccount[Owner], None] = {}  # longest first
         self.user = user
         """None: nobody yet"""
-        self.unseen = UnseenAllowance()
         self.kept_bytes = 0
         self.window_bytes = 0
         """read no more than this at once"""

@@ -25,7 +25,7 @@ from sluice.proxy.connection.read_ahead import (
     look_room,
     read_ahead,
 )
-from sluice.proxy.connection.stream import Stream, unread_bytes
+from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.timeouts import ENDING_DEADLINE_S, LAST_ANSWER_S
 from sluice.proxy.connection.timer import DelayTimer
 from sluice.proxy.connection.worker import Worker
@@ -152,7 +152,7 @@ class ClientSide(ABC):
 
     def _looks(self, now_ms: float) -> bool:
         """The turn of a held request has come, and its client's end may stand behind what is unread. True:
-        that is being read, or the request goes no sooner than the quota pays; ask again."""
+        that is being read; ask again. False: it has been, or is not there, or there is no room for it."""
         client = self._client
         if self._look_until_ms:
             is_over = now_ms >= self._look_until_ms
@@ -165,15 +165,7 @@ class ClientSide(ABC):
             return True
         self._look_until_ms = 0.0
         client.read(False)
-        if (
-            client.has_left
-            or unread_bytes(client.sock) < FULL_BYTES
-            or self.session.may_go_unseen(self._share.unseen.take, now_ms)
-        ):
-            return False
-        self.session.hold_on(now_ms + LOOK_MS, now_ms)
-        self._timer.call_in(LOOK_MS / 1000.0, self._wake)
-        return True
+        return False
 
     def _look(self) -> bool:
         """Read on. False: no end can stand behind what was there, or it is enough, or the end has come."""

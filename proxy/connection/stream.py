@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from array import array
 from collections.abc import Callable
-from fcntl import ioctl
-from termios import FIONREAD
 from typing import Final, Protocol
 
 _ESTABLISHED: Final = 1  # TCP_ESTABLISHED, the first byte of struct tcp_info
@@ -47,16 +44,6 @@ def has_left(stream: Stream) -> bool:
         return stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
     except OSError:
         return True
-
-
-def unread_bytes(stream: Stream) -> int:
-    """What lies in the kernel's receive buffer."""
-    count = array("i", [0])
-    try:
-        ioctl(stream.fileno(), FIONREAD, count)
-    except (OSError, ValueError):
-        return 0
-    return count[0]
 
 
 async def readable(loop: asyncio.AbstractEventLoop, stream: Stream) -> None:

@@ -9,7 +9,6 @@ sentence in docs/wire.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import ClassVar, Final, Protocol
 
 from sluice.protocol.names import api_name
@@ -233,19 +232,6 @@ class Session:
             and not pace.is_hold_suspended
             and produces.is_turn(now_ms)
         )
-
-    def may_go_unseen(self, unseen: Callable[[float], bool], now_ms: float) -> bool:
-        """The held Produce, whose turn has come, may go though its client may have left: the quota has paid
-        for it, or its connection has shown with an answer that somebody is there; else `unseen`, asked with
-        `now_ms`, decides."""
-        produces = self._throttling.produces
-        if not produces.is_ahead(now_ms) or (produces.is_proven and not self._in_flight):
-            return True
-        return unseen(now_ms)
-
-    def hold_on(self, until_ms: float, now_ms: float) -> None:
-        """It may not. It waits for the quota, or until `is_turn` says yes again at `until_ms`."""
-        self._throttling.produces.hold_on(until_ms, now_ms)
 
     def wake(self, now_ms: float, client_left: bool) -> None:
         """`pace.wake_at_ms` has come. `client_left`: the client has closed its side.

@@ -18,7 +18,6 @@ from sluice.proxy.config.config import UpstreamOptions
 from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.pacing import PacingOptions
-from sluice.proxy.connection.budget import BufferBudget
 from sluice.proxy.connection.connection import Connection
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits
@@ -112,15 +111,6 @@ class LocalProxy:
     def connections(self) -> set[Connection]:
         """The client connections that are open."""
         return self.listener.connections
-
-    def keep_at_most(self, max_bytes: int) -> None:
-        """For connections that come from now on."""
-        self._worker.budget = BufferBudget(max_bytes)
-
-    @property
-    def kept_bytes(self) -> int:
-        """For all connections."""
-        return self._worker.budget.kept_bytes
 
     async def client(self, **options: Any) -> Wire:
         """A new client connection."""

@@ -13,7 +13,6 @@ from sluice.proxy.admin.status.model import MAX_LISTED
 from sluice.proxy.config.config import Config
 from sluice.proxy.config.listener import GatewayOptions
 from sluice.proxy.connection.read_ahead import FAR_BYTES, LOOK_BYTES
-from sluice.proxy.connection.unseen import UNSEEN_AT_ONCE, UNSEEN_PER_S
 from sluice.proxy.listener.dial_queue import MAX_DIALS
 from sluice.proxy.metrics.throttle_log import LINE_INTERVAL_MS
 from sluice.proxy.runtime.file_work import LIMIT_S
@@ -73,10 +72,6 @@ def test_at_least_this_much_is_compared() -> None:
         ("requests of a connection in flight", [MAX_IN_FLIGHT]),
         ("bytes of a waiting connection that count as come", [AHEAD_BYTES]),
         ("… that are read to see whether its client left", [FAR_BYTES, LOOK_BYTES]),
-        (
-            "… requests of a user that go all the same, where that cannot be seen",
-            [UNSEEN_AT_ONCE, UNSEEN_PER_S],
-        ),
         ("topics and partitions in a Produce that is looked into", [MAX_PARTS]),
         ("clients of one broker that are dialled for at a time", [MAX_DIALS]),
         ("… shortest patience that is believed", [LEAST_PATIENCE_S]),

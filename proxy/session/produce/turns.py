@@ -34,9 +34,9 @@ class ProduceTurns:
     """One connection's."""
 
     __slots__ = (
-        "_again_ms", "_arrivals", "_delay_limit_ms", "_gone_bytes", "_identity", "_last_ms",
-        "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor",
-        "_ticket", "held", "is_for_nobody", "refuses", "wake",
+        "_arrivals", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes",
+        "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody",
+        "refuses", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -62,8 +62,6 @@ class ProduceTurns:
         self._ticket: HoldTicket | None = None  # of the request that is held
         self._last_ms = inf  # when its budget is over
         self._refuse_ms = inf  # when it is refused, if its turn has not come
-        self._again_ms = inf  # when it is asked for again, for its client could not be seen
-        self._gone_bytes = 0.0  # the size of the last one that went after a wait
         self.held: Held | None = None
         """the request that waits for its turn, in state HOLDING"""
         self.refuses = False
@@ -108,7 +106,7 @@ class ProduceTurns:
         if self._arrivals and not self.is_for_nobody and not self.refuses:
             last_ms = min(last_ms, self._latest_ms(sensor, begin, request_bytes, now_ms))
         deadline_ms = self._last_ms = last_ms
-        self._refuse_ms = self._again_ms = inf
+        self._refuse_ms = inf
         if self.refuses and acks:
             deadline_ms, self._refuse_ms = inf, last_ms
         elif self.refuses and not is_group:
@@ -142,7 +140,7 @@ class ProduceTurns:
             return
         held, ticket, queue = self._waiting()
         ticket.here_bytes = min(here_bytes, held.request_bytes)
-        if self.is_for_nobody or self.refuses or self._again_ms < inf:
+        if self.is_for_nobody or self.refuses:
             return
         latest_ms = self._latest_ms(held.sensor, begin, held.request_bytes, now_ms)
         if latest_ms < ticket.deadline_ms - EARLY_MS:
@@ -173,31 +171,8 @@ class ProduceTurns:
         """May the held request go? If not, `pace.wake_at_ms` says when to ask again."""
         _, ticket, queue = self._waiting()
         at_ms = self._ask(queue, ticket, now_ms + EARLY_MS, now_ms)
-        self._pace.wake_at_ms = min(at_ms, self._refuse_ms, self._again_ms)
+        self._pace.wake_at_ms = min(at_ms, self._refuse_ms)
         return now_ms >= self._pace.wake_at_ms - EARLY_MS
-
-    def is_ahead(self, now_ms: float) -> bool:
-        """Would the held request go before the quota has paid for it? To be asked when `is_turn` has said
-        yes."""
-        ticket = self._ticket
-        if ticket is None or self.is_over_budget(now_ms):
-            return False
-        return ticket.is_in or ticket.eligible_at_ms > now_ms + EARLY_MS
-
-    @property
-    def is_proven(self) -> bool:
-        """A request as large as the held one has gone before it on this connection, after a wait."""
-        return self.held is not None and self.held.request_bytes <= self._gone_bytes
-
-    def hold_on(self, until_ms: float, now_ms: float) -> None:
-        """The held request does not go ahead of the quota after all: it goes when the quota can pay it, or
-        may be asked for again at `until_ms`."""
-        held, ticket, queue = self._waiting()
-        if not ticket.is_in or ticket.deadline_ms < inf:
-            self._enter_anew(held, ticket, queue, now_ms, self._place)
-        self._again_ms = until_ms
-        _, ticket, queue = self._waiting()
-        self._pace.wake_at_ms = min(self._ask(queue, ticket, now_ms, now_ms), until_ms)
 
     def is_over_budget(self, now_ms: float) -> bool:
         """Is the held request to be refused? To be asked when `is_turn` has said yes."""
@@ -219,19 +194,13 @@ class ProduceTurns:
         if not self.outlives_its_client(0, held.request_bytes):
             return False
         self.is_for_nobody = True
-        self._last_ms = self._refuse_ms = self._again_ms = inf
-        self._enter_anew(held, ticket, queue, now_ms, None)
-        return True
-
-    def _enter_anew(
-        self, held: Held, ticket: HoldTicket, queue: HoldQueue, now_ms: float, place: Place | None
-    ) -> None:
-        """The held request has no deadline any more: it waits for the quota, however long."""
+        self._last_ms = self._refuse_ms = inf
         queue.leave(ticket, now_ms, for_good=False)
         own_ms = held.request_bytes * 1000.0 / held.sensor.rate_per_s
         eligible_at_ms = now_ms + max(held.sensor.owed_ms(now_ms) - own_ms, 0.0)
-        self._ticket = queue.enter(held.request_bytes, eligible_at_ms, inf, now_ms, self.wake, place)
+        self._ticket = queue.enter(held.request_bytes, eligible_at_ms, inf, now_ms, self.wake)
         self._pace.wake_at_ms = self._ask(queue, self._ticket, now_ms, now_ms)
+        return True
 
     def take(self, now_ms: float, client_left: bool) -> Held | None:
         """The turn of the held request has come. None: it is not to be forwarded, for its client is gone.
@@ -243,7 +212,6 @@ class ProduceTurns:
             self.drop(now_ms)
             return None
         self.held = self._ticket = None
-        self._gone_bytes = held.request_bytes
         queue.go_now(ticket, now_ms)
         # If it goes ahead of the quota, nothing behind it is kept waiting for that: the client's next
         # request waits in the queue, for the budget at most, and not behind a mute besides.

@@ -7,8 +7,6 @@ from time import monotonic
 
 import pytest
 
-from sluice.proxy.connection.budget import MIB
-from sluice.proxy.connection.unseen import UNSEEN_AT_ONCE, UNSEEN_PER_S
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.policy import SessionPolicy
@@ -125,43 +123,6 @@ async def test_clients_that_left_behind_more_than_is_read_ahead_are_seen_when_th
             await until(lambda: len(proxy.ended) == leavers)
             assert {ended.cause for ended in proxy.ended} == {DisconnectCause.LEFT_WHILE_HELD}
             assert broker_side.ids == [1000]
-
-
-async def test_where_a_user_keeps_too_much_for_a_look_few_unseen_go_ahead_of_the_quota() -> None:
-    """One client stays behind megabytes that fill what looks may take; others leave megabytes behind, so
-    that nobody can see that they are gone: any number of them would pass any limit."""
-    broker_side = Recording()
-    policy = SessionPolicy(delays=DelayLimits(answer_budget_ms=1_000))
-    leavers = UNSEEN_AT_ONCE + 40
-    async with (
-        FaultBroker(broker_side) as broker,
-        LocalProxy(broker.port, limits_of(RATE), policy=policy) as proxy,
-    ):
-        proxy.keep_at_most(64 * MIB)
-        neighbour = await proxy.client()
-        with neighbour:
-            await neighbour.send(produce_of(60 * RATE, correlation_id=1000))
-            await neighbour.frame()
-            stays = await proxy.client()
-            sending = asyncio.ensure_future(
-                stays.send(b"".join(produce_of(20_000, correlation_id=2_000 + i) for i in range(1_500)))
-            )
-            await until(lambda: proxy.kept_bytes > 11.9 * MIB)
-            behind = produce_of(1_200_000, correlation_id=1)
-            begun_s = monotonic()
-            for _ in range(leavers):
-                client = await proxy.client()
-                await asyncio.wait_for(client.send(behind), 1.0)
-                client.close()
-            await asyncio.sleep(2.0)
-            unseen = broker_side.ids.count(1)
-            assert unseen <= UNSEEN_AT_ONCE + UNSEEN_PER_S * (monotonic() - begun_s)
-            assert len(proxy.ended) == unseen  # nobody else, and not who stays
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-            stays.close()  # there is room again: all are seen
-            await until(lambda: len(proxy.ended) == leavers + 1)
-            assert broker_side.ids.count(1) <= unseen + 2 * UNSEEN_PER_S
 
 
 async def test_a_client_that_stays_behind_much_that_it_sent_goes_when_its_turn_comes() -> None:
