@@ -19,6 +19,7 @@ from bench.cost import churn, entities, trees
 from bench.cost.cases import CASES, ENTITIES, SLOPES, Case, all_cases, further_cases, slope_cases
 from bench.cost.fleet import (
     ENVOY,
+    PURE,
     Setup,
     envoy_command,
     envoy_version,
@@ -31,6 +32,7 @@ from bench.cost.report import CostRun, Part, report
 from bench.cost.rig import SPARE_FDS, Rig, rounds_of
 from bench.lib.placement import Placement, place_benchmark
 from bench.lib.results import results_folder
+from sluice.proxy.pump.built import is_built
 from testkit.processes.process import BenchError, raise_fd_limit
 from testkit.proxy import proxies
 
@@ -45,7 +47,10 @@ FURTHER: Final = (SLOPE, ENTITIES, *churn.CASES)
 def measure_all(arguments: argparse.Namespace) -> CostRun:
     """Every case in every round, all proxies by turns. Raises BenchError when it cannot be measured."""
     version = proxies.haproxy_version(proxies.ensure_haproxy())
-    names = [proxies.SLUICE, proxies.HAPROXY, proxies.RELAY]
+    names = [proxies.SLUICE, proxies.HAPROXY]
+    if is_built():
+        names.append(PURE)
+    names.append(proxies.RELAY)
     if arguments.envoy:
         names.append(ENVOY)
         print(envoy_version(arguments.envoy))
@@ -86,7 +91,7 @@ def _measure_part(
     rounds = arguments.rounds
     scale = 0.1 if arguments.quick else 1.0
     # What the relay and Envoy cost is a scale for the first placement, by which the goals are judged.
-    shown = names if placement is Placement.FREE else names[:2]
+    shown = names if placement is Placement.FREE else [x for x in names if x not in {proxies.RELAY, ENVOY}]
     with running(shown, setup) as fleet, scraped(fleet):
         part = rounds_of(rig, fleet.proxies, placement, rounds, _chosen_cases(arguments, scale))
     if _is_chosen(arguments, SLOPE):

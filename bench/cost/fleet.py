@@ -26,6 +26,8 @@ from testkit.proxy.proxies import HAPROXY, OURS, RELAY, SLUICE, Proxy
 from testkit.proxy.soak_proxy import BareRelay, Haproxy, RestartableProxy, Sluice, listens
 
 ENVOY: Final = "envoy"
+PURE: Final = "pure"
+"""Sluice with `pump: off`"""
 GENEROUS: Final = 10**13
 QUOTAS: Final[Sequence[Mapping[str, object]]] = (
     {
@@ -188,7 +190,7 @@ def running(names: Sequence[str], setup: Setup) -> Iterator[Fleet]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
         for name in names:
-            made = _sluice if name == SLUICE else _other
+            made = _sluice if name in {SLUICE, PURE} else _other
             fleet.proxies[name] = made(name, stack, folder, setup, fleet)
         try:
             yield fleet
@@ -224,8 +226,11 @@ def _sluice(
         "max_brokers": 1,
     }
     gateways = [{"name": "gateway", "bind_port": bootstrap, "gateway": addresses}]
-    broker = _FullSluice(name, folder, setup.program, listeners, QUOTAS)
-    gateway = _FullSluice(f"{name}-gateway", folder, setup.program, gateways, QUOTAS, mode="gateway")
+    pump = "off" if name == PURE else "auto"
+    broker = _FullSluice(name, folder, setup.program, listeners, QUOTAS, pump=pump)
+    gateway = _FullSluice(
+        f"{name}-gateway", folder, setup.program, gateways, QUOTAS, mode="gateway", pump=pump
+    )
     for process in (broker, gateway):
         fleet.processes.append(stack.enter_context(process))
         fleet.admin_ports.append(process.admin_port)

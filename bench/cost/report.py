@@ -9,6 +9,7 @@ from rich.table import Table
 from bench.cost import wakeups
 from bench.cost.cases import SLOPE_FROM, SLOPES, CaseResult, Entities, ProxyMemory
 from bench.cost.churn import Lives
+from bench.cost.fleet import PURE
 from bench.lib.load import Measured
 from bench.lib.placement import Placement
 from bench.lib.results import machine, print_last_line, wide_console, write_json
@@ -143,8 +144,14 @@ def _ratios(run: CostRun, part: Part, prefix: str) -> dict[str, object]:
     summary[f"{prefix}requests_per_wakeup"] = {
         x.case.name: wakeups.medians(x, list(x.samples)) for x in part.results if not x.case.frame_bytes
     }
+    if PURE in part.memory:
+        summary |= {
+            f"{prefix}{PURE}_{result.case.name}_vs_haproxy": round(result.ratio(PURE, run.theirs).median, 3)
+            for result in part.results
+            if PURE in result.samples
+        }
     for name in part.memory:
-        if name not in {run.ours, run.theirs}:
+        if name not in {run.ours, run.theirs, PURE}:
             summary[f"{prefix}{name}_vs_haproxy"] = {
                 result.case.name: round(result.ratio(name, run.theirs).median, 3)
                 for result in part.results
