@@ -15,7 +15,8 @@ _IN_FLIGHT_FROM: Final = 90
 """characters of width from which the column is there"""
 _REQUESTS_FROM: Final = 104
 _STATE_FROM: Final = 122
-_SOFTWARE_FROM: Final = 150
+_SOFTWARE_FROM: Final = 212
+"""more than a pipe has, where names are to stay whole"""
 
 
 def connections_view(snapshot: Mapping[str, Any], *, width: int = 211, searched: str = "") -> RenderableType:

@@ -219,7 +219,7 @@ def shown(found: dict[str, Any], width: int, searched: str = "") -> list[str]:
         (90, "user/client-id peer in out in flight waits for"),
         (104, "user/client-id peer in out requests/s in flight waits for"),
         (122, "user/client-id peer in out requests/s in flight waits for quota state"),
-        (150, "user/client-id peer in out requests/s in flight waits for quota client state"),
+        (212, "user/client-id peer in out requests/s in flight waits for quota client state"),
     ],
 )
 def test_a_row_is_a_line_however_narrow(width: int, titles: str) -> None:
