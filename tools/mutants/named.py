@@ -52,7 +52,7 @@ NAMED: Final = (
     Named("d: a suspension while something else shuts the gate", _SESSION + "read_gate.py",
           "Pace.suspend", "return False", "pass"),
     Named("e: a new client id fetches from another bucket, by its old poll", _SESSION + "fetch/turns.py",
-          "FetchTurns.use", "sensor, None, -inf", "sensor, None, self._poll_ms"),
+          "FetchTurns.use", "self._polls.pop(sensor, -inf)", "self._polls.pop(before, -inf)"),
     Named("e: a new client id fetches from another bucket, at its old place", _SESSION + "fetch/turns.py",
           "FetchTurns.use", "self._place = FetchPlace()", "pass"),
     Named("f: answers of the proxy's own, when the session closes", _SESSION + "session.py",
