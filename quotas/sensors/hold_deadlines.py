@@ -23,6 +23,10 @@ deadlines are in time even so:
 So a connection whose deadlines are always nearer than those of others is served in its turn by bytes like any
 other, and ahead of it only where its own deadline is at stake: what it has outstanding ÷ its answer budget.
 
+**Trust.** What is announced counts as if it were here, for large requests come in the end. Once a client has
+left that had announced more than it sent, and others went ahead for it, only what is here counts in pace and
+room, until none has done so for a minute (hold_queue.py).
+
 All three are found anew (a *plan*) for each arrival that is not the last to be due, and while any request is
 late every 20 ms; where many wait, less often, so that an operation costs the same however many wait. Between
 two plans what overtakes, and what comes with an earlier deadline, is subtracted from the room of all; and the
