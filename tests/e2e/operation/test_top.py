@@ -102,8 +102,9 @@ def test_a_throttled_client_is_shown_with_its_debt_its_rule_and_its_connection(
 
 
 def test_connections_are_listed_by_what_passes_through_them(
-    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "250")  # a run of all tests may have less, and a name then gives way
     client_id = unique("app")
     sluice.set_quotas({"client-id": client_id, "producer_byte_rate": SLOW})
     config = ("--config", str(sluice.folder / "sluice.yaml"))

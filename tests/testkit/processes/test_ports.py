@@ -79,4 +79,4 @@ def test_ports_in_a_row_are_free_and_one_that_is_listened_on_is_never_told() -> 
         starts = [free_port_range(20) for _ in range(BLOCK_SIZE // 20)]
         told = {port for start in starts for port in range(start, start + 20)}
     assert first + 7 not in told
-    assert len(told) > BLOCK_SIZE // 2, "the rest of the block is told"
+    assert len(told) > BLOCK_SIZE // 3, "the rest of the block is told"
