@@ -22,6 +22,7 @@ from math import inf
 from typing import Final, TypeAlias
 
 from sluice.protocol.addresses.addresses import Edit, spliced
+from sluice.proxy.session.arrivals import AHEAD_BYTES
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -37,8 +38,6 @@ from testkit.frames.frames import fetch, fetch_answer_of, produce_of
 
 START_MS: Final = 10_000.0
 RECEIVE_BYTES: Final = 1024 * 1024
-AHEAD_BYTES: Final = 256 * 1024
-"""kept while the session is delayed"""
 STALE: Final = b"\xff"
 """behind what has arrived, by default"""
 

@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from time import monotonic, perf_counter
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
 from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.rows import Survey
 from sluice.proxy.admin.top.search import Connected
+from sluice.proxy.admin.top.walk import LOOP_SHARE, walked
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.runtime.watched_file import ReloadStatus, not_in_force
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
 
-_SHARE: Final = 0.1
-"""of the loop's time, at most"""
 _MIN_AGE_S: Final = 0.1
 _ROWS_PER_STEP: Final = 5
 MAX_MEMBERS: Final = 1_000
@@ -59,7 +58,7 @@ class Top:
         """At most `rows` buckets (and never more than MAX_ROWS), the most throttled first."""
         async with self._lock:
             age_s = monotonic() - self._made_s
-            if age_s > max(_MIN_AGE_S, self._work_s / _SHARE):
+            if age_s > max(_MIN_AGE_S, self._work_s / LOOP_SHARE):
                 await self._survey()
             survey, age_s = self._last, monotonic() - self._made_s
             limits = self._quotas.limits
@@ -97,12 +96,5 @@ class Top:
             self._addresses(),
             self._delayed,
         )
-        work_s = 0.0
-        while True:
-            begun_s = perf_counter()
-            over = next(steps, self) is self
-            work_s += perf_counter() - begun_s
-            if over:
-                break
-            await asyncio.sleep(0)
+        work_s = await walked(steps)
         self._last, self._made_s, self._work_s = survey, monotonic(), work_s

@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from sluice.proxy.admin.top.order import ConnectionSort
 from sluice.proxy.admin.top.rows import state_of, throttle_of
 from sluice.proxy.admin.top.search import Connected
+from sluice.proxy.admin.top.walk import LOOP_SHARE, walked
 from sluice.proxy.session.session import Session
 from sluice.quotas.files.config_error import USER_TYPE
 
@@ -24,8 +25,6 @@ MAX_ROWS: Final = 1_000
 SPAN_S: Final = 1.0
 """between the two looks"""
 KEPT_S: Final = 5.0
-_SHARE: Final = 0.1
-"""of the loop's time, at most"""
 _PER_STEP: Final = 200
 
 
@@ -149,7 +148,7 @@ class LiveConnections:
         """At most `rows` connections (and never more than MAX_ROWS) of those that `user` finds."""
         async with self._lock:
             live = self._last
-            if live is None or monotonic() - self._made_s > max(self._span_s, self._work_s / _SHARE):
+            if live is None or monotonic() - self._made_s > max(self._span_s, self._work_s / LOOP_SHARE):
                 live = await self._looked()
         # To sort 10,000 takes 10 ms, which the loop does not wait for: rows never change.
         found = await asyncio.to_thread(_told, live, user, sort, rows)
@@ -164,10 +163,10 @@ class LiveConnections:
     async def _looked(self) -> list[Live]:
         looks = TwoLooks()
         began_s = monotonic()
-        self._work_s = await _walked(looks.first(self._connections()))
+        self._work_s = await walked(looks.first(self._connections()))
         await asyncio.sleep(max(0.0, self._span_s - (monotonic() - began_s)))
         span_s = monotonic() - began_s
-        self._work_s += await _walked(looks.second(self._connections(), span_s, lambda: monotonic() * 1000.0))
+        self._work_s += await walked(looks.second(self._connections(), span_s, lambda: monotonic() * 1000.0))
         self._last, self._made_s = looks.rows, monotonic()
         asyncio.get_running_loop().call_later(KEPT_S, self._forget, looks.rows)
         return looks.rows
@@ -187,18 +186,6 @@ def _told(live: Sequence[Live], user: str, sort: ConnectionSort, rows: int) -> d
         "bytes_out_per_s": round(sum(row.bytes_out_per_s for row in found), 1),
         "rows": [row.to_json() for row in found[: max(0, min(rows, MAX_ROWS))]],
     }
-
-
-async def _walked(steps: Iterator[None]) -> float:
-    """Its work in seconds."""
-    work_s = 0.0
-    while True:
-        begun_s = perf_counter()
-        over = next(steps, steps) is steps
-        work_s += perf_counter() - begun_s
-        if over:
-            return work_s
-        await asyncio.sleep(0)
 
 
 def _counters(session: Session) -> _Counters:
