@@ -44,7 +44,10 @@ def sluice(kafka: KafkaNode) -> Iterator[SluiceProcess]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("SLUICE_")}
+    """Into a pipe, which has a width of its own; that of whoever runs the tests would cut names."""
+    environ = {
+        key: value for key, value in os.environ.items() if not key.startswith("SLUICE_") and key != "COLUMNS"
+    }
     return subprocess.run(
         [SLUICE, *arguments],
         capture_output=True,
@@ -102,9 +105,8 @@ def test_a_throttled_client_is_shown_with_its_debt_its_rule_and_its_connection(
 
 
 def test_connections_are_listed_by_what_passes_through_them(
-    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "250")  # a run of all tests may have less, and a name then gives way
     client_id = unique("app")
     sluice.set_quotas({"client-id": client_id, "producer_byte_rate": SLOW})
     config = ("--config", str(sluice.folder / "sluice.yaml"))

@@ -76,7 +76,7 @@ def test_ports_in_a_row_are_free_and_one_that_is_listened_on_is_never_told() -> 
     with socket.socket() as taken:
         taken.bind((LOOPBACK, first + 7))
         taken.listen()
-        starts = [free_port_range(20) for _ in range(BLOCK_SIZE // 20)]
+        starts = [free_port_range(20) for _ in range(2 * BLOCK_SIZE // 20)]
         told = {port for start in starts for port in range(start, start + 20)}
     assert first + 7 not in told
-    assert len(told) > BLOCK_SIZE // 3, "the rest of the block is told"
+    assert len(told) > BLOCK_SIZE // 2, "the rest of the block is told"
