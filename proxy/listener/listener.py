@@ -171,7 +171,13 @@ class Listener:
         work = self._serve(client, source, node_id, seat, begun_ms, guest)
         task = spawn(Metered(work, guest), "arrival")
         self._arriving.add(task)
-        task.add_done_callback(self._arriving.discard)
+        task.add_done_callback(partial(self._arrival_ended, client, seat))
+
+    def _arrival_ended(self, client: socket.socket, seat: Seat, task: asyncio.Task[None]) -> None:
+        self._arriving.discard(task)
+        if task.cancelled():  # before its first step too, where _serve's own ending is not reached
+            seat.close()
+            client.close()
 
     def _went_on_at_once(self, client: socket.socket, source: Endpoint, seat: Seat, guest: Guest) -> bool:
         """Where nothing has to be waited for: no task, no time limits. False: something has to be."""

@@ -15,6 +15,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -78,10 +79,12 @@ class FaultBroker:
         return int(self._listener.getsockname()[1])
 
     async def __aenter__(self) -> Self:
-        self._tasks.append(asyncio.get_running_loop().create_task(self._accept()))
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._listener, self._accept)
         return self
 
     async def __aexit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        self._loop.remove_reader(self._listener)
         for task in self._tasks:
             task.cancel()
         ends = await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -92,13 +95,14 @@ class FaultBroker:
             if failed is None and isinstance(end, Exception) and not isinstance(end, (EOFError, OSError)):
                 raise end
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            sock, _ = await loop.sock_accept(self._listener)
-            client = BrokerSide(sock)
-            self.clients.append(client)
-            self._tasks.append(loop.create_task(self._serve(client)))
+    def _accept(self) -> None:
+        """At once, not as a task: one that is cancelled between the two would lose what was accepted."""
+        with suppress(BlockingIOError):
+            while True:
+                sock, _ = self._listener.accept()
+                client = BrokerSide(sock)
+                self.clients.append(client)
+                self._tasks.append(self._loop.create_task(self._serve(client)))
 
     async def _serve(self, client: BrokerSide) -> None:
         with client:

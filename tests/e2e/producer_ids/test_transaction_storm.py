@@ -30,8 +30,9 @@ SETTINGS: Final[dict[str, Any]] = {"pacing": {"answer_budget_s": 0.5}}
 PARTITIONS: Final = 50
 LONG_S: Final = 150.0
 LONG_PARTITIONS: Final = 1_000
-MARKERS_WITHIN_S: Final = 3.0
-"""how long the markers of the last transactions may take"""
+QUIET_S: Final = 3.0
+"""no more come for so long: the markers of the last transactions are written"""
+MARKERS_WITHIN_S: Final = 60.0
 
 
 def storm(
@@ -50,8 +51,12 @@ def entries(kafka: KafkaNode, topic: str, partitions: int) -> int:
     """Once the last markers are written."""
 
     async def later() -> int:
-        await asyncio.sleep(MARKERS_WITHIN_S)
-        return await producer_entries(int(kafka.bootstrap.split(":")[1]), topic, partitions)
+        found, before, port = 0, -1, int(kafka.bootstrap.split(":")[1])
+        async with asyncio.timeout(MARKERS_WITHIN_S):
+            while found != before:
+                await asyncio.sleep(QUIET_S)
+                found, before = await producer_entries(port, topic, partitions), found
+        return found
 
     return asyncio.run(later())
 

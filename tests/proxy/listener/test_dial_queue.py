@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from structlog.testing import capture_logs
@@ -39,6 +39,7 @@ class SlowAcceptor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -46,9 +47,13 @@ class SlowAcceptor:
 
     async def _accept(self) -> None:
         await asyncio.sleep(self._pause_s)
-        while True:
-            sock, _ = await asyncio.get_running_loop().sock_accept(self._server)
-            self._tasks.append(spawn(self._serve(BrokerSide(sock)), "slow broker"))
+        asyncio.get_running_loop().add_reader(self._server, self._acceptable)
+
+    def _acceptable(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                sock, _ = self._server.accept()
+                self._tasks.append(spawn(self._serve(BrokerSide(sock)), "slow broker"))
 
     async def _serve(self, client: BrokerSide) -> None:
         with client:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -306,3 +308,17 @@ async def test_slow_and_broken_handshakes_keep_no_place_and_hold_up_nobody(files
             each.transport.abort()
         for client in (*silent, *garbage):
             client.close()
+
+
+@pytest.mark.parametrize("rounds", range(5))
+async def test_who_arrives_while_the_listener_stops_is_closed_however_far_it_came(rounds: int) -> None:
+    """Also who was accepted in that round: a task that is cancelled before its first step runs nothing."""
+    async with proxy_of(BALANCER) as (proxy, _):
+        accepted_soon = socket.create_connection((LOOPBACK, proxy.listener.port))
+        with Wire(accepted_soon) as client:
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            proxy.listener.stop()
+            assert (await client.rest())[0] == b""
+            gc.collect()  # a socket that nobody closed would be closed now, with a warning
+        assert proxy.gauges.connections == 0

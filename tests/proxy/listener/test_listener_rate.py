@@ -118,3 +118,22 @@ async def test_those_held_back_are_bounded_and_end_with_the_listener() -> None:
     held.hold(clients[4], 1.0)
     await until(lambda: is_closed(clients[4]))
     assert all(map(is_closed, clients))
+
+
+@pytest.mark.parametrize("for_ms", [20.3, 20.4, 20.45])
+async def test_nobody_is_closed_before_its_time(for_ms: float) -> None:
+    """uvloop's timers count whole milliseconds, so one may call early: its client would come again early."""
+    closed = asyncio.Event()
+
+    def close(client: socket.socket) -> None:
+        client.close()
+        closed.set()
+
+    held = HeldBack(asyncio.get_running_loop(), close)
+    for _ in range(5):
+        closed.clear()
+        begun_s = time.monotonic()
+        held.hold(socket.socket(), for_ms)
+        await closed.wait()
+        assert time.monotonic() - begun_s >= for_ms / 1000.0
+    assert len(held) == 0
