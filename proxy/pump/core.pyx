@@ -11,6 +11,7 @@ from collections import deque as _deque
 from socket import socket as _Socket
 from time import monotonic as _monotonic
 
+from sluice.protocol.addresses.addresses import VERSIONS_WITH_ADDRESSES as _VERSIONS_WITH_ADDRESSES
 from sluice.protocol.apis import OFFERED as _OFFERED
 from sluice.protocol.apis import PRODUCE as _PRODUCE
 from sluice.protocol.errors import ProtocolError as _ProtocolError
@@ -23,6 +24,7 @@ from sluice.proxy.connection.worker import HEAD_BYTES as _HEAD_BYTES
 from sluice.proxy.session.causes import DisconnectCause as _DisconnectCause
 from sluice.proxy.session.connection_states import State as _State
 from sluice.proxy.session.identity import Identity as _Identity
+from sluice.proxy.session.in_flight import ADDRESSES as _ADDRESSES
 from sluice.proxy.session.in_flight import NONE as _NONE
 from sluice.proxy.session.local_responses import LocalAnswers as _LocalAnswers
 from sluice.proxy.session.produce.header_prediction import KnownProduce as _KnownProduce
@@ -53,9 +55,10 @@ cdef long WINDOW_BYTES = _WINDOW_BYTES, HEAD_BYTES = _HEAD_BYTES
 cdef object pure_client_readable = _Relay._client_readable
 cdef object pure_broker_readable = _Relay._broker_readable
 
-cdef object NO_WORK = _NONE, PRODUCE = _PRODUCE, ONE = 1, ZERO_FLOAT = 0.0
+cdef object NO_WORK = _NONE, ADDRESSES = _ADDRESSES, PRODUCE = _PRODUCE, ONE = 1, ZERO_FLOAT = 0.0
 cdef long IN_FLIGHT_WITHIN_QUOTA = _IN_FLIGHT_WITHIN_QUOTA
 cdef int PRODUCE_MIN = _OFFERED[_PRODUCE][0], PRODUCE_MAX = _OFFERED[_PRODUCE][1]
+cdef int FIRST_WITH_NODES = _VERSIONS_WITH_ADDRESSES[_PRODUCE][0]
 cdef object pure_client_data = _RequestSide.data, pure_broker_data = _AnswerSide.data
 
 cdef PyCFunction deque_append = method_of(_deque, "append", METH_O)

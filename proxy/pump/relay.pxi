@@ -1,5 +1,6 @@
-# Between two plain sockets: a read, a look by the session, a send. What Relay._client_readable and
-# Relay._broker_readable do while nothing is kept; TLS, large frames and what was kept are theirs.
+# Between two streams: a read, a look by the session, a send. What Relay._client_readable and
+# Relay._broker_readable do while nothing is kept; large frames and what was kept are theirs. Plain sockets
+# are read and written by their descriptors, TLS by the stream's own calls.
 
 cdef extern from "<errno.h>" nogil:
     int errno
@@ -60,7 +61,7 @@ cdef int descriptor_of(object sock) except -2:
 cdef Py_ssize_t receive(object relay, object peer) except? -100:
     """Read into the shared buffer. NO_SOCKET: nothing has been done, it is Python's turn; NOT_NOW: there was
     nothing; BROKEN: the connection is."""
-    cdef object share = slot(relay, at_share), buf = slot(relay, at_buf), view
+    cdef object share = slot(relay, at_share), buf = slot(relay, at_buf), view, sock
     cdef Py_buffer *room
     cdef ssize_t got
     cdef int fd
@@ -74,9 +75,15 @@ cdef Py_ssize_t receive(object relay, object peer) except? -100:
     room = PyMemoryView_GET_BUFFER(view)
     if room.buf is not <void *>PyByteArray_AS_STRING(buf) or not 0 < room.len <= PyByteArray_GET_SIZE(buf):
         return NO_SOCKET
-    fd = descriptor_of(slot(peer, at_sock))
+    sock = slot(peer, at_sock)
+    fd = descriptor_of(sock)
     if fd < 0:
-        return NO_SOCKET
+        try:
+            return <Py_ssize_t>sock.recv_into(view)
+        except BlockingIOError:
+            return NOT_NOW
+        except OSError:
+            return BROKEN
     got = c_recv(fd, room.buf, room.len, MSG_DONTWAIT)
     if got >= 0:
         return got

@@ -193,7 +193,7 @@ cdef Py_ssize_t judge(
         if not is_a(request_time, RequestTime):
             return start
         marks = slot(request_time, at_marks)
-        if not is_a(marks, deque):
+        if not PyList_CheckExact(marks):
             return start
     while True:
         if not read_float(slot(pace, at_gate_ms), &gate_ms) or gate_ms > now_ms:
@@ -264,7 +264,7 @@ cdef Py_ssize_t judge(
         request_bytes = frame_end - pos
         if request_time is not None:
             mark = (correlation, ONE, records, <long>codec, acks != 1)
-            deque_append(marks, <PyObject *>mark)
+            (<list>marks).append(mark)
         clears = ZERO_FLOAT
         if sensor is not None:
             clears = charge(sensor, request_bytes, eligible_ms, clears_ms, now)

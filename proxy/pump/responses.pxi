@@ -1,4 +1,4 @@
-# The broker's side: answers of which nothing is to be patched. What AnswerSide.data, and for a limit on
+# The broker's side: answers of which nothing is to be patched, and in which a gateway has nothing to rewrite. What AnswerSide.data, and for a limit on
 # request time RequestTime.charge, do for them; anything else is theirs, from the answer where it begins.
 
 cdef enum:
@@ -39,11 +39,11 @@ cdef bint charge_time(
     if not is_a(request_time, RequestTime):
         return False
     marks, sensor, flow = slot(request_time, at_marks), slot(request_time, at_time_sensor), entry[3]
-    if not is_a(marks, deque) or not len(marks):
+    if not PyList_CheckExact(marks) or not len(marks):
         return False
     if whole(slot(pace, at_max_in_flight)) != IN_FLIGHT_WITHIN_QUOTA:
         return False  # a debt is paid: more may be under way again
-    mark = marks[0]
+    mark = (<list>marks)[0]
     if not PyTuple_CheckExact(mark) or PyTuple_GET_SIZE(mark) != MARK_FIELDS or mark[0] != entry[0]:
         return False
     if not is_a(sensor, SmoothSensor) or slot(sensor, at_exempt) is not False:
@@ -66,8 +66,30 @@ cdef bint charge_time(
     if not paid_at(sensor, cost_ms, PyFloat_AS_DOUBLE(now), &eligible_ms, &clears_ms):
         return False
     charge(sensor, cost_ms, eligible_ms, clears_ms, now)
-    deque_popleft(marks, NULL)
+    del (<list>marks)[0]
     return True
+
+
+cdef bint names_no_node(const unsigned char *answer, Py_ssize_t size, int version) noexcept:
+    """Whether a gateway finds nothing to rewrite in a Produce's whole answer, its size included: of one
+    partition without an error's text, and with no tagged field anywhere. False: it is walked in Python."""
+    cdef Py_ssize_t pos = 4 + 4 + 1 + 1  # size, correlation id, the header's tags, how many topics
+    if version < FIRST_WITH_NODES:
+        return True
+    if size < pos + 1 or answer[8] or answer[9] != 2:
+        return False
+    if version >= FIRST_TOPIC_ID:
+        pos += 16
+    else:
+        if not 1 <= answer[pos] <= 0x7F:
+            return False
+        pos += answer[pos]
+    # How many partitions; index, error code, base offset, append time, start offset; no errors of records, no
+    # text, no tags; the topic's tags, the throttle, the tags.
+    if size != pos + 1 + 30 + 3 + 1 + 4 + 1 or answer[pos] != 2:
+        return False
+    pos += 1 + 30
+    return answer[pos] == 1 and not (answer[pos + 1] or answer[pos + 2] or answer[pos + 3] or answer[size - 1])
 
 
 cdef Py_ssize_t match(
@@ -77,7 +99,7 @@ cdef Py_ssize_t match(
     cdef object pace = slot(side, at_answer_pace), throttling = slot(side, at_answer_throttling)
     cdef object identity = slot(side, at_answer_identity), in_flight = slot(side, at_answer_in_flight)
     cdef object records = slot(side, at_answer_records), local = slot(side, at_answer_local)
-    cdef object due, request_time = None, charges, user, held, entry_of
+    cdef object due, request_time = None, charges, user, held, entry_of, work
     cdef tuple entry
     cdef double now_ms = PyFloat_AS_DOUBLE(now), forwarded_ms = 0.0, held_ms = 0.0
     cdef const unsigned char *bytes_of = <const unsigned char *>PyByteArray_AS_STRING(buf)
@@ -88,7 +110,7 @@ cdef Py_ssize_t match(
     if not (is_a(local, LocalAnswers) and is_a(in_flight, deque) and PyList_CheckExact(records)):
         return start
     due, charges = slot(local, at_due), slot(throttling, at_charges_answers)
-    if whole(slot(side, at_answer_skip)) != 0 or not is_a(due, deque) or len(due):
+    if whole(slot(side, at_answer_skip)) != 0 or not PyList_CheckExact(due) or len(due):
         return start
     if charges is not False:
         if charges is not True:
@@ -105,16 +127,20 @@ cdef Py_ssize_t match(
         if not PyTuple_CheckExact(entry_of) or PyTuple_GET_SIZE(entry_of) != ENTRY_FIELDS:
             break
         entry = <tuple>entry_of
-        held = entry[6]
+        held, work = entry[6], entry[9]
         size = int32_at(bytes_of + pos)
         frame_end = pos + 4 + size
         if (
-            entry[9] is not NO_WORK
+            (work is not NO_WORK and work is not ADDRESSES)
             or size < 4
             or frame_end > end
             or whole(entry[0]) != int32_at(bytes_of + pos + 4)
             or not read_float(entry[5], &forwarded_ms)
             or not read_float(held, &held_ms)
+        ):
+            break
+        if work is ADDRESSES and not (
+            whole(entry[1]) == PRODUCE_KEY and names_no_node(bytes_of + pos, frame_end - pos, whole(entry[2]))
         ):
             break
         if charges is True:

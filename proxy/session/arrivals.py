@@ -19,7 +19,6 @@ they go 48 ÷ 14 = 3.4 s apart, the last at 48 s. What lies in socket buffers ha
 
 from __future__ import annotations
 
-from collections import deque
 from math import inf
 from typing import Final
 
@@ -37,7 +36,7 @@ class Arrivals:
     __slots__ = ("_marks", "budget", "is_pipelined")
 
     def __init__(self, budget: WaitBudget) -> None:
-        self._marks: deque[tuple[int, float]] = deque()  # (end, came_ms), both rising
+        self._marks: list[tuple[int, float]] = []  # (end, came_ms), both rising; few, and a deque has 0.7 kB
         self.budget = budget
         self.is_pipelined = False
         """the client has sent a request before the one before it was answered"""
@@ -81,4 +80,4 @@ class Arrivals:
         """What is before has gone on."""
         marks = self._marks
         while marks and marks[0][0] <= begin:
-            marks.popleft()
+            del marks[0]

@@ -41,7 +41,7 @@ class LocalAnswers:
         self._pace = pace
         self.at_once: list[bytes] = []
         """for the shell to send and clear, after it has given bytes to the client's side"""
-        self.due: deque[bytes] = deque()
+        self.due: list[bytes] = []
         """one for each entry in flight whose work is LOCAL, in the same order"""
         self.due_bytes = 0
         """all of these"""
@@ -68,7 +68,7 @@ class LocalAnswers:
 
     def take(self) -> bytes:
         """The next: the broker's answers before it have passed."""
-        answer = self.due.popleft()
+        answer = self.due.pop(0)
         self.due_bytes -= len(answer)
         return answer
 

@@ -8,7 +8,6 @@ bound, though a client sends many requests ahead of their answers. Pure.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from math import ceil
 from typing import Final, TypeAlias
@@ -83,7 +82,7 @@ class RequestTime:
         self._address = address
         self._usage = ProduceUsage()
         self._one_batch = OneBatch()
-        self._marks: deque[_Mark] = deque()
+        self._marks: list[_Mark] = []
         self.sensor = sensor
         """whose limit it is; exempt: measured only"""
 
@@ -168,7 +167,7 @@ class RequestTime:
         acks_all = False
         if api_key == PRODUCE:
             marks = self._marks
-            mark = marks.popleft() if marks and marks[0][0] == correlation_id else None
+            mark = marks.pop(0) if marks and marks[0][0] == correlation_id else None
             _, batches, records, codec, acks_all = mark or self._take_mark(correlation_id)
         elif api_key in AUTHENTICATION_APIS and _is_fine(buf, pos, min(end, frame_end), api_key, version):
             return  # a login that the broker took for one, on its network threads
@@ -224,8 +223,7 @@ class RequestTime:
         marks = self._marks
         for index, mark in enumerate(marks):
             if mark[0] == correlation_id:
-                for _ in range(index + 1):
-                    marks.popleft()
+                del marks[: index + 1]
                 return mark
         return (correlation_id, 1, 1, 0, False)
 

@@ -42,7 +42,8 @@ class BatchSizes:
     )
 
     def __init__(self) -> None:
-        self._recent: deque[int] = deque(maxlen=_RECENT)
+        # Made when it is needed: most connections do not fetch, and an empty one has 0.7 kB.
+        self._recent: deque[int] | None = None
         self.typical_bytes = 0.0
         """of the batch that a byte lies in, on average: Σ size² ÷ Σ size; 0: none was seen"""
         self._alike_bytes = 0  # the largest of the recent ones if they are alike, else 0
@@ -64,6 +65,8 @@ class BatchSizes:
     def saw(self, sizes: Iterable[int], now_ms: float) -> None:
         """Batches of these bytes came."""
         recent = self._recent
+        if recent is None:
+            recent = self._recent = deque(maxlen=_RECENT)
         recent.extend(sizes)
         if not recent:
             return

@@ -26,6 +26,7 @@ SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 SASL_AUTHENTICATE = 36
 SHARE_FETCH = 78
+_NOT_LEADER_OR_FOLLOWER = 6
 
 TOPIC_ID = uuid_text(bytes(range(16)))
 
@@ -170,11 +171,19 @@ def produce_of(
     raise ValueError(f"no Produce frame is {frame_bytes} bytes long")
 
 
-def produce_answer(*, version: int = 9, correlation_id: int = 1, throttle_ms: int = 0) -> bytes:
-    """The broker took one partition's batch."""
+def produce_answer(
+    *, version: int = 9, correlation_id: int = 1, throttle_ms: int = 0, is_moved: bool = False
+) -> bytes:
+    """The broker took one partition's batch; `is_moved`: it has another leader, named from version 10 on."""
     name: Struct = {"topicId": TOPIC_ID} if version >= 13 else {"name": "t"}
-    topic: Struct = {**name, "partitionResponses": [{"index": 0, "baseOffset": 7}]}
-    body: Struct = {"responses": [topic], "throttleTimeMs": throttle_ms}
+    partition: Struct = {"index": 0, "baseOffset": 7}
+    body: Struct = {"throttleTimeMs": throttle_ms}
+    if is_moved:
+        partition |= {"errorCode": _NOT_LEADER_OR_FOLLOWER, "baseOffset": -1}
+        if version >= 10:
+            partition["currentLeader"] = {"leaderId": 1, "leaderEpoch": 2}
+            body["nodeEndpoints"] = [{"nodeId": 1, "host": "b1.internal", "port": 9092, "rack": None}]
+    body["responses"] = [{**name, "partitionResponses": [partition]}]
     return answer(PRODUCE, version, body, correlation_id=correlation_id)
 
 

@@ -110,9 +110,9 @@ class Client:
 
 
 @lru_cache(maxsize=4_000)
-def _answer(api_key: int, version: int, size: int, throttle_ms: int) -> bytes:
+def _answer(api_key: int, version: int, size: int, throttle_ms: int, is_moved: bool) -> bytes:
     if api_key == frames.PRODUCE:
-        return frames.produce_answer(version=version, throttle_ms=throttle_ms)
+        return frames.produce_answer(version=version, throttle_ms=throttle_ms, is_moved=is_moved)
     if api_key == frames.FETCH:
         return frames.fetch_answer_of(size, version=version, throttle_ms=throttle_ms)
     if api_key not in OFFERED or not OFFERED[api_key][0] <= version <= OFFERED[api_key][1]:
@@ -125,7 +125,8 @@ def answer(random: Random, api_key: int, version: int, correlation_id: int, *, i
     if api_key in FLEXIBLE_WHEN_REMOVED:
         version = 0
     told_ms = random.choice((0, 0, 0, 50))
-    whole = bytearray(_answer(api_key, version, random.choice((200, 2_000, 30_000)), told_ms))
+    size, is_moved = random.choice((200, 2_000, 30_000)), random.random() < 0.1
+    whole = bytearray(_answer(api_key, version, size, told_ms, is_moved))
     struct.pack_into(">i", whole, 4, correlation_id)
     if is_hostile and random.random() < 0.005:
         whole[random.randrange(min(len(whole), 40))] = random.choice((0, 1, 0x7F, 0x80, 0xFF))

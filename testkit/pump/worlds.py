@@ -15,6 +15,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.pump.choice import PUMP
 from sluice.proxy.session.connection_states import State
+from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -62,6 +63,7 @@ class Setting:
         self.pacing: Any = random.choice(("smooth", "smooth", "smooth", "kafka"))
         self.is_hostile = random.random() < 0.3
         self.mixes = random.random() < 0.5
+        self.is_gateway = random.random() < 0.4
         self.stale = random.choice((b"", b"\0", b"\xff", traffic.produce(9, 1, "app", 0, 0, 300, 7)))
 
     def limits(self, factor: float = 1.0, without: str = "") -> QuotaLimits:
@@ -86,7 +88,8 @@ class World:
             topic_names=TopicNames() if setting.has_log else None,
         )
         self.shared.producer_ids.quota.pair_keys = PairKeys(bytes(16))  # else each world has its own salt
-        policy = SessionPolicy(request_costs=COSTS)
+        brokers = BrokerMap("gw", 9100, 0, 10, bind_port=9092) if setting.is_gateway else None
+        policy = SessionPolicy(request_costs=COSTS, broker_map=brokers)
         self.shells = []
         for number in range(CONNECTIONS):
             session = path_of(path).session(self.shared, policy, f"10.0.0.{number}")

@@ -29,10 +29,11 @@ _CODEC_BITS: Final = 7
 class OneBatch:
     """Of one connection."""
 
-    __slots__ = ("_head_bytes", "_heads", "_version")
+    __slots__ = ("_head", "_head_bytes", "_heads", "_version")
 
     def __init__(self) -> None:
-        self._heads: set[bytes] = set()
+        self._head = b""  # the last
+        self._heads: frozenset[bytes] = frozenset()  # others
         self._head_bytes = -1
         self._version = -1
 
@@ -42,7 +43,10 @@ class OneBatch:
         """Of the one batch of the Produce whose client id ends at `start`, of which all before `end` has
         arrived; None says nothing: then it is to be walked."""
         records = start + self._head_bytes
-        if version != self._version or bytes(buf[start:records]) not in self._heads:
+        if version != self._version:
+            return None
+        head = bytes(buf[start:records])
+        if head != self._head and head not in self._heads:
             return None
         # A compact length is one more than what it is of, in seven bits a byte, the lowest first.
         said = frame_end - records - _TAGS_BYTES - 1
@@ -75,7 +79,9 @@ class OneBatch:
         if buf[topic_end] != 2 or records - start > _MAX_HEAD_BYTES or records > usage.first_batch:
             return
         if version != self._version or records - start != self._head_bytes:
-            self._heads = set()
+            self._head, self._heads = b"", frozenset()
             self._version, self._head_bytes = version, records - start
         if len(self._heads) < _MAX_HEADS:
-            self._heads.add(bytes(buf[start:records]))
+            last, self._head = self._head, bytes(buf[start:records])
+            if last and last != self._head:
+                self._heads |= {last}

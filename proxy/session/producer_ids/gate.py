@@ -102,7 +102,7 @@ class ProducerGate:
         self._gates_only = False
         self._client = ("", "")
         self._gates: dict[GateKey, Gate] = {}
-        self._fresh: set[GateKey] = set()
+        self._fresh: frozenset[GateKey] = frozenset()
         self._fresh_until_ms = -inf
         self._acks = -1
         self._batches: Batches = {}
@@ -360,17 +360,16 @@ class ProducerGate:
     def _remember_fresh(self, now_ms: float, batches: Batches) -> None:
         """Further requests of the same ids, topics and partitions pass without a look-up, until a layer
         turns; where there are none, as long as the table of gates is there."""
-        fresh = self._fresh
         if self._gates_only:
             until_ms = (now_ms // _TABLE_KEPT_MS + 1.0) * _TABLE_KEPT_MS
         else:
             principal = self._principal(now_ms)
             until_ms = min(principal.store.eligible_at_ms, principal.pairs.eligible_at_ms)
-        if until_ms != self._fresh_until_ms or len(fresh) + len(batches) > _MAX_FRESH:
-            fresh.clear()
+        if until_ms != self._fresh_until_ms or len(self._fresh) + len(batches) > _MAX_FRESH:
+            self._fresh = frozenset()
             self._fresh_until_ms = until_ms
         if len(batches) <= _MAX_FRESH:
-            fresh.update(batches)
+            self._fresh |= batches.keys()
 
     def _refuse(self, table: GateTable, reason: RefusalReason, now_ms: float) -> Verdict:
         self.reason = reason

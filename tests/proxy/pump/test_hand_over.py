@@ -208,7 +208,7 @@ def test_what_makes_a_request_pythons(part: str, name: str, value: object) -> No
     }  # fmt: skip
     if name == "heads":
         throttling.known.head = b""
-        throttling.known.heads.clear()
+        throttling.known.heads = frozenset()
     else:
         setattr(parts[part], name, value)
     side._start = NOT_YET

@@ -1,8 +1,11 @@
-"""The pump between two sockets: Produces pass without Python, and a fault in it costs one connection."""
+"""The pump between two streams: Produces pass without Python, and a fault in it costs one connection."""
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,10 +15,14 @@ from sluice.proxy.pump.choice import PUMP
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.read_gate import Pace
 from testkit.frames.frames import produce_of
+from testkit.frames.wire import WITHIN_S
+from testkit.peers.certificates import CertificateAuthority
 from testkit.peers.fault_broker import FaultBroker, answers
+from testkit.processes.ports import LOOPBACK
 from testkit.proxy.data_paths import over
 from testkit.proxy.local_proxy import LocalProxy
 from testkit.proxy.playbook import limits_of
+from testkit.proxy.secured_proxy import SecuredProxy
 
 pytestmark = pytest.mark.asyncio
 
@@ -42,6 +49,41 @@ async def test_a_produce_passes_the_relay_without_python(monkeypatch: pytest.Mon
             await client.send(produce_of(300, correlation_id=9))
             await client.frame()
             assert connection.session._requests._start == -5
+    assert seen == []
+
+
+async def test_a_produce_passes_in_tls_without_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """But for the stream's own calls."""
+    seen: list[str] = []
+    monkeypatch.setattr(Relay, "_take_from_client", lambda *_: seen.append("client"))
+    monkeypatch.setattr(Relay, "_answers", lambda *_: seen.append("broker"))
+    authority = CertificateAuthority()
+    server = authority.server().write(tmp_path, "server")
+    tls = {"certificate_file": str(server.certificate), "key_file": str(server.key)}
+    listener = {"security_protocol": "SSL", "tls": tls, "accept_shared_upstream_identity": True}
+    context = ssl.create_default_context(cafile=str(authority.write(tmp_path)))
+    async with (
+        FaultBroker(answers) as broker,
+        SecuredProxy(broker.port, limits_of(10**9), listener=listener) as proxy,
+        asyncio.timeout(WITHIN_S),
+    ):
+        reader, writer = await asyncio.open_connection(
+            LOOPBACK, proxy.listener.port, ssl=context, server_hostname=LOOPBACK
+        )
+        for number in (*range(5), 9):
+            if number == 9:
+                (connection,) = proxy.connections
+                connection.session._requests._start = -5
+            writer.write(produce_of(300, correlation_id=number))
+            head = await reader.readexactly(8)
+            assert head[4:] == number.to_bytes(4, "big")
+            await reader.readexactly(int.from_bytes(head[:4], "big") - 4)
+        assert connection.session._requests._start == -5
+        writer.close()
+        await writer.wait_closed()
+        await proxy.end()
     assert seen == []
 
 
