@@ -1,4 +1,4 @@
-"""The pump in a gateway: an answer that names no broker passes without Python, any other is rewritten in it."""
+"""The pump in a gateway: an answer that names no broker passes without Python, others are rewritten there."""
 
 from __future__ import annotations
 
