@@ -7,7 +7,6 @@ a frame is, the Python code gets it whole, from its first byte, with the state a
 """
 
 from _socket import socket as _RawSocket
-from collections import deque as _deque
 from socket import socket as _Socket
 from time import monotonic as _monotonic
 
@@ -42,7 +41,7 @@ from sluice.usage.request_cost import RequestCosts as _RequestCosts
 
 include "slots.pxi"
 
-cdef object deque = _deque, Flow = _Flow, Identity = _Identity, KnownProduce = _KnownProduce
+cdef object Flow = _Flow, Identity = _Identity, KnownProduce = _KnownProduce
 cdef object LocalAnswers = _LocalAnswers, Pace = _Pace, RequestCosts = _RequestCosts
 cdef object RequestTime = _RequestTime, RequestSide = _RequestSide, AnswerSide = _AnswerSide
 cdef object Throttling = _Throttling, QuotaManager = _QuotaManager, SmoothSensor = _SmoothSensor
@@ -60,9 +59,6 @@ cdef long IN_FLIGHT_WITHIN_QUOTA = _IN_FLIGHT_WITHIN_QUOTA
 cdef int PRODUCE_MIN = _OFFERED[_PRODUCE][0], PRODUCE_MAX = _OFFERED[_PRODUCE][1]
 cdef int FIRST_WITH_NODES = _VERSIONS_WITH_ADDRESSES[_PRODUCE][0]
 cdef object pure_client_data = _RequestSide.data, pure_broker_data = _AnswerSide.data
-
-cdef PyCFunction deque_append = method_of(_deque, "append", METH_O)
-cdef PyCFunction deque_popleft = method_of(_deque, "popleft", METH_NOARGS)
 
 cdef PyCFunction socket_fileno = method_of(_RawSocket, "fileno", METH_NOARGS)
 

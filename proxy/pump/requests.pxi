@@ -167,7 +167,7 @@ cdef Py_ssize_t judge(
         or slot(side, at_client_left) is not False
         or slot(identity, at_authenticated) is not True
         or not is_a(quotas, QuotaManager)
-        or not is_a(in_flight, deque)
+        or not PyList_CheckExact(in_flight)
     ):
         return start
     known, ids = slot(throttling, at_known), slot(throttling, at_ids)
@@ -273,7 +273,7 @@ cdef Py_ssize_t judge(
             correlation, PRODUCE, shown_version, flow, request_bytes,
             now, ZERO_FLOAT, clears, sensor, slot(side, at_paid_work),
         )
-        deque_append(in_flight, <PyObject *>entry)
+        (<list>in_flight).append(entry)
         count += 1
         pos = frame_end
         if len(in_flight) >= max_in_flight:

@@ -107,7 +107,7 @@ cdef Py_ssize_t match(
     is_done[0] = False
     if not (is_a(pace, Pace) and is_a(throttling, Throttling) and is_a(identity, Identity)):
         return start
-    if not (is_a(local, LocalAnswers) and is_a(in_flight, deque) and PyList_CheckExact(records)):
+    if not (is_a(local, LocalAnswers) and PyList_CheckExact(in_flight) and PyList_CheckExact(records)):
         return start
     due, charges = slot(local, at_due), slot(throttling, at_charges_answers)
     if whole(slot(side, at_answer_skip)) != 0 or not PyList_CheckExact(due) or len(due):
@@ -123,7 +123,7 @@ cdef Py_ssize_t match(
             break
         if not len(in_flight):
             break
-        entry_of = in_flight[0]
+        entry_of = (<list>in_flight)[0]
         if not PyTuple_CheckExact(entry_of) or PyTuple_GET_SIZE(entry_of) != ENTRY_FIELDS:
             break
         entry = <tuple>entry_of
@@ -151,7 +151,7 @@ cdef Py_ssize_t match(
                 now_ms - forwarded_ms, now,
             ):
                 break
-        deque_popleft(in_flight, NULL)
+        del (<list>in_flight)[0]
         (<list>records).append((
             entry[3], entry[4], frame_end - pos, now_ms - forwarded_ms, held_ms + 0.0,
             held, now, entry[1], entry[2], user, entry[8],

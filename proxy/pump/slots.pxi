@@ -45,7 +45,6 @@ cdef extern from *:
     Py_ssize_t sluice_slot_offset(object descriptor)
     ctypedef object (*PyCFunction)(object, PyObject *)
     PyCFunction sluice_method(object descriptor, int flags)
-    const int METH_O
     const int METH_NOARGS
     int memcmp(const void *one, const void *other, size_t count) nogil
 

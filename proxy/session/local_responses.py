@@ -7,7 +7,6 @@ Source: wire-semantics 4.2.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,7 +50,7 @@ class LocalAnswers:
         self.mid_answer = False
         """the broker's last answer still arrives"""
 
-    def add(self, answer: bytes, in_flight: deque[InFlight], entry: InFlight) -> None:
+    def add(self, answer: bytes, in_flight: list[InFlight], entry: InFlight) -> None:
         """An answer of our own; `entry`, whose work is LOCAL, holds its place behind those that are due."""
         if in_flight or self.mid_answer:
             self.wait(answer)

@@ -6,7 +6,6 @@ methods for Produce and Fetch.
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from sys import intern
 from typing import Final
@@ -83,7 +82,7 @@ class OtherRequests:
         identity: Identity,
         authentication: Authentication,
         throttling: Throttling,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         flows: Flows | None,
     ) -> None:
         self._flows = flows

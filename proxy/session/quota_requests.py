@@ -8,7 +8,6 @@ the last of those of our own that are due. Who may ask is judged where it is ans
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -38,7 +37,7 @@ class QuotaRequests:
         api: QuotaApi,
         pace: Pace,
         identity: Identity,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         records: list[RequestRecord],
         drop: Callable[[int, int], None],
@@ -91,7 +90,7 @@ class QuotaRequests:
         """The answer has come: it goes at once, or behind what is due before it; the client is read again."""
         local, in_flight = self._local, self._in_flight
         if len(in_flight) == 1 and not local.mid_answer:
-            in_flight.popleft()
+            in_flight.pop(0)
             local.at_once.append(answer)
         else:
             local.wait(answer)

@@ -6,7 +6,6 @@ patched and left where they are, and no object is made per frame but the tuple t
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from sluice.protocol.apis import API_VERSIONS, AUTHENTICATION_APIS, FETCHES, PRODUCE
@@ -53,7 +52,7 @@ class RequestSide(FetchSide):
         identity: Identity,
         authentication: Authentication,
         throttling: Throttling,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         flows: Flows | None,
     ) -> None:

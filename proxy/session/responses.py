@@ -7,7 +7,6 @@ both connections before it is delivered. Pure.
 
 from __future__ import annotations
 
-from collections import deque
 from math import ceil
 from typing import Final
 
@@ -78,7 +77,7 @@ class AnswerSide:
 
     def __init__(
         self, shared: SharedState, policy: SessionPolicy, pace: Pace, identity: Identity, authentication:
-        Authentication, throttling: Throttling, in_flight: deque[InFlight], requests: RequestSide, local:
+        Authentication, throttling: Throttling, in_flight: list[InFlight], requests: RequestSide, local:
         LocalAnswers,
     ) -> None:  # fmt: skip
         self._local = local
@@ -145,7 +144,7 @@ class AnswerSide:
                 if work is RAW_TOKEN:
                     if (frame_end := self._raw_answer(buf, pos, end)) > end:
                         break
-                    in_flight.popleft()
+                    in_flight.pop(0)
                     pos = frame_end
                     continue
                 if end - pos < RESPONSE_HEAD_BYTES:
@@ -162,7 +161,7 @@ class AnswerSide:
                     if (worked := self._work_on(buf, pos, end, frame_end, now_ms)) is None:
                         break
                     throttle_ms = worked
-                in_flight.popleft()
+                in_flight.pop(0)
                 self._records.append((
                     flow, request_bytes, size + SIZE_BYTES, now_ms - forwarded_ms, held_ms + throttle_ms,
                     held_ms, now_ms, api_key, version, identity.user, sensor,
@@ -218,7 +217,7 @@ class AnswerSide:
     def _begin_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> int:
         """The broker's answer to a question of ours. Returns how far it has been read."""
         self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
-        self._in_flight.popleft()
+        self._in_flight.pop(0)
         self._skip = max(frame_end - end, 0)
         self._local.mid_answer = frame_end > end
         return min(frame_end, end)
@@ -228,7 +227,7 @@ class AnswerSide:
         in_flight = self._in_flight
         # An answer that is still being made (a question about quotas) is the last in flight, and not due.
         while in_flight and in_flight[0][9] is LOCAL and self._local.due:
-            in_flight.popleft()
+            in_flight.pop(0)
             self.edits.append((pos, pos, self._local.take()))
 
     def _reader(self) -> MutationAnswers:

@@ -8,7 +8,6 @@ sentence in docs/wire.md.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import ClassVar, Final, Protocol
 
 from sluice.protocol.names import api_name
@@ -83,7 +82,7 @@ class Session:
         one behind, as the access log calls it."""
         self.pace = Pace()
         self.identity = Identity(authentication_required=policy.authentication_required, user=user)
-        self._in_flight: deque[InFlight] = deque()
+        self._in_flight: list[InFlight] = []
         self._authentication = authentication = Authentication(
             policy.oauthbearer_principal_claim, shared.token_owners
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import InFlight
 from sluice.proxy.session.producer_ids.admission import ProduceIds
@@ -18,7 +16,7 @@ class ThrottleLog:
     __slots__ = ("_address", "_identity", "_in_flight", "_throttles")
 
     def __init__(
-        self, recorder: Recorder, identity: Identity, address: str, in_flight: deque[InFlight]
+        self, recorder: Recorder, identity: Identity, address: str, in_flight: list[InFlight]
     ) -> None:
         self._throttles = recorder.throttles
         self._identity = identity

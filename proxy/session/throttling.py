@@ -7,7 +7,6 @@ Pure.
 
 from __future__ import annotations
 
-from collections import deque
 from math import ceil
 from typing import Final
 
@@ -48,7 +47,7 @@ class Throttling:
         pace: Pace,
         identity: Identity,
         address: str,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
     ) -> None:
         self._shared = shared
         self._policy = policy

@@ -6,7 +6,6 @@ The half of RequestSide (requests.py) that is about Fetch and ShareFetch.
 from __future__ import annotations
 
 from abc import ABC
-from collections import deque
 from typing import Final
 
 from sluice.protocol.apis import FETCH, OFFERED
@@ -47,7 +46,7 @@ class FetchSide(ProduceSide, ABC):
         pace: Pace,
         identity: Identity,
         throttling: Throttling,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         flows: Flows | None,
     ) -> None:

@@ -75,7 +75,7 @@ class MutationRequests:
         pace: Pace,
         identity: Identity,
         throttling: Throttling,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         edits: list[Edit],
         records: list[RequestRecord],

@@ -8,7 +8,6 @@ have arrived whole. Who asks only what the topic is (Metadata, its configuration
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -68,7 +67,7 @@ class TopicGuard:
         self,
         topic: OwnTopic,
         identity: Identity,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         records: list[RequestRecord],
         drop: Callable[[int, int, int], None],

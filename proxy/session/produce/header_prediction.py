@@ -32,6 +32,7 @@ _PARTITION_BYTES: Final = 4
 _ENOUGH_BYTES: Final = 4 + HEAD_BYTES
 """with a length of four bytes, or one of one byte and three bytes for tags: no shorter frame has a batch"""
 _MAX_HEADS: Final = 64
+_NO_HEADS: Final[frozenset[bytes]] = frozenset()  # one for all: Python makes each anew
 """topics and partitions, each with a head of a hundred bytes or less"""
 _MAX_HEAD_BYTES: Final = 512
 """a longer one, of a long topic or transactional id, is no template: each length has a Struct"""
@@ -85,8 +86,8 @@ class KnownProduce:
         self.version = -1
         self.producer_id = -1
         self.head = b""
-        self.heads: frozenset[bytes] = frozenset()
-        """other heads than this last one; most connections have none, and an empty set has 0.2 kB"""
+        self.heads = _NO_HEADS
+        """other heads than this last one; most connections have none"""
         self.less_bytes = 0
         """a frame has so many more than what the batch's own length says, where the records' compact length
         takes two bytes"""
@@ -135,7 +136,7 @@ class KnownProduce:
             self.until_ms = until_ms
             self.version = version
             self.producer_id = producer_id
-            self.head, self.heads = b"", frozenset()
+            self.head, self.heads = b"", _NO_HEADS
             self._head_bytes = head_bytes
             self.enough_bytes = REQUEST_HEAD_BYTES + head_bytes + _ENOUGH_BYTES
             # By this a length that is not compact is never taken for one.

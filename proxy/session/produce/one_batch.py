@@ -16,6 +16,7 @@ from sluice.protocol.record_batch import HEAD_BYTES, LOG_OVERHEAD
 
 _TAGS_BYTES: Final = 3
 _MAX_HEADS: Final = 64
+_NO_HEADS: Final[frozenset[bytes]] = frozenset()
 _MAX_HEAD_BYTES: Final = 512
 _MIN_2: Final = 1 << 7
 _MIN_3: Final = 1 << 14
@@ -33,7 +34,7 @@ class OneBatch:
 
     def __init__(self) -> None:
         self._head = b""  # the last
-        self._heads: frozenset[bytes] = frozenset()  # others
+        self._heads = _NO_HEADS  # others
         self._head_bytes = -1
         self._version = -1
 
@@ -79,7 +80,7 @@ class OneBatch:
         if buf[topic_end] != 2 or records - start > _MAX_HEAD_BYTES or records > usage.first_batch:
             return
         if version != self._version or records - start != self._head_bytes:
-            self._head, self._heads = b"", frozenset()
+            self._head, self._heads = b"", _NO_HEADS
             self._version, self._head_bytes = version, records - start
         if len(self._heads) < _MAX_HEADS:
             last, self._head = self._head, bytes(buf[start:records])

@@ -6,7 +6,6 @@ The half of RequestSide (requests.py) that is about Produce; the other half find
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from typing import Final
 
 from sluice.protocol.addresses.addresses import Edit
@@ -53,7 +52,7 @@ class ProduceSide(ABC):
         pace: Pace,
         identity: Identity,
         throttling: Throttling,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         flows: Flows | None,
     ) -> None:

@@ -47,6 +47,7 @@ from sluice.quotas.producer_ids.ticket import Ticket
 
 _NO_GATES: Final[Sized] = ()
 _MAX_FRESH: Final = 64
+_NONE_FRESH: Final[frozenset[GateKey]] = frozenset()
 """partitions that a connection is known to write to, at 200 bytes each"""
 _TABLE_KEPT_MS: Final = DEFAULT_SAMPLE_MS / 2.0
 """a table of gates is kept for longer after it was asked for last"""
@@ -102,7 +103,7 @@ class ProducerGate:
         self._gates_only = False
         self._client = ("", "")
         self._gates: dict[GateKey, Gate] = {}
-        self._fresh: frozenset[GateKey] = frozenset()
+        self._fresh = _NONE_FRESH
         self._fresh_until_ms = -inf
         self._acks = -1
         self._batches: Batches = {}
@@ -366,7 +367,7 @@ class ProducerGate:
             principal = self._principal(now_ms)
             until_ms = min(principal.store.eligible_at_ms, principal.pairs.eligible_at_ms)
         if until_ms != self._fresh_until_ms or len(self._fresh) + len(batches) > _MAX_FRESH:
-            self._fresh = frozenset()
+            self._fresh = _NONE_FRESH
             self._fresh_until_ms = until_ms
         if len(batches) <= _MAX_FRESH:
             self._fresh |= batches.keys()

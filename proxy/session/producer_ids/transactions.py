@@ -12,7 +12,6 @@ Source: wire-semantics 3.8.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -55,7 +54,7 @@ class TransactionRequests:
         self,
         identity: Identity,
         throttling: Throttling,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         records: list[RequestRecord],
         drop: Callable[[int, int], None],

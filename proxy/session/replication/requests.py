@@ -63,7 +63,7 @@ class ReplicaRequests:
         replication: Replication,
         pace: Pace,
         identity: Identity,
-        in_flight: deque[InFlight],
+        in_flight: list[InFlight],
         local: LocalAnswers,
         edits: list[Edit],
         records: list[RequestRecord],
