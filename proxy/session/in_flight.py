@@ -1,7 +1,7 @@
 """What is remembered of a request until it is answered, or until its turn comes.
 
 The table of a connection is a list, a short one in nearly all (an empty deque has 0.7 kB): Kafka answers in
-the order of the requests (one connection is one queue in the broker), so that an answer can only belong to the
+the order of the requests (one connection is one queue in the broker), so an answer can only belong to the
 oldest entry. acks=0 requests are never in it.
 """
 
