@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from functools import lru_cache
 from math import isnan
 from typing import Final, Protocol
 
@@ -39,30 +38,21 @@ async def exposition(page: Page, accept: str) -> tuple[bytes, str]:
     _, content_type = choose_encoder(accept)
     is_openmetrics = content_type.startswith("application/openmetrics-text")
     parts: list[str] = []
-    left = _SAMPLES_PER_STEP
     for family in page.collect():
-        parts.append(_heading(family.name, family.documentation, family.type, is_openmetrics))
-        samples = family.samples
-        begin = 0
-        while len(samples) - begin >= left:
-            parts.extend(map(_line, samples[begin : begin + left]))
-            begin += left
-            left = _SAMPLES_PER_STEP
+        parts.append(_heading(family, is_openmetrics))
+        for begin in range(0, len(family.samples), _SAMPLES_PER_STEP):
+            parts.extend(map(_line, family.samples[begin : begin + _SAMPLES_PER_STEP]))
             await asyncio.sleep(0)
-        parts.extend(map(_line, samples[begin:]))
-        left -= len(samples) - begin
     if is_openmetrics:
         parts.append("# EOF\n")
     return "".join(parts).encode(), content_type
 
 
-@lru_cache(maxsize=1_000)
-def _heading(name: str, documentation: str, kind: str, is_openmetrics: bool) -> str:
+def _heading(family: Metric, is_openmetrics: bool) -> str:
     """OpenMetrics names the family, Prometheus' text its samples."""
-    if kind == "counter" and not is_openmetrics:
-        name = f"{name}_total"
-    text = documentation.replace("\\", r"\\").replace("\n", r"\n")
-    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+    name = f"{family.name}_total" if family.type == "counter" and not is_openmetrics else family.name
+    text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {name} {text}\n# TYPE {name} {family.type}\n"
 
 
 def _line(sample: Sample) -> str:
@@ -72,6 +62,5 @@ def _line(sample: Sample) -> str:
     return f"{sample.name}{{{labels}}} {shown}\n" if labels else f"{sample.name} {shown}\n"
 
 
-@lru_cache(maxsize=1_000)
 def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
