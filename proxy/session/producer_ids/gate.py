@@ -370,7 +370,7 @@ class ProducerGate:
             self._fresh = _NONE_FRESH
             self._fresh_until_ms = until_ms
         if len(batches) <= _MAX_FRESH:
-            self._fresh |= batches.keys()
+            self._fresh = self._fresh.union(batches)
 
     def _refuse(self, table: GateTable, reason: RefusalReason, now_ms: float) -> Verdict:
         self.reason = reason
