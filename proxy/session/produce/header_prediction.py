@@ -144,7 +144,7 @@ class KnownProduce:
             self.less_bytes = REQUEST_HEAD_BYTES + head_bytes + 2 + LOG_OVERHEAD + _TAGS_BYTES + others
             self.unpack = _with_head(head_bytes)
             self.acks = acks
-        if len(self.heads) < _MAX_HEADS:
+        if len(self.heads) + 1 < _MAX_HEADS:
             last, self.head = self.head, bytes(buf[start:head_end])
             if last and last != self.head:
                 self.heads |= {last}

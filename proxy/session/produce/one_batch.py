@@ -82,7 +82,7 @@ class OneBatch:
         if version != self._version or records - start != self._head_bytes:
             self._head, self._heads = b"", _NO_HEADS
             self._version, self._head_bytes = version, records - start
-        if len(self._heads) < _MAX_HEADS:
+        if len(self._heads) + 1 < _MAX_HEADS:
             last, self._head = self._head, bytes(buf[start:records])
             if last and last != self._head:
                 self._heads |= {last}
