@@ -25,7 +25,7 @@ from sluice.quotas.entity_key import limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
-from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours, short_holes
+from sluice.recalibration.policy.coverage import SEEN_DAYS, covers_a_week, missing_hours, short_holes
 from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
 from sluice.recalibration.policy.seasons import Peak, Season, season_of
@@ -156,7 +156,8 @@ def make_plan(
             known = Known(before.get(place), grants.get(place, 0.0), len(missing))
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
             tops[place] = _top_rate(history, job.replay_days)
-    fitted = fitted_plan(_ordered(entries), job.room)
+    may_cut = not missing and covers_a_week(seen, day)
+    fitted = fitted_plan(_ordered(entries), job.room, may_cut=may_cut)
     if store.tonight is None:
         write_standings(store.root, day, fitted, before)
     plan = Plan(
