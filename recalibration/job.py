@@ -13,7 +13,7 @@ files; of earlier plans it takes anchors alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import ceil
@@ -25,7 +25,7 @@ from sluice.quotas.entity_key import limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
-from sluice.recalibration.policy.coverage import SEEN_DAYS, covers_a_week, missing_hours, short_holes
+from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours, short_holes
 from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
 from sluice.recalibration.policy.seasons import Peak, Season, season_of
@@ -139,8 +139,11 @@ def make_plan(
     spark: SparkSession, store: StateStore, day: date, limits: QuotaLimits, job: JobSettings, files: LogFiles
 ) -> Plan:
     """All entities that did something within the history and have a limit now."""
-    seen = store.seen(spark, day, SEEN_DAYS)
-    beating = read_beats(store.root, day, SEEN_DAYS)
+    # As far back as an entity may be old enough to be cut: a gap of weeks is no log that is new.
+    far = max(SEEN_DAYS, job.policy.history_days)
+    logged: dict[date, Mapping[str, Set[int]]] = {each: {} for each in store.dates(day, far)}
+    seen = logged | store.seen(spark, day, SEEN_DAYS)
+    beating = read_beats(store.root, day, far)
     if store.tonight is not None:
         beating |= read_beats(store.tonight, day, 1)
     missing = missing_hours(seen, day, beating)
@@ -156,8 +159,7 @@ def make_plan(
             known = Known(before.get(place), grants.get(place, 0.0), len(missing))
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
             tops[place] = _top_rate(history, job.replay_days)
-    may_cut = not missing and covers_a_week(seen, day)
-    fitted = fitted_plan(_ordered(entries), job.room, may_cut=may_cut)
+    fitted = fitted_plan(_ordered(entries), job.room)
     if store.tonight is None:
         write_standings(store.root, day, fitted, before)
     plan = Plan(

@@ -20,7 +20,7 @@ from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.job import Plan
 from sluice.recalibration.log.reader import LogFiles
-from sluice.recalibration.policy.coverage import SEEN_DAYS, covers_a_week, missing_hours
+from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours
 from sluice.recalibration.policy.demand import DayState, estimate
 from sluice.recalibration.policy.plan import DayTotals, EntityDay, Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
@@ -58,8 +58,9 @@ class Broker:
         """The plan of the night after `day`."""
         job = JobSettings(room={KEY: self.room})
         when = FIRST_DAY + timedelta(days=day)
-        seen = {day: its for day, its in self.seen.items() if (when - day).days < SEEN_DAYS}
-        missing = missing_hours(seen, when)
+        missing = missing_hours(
+            {day: its for day, its in self.seen.items() if (when - day).days < SEEN_DAYS}, when
+        )
         entries = []
         for user in sorted(self.limits):
             days = history(self.states.get(user, ()), day, job.policy)
@@ -69,7 +70,7 @@ class Broker:
                 known = Known(self.standings.get(user), up_to if until >= when else 0.0, len(missing))
                 limit = self.limits[user]
                 entries.append(planned(QuotaKind.PRODUCE, entity(user), limit, days, policy, known))
-        self.plan = fitted_plan(entries, job.room, may_cut=not missing and covers_a_week(seen, when))
+        self.plan = fitted_plan(entries, job.room)
         for entry in self.plan:
             self.standings[name_of(entry)] = Standing(entry.anchor, entry.current, entry.proposed)
         since = {name_of(entry): day for entry in self.plan if entry.needs_review}

@@ -11,15 +11,11 @@ limits from the smallest: with m of them left and r remaining, the next either f
 
 Worked example: limits 100, 300, 800, 800 and room for 1,500: 100 ≤ 1500/4 stays, 300 ≤ 1400/3 stays, 800 >
 1100/2: L = 550: 100, 300, 550, 550.
-
-Where nothing may be cut each limit keeps its *floor*, what it is now, whatever the level; then L bounds rises
-alone, and is 0 where there is no room for any. With floors of 0, 0, 700, 0 in the example 700 are gone, of
-the other three 800 > 400/1: 100, 300, 700, 400.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeVar
 
 _Entity = TypeVar("_Entity")
@@ -40,16 +36,3 @@ def water_level(limits: list[float], room: float) -> float:
         room -= limit
         left -= 1
     return float("inf")
-
-
-def level_above(floors: Sequence[float], limits: Sequence[float], room: float) -> float:
-    """L where each keeps its floor: Σ max(floor_i, min(limit_i, L)) ≤ `room`; 0.0: there is none for more."""
-    rising = list(zip(floors, limits, strict=True))
-    while rising:
-        level = water_level([limit for _, limit in rising], room)
-        above = [floor for floor, _ in rising if floor > level]
-        if not above:
-            return level
-        room -= sum(above)
-        rising = [(floor, limit) for floor, limit in rising if floor <= level]
-    return 0.0

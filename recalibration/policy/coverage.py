@@ -16,11 +16,10 @@ from typing import Final, TypeAlias
 from sluice.recalibration.policy.holes import Beating, holes
 
 WEEK_DAYS: Final = 7
-SEEN_DAYS: Final = 4 * WEEK_DAYS
-"""looked at, to tell what is missing from what lies before the first log: as far back as a day can make an
-entity old enough to be cut, or a gap of some weeks would pass for a log that is new"""
+SEEN_DAYS: Final = 2 * WEEK_DAYS
+"""looked at by the hour; whether there was a log before is known of older dates, too"""
 Seen: TypeAlias = Mapping[date, Mapping[str, Set[int]]]
-"""date → proxy → hours (UTC) with rows"""
+"""date → proxy → hours (UTC) with rows; empty: it has a log, and its hours were not looked at"""
 _NONE: Final[Beating] = MappingProxyType({})
 
 
@@ -48,11 +47,6 @@ def missing_hours(seen: Seen, latest: date, beating: Beating = _NONE) -> dict[da
         if day in logged:
             found[day] = found.get(day, []) + lost_of_day
     return dict(sorted(found.items()))
-
-
-def covers_a_week(seen: Seen, latest: date) -> bool:
-    """The log is older than a week: nothing is cut by one that is not, not for want of room either."""
-    return (latest - min(seen, default=latest)).days >= WEEK_DAYS
 
 
 def short_holes(beating: Beating, latest: date) -> dict[date, list[str]]:

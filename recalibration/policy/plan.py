@@ -13,7 +13,7 @@ from math import ceil, floor
 from typing import Any, Final
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
-from sluice.recalibration.policy.capacity import level_above
+from sluice.recalibration.policy.capacity import water_level
 from sluice.recalibration.policy.confidence import DayUse, confidence
 from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
@@ -213,29 +213,21 @@ def _by_age(
     return demands, pooled, len(by_proxy.keys() - {POOLED})
 
 
-def fitted_plan(
-    entries: Sequence[PlanEntry], room: Mapping[str, float], *, may_cut: bool = True
-) -> list[PlanEntry]:
+def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list[PlanEntry]:
     """`room`: key → what all its limits at one proxy may come to (capacity × oversubscription).
 
     Who is cut to the water level is cut at once, whatever the policy's step: more than there is cannot be
-    promised. But not before a week was seen (not `may_cut`): then nothing rises beyond the room, and what
-    persons have promised stays.
+    promised.
     """
-    floors = [0.0 if may_cut else min(entry.current, entry.proposed) for entry in entries]
-    levels = {}
-    for key, bound in room.items():
-        own = [
-            (floor, entry.proposed) for floor, entry in zip(floors, entries, strict=True) if entry.key == key
-        ]
-        levels[key] = level_above([floor for floor, _ in own], [limit for _, limit in own], bound)
+    levels = {
+        key: water_level([entry.proposed for entry in entries if entry.key == key], bound)
+        for key, bound in room.items()
+    }
     return [
         entry
-        if entry.proposed <= max(levels.get(entry.key, float("inf")), floor)
-        else replace(
-            entry, proposed=max(_rounded_down(entry.key, levels[entry.key]), floor), reason=Reason.CAPACITY
-        )
-        for floor, entry in zip(floors, entries, strict=True)
+        if entry.proposed <= levels.get(entry.key, float("inf"))
+        else replace(entry, proposed=_rounded_down(entry.key, levels[entry.key]), reason=Reason.CAPACITY)
+        for entry in entries
     ]
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -20,14 +19,14 @@ LIMITS = QuotaLimits([(QuotaEntity(DEFAULT), {"producer_byte_rate": 50_000})])
 JOB = JobSettings(policy=replace(PolicySettings(), min_traffic_s=30.0), compact=False)
 
 
-def nights(spark: SparkSession, folder: Path, ages: list[int], job: JobSettings = JOB) -> Plan:
+def nights(spark: SparkSession, folder: Path, ages: list[int]) -> Plan:
     """Alice and bob far below their limits on the dates of these ages; the last one's plan."""
     store = StateStore(str(folder / "out"))
     logs = str(folder / "logs")
     for day in (DAY - timedelta(days=age) for age in ages):
         log_of(folder / "logs", day)
-        files = take_day(spark, logs, store, day, LIMITS, job)
-    return make_plan(spark, store, day, LIMITS, job, files)
+        files = take_day(spark, logs, store, day, LIMITS, JOB)
+    return make_plan(spark, store, day, LIMITS, JOB, files)
 
 
 def log_of(folder: Path, day: date) -> None:
@@ -45,19 +44,3 @@ def test_after_a_long_gap_a_week_must_be_seen_again(spark: SparkSession, tmp_pat
     assert list(plan.missing) == [DAY - timedelta(days=age) for age in (6, 5, 4, 3)]
     assert {entry.reason for entry in plan.entries} == {"log_incomplete"}
     assert not any(entry.is_change for entry in plan.entries)
-
-
-def test_what_there_is_room_for_cuts_nobody_in_a_log_of_a_few_days(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """100,000 promised, room for 60,000: as they were set."""
-    plan = nights(spark, tmp_path, [1, 0], replace(JOB, room={"producer_byte_rate": 60_000.0}))
-    assert [entry.proposed for entry in plan.entries] == [50_000, 50_000]
-
-
-@pytest.mark.slow
-def test_from_a_week_on_it_does(spark: SparkSession, tmp_path: Path) -> None:
-    plan = nights(
-        spark, tmp_path, list(range(7, -1, -1)), replace(JOB, room={"producer_byte_rate": 60_000.0})
-    )
-    assert [(entry.proposed, entry.reason) for entry in plan.entries] == [(30_000, "capacity")] * 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.recalibration.policy.capacity import fitted, level_above, water_level
+from sluice.recalibration.policy.capacity import fitted, water_level
 
 
 def test_the_worked_example_comes_out() -> None:
@@ -30,17 +30,3 @@ def test_the_sum_fits_and_who_is_cut_keeps_as_much_as_anybody(limits: list[float
         assert after[index] == limit or after[index] == pytest.approx(highest)
     if sum(limits) > room:
         assert sum(after.values()) == pytest.approx(room)
-
-
-@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.001, 1e12)), min_size=1), st.floats(0.001, 1e13))
-def test_floors_stay_and_what_is_left_is_filled_to_one_level(
-    parts: list[tuple[float, float]], room: float
-) -> None:
-    limits = [limit for _, limit in parts]
-    floors = [part * limit for part, limit in parts]
-    level = level_above(floors, limits, room)
-    after = [max(floor, min(limit, level)) for floor, limit in zip(floors, limits, strict=True)]
-    assert sum(after) <= max(room, sum(floors)) * (1 + 1e-9)
-    if sum(floors) < room < sum(limits):
-        assert sum(after) == pytest.approx(room)
-    assert level_above([0.0] * len(limits), limits, room) == water_level(limits, room)

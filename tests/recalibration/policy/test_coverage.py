@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from sluice.recalibration.policy.coverage import covers_a_week, missing_hours
+from sluice.recalibration.policy.coverage import missing_hours
 
 LATEST = date(2026, 11, 20)
 WEEK = [LATEST - timedelta(days=age) for age in range(7)]
@@ -30,10 +30,3 @@ def test_a_date_without_rows_is_missing_as_a_whole_but_not_one_before_the_first_
     del seen[WEEK[6]]
     assert missing_hours(seen, LATEST) == {WEEK[3]: ["all of it"]}
     assert missing_hours({}, LATEST) == {LATEST: ["all of it"]}
-
-
-def test_a_log_covers_a_week_on_its_eighth_date() -> None:
-    seen = whole()
-    assert not covers_a_week({}, LATEST)
-    assert not covers_a_week(seen, LATEST)
-    assert covers_a_week(seen | {LATEST - timedelta(days=7): {"p1": {23}}}, LATEST)

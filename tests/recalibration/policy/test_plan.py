@@ -60,19 +60,6 @@ def test_the_largest_of_a_key_are_cut_to_the_room_and_other_keys_are_not() -> No
     ]
 
 
-def test_where_nothing_may_be_cut_the_room_bounds_rises_alone() -> None:
-    entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(1_000), SETTINGS)
-    limits = {"stays": (800.0, 800.0), "rises": (100.0, 700.0), "rises little": (150.0, 160.0)}
-    entries = [
-        replace(entry, entity=name, current=current, proposed=proposed)
-        for name, (current, proposed) in limits.items()
-    ]
-    for room, expected in ((1_000, [800, 100, 150]), (1_200, [800, 240, 160]), (2_000, [800, 700, 160])):
-        after = fitted_plan(entries, {"producer_byte_rate": room}, may_cut=False)
-        assert [each.proposed for each in after] == expected
-    assert sum(each.proposed for each in fitted_plan(entries, {"producer_byte_rate": 600})) == 600
-
-
 def test_the_quantile_is_the_settings() -> None:
     """Nine tenths of the windows at 1,000, the others at 3,000."""
     days = [
