@@ -56,7 +56,12 @@ def test_who_is_throttled_by_request_percentage_alone_has_that_limit_raised_and_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """800 B/s each way of 1,000; 50 ms of broker threads a second, all that 5 % allows."""
-    muted = {"request_cost_ms": 250.0, "mutes": 30, "request_mutes": 30, "request_throttle_ms": 9_000.0}
+    muted: dict[str, Any] = {
+        "request_cost_ms": 250.0,
+        "mutes": 30,
+        "request_mutes": 30,
+        "request_throttle_ms": 9_000.0,
+    }
     write(tmp_path, [row(window, **its, **muted) for window in range(40) for its in BYTES.values()])
     store = StateStore(str(tmp_path / "out"))
     files = take_day(spark, str(tmp_path), store, DAY, LIMITS, JOB)
@@ -82,7 +87,12 @@ def test_each_limit_has_the_time_that_it_brought_about(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     """2 s for bytes: 800 / 0.8; 6 s for request time: 25 ms/s / 0.4."""
-    both = {"mutes": 5, "throttle_ms": 2_000.0, "request_mutes": 3, "request_throttle_ms": 6_000.0}
+    both: dict[str, Any] = {
+        "mutes": 5,
+        "throttle_ms": 2_000.0,
+        "request_mutes": 3,
+        "request_throttle_ms": 6_000.0,
+    }
     found = throttled(spark, tmp_path, row(0, **BYTES[kind], request_cost_ms=250.0, **both))
     assert found == {kind: {1_000.0}, "request": {62.5}}
 
@@ -94,21 +104,21 @@ def test_whatever_was_done_for_a_rate_is_throttling(
 ) -> None:
     """A Fetch in debt is held, and its answer is no larger than its grant: no mute follows; or it has no turn
     in time, and gets no records."""
-    done = row(0, **RATES[kind], **{how: 1}, throttle_ms=5_000.0)
-    assert throttled(spark, tmp_path, done) == {kind: {1_600.0}}
+    done: dict[str, Any] = {how: 1, "throttle_ms": 5_000.0}
+    assert throttled(spark, tmp_path, row(0, **RATES[kind], **done)) == {kind: {1_600.0}}
 
 
 def test_what_waits_or_is_refused_for_producer_ids_is_not_throttled_by_bytes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    ids = {"producer_ids_new": 3, "producer_id_holds": 2, "producer_ids_refused": 1}
+    ids: dict[str, Any] = {"producer_ids_new": 3, "producer_id_holds": 2, "producer_ids_refused": 1}
     held = row(0, request_bytes=8_000, holds=2, refusals=1, **ids)
     assert throttled(spark, tmp_path, held).keys() == {"producer_ids"}
 
 
 def test_a_log_that_does_not_tell_is_taken_as_before(spark: SparkSession, tmp_path: Path) -> None:
     """A mute of Produce or Fetch is for bytes then, of other requests for request time."""
-    muted = {"request_cost_ms": 250.0, "mutes": 1, "throttle_ms": 5_000.0}
+    muted: dict[str, Any] = {"request_cost_ms": 250.0, "mutes": 1, "throttle_ms": 5_000.0}
     rows = [row(0, **BYTES["produce"], **muted), row(1, **BYTES["fetch"], **muted)]
     rows.append(row(2, api_class="metadata", **muted))
     found = throttled(spark, tmp_path, *rows, without=NEW)
