@@ -13,7 +13,7 @@ files; of earlier plans it takes anchors alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import ceil
@@ -139,8 +139,11 @@ def make_plan(
     spark: SparkSession, store: StateStore, day: date, limits: QuotaLimits, job: JobSettings, files: LogFiles
 ) -> Plan:
     """All entities that did something within the history and have a limit now."""
-    seen = store.seen(spark, day, SEEN_DAYS)
-    beating = read_beats(store.root, day, SEEN_DAYS)
+    # As far back as an entity may be old enough to be cut: a gap of weeks is no log that is new.
+    far = max(SEEN_DAYS, job.policy.history_days)
+    logged: dict[date, Mapping[str, Set[int]]] = {each: {} for each in store.dates(day, far)}
+    seen = logged | store.seen(spark, day, SEEN_DAYS)
+    beating = read_beats(store.root, day, far)
     if store.tonight is not None:
         beating |= read_beats(store.tonight, day, 1)
     missing = missing_hours(seen, day, beating)

@@ -34,6 +34,7 @@ STEPS_PER_MS: Final = {
     "request_cost_ms": 1024.0,
     "held_ms": 1024.0,
     "throttle_ms": 1024.0,
+    "request_throttle_ms": 1024.0,
 }
 """to which rows round their times: the other bits are noise that no compression gets rid of; powers of two,
 so that few bits of the fraction are in use"""
@@ -130,11 +131,12 @@ ROLLUP_COLUMNS: Final = (
     Column(
         "throttle_ms",
         _D,
-        "ms that requests' quotas asked their connections to wait in all, summed; to 1/1024 ms",
+        "ms that requests' byte rates (mutations; of a refused Produce: producer ids) asked connections to "
+        "wait in all, summed; to 1/1024 ms",
     ),
     Column("connections", _I, "that finished a request in this window"),
     Column("connections_opened", _I, "accepted in this window"),
-    Column("holds", _I, "requests held for a byte rate or request percentage"),
+    Column("holds", _I, "requests held: for a byte rate, mutations or producer ids"),
     Column("mutes", _I, "connections muted"),
     Column("refusals", _I, "requests answered by the proxy because of a quota"),
     Column("shadows", _I, "requests that a limit in shadow mode would have delayed"),
@@ -151,6 +153,13 @@ ROLLUP_COLUMNS: Final = (
     Column("producer_ids_resumed", _I, "producer ids that came with a sequence above 0"),
     Column("peak_bytes_1s", _L, "bytes, requests and answers, in the busiest second of the window"),
     *_LIMITS,
+    Column("request_mutes", _I, "those of `mutes` that were for request_percentage"),
+    Column(
+        "request_throttle_ms",
+        _D,
+        "ms for which request_percentage muted connections, summed; not in throttle_ms; to 1/1024 ms",
+    ),
+    Column("producer_id_holds", _I, "those of `holds` that were for producer ids"),
 )
 
 REQUEST_COLUMNS: Final = (

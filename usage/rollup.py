@@ -40,19 +40,28 @@ ORDERLY_ENDS: Final = frozenset({"client_closed", "idle", "drained", "broker_mov
 OVER_RATE: Final = "connection_creation_rate"
 """the cause of one that was refused because of a quota"""
 OPENED: Final = "connections_opened"
+HOLDS: Final = "holds"
+MUTES: Final = "mutes"
 REFUSALS: Final = "refusals"
 FAILURES: Final = "failures"
 IDS_REFUSED: Final = "producer_ids_refused"
+ID_HOLDS: Final = "producer_id_holds"
+REQUEST_MUTES: Final = "request_mutes"
+REQUEST_THROTTLE_MS: Final = "request_throttle_ms"
 Limits: TypeAlias = tuple[float | None, ...]
-"""in force, in the order of the roll-up's last columns"""
+"""in force, in the order of LIMIT_KEYS"""
 
 _SECONDS: Final = WINDOW_MS // 1000
 _EVENT_COLUMNS: Final = {
-    EventKind.HOLD: "holds",
-    EventKind.MUTE: "mutes",
+    EventKind.HOLD: HOLDS,
+    EventKind.MUTE: MUTES,
     EventKind.REFUSAL: REFUSALS,
     EventKind.SHADOW: "shadows",
 }
+_REQUEST: Final = QuotaKind.REQUEST.value
+_PRODUCER_IDS: Final = QuotaKind.PRODUCER_IDS.value
+_TOLD_APART: Final = frozenset({_REQUEST, _PRODUCER_IDS})
+"""quotas whose events have columns of their own: a row's class does not tell that they are for these"""
 
 
 class LimitsOf(Protocol):
@@ -223,14 +232,14 @@ class Rollup:
         ))  # fmt: skip
 
     def add_events(self, events: Iterable[ThrottleEvent]) -> None:
-        """Holds, mutes, refusals, shadows."""
+        """Holds, mutes, refusals, shadows; and of those not for bytes or mutations, for which limit."""
         for event in events:
             flow, column = event.flow, _EVENT_COLUMNS.get(event.kind)
             if column is not None and isinstance(flow, AccessFlow):
                 others = self._others_of(flow)
-                _add_to(others, column)
-                if column == REFUSALS and event.quota == QuotaKind.PRODUCER_IDS.value:
-                    _add_to(others, IDS_REFUSED)
+                others[column] = others.get(column, 0) + 1
+                if event.quota in _TOLD_APART:
+                    _tell_apart(others, event, column)
 
     def add_amounts(self, amounts: Iterable[Amount]) -> None:
         """Mutations and producer ids."""
@@ -283,6 +292,19 @@ class Rollup:
 
 def _why(flow: Flow) -> str:
     return flow.why if isinstance(flow, AccessFlow) else ""
+
+
+def _tell_apart(others: dict[str, float], event: ThrottleEvent, column: str) -> None:
+    """For which limit it was; `column` counts it whatever the limit."""
+    if event.quota == _REQUEST:
+        if column == MUTES:
+            others[REQUEST_MUTES] = others.get(REQUEST_MUTES, 0) + 1
+            # Charged when it is answered, so that no record has its time.
+            others[REQUEST_THROTTLE_MS] = others.get(REQUEST_THROTTLE_MS, 0.0) + event.delay_ms
+    elif column == REFUSALS:
+        _add_to(others, IDS_REFUSED)
+    elif column == HOLDS:
+        _add_to(others, ID_HOLDS)
 
 
 def _add_to(others: dict[str, float], column: str, amount: float = 1) -> None:

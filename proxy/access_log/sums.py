@@ -318,7 +318,9 @@ def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others, pau
             column = columns.get(name)
             if column is None:
                 column = columns[name] = array("d" if name in _DOUBLES else "q", bytes(8 * count))
-            column[row_of[place]] = amount if name in _DOUBLES else int(amount)
+            steps = STEPS_PER_MS.get(name)
+            told = amount if steps is None else round(amount * steps) / steps
+            column[row_of[place]] = told if name in _DOUBLES else int(told)
     for name, column in columns.items():
         rows[name] = _array(column.tobytes(), pa.float64() if name in _DOUBLES else pa.int64(), 8)
     return pa.concat_arrays([places, pa.array(new, pa.int32())])

@@ -24,6 +24,8 @@ _PRODUCE: Final = 0
 _FETCH: Final = 1
 _SHARE_FETCH: Final = 78
 _LIMITS_IN_FORCE: Final = tuple(spec.config_key for spec in CLIENT_KINDS)
+_FOR_IDS: Final = f"IF(why = 'refused' AND api_key = {_PRODUCE} AND rule = '', weight, 0)"
+"""for bytes it would have the rule of their limit"""
 _KEPT: Final = ("proxy", "broker", "user", "client_id")
 _TOLD: Final = {
     "window_start_ms": f"finished_ms - finished_ms % {WINDOW_MS}",
@@ -41,6 +43,8 @@ _TOLD: Final = {
     "holds": "IF(held_ms > 0, weight, 0)",
     "mutes": "IF(throttle_ms > held_ms, weight, 0)",
     "refusals": "IF(why = 'refused', weight, 0)",
+    "producer_ids_refused": _FOR_IDS,
+    "producer_id_holds": f"IF(held_ms > 0, {_FOR_IDS}, 0)",
     "producer_ids_new": "IF(why = 'producer_id', weight, 0)",
 }
 """column of the roll-up → SQL over a request row"""

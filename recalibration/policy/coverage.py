@@ -17,9 +17,9 @@ from sluice.recalibration.policy.holes import Beating, holes
 
 WEEK_DAYS: Final = 7
 SEEN_DAYS: Final = 2 * WEEK_DAYS
-"""looked at, to tell what is missing from what lies before the first log"""
+"""looked at by the hour; whether there was a log before is known of older dates, too"""
 Seen: TypeAlias = Mapping[date, Mapping[str, Set[int]]]
-"""date → proxy → hours (UTC) with rows"""
+"""date → proxy → hours (UTC) with rows; empty: it has a log, and its hours were not looked at"""
 _NONE: Final[Beating] = MappingProxyType({})
 
 

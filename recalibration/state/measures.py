@@ -11,6 +11,11 @@ from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.usage.access_record import WINDOW_MS
 
 CONNECTION_CLASS: Final = "connection"
+_OTHERS: Final = "COALESCE(producer_id_holds, 0) + producer_ids_refused + COALESCE(request_mutes, 0)"
+"""of a row's holds, refusals and mutes, those for producer ids and request time; a proxy that did not tell
+leaves null"""
+_OF_RATE: Final = f"holds + mutes + refusals - ({_OTHERS}) > 0"
+"""something waited, or was refused, for the byte rate of the row's class; in rows of admin for mutations"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +29,10 @@ class Measure:
     """of the rows that it looks at; None: all that clients' requests left"""
     throttled: str
     """whether its quota held, muted or refused anything there"""
-
     busiest: str = "0D"
     """units in the busiest second, where the log has it"""
+    throttle_ms: str = "throttle_ms"
+    """for how long its quota held or muted connections"""
 
     @property
     def window_ms(self) -> int:
@@ -40,28 +46,29 @@ _ROWS: Final = (
         QuotaKind.PRODUCE,
         "CAST(request_bytes AS DOUBLE)",
         "produce",
-        "holds + mutes > 0",
+        _OF_RATE,
         "CAST(peak_bytes_1s AS DOUBLE)",
     ),
     Measure(
         QuotaKind.FETCH,
         "CAST(response_bytes AS DOUBLE)",
         "fetch",
-        "mutes > 0",
+        _OF_RATE,
         "CAST(peak_bytes_1s AS DOUBLE)",
     ),
     Measure(
         QuotaKind.REQUEST,
         "request_cost_ms",
         None,
-        # Produce and Fetch are muted for their bytes too, and a row does not say for which.
-        "mutes > 0 AND api_class NOT IN ('produce', 'fetch')",
+        # Of an older log: Produce and Fetch are muted for their bytes too, and a row does not say for which.
+        "COALESCE(request_mutes, IF(api_class IN ('produce', 'fetch'), 0, mutes)) > 0",
+        throttle_ms="COALESCE(request_throttle_ms, throttle_ms)",
     ),
     Measure(
         QuotaKind.CONTROLLER_MUTATION,
         "mutations",
         "admin",
-        "mutes + refusals > 0",
+        _OF_RATE,
     ),
     Measure(
         QuotaKind.PRODUCER_IDS,

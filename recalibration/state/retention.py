@@ -14,11 +14,9 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Final
 
-from pyarrow import fs
-
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
-from sluice.recalibration.state.store import STATE, WINDOWS
+from sluice.recalibration.state.store import STATE, WINDOWS, dates_in
 from sluice.usage.access_record import TABLES
 
 _JSON: Final = ("standing", "beats")
@@ -35,18 +33,18 @@ def forget(out: str, logs: str, latest: date, job: JobSettings) -> int:
     removed = 0 if job.keep_log_days is None else _forget_log(place, logs, latest, job.keep_log_days)
     _forget_dates(place, STATE, latest - timedelta(days=kept))
     for folder in _JSON:
-        for path, day in _dates(place, folder):
+        for path, day in dates_in(place, folder):
             if day <= latest - timedelta(days=kept):
                 place.filesystem.delete_file(path)
     return removed
 
 
 def _forget_log(place: LogFolder, logs: str, latest: date, days: int) -> int:
-    read = {day for _, day in _dates(place, STATE)}
+    read = {day for _, day in dates_in(place, STATE)}
     of_logs = LogFolder.of(logs)
     removed = set()
     for table in TABLES:
-        for path, day in _dates(of_logs, table):
+        for path, day in dates_in(of_logs, table):
             if day <= latest - timedelta(days=days) and day in read:
                 of_logs.filesystem.delete_dir(path)
                 removed.add(day)
@@ -54,19 +52,6 @@ def _forget_log(place: LogFolder, logs: str, latest: date, days: int) -> int:
 
 
 def _forget_dates(place: LogFolder, table: str, last: date) -> None:
-    for path, day in _dates(place, table):
+    for path, day in dates_in(place, table):
         if day <= last:
             place.filesystem.delete_dir(path)
-
-
-def _dates(place: LogFolder, folder: str) -> list[tuple[str, date]]:
-    """(path, date) of what is called `date=DATE` or `DATE.json` there."""
-    found = []
-    selector = fs.FileSelector(f"{place.root.rstrip('/')}/{folder}", allow_not_found=True)
-    for info in place.filesystem.get_file_info(selector):
-        name = info.base_name.removeprefix("date=").removesuffix(".json")
-        try:
-            found.append((info.path, date.fromisoformat(name)))
-        except ValueError:
-            continue  # not ours
-    return sorted(found)

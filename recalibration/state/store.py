@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
+from pyarrow import fs
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.demand import DayState, Demand
 from sluice.recalibration.policy.plan import DayTotals, EntityDay
 from sluice.recalibration.state import daily_state, windows
@@ -93,6 +95,13 @@ class StateStore:
             found.setdefault(day, {}).setdefault(proxy, set()).add(int(hour))
         return found
 
+    def dates(self, latest: date, days: int) -> list[date]:
+        """Those of the last `days` up to `latest` of which there are windows, in order."""
+        there = {day for _, day in dates_in(LogFolder.of(self.root), WINDOWS)}
+        if self.tonight is not None:
+            there.add(latest)
+        return sorted(day for day in there if 0 <= (latest - day).days < days)
+
     def histories(
         self, spark: SparkSession, latest: date, days: int, quantile: float
     ) -> Iterator[EntityHistory]:
@@ -120,6 +129,19 @@ class StateStore:
         )
         for kind, entity, its_days, whole in packed.toLocalIterator(prefetchPartitions=True):
             yield _history(kind, entity, latest, its_days, whole)
+
+
+def dates_in(place: LogFolder, folder: str) -> list[tuple[str, date]]:
+    """(path, date) of what is called `date=DATE` or `DATE.json` there, in order."""
+    found = []
+    selector = fs.FileSelector(f"{place.root.rstrip('/')}/{folder}", allow_not_found=True)
+    for info in place.filesystem.get_file_info(selector):
+        name = info.base_name.removeprefix("date=").removesuffix(".json")
+        try:
+            found.append((info.path, date.fromisoformat(name)))
+        except ValueError:
+            continue  # not ours
+    return sorted(found)
 
 
 def _history(

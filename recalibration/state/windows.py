@@ -174,13 +174,13 @@ def _key(kind: QuotaKind) -> str:
 
 
 def _by_kind(charged: DataFrame, kinds: Iterable[QuotaKind]) -> DataFrame:
-    """(number, proxy, window, amount, throttled, busiest, throttle_ms, connections) per row and kind.
+    """(number, proxy, window, amount, throttled, throttle_ms, busiest, connections) per row and kind.
 
     `kinds`: those that somebody has a limit of.
     """
     lanes = _lanes(MEASURES[kind] for kind in kinds)
-    columns = ["proxy", "throttle_ms", "connections"]
-    told = ("number", "window", "amount", "throttled", "busiest")
+    columns = ["proxy", "connections"]
+    told = ("number", "window", "amount", "throttled", "throttle_ms", "busiest")
     for at, lane in enumerate(lanes):
         suffix = f"_{at}" if len(lanes) > 1 else ""
         columns += [f"{_of(lane, name)} AS {name}{suffix}" for name in told]
@@ -217,6 +217,7 @@ def _of(lane: Sequence[Measure], name: str) -> str:
             "amount": f"CAST({measure.amount} AS DOUBLE)",
             "busiest": measure.busiest,
             "throttled": f"CAST({measure.throttled} AS BOOLEAN)",
+            "throttle_ms": measure.throttle_ms,
         }[name]
         own = f"= '{measure.api_class}'" if measure.api_class else f"<> '{CONNECTION_CLASS}'"
         cases.append(f"WHEN api_class {own} THEN {value}")

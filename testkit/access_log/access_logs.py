@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,15 @@ def row(window: int, *, day: date = DAY, **values: Any) -> dict[str, Any]:
 
 
 def write(
-    folder: Path, rows: list[dict[str, Any]], name: str = "a.parquet", *, day: date = DAY, without: str = ""
+    folder: Path,
+    rows: list[dict[str, Any]],
+    name: str = "a.parquet",
+    *,
+    day: date = DAY,
+    without: Collection[str] = (),
 ) -> Path:
-    """Into the folder of `day`; `without`: a column that an older version did not have."""
-    columns = [column for column in ROLLUP_COLUMNS if column.name != without]
+    """Into the folder of `day`; `without`: columns that an older version did not have."""
+    columns = [column for column in ROLLUP_COLUMNS if column.name not in without]
     schema = pa.schema(
         [pa.field(column.name, _ARROW[column.type], nullable=column.may_be_null) for column in columns]
     )

@@ -188,6 +188,22 @@ def test_holds_mutes_refusals_and_shadows_are_counted_and_drops_are_not() -> Non
     assert [row[name] for name in counted] == [1, 2, 1, 2, 1, 0, 0]
 
 
+def test_which_limit_brought_a_wait_about_is_told() -> None:
+    """Two mutes of 100 ms for request time, one for bytes; a hold for producer ids, one for bytes. Times are
+    rounded to 1/1024 ms."""
+    alice = flow(connection())
+    recorder = recorder_of([record(alice, 5)])
+    mute, hold = EventKind.MUTE, EventKind.HOLD
+    recorder.throttles += [event(mute, alice), event(mute, alice, "request"), event(hold, alice)]
+    recorder.throttles += [event(mute, alice, "request")._replace(delay_ms=100.0004)]
+    recorder.throttles += [event(hold, alice, "producer_ids"), event(EventKind.SHADOW, alice, "request")]
+    collected = collector()
+    collected.take(recorder, NOW_MS + 20, UNIX_MS + 20)
+    (row,) = rows_of(collected, NOW_MS + 20)
+    counted = ("mutes", "request_mutes", "request_throttle_ms", "holds", "producer_id_holds", "shadows")
+    assert [row[name] for name in counted] == [3, 2, 200.0, 2, 1, 1]
+
+
 def test_mutations_and_producer_ids_are_added_up() -> None:
     alice = flow(connection())
     recorder = recorder_of([])

@@ -155,7 +155,7 @@ def test_damaged_files_and_files_being_written_stay_where_they_are(tmp_path: Pat
 
 
 def test_files_of_an_older_version_are_compacted_with_newer_ones(tmp_path: Path) -> None:
-    write(tmp_path, [row(0, request_bytes=1)], "old.parquet", without="request_cost_ms")
+    write(tmp_path, [row(0, request_bytes=1)], "old.parquet", without=("request_cost_ms",))
     write(tmp_path, [row(1, request_bytes=2, request_cost_ms=7.0)], "new.parquet")
     compact(LogFolder.of(str(tmp_path)), DAY)
     (path,) = find_files(str(tmp_path), DAY).good

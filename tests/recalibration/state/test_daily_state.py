@@ -114,7 +114,7 @@ def test_a_day_without_a_log_is_told(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_a_log_of_an_older_version_gets_the_defaults(spark: SparkSession, tmp_path: Path) -> None:
-    write(tmp_path, [row(0, request_bytes=5_000)], without="request_cost_ms")
+    write(tmp_path, [row(0, request_bytes=5_000)], without=("request_cost_ms",))
     rows = read_log(spark, str(tmp_path), DAY, skip_damaged=False)[0].collect()
     assert (rows[0].request_cost_ms, rows[0].request_bytes) == (0.0, 5_000)
 

@@ -28,7 +28,7 @@ def filled(folder: Path, ages: range) -> tuple[Path, Path]:
 
 def ages_in(folder: Path) -> set[int]:
     names = (path.name.removeprefix("date=").removesuffix(".json") for path in folder.iterdir())
-    dates = {str(DAY - timedelta(days=age)): age for age in range(200)}
+    dates = {str(DAY - timedelta(days=age)): age for age in range(500)}
     return {dates[name] for name in names if name in dates}
 
 
@@ -51,3 +51,11 @@ def test_of_the_log_only_what_a_night_has_read_is_removed(tmp_path: Path) -> Non
     for table in ("rollup", "requests"):
         assert ages_in(logs / table) == {*range(30), 33, 35}
     assert (logs / "rollup" / "notes.txt").exists()
+
+
+def test_what_a_day_was_is_kept_for_a_year_and_a_months_end(tmp_path: Path) -> None:
+    """Without a word in the settings: 400 dates of daily histograms, anchors and heartbeats."""
+    out, logs = filled(tmp_path, range(410))
+    forget(str(out), str(logs), DAY, JobSettings())
+    for kept in (out / "state", out / "standing", out / "beats"):
+        assert ages_in(kept) == set(range(400)), kept
