@@ -1,5 +1,6 @@
-# The broker's side: answers of which nothing is to be patched, and in which a gateway has nothing to rewrite. What AnswerSide.data, and for a limit on
-# request time RequestTime.charge, do for them; anything else is theirs, from the answer where it begins.
+# The broker's side: answers of which nothing is to be patched, and in which a gateway has nothing to rewrite.
+# What AnswerSide.data, and for a limit on request time RequestTime.charge, do for them; anything else is
+# theirs, from the answer where it begins.
 
 cdef enum:
     RESPONSE_HEAD_BYTES = 8
