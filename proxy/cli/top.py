@@ -81,7 +81,7 @@ def top(
         return
     console = console_of()
     if once or not console.is_terminal:
-        console.print(look.rendered(console.width))
+        console.print(look.rendered(console.width), crop=False)
         return
     watch(look, console, interval_s)
 
