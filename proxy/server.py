@@ -158,7 +158,7 @@ class Server:
             await admin.start()
             beside = self._assemble(worker)
         except CannotListen as error:
-            _log.error("cannot_listen", **error.place, reason=str(error))
+            _log.error("cannot_listen", **error.place, reason=error.reason, remedy=error.remedy)
             await self._stop_everything(admin)
             return EXIT_FAILED
         tasks = self._spawn_all(worker, kafka_page, beside)

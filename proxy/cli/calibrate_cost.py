@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sluice.proxy.cli.options import EXIT_CODES, CommandFailed
+from sluice.proxy.cli.options import EXIT_CODES, CommandFailed, in_words
 
 if TYPE_CHECKING:
     from sluice.proxy.calibration.calibrate import Target
@@ -78,7 +78,7 @@ def calibrate_cost(
         mixes = Calibration(target, seconds).drive_mixes(rounds)
         print(mix_table(mix.judged(costs) for mix in mixes))
     except (CalibrationError, OSError) as error:
-        raise CommandFailed(f"calibrate-cost: {error}") from None
+        raise CommandFailed(f"calibrate-cost: {in_words(error)}") from None
 
 
 def _target(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.options import CommandFailed, in_words
 
 _TIMEOUT_S: Final = 30.0
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
@@ -57,7 +57,9 @@ class SocketClient:
                 with sock.makefile("rb") as answers:
                     line = answers.readline(_MAX_ANSWER_BYTES)
         except OSError as error:
-            raise CommandFailed(f"{self.path}: {error}; does the proxy run, with admin.socket set?") from None
+            raise CommandFailed(
+                f"{self.path}: {in_words(error)}; does the proxy run, with admin.socket set?"
+            ) from None
         answer = _parsed(line, str(self.path))
         if not answer.pop("ok", False):
             raise CommandFailed(f"{self.path}: {answer.get('error', 'no answer')}")
@@ -102,7 +104,7 @@ class PortClient:
                     f"{self._url}: {error.code}: {_detail(error.read(_MAX_ANSWER_BYTES))}"
                 ) from None
         except (OSError, urllib.error.URLError) as error:
-            raise CommandFailed(f"{self._url}: {error}; does the proxy run?") from None
+            raise CommandFailed(f"{self._url}: {in_words(error)}; does the proxy run?") from None
 
 
 def _detail(data: bytes) -> str:

@@ -20,6 +20,18 @@ class CommandFailed(Exception):
     """What a command was to do could not be done. Told without a traceback; exit code 1."""
 
 
+def in_words(error: Exception) -> str:
+    """Why something failed, for people: `connection refused`, without Python's `[Errno 111]` around it."""
+    inner = getattr(error, "reason", None)  # of a URLError; a text, in some
+    if isinstance(inner, OSError):
+        return in_words(inner)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(inner or error) or type(error).__name__
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file."),

@@ -99,7 +99,7 @@ def watch(look: Look, console: Console, interval_s: float) -> None:
 
 
 def framed(body: RenderableType, keys: str, console: Console) -> RenderableType:
-    """As much of it as the screen is high, and on the line behind it what the keys do and what is left out."""
+    """As much of it as the screen is high; on the line behind it what the keys do, and what is left out."""
     from rich.console import Group
     from rich.segment import Segment, Segments
     from rich.text import Text

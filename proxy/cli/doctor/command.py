@@ -62,7 +62,7 @@ def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
 
     found = checked(file, os.environ)
     for problem in found.problems:
-        yield Finding(Status.FAILED, "configuration", str(problem), "mend it; `sluice check` tells no more")
+        yield Finding(Status.FAILED, "configuration", str(problem), "correct it: `sluice run` ends with it")
     config = found.config
     if config is None:
         if not found.problems:
