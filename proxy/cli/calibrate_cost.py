@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sluice.proxy.cli.options import EXIT_CODES, CommandFailed, in_words
+from sluice.proxy.cli.options import EXIT_CODES_OF_MOST, CommandFailed, in_words
 
 if TYPE_CHECKING:
     from sluice.proxy.calibration.calibrate import Target
@@ -18,7 +18,7 @@ _JMX_URL = "service:jmx:rmi:///jndi/rmi://{}/jmxrmi"
 
 def register(app: typer.Typer) -> None:
     """Add `sluice calibrate-cost` to the command."""
-    app.command("calibrate-cost", epilog=EXIT_CODES)(calibrate_cost)
+    app.command("calibrate-cost", epilog=EXIT_CODES_OF_MOST)(calibrate_cost)
 
 
 def calibrate_cost(

@@ -11,9 +11,16 @@ import typer
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_CODES = """\
-Exit codes: 0 fine (also after SIGTERM or SIGINT, once drained); 1 failed while running, `decode` met a bad
+Exit codes: 0 success (also after SIGTERM or SIGINT, once drained); 1 failed while running, `decode` met a bad
 line, or `quotas diff` found a difference; 2 bad configuration, quota file or arguments; 3 `recalibrate`
 found no log of the date that it could use; 128+n ended by signal n."""
+EXIT_CODES_OF_RUN = """\
+Exit codes: 0 drained, after SIGTERM or SIGINT; 1 failed while running; 2 bad configuration,
+quota file or arguments; 128+n ended by signal n."""
+EXIT_CODES_OF_MOST = "Exit codes: 0 success; 1 failed; 2 bad configuration, quota file or arguments."
+EXIT_CODES_OF_DIFF = """\
+Exit codes: 0 no difference; 1 they differ, or one of them did not answer; 2 bad configuration, quota file or
+arguments."""
 
 
 class CommandFailed(Exception):

@@ -13,7 +13,7 @@ import typer
 from sluice.proxy.cli.doctor import judge
 from sluice.proxy.cli.doctor.finding import Finding, Status, has_failed, lines_of
 from sluice.proxy.cli.options import (
-    EXIT_CODES,
+    EXIT_CODES_OF_MOST,
     EXIT_FAILED,
     ConfigOption,
     FileArgument,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add `sluice doctor` to the command."""
-    app.command(epilog=EXIT_CODES)(doctor)
+    app.command(epilog=EXIT_CODES_OF_MOST)(doctor)
 
 
 def doctor(
