@@ -271,7 +271,7 @@ class Server:
             wait.cancel()
 
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
-        """Of the files that are followed, by what they hold."""
+        """Reload status of the files that are followed, by what they hold."""
         found: dict[str, list[ReloadStatus]] = {}
         for status in self._quota_source.statuses():
             found.setdefault("quotas", []).append(status)

@@ -113,7 +113,7 @@ def _is_quota_file(value: YamlValue) -> bool:
 
 
 def _quota_file(document: YamlDocument) -> Path | None:
-    """Of a configuration with mistakes, as far as it can be told."""
+    """The quota file of a configuration with mistakes, as far as it can be told."""
     section: Any = document.value.get("quotas") if isinstance(document.value, dict) else None
     name = section.get("file") if isinstance(section, dict) else None
     return Path(name) if isinstance(name, str) and name.strip() else None

@@ -234,7 +234,7 @@ class _Builder:
 
 
 def _line(event: yaml.Event) -> int:
-    """1-based."""
+    """The 1-based line of an event."""
     assert event.start_mark is not None
     return event.start_mark.line + 1
 

@@ -153,8 +153,8 @@ class Survey:
             self._keep(key, sensor, partial(_row_of_sensor, sensor, tokens, delay_ms, utilisation))
 
     def _look_at_ids(self, principal: PrincipalIds, limits: QuotaLimits, now_ms: float) -> None:
-        """Of producer ids the use is what is gone of the burst: they have no rate over seconds. Whose limit
-        was removed is remembered for a while, and has none."""
+        """Count a user's bucket of producer ids. Its use is what is gone of the burst: there is no rate over
+        seconds. One whose limit was removed is remembered for a while, and is passed over."""
         if limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "") is None:
             return
         self.active += 1
