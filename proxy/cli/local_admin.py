@@ -92,10 +92,10 @@ class PortClient:
         if not url.startswith(("http://", "https://")):
             raise CommandFailed(f"{self._url}: must begin with http://")
         request = urllib.request.Request(url)  # noqa: S310  checked above
+        if self._token_file is not None:
+            token = _read_token(self._token_file)
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            if self._token_file is not None:
-                token = self._token_file.read_text(encoding="utf-8").strip()
-                request.add_unredirected_header("Authorization", f"Bearer {token}")
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310  checked above
                 return _parsed(answer.read(_MAX_ANSWER_BYTES), self._url)
         except urllib.error.HTTPError as error:
@@ -105,6 +105,14 @@ class PortClient:
                 ) from None
         except (OSError, urllib.error.URLError) as error:
             raise CommandFailed(f"{self._url}: {in_words(error)}; does the proxy run?") from None
+
+
+def _read_token(file: Path) -> str:
+    """Raises CommandFailed that names the file."""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{file}: cannot be read: {in_words(error)}") from None
 
 
 def _detail(data: bytes) -> str:

@@ -276,7 +276,7 @@ def test_a_token_goes_with_it_and_its_lack_is_told(
     assert run(monkeypatch, "--json", "--rows", "17", "--url", url, "--token-file", str(file)) == 0
     assert json.loads(capsys.readouterr().out) == SNAPSHOT
     assert run(monkeypatch, "--url", url, "--token-file", str(tmp_path / "none")) == 1
-    assert "No such file" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"{tmp_path / 'none'}: cannot be read: no such file or directory\n"
 
 
 def test_what_is_no_proxy_is_told(
