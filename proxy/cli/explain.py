@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ from sluice.proxy.cli.at_broker import BrokerQuotas, named
 from sluice.proxy.cli.quotas.sources import Source
 from sluice.proxy.cli.top import console_of
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.files.entries import FORWARD, REFUSE
+from sluice.quotas.files.entries import DEFAULT_NAME, FORWARD, REFUSE
 from sluice.quotas.kinds import CLIENT_KINDS, KINDS, KindSpec, QuotaKind
 from sluice.quotas.limits.limits import LevelExplanation, QuotaLimits, nothing_configured
 from sluice.quotas.limits.scheduled import told
@@ -163,6 +165,9 @@ class Explanation:
         client, limits = self._client, self._limits
         console.print(_escaped(self._source.told), soft_wrap=True)
         console.print()
+        for hint in hints(client, limits):
+            console.print(_escaped(hint), style="yellow", soft_wrap=True)
+            console.print()
         rule = limits.exempt.find(client.user, client.client_id, client.address)
         if rule is not None:
             console.print(f"[bold]exempt[/bold]: no limit delays it, by the rule {_escaped(str(rule))}")
@@ -291,6 +296,20 @@ class Explanation:
     def _scheduled(self, row: _Row, spec: KindSpec) -> str:
         """What the calendar of the entity whose limit applies says of it."""
         return told(self._limits, row.entity, spec.config_key, self._now_unix_s) if row.chosen else ""
+
+
+def hints(client: Client, limits: QuotaLimits) -> Iterator[str]:
+    """What to ask for in the place of a name that no client has: that of a label, or of the default."""
+    tenant = client.user.removeprefix("tenant:")
+    if tenant != client.user and tenant in limits.tenants:
+        member = next(iter(limits.tenants[tenant]), "MEMBER")
+        yield f"{client.user} is what metrics call a tenant; ask for a member: --user {shlex.quote(member)}"
+    prefix = client.client_id.removesuffix("*")
+    if prefix != client.client_id:
+        id_of_it = shlex.quote(f"{prefix}1")
+        yield f"{client.client_id} is what metrics call a prefix; ask for a client id: --client-id {id_of_it}"
+    if DEFAULT_NAME in {client.user, client.client_id}:
+        yield f"{DEFAULT_NAME} is no client's name; ask for one that has no entry of its own."
 
 
 def _quota_json(spec: KindSpec, limit: float | None) -> dict[str, Any]:

@@ -173,3 +173,27 @@ def test_no_line_ends_in_blanks(folder: Path, sluice: Sluice) -> None:
     _, out, _ = sluice(*ALICE, "--quotas", "quotas.yaml")
     assert "→  user" in out
     assert [line for line in out.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        (
+            ("--user", "tenant:team-a"),
+            "tenant:team-a is what metrics call a tenant; ask for a member: --user alice",
+        ),
+        (
+            ("--user", "alice", "--client-id", "etl-*"),
+            "etl-* is what metrics call a prefix; ask for a client id: --client-id etl-1",
+        ),
+        (("--user", "<default>"), "<default> is no client's name; ask for one that has no entry of its own."),
+    ],
+)
+def test_a_label_or_the_default_in_the_place_of_a_name_is_told_what_to_ask_for(
+    asked: tuple[str, ...], hint: str, folder: Path, sluice: Sluice
+) -> None:
+    (folder / "quotas.yaml").write_text(IN_FORCE)
+    _, out, _ = sluice("quotas", "explain", *asked, "--quotas", "quotas.yaml")
+    assert hint in out.splitlines()
+    _, out, _ = sluice(*ALICE, "--quotas", "quotas.yaml")
+    assert "ask for" not in out
