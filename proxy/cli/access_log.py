@@ -39,6 +39,8 @@ def fetch(
     from sluice.proxy.access_log.fetch import FetchFailed, fetch_files
     from sluice.proxy.config.file import load_config
 
+    if config is None and not any(name.startswith("SLUICE_") for name in os.environ):
+        raise typer.BadParameter("give --config or SLUICE_CONFIG")
     options = load_config(config, os.environ).access_log
     if options is None or options.topic is None:
         raise typer.BadParameter("the configuration has no access_log.topic")

@@ -66,7 +66,12 @@ def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
     config = found.config
     if config is None:
         if not found.problems:
-            yield Finding(Status.FAILED, "configuration", f"{file} is a quota file", "give a configuration")
+            yield Finding(
+                Status.FAILED,
+                "configuration",
+                f"{file} is a quota file",
+                "give the configuration that names it",
+            )
         return
     if found.problems:
         return

@@ -141,3 +141,21 @@ def test_all_keys_that_stand_twice_are_told_at_once(sluice: Sluice, folder: Path
         2,
         [["sluice.yaml:3", "quotas.file"], ["sluice.yaml:5", "mode"]],
     )
+
+
+def test_a_configuration_and_a_quota_file_in_the_place_of_one_another_are_told_apart(
+    sluice: Sluice, folder: Path
+) -> None:
+    for command in ("run", "top", "connections"):
+        code, _, err = sluice(command, "quotas.yaml")
+        assert (code, err) == (2, "quotas.yaml: is a quota file; give the configuration that names it\n")
+    told = "sluice.yaml: is a configuration; give the quota file that it names\n"
+    asked = (("quotas", "explain", "--user", "alice"), ("configs", "--describe"), ("quotas", "export"))
+    for arguments in asked:
+        code, _, err = sluice(*arguments, "--quotas", "sluice.yaml")
+        assert (code, err) == (2, told)
+
+
+def test_a_fetch_without_anything_asks_for_a_configuration(sluice: Sluice) -> None:
+    code, _, err = sluice("access-log", "fetch", "folder")
+    assert (code, "give --config or SLUICE_CONFIG" in err) == (2, True)
