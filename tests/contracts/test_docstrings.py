@@ -26,9 +26,9 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
                 yield node.body[0].lineno, text, True
             for before, after in zip(node.body, node.body[1:], strict=False):
                 value = after.value if isinstance(after, ast.Expr) else None
-                is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
-                if isinstance(before, ast.Assign | ast.AnnAssign) and is_text:
-                    yield after.lineno, ast.literal_eval(value), False
+                text = value.value if isinstance(value, ast.Constant) else None
+                if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(text, str):
+                    yield after.lineno, text, False
 
 
 def faults(text: str) -> list[int]:
