@@ -26,9 +26,9 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
                 yield node.body[0].lineno, text, True
             for before, after in zip(node.body, node.body[1:], strict=False):
                 value = after.value if isinstance(after, ast.Expr) else None
-                text = value.value if isinstance(value, ast.Constant) else None
-                if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(text, str):
-                    yield after.lineno, text, False
+                told = value.value if isinstance(value, ast.Constant) else None
+                if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(told, str):
+                    yield after.lineno, told, False
 
 
 def faults(text: str) -> list[int]:
