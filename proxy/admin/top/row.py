@@ -130,9 +130,9 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
     )
     unit = spec.amount_unit
     lately = (
-        f"{number(row.used)} ids of the burst are gone, {row.utilisation:.1%} of it"
+        f"{number(row.used)} ids of the burst are gone, {row.utilisation:,.1%} of it"
         if row.kind is QuotaKind.PRODUCER_IDS
-        else f"lately {number(row.used)} of {row.limit:,.15g} {spec.limit_unit} = {row.utilisation:.1%}"
+        else f"lately {number(row.used)} of {row.limit:,.15g} {spec.limit_unit} = {row.utilisation:,.1%}"
     )
     lines.append(f"charged {number(row.charged, 15)} {unit} since the bucket began; {lately}")
     if row.kind is QuotaKind.PRODUCER_IDS:

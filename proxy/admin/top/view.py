@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -80,14 +80,26 @@ def table_of(
     columns = [column for column in all_columns if width >= column.from_width]
     cells = [[column.cell(row) for column in columns] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column, column_width in zip(columns, _widths(columns, cells, width), strict=True):
+    widths = _widths(columns, cells, width)
+    for column, column_width in zip(columns, widths, strict=True):
         table.add_column(
             column.title, justify="right" if column.is_figure else "left", no_wrap=True, overflow="ellipsis",
             width=column_width,
         )  # fmt: skip
     for row, texts in zip(rows, cells, strict=True):
-        table.add_row(*map(Text, texts), style=style_of(row))  # as a str, a name could hold markup
+        fitting = (cut(text, room) for text, room in zip(texts, widths, strict=True))
+        table.add_row(*map(Text, fitting), style=style_of(row))  # as a str, a name could hold markup
     return table
+
+
+def cut(text: str, width: int) -> str:
+    """As it is, or without its middle: names that begin alike differ at their ends."""
+    if cell_len(text) <= width:
+        return text
+    tail = text[-(width // 3) :]
+    while cell_len(tail) > width // 3:
+        tail = tail[1:]
+    return f"{set_cell_size(text, width - 1 - cell_len(tail))}…{tail}"
 
 
 def _style(row: Mapping[str, Any]) -> str | None:
@@ -141,7 +153,7 @@ _COLUMNS: Final = (
     Column("rule", lambda row: str(row["rule"]), _RULE_FROM, is_figure=False),
     Column("limit", lambda row: amount(row["limit"], row["unit"]), _LIMIT_FROM),
     Column("used", lambda row: used(row["used"], row["unit"]), _USED_FROM),
-    Column("of limit", lambda row: f"{row['utilisation']:.0%}", _SHARE_FROM),
+    Column("of limit", lambda row: f"{row['utilisation']:,.0%}", _SHARE_FROM),
     Column("delayed", lambda row: share(row["delayed_share_1m"])),
     Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),
     Column(

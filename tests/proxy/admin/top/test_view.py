@@ -21,7 +21,7 @@ import pytest
 from rich.console import Console
 
 from sluice.proxy.admin.top.text import IDS_PER_HOUR, amount, duration, printable, share, who
-from sluice.proxy.admin.top.view import view
+from sluice.proxy.admin.top.view import cut, view
 from sluice.proxy.cli.main import main
 from testkit.proxy.sluice_process import SLUICE
 
@@ -341,3 +341,16 @@ def test_the_command_among_the_reasons_is_not_broken_by_the_width() -> None:
     console.print(view({**SNAPSHOT, "rows": [row]}, why=True, width=80), crop=False)
     assert command in out.getvalue()
     assert "words " * 30 not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "seen"),
+    [
+        ("client-id etl-7", 15, "client-id etl-7"),
+        ("client-id etl-7", 12, "client-…tl-7"),
+        ("client-id etl-8", 5, "cli…8"),
+        ("名名名名名名", 7, "名名…名"),
+    ],
+)
+def test_a_name_without_room_loses_its_middle(text: str, width: int, seen: str) -> None:
+    assert cut(text, width) == seen
