@@ -150,7 +150,8 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
             f"{row.delay_ms:,.1f} ms until the debt {verdict}"
         )
     else:
-        lines.append(f"tokens {number(row.tokens)} {unit}: so much may pass at once")
+        in_shadow = "; in shadow mode all passes, and nothing is owed" if row.shadow else ""
+        lines.append(f"tokens {number(row.tokens)} {unit}: so much may pass at once{in_shadow}")
     for connection in row.shown:
         if connection.throttled_by:
             what = "its request waits" if connection.state == "holding" else "nothing is read from it for"

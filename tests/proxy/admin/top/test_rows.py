@@ -152,7 +152,9 @@ def test_in_shadow_mode_what_is_used_is_told_however_far_above_the_limit() -> No
     (sensor,) = shared.quotas.sensors()
     assert row.utilisation == sensor.utilisation(now_ms) > 4.0
     assert row.used == row.utilisation * 1_000
-    assert f"= {row.utilisation:,.1%}" in row.to_json(limits)["why"][1]
+    why = row.to_json(limits)["why"]
+    assert f"= {row.utilisation:,.1%}" in why[1]
+    assert why[2].endswith("so much may pass at once; in shadow mode all passes, and nothing is owed")
 
 
 def test_new_producer_ids_that_wait_are_a_row_of_their_user() -> None:
