@@ -94,7 +94,7 @@ def _partition(buf: bytearray, pos: int, end: int, version: int) -> tuple[int, i
 
 
 def _count(buf: bytearray, pos: int, end: int, is_flexible: bool) -> tuple[int, int]:
-    """Of an array; a null one has none."""
+    """Number of elements of an array, 0 for a null one, and where the first begins."""
     if is_flexible:
         count, pos = compact_array_count(buf, pos, end, 1)
     else:

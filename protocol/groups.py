@@ -75,7 +75,7 @@ def session_timeout_accepted(buf: bytearray, pos: int, end: int, version: int) -
 
 
 def _behind_group_id(buf: bytearray, body: int, end: int, version: int) -> int:
-    """Of a JoinGroup."""
+    """Where the field behind the group id of a JoinGroup begins."""
     if version >= _FIRST_FLEXIBLE_JOIN:
         length, pos = uvarint(buf, body, end)
         return pos + (length - 1 if length else 0)

@@ -144,7 +144,7 @@ def _count_bytes(count: int, flexible: bool) -> bytes:
 
 
 def _compact(value: int) -> bytes:
-    """An unsigned varint."""
+    """A length as an unsigned varint (compact encoding)."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

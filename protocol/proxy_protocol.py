@@ -17,8 +17,9 @@ from sluice.protocol.primitives import Buffer
 
 SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
 MAX_BLOCK_BYTES: Final = 4096
-"""Of addresses and TLVs. Senders keep it below one TCP segment; HAProxy may add a client's certificate. The
-length field would allow 65,535, to be waited for and kept from somebody who has shown nothing yet."""
+"""Longest block of addresses and TLVs. Senders keep it below one TCP segment; HAProxy may add a client's
+certificate. The length field would allow 65,535, to be waited for and kept from somebody who has shown
+nothing yet."""
 LOCAL_HEADER: Final = SIGNATURE + b"\x20\x00\x00\x00"
 """For a connection of the proxy's own (a health check, a refresh of metadata): nobody stands behind it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import NoReturn
 
@@ -18,9 +19,12 @@ def main() -> NoReturn:
         config = config_in(sys.argv[2:])
         if config is not None:
             check(config)
-    from sluice.proxy.cli.main import main as command
+    try:
+        from sluice.proxy.cli.main import main as command
 
-    command()
+        command()
+    except KeyboardInterrupt:  # Ctrl-C before the command has begun: loading it takes a moment
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

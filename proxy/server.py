@@ -158,7 +158,7 @@ class Server:
             await admin.start()
             beside = self._assemble(worker)
         except CannotListen as error:
-            _log.error("cannot_listen", **error.place, reason=str(error))
+            _log.error("cannot_listen", **error.place, reason=error.reason, remedy=error.remedy)
             await self._stop_everything(admin)
             return EXIT_FAILED
         tasks = self._spawn_all(worker, kafka_page, beside)
@@ -271,7 +271,7 @@ class Server:
             wait.cancel()
 
     def _reloads(self) -> dict[str, list[ReloadStatus]]:
-        """Of the files that are followed, by what they hold."""
+        """Reload status of the files that are followed, by what they hold."""
         found: dict[str, list[ReloadStatus]] = {}
         for status in self._quota_source.statuses():
             found.setdefault("quotas", []).append(status)

@@ -14,6 +14,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from sluice.quotas.numbers import as_yaml
+
 _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1
 
@@ -47,7 +49,7 @@ def whole_number(key: str, value: object) -> int:
     Raises ValueError with Kafka's text.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ValueError(f"Quota {key} must be a whole number, not {value!r}")
+        raise ValueError(f"Quota {key} must be a whole number, not {as_yaml(value)}")
     if value <= 0:
         raise ValueError(f"Quota {key} must be greater than 0")
     if value > _LONG_MAX:
@@ -68,7 +70,7 @@ def whole_int(key: str, value: object) -> int:
 def positive_number(key: str, value: object) -> float:
     """A number > 0, also a fraction. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"Quota {key} must be a number, not {value!r}")
+        raise ValueError(f"Quota {key} must be a number, not {as_yaml(value)}")
     if value <= 0:
         raise ValueError(f"Quota {key} must be greater than 0")
     return float(value)

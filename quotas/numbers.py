@@ -16,3 +16,10 @@ def number(value: float, digits: int = 6) -> str:
     decimals = min(max(digits - before, 0), _MOST_DECIMALS)
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def as_yaml(value: object) -> str:
+    """A value as files have it: Python's True is their true."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return repr(value)

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class AccessCollector:
-    """Of one process."""
+    """Usage of one process, on its way to the access log."""
 
     def __init__(self, rollup: Rollup, requests: RequestRows) -> None:
         self.rollup: Final = rollup

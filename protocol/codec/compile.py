@@ -271,7 +271,7 @@ def _int_array_codec(type_name: str, compact: bool, nullable: bool) -> Codec:
 
 
 def _write_count(w: Writer, value: Value, compact: bool, nullable: bool) -> bool:
-    """Whether elements follow."""
+    """Write an array's length; tells whether its elements follow."""
     if value is None and nullable:
         w.length(None, compact, narrow=False)
         return False

@@ -49,7 +49,7 @@ STRICT_SINCE: Final[Mapping[int, int]] = {
 BY_TOPIC_ID: Final = 6
 """DeleteTopics from this version on"""
 MAX_TOPICS: Final = 10_000
-"""Of one request: a controller writes no more records for one either (MAX_RECORDS_PER_USER_OP)."""
+"""Most topics of a request: a controller writes no more records for one either (MAX_RECORDS_PER_USER_OP)."""
 NO_ID: Final = bytes(UUID_BYTES)
 BROKERS_DEFAULT: Final = -1
 """as a topic's number of partitions"""

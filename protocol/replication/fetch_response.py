@@ -150,7 +150,7 @@ class ReplicaAnswer:
 
     @staticmethod
     def _count(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-        """Of a compact array, 0 for a null one. One that lies fails where the frame ends."""
+        """Length of a compact array, 0 for a null one. One that lies fails where the frame ends."""
         length, pos = uvarint(buf, pos, end)
         return max(length - 1, 0), pos
 

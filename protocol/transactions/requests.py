@@ -204,7 +204,7 @@ def _partition_list(flexible: bool) -> _ReadPartitions:
 
 
 def _producer(buf: Buffer, pos: int, end: int) -> tuple[tuple[int, int], int]:
-    """(producer id, epoch)"""
+    """The pair (producer id, epoch) at `pos`, and where it ends."""
     stop = skip(pos, _PRODUCER_BYTES, end)
     producer_id, epoch = _PRODUCER.unpack_from(buf, pos)
     return (producer_id, epoch), stop

@@ -353,7 +353,7 @@ def _is_spread(column: Column) -> bool:
 
 
 def _is_same(values: pa.Array | pa.ChunkedArray) -> bool:
-    """All over."""
+    """Whether all values of a column are equal."""
     if values.null_count:
         return bool(values.null_count == len(values))
     ends = compute.min_max(values)

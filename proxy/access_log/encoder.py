@@ -107,15 +107,15 @@ class AccessEncoder:
         """that an earlier process of this instance had taken and did not put away"""
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that encodes rows into files."""
         self._thread.start()
 
     def take(self, table: str, columns: Columns) -> None:
-        """Never blocks."""
+        """Queue rows for the thread. Never blocks."""
         self._queue.put((table, columns))
 
     def take_window(self, window: Window) -> None:
-        """Never blocks. Its rows are made here, and counted then."""
+        """Queue a window. Never blocks. Its rows are made here, and counted then."""
         self.windows.append(window)
         self._queue.put(window)
 

@@ -99,7 +99,7 @@ async def _partitions(settings: dict[str, Any], topic: str) -> list[TopicPartiti
 
 
 def _keep(record: ConsumerRecord, folder: Path, sink: DirectorySink, found: Fetched) -> None:
-    """Raises SinkError, OSError."""
+    """Write the file that a record holds into the folder. Raises SinkError, OSError."""
     file = file_of(record.headers, record.value)
     if file is None:
         found.foreign += 1

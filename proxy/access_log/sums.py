@@ -327,7 +327,7 @@ def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others, pau
 
 
 def _kept(places: pa.Array, others: Others, keys: Sequence[Key], max_keys: int, pause: Pause) -> pa.Array:
-    """Of each place, itself or OTHER: there are `max_keys` rows at most, half as many of one user; who comes
+    """For each place itself, or OTHER: there are `max_keys` rows at most, half as many of one user; who comes
     first has one."""
     seen = compute.unique(pa.concat_arrays([places, pa.array(others, pa.int32())]))
     kept = array("i", bytes(4 * len(keys)))

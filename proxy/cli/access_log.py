@@ -8,18 +8,21 @@ from typing import Annotated
 
 import typer
 
-from sluice.proxy.cli.options import EXIT_CODES, CommandFailed, ConfigOption
+from sluice.proxy.cli.options import EXIT_CODES_OF_MOST, CommandFailed, ConfigOption
 
 
 def register(app: typer.Typer) -> None:
     """Add `sluice access-log fetch` to the command."""
     commands = typer.Typer(help="The access log.", no_args_is_help=True)
-    commands.command("fetch", epilog=EXIT_CODES)(fetch)
+    commands.command("fetch", epilog=EXIT_CODES_OF_MOST)(fetch)
     app.add_typer(commands, name="access-log")
 
 
 def fetch(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False)],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", show_default=False, help="Where the files go."),
+    ],
     config: ConfigOption = None,
     group: Annotated[
         str, typer.Option(metavar="NAME", help="The consumer group that remembers what was fetched.")
@@ -36,6 +39,8 @@ def fetch(
     from sluice.proxy.access_log.fetch import FetchFailed, fetch_files
     from sluice.proxy.config.file import load_config
 
+    if config is None and not any(name.startswith("SLUICE_") for name in os.environ):
+        raise typer.BadParameter("give --config or SLUICE_CONFIG")
     options = load_config(config, os.environ).access_log
     if options is None or options.topic is None:
         raise typer.BadParameter("the configuration has no access_log.topic")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sluice.proxy.cli.options import EXIT_CODES, CommandFailed
+from sluice.proxy.cli.options import EXIT_CODES_OF_MOST, CommandFailed, in_words
 
 if TYPE_CHECKING:
     from sluice.proxy.calibration.calibrate import Target
@@ -18,7 +18,7 @@ _JMX_URL = "service:jmx:rmi:///jndi/rmi://{}/jmxrmi"
 
 def register(app: typer.Typer) -> None:
     """Add `sluice calibrate-cost` to the command."""
-    app.command("calibrate-cost", epilog=EXIT_CODES)(calibrate_cost)
+    app.command("calibrate-cost", epilog=EXIT_CODES_OF_MOST)(calibrate_cost)
 
 
 def calibrate_cost(
@@ -78,7 +78,7 @@ def calibrate_cost(
         mixes = Calibration(target, seconds).drive_mixes(rounds)
         print(mix_table(mix.judged(costs) for mix in mixes))
     except (CalibrationError, OSError) as error:
-        raise CommandFailed(f"calibrate-cost: {error}") from None
+        raise CommandFailed(f"calibrate-cost: {in_words(error)}") from None
 
 
 def _target(

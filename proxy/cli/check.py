@@ -6,17 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sluice.quotas.files.config_error import Problem, Problems
 from sluice.quotas.files.load import load_quotas, read_given
 from sluice.quotas.files.quota_file import parse_quotas
-from sluice.quotas.files.yaml_lines import YamlDocument, parse_yaml
+from sluice.quotas.files.yaml_lines import YamlDocument, YamlValue, parse_yaml
 from sluice.quotas.limits.limits import QuotaLimits
 
 if TYPE_CHECKING:
     from sluice.proxy.config.config import Config
     from sluice.proxy.config.gaps import Gap
+
+_QUOTA_FILE_SECTIONS: Final = frozenset({"quotas", "tenants", "exempt", "replication"})
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Checked:
         config = self.config
         if config is None:
             assert self.limits is not None
-            return [f"OK: {self.file}: {_counted(self.limits)}"]
+            return [f"OK: {self.file}: {_counted(self.limits)}", *self._warned()]
         lines = [f"OK: {self.file}"]
         for listener in config.listeners:
             here = f"{listener.bind_host}:{listener.bind_port}"
@@ -59,7 +61,10 @@ class Checked:
             topic = config.quotas.topic
             lines.append(f"  quota topic {topic.name} at {', '.join(topic.bootstrap)}")
         lines.append(f"  metrics and health: {config.admin.bind_host}:{config.admin.bind_port}")
-        return lines + [f"  warning: {gap}" for gap in self.warnings]
+        return lines + self._warned()
+
+    def _warned(self) -> list[str]:
+        return [f"  warning: {gap}" for gap in self.warnings]
 
 
 def checked(file: Path, environ: Mapping[str, str]) -> Checked:
@@ -70,8 +75,11 @@ def checked(file: Path, environ: Mapping[str, str]) -> Checked:
     document = None if text is None else problems.tried(lambda: parse_yaml(text, str(file)))
     if text is None or document is None:
         return found
-    if isinstance(document.value, dict) and isinstance(document.value.get("quotas"), list):
-        found.limits = problems.tried(lambda: parse_quotas(text, str(file)))
+    if _is_quota_file(document.value):
+        from sluice.proxy.config.gaps import name_gaps
+
+        limits = found.limits = problems.tried(lambda: parse_quotas(text, str(file)))
+        found.warnings = [] if limits is None else list(name_gaps(limits))
         return found
     from sluice.proxy.cli.start_up import refusals
     from sluice.proxy.config.file import config_of
@@ -89,8 +97,23 @@ def checked(file: Path, environ: Mapping[str, str]) -> Checked:
     return found
 
 
+def _is_quota_file(value: YamlValue) -> bool:
+    """Whether it is meant as one, though it may be written wrongly: `quotas` holds entries, or one, or is
+    forgotten above them."""
+    if isinstance(value, list):
+        return any(isinstance(entry, dict) and entry.keys() & {"user", "client-id", "ip"} for entry in value)
+    if not isinstance(value, dict):
+        return False
+    section = value.get("quotas")
+    if not isinstance(section, dict) or not value.keys() <= _QUOTA_FILE_SECTIONS:
+        return isinstance(section, list)
+    from sluice.proxy.config.quotas import QuotaOptions
+
+    return not section.keys() & QuotaOptions.model_fields.keys()
+
+
 def _quota_file(document: YamlDocument) -> Path | None:
-    """Of a configuration with mistakes, as far as it can be told."""
+    """The quota file of a configuration with mistakes, as far as it can be told."""
     section: Any = document.value.get("quotas") if isinstance(document.value, dict) else None
     name = section.get("file") if isinstance(section, dict) else None
     return Path(name) if isinstance(name, str) and name.strip() else None

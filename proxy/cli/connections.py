@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from sluice.proxy.admin.top.order import ConnectionSort
-from sluice.proxy.cli.options import AdminSocketOption, ConfigOption
+from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument
 from sluice.proxy.cli.top import Output, TokenFileOption, UrlOption, console_of, source_of
 
 
 def connections(
+    file: FileArgument = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="json: one snapshot, for programs.")
     ] = Output.TABLE,
@@ -41,7 +42,7 @@ def connections(
     """
     from sluice.proxy.admin.top.throughput_view import connections_view
 
-    source = source_of(config, admin_socket, url, token_file)
+    source = source_of(file or config, admin_socket, url, token_file)
     snapshot = source.connections(rows, user=user, sort=sort.value)
     if output is Output.JSON:
         print(json.dumps(snapshot, ensure_ascii=False))

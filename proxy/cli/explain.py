@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.proxy.cli.at_broker import BrokerQuotas, named
 from sluice.proxy.cli.quotas.sources import Source
+from sluice.proxy.cli.top import console_of
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.files.entries import FORWARD, REFUSE
+from sluice.quotas.files.entries import DEFAULT_NAME, FORWARD, REFUSE
 from sluice.quotas.kinds import CLIENT_KINDS, KINDS, KindSpec, QuotaKind
-from sluice.quotas.limits.limits import LevelExplanation, QuotaLimits
+from sluice.quotas.limits.limits import LevelExplanation, QuotaLimits, nothing_configured
 from sluice.quotas.limits.scheduled import told
 from sluice.quotas.limits.tables import Match
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-_PIPE_WIDTH = 180
-"""columns where no terminal gives a width"""
+_UNBOUNDED = 100_000
+"""columns that no table needs"""
 _OF_ADDRESSES = KINDS[QuotaKind.CONNECTION_CREATION]
 
 
@@ -135,11 +139,7 @@ class Explanation:
     def print_tables(self) -> None:
         """Where the limits are from, whether the client is exempt, then a table of each quota of which it has
         a limit, the level that applies marked; all other quotas on one line."""
-        from rich.console import Console
-
-        console = Console(highlight=False)
-        if not console.is_terminal:
-            console = Console(highlight=False, width=_PIPE_WIDTH)
+        console = console_of()
         self._print_head(console)
         unlimited = []
         for spec in CLIENT_KINDS:
@@ -165,6 +165,9 @@ class Explanation:
         client, limits = self._client, self._limits
         console.print(_escaped(self._source.told), soft_wrap=True)
         console.print()
+        for hint in hints(client, limits):
+            console.print(_escaped(hint), style="yellow", soft_wrap=True)
+            console.print()
         rule = limits.exempt.find(client.user, client.client_id, client.address)
         if rule is not None:
             console.print(f"[bold]exempt[/bold]: no limit delays it, by the rule {_escaped(str(rule))}")
@@ -214,23 +217,43 @@ class Explanation:
         console.print(f"[bold]{spec.config_key}[/bold]: {_escaped(verdict + place)}", soft_wrap=True)
 
     def _print_rows(self, console: Console, spec: KindSpec, rows: list[_Row]) -> None:
+        """A table where each level has room for a line of its own, else a list: a cell in which words are
+        broken, or cut, cannot be read."""
+        from rich.measure import Measurement
+        from rich.padding import Padding
+
+        table = self._table(spec, rows)
+        unbounded = console.options.update(max_width=_UNBOUNDED)
+        if Measurement.get(console, unbounded, table).maximum <= console.width:
+            with console.capture() as captured:
+                console.print(table)
+            lines = captured.get().splitlines()
+            console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
+            return
+        for row in rows:
+            mark, limit = "→" if row.chosen else " ", "" if row.limit is None else f": {_limit_of(row)}"
+            why = f"{row.why} {self._scheduled(row, spec)}".rstrip()
+            style = "bold" if row.chosen else None
+            console.print(_escaped(f"{mark} {row.entity} ({row.rule}){limit}"), style=style, soft_wrap=True)
+            if why != nothing_configured(row.entity):
+                console.print(Padding(_escaped(why), (0, 0, 0, 4), expand=False), style=style)
+
+    def _table(self, spec: KindSpec, rows: list[_Row]) -> Table:
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
-        for title in ("", "rule", "limit"):
+        for title in ("", "rule", "limit", "looked up", "why"):
             table.add_column(title, no_wrap=True, justify="right" if title == "limit" else "left")
-        for title in ("looked up", "why"):
-            table.add_column(title)
         for row in rows:
             table.add_row(
                 "→" if row.chosen else "",
                 row.rule,
-                "" if row.limit is None else f"{row.limit:,.15g}{' (shadow)' if row.shadow else ''}",
+                "" if row.limit is None else _limit_of(row),
                 _escaped(str(row.entity)),
                 _escaped(f"{row.why} {self._scheduled(row, spec)}".rstrip()),
                 style="bold" if row.chosen else None,
             )
-        console.print(table)
+        return table
 
     # What holds -------------------------------------------------------------------------------------------
 
@@ -258,7 +281,7 @@ class Explanation:
             elif limit is not None:
                 why = f"Has a {key}, but ip comes first in the order."
             else:
-                why = f"Nothing is configured for {entity}."
+                why = nothing_configured(entity)
             rows.append(_Row(rule, entity, limit, entity == chosen, shadow, why))
         return rows
 
@@ -275,8 +298,26 @@ class Explanation:
         return told(self._limits, row.entity, spec.config_key, self._now_unix_s) if row.chosen else ""
 
 
+def hints(client: Client, limits: QuotaLimits) -> Iterator[str]:
+    """What to ask for in the place of a name that no client has: that of a label, or of the default."""
+    tenant = client.user.removeprefix("tenant:")
+    if tenant != client.user and tenant in limits.tenants:
+        member = next(iter(limits.tenants[tenant]), "MEMBER")
+        yield f"{client.user} is what metrics call a tenant; ask for a member: --user {shlex.quote(member)}"
+    prefix = client.client_id.removesuffix("*")
+    if prefix != client.client_id:
+        id_of_it = shlex.quote(f"{prefix}1")
+        yield f"{client.client_id} is what metrics call a prefix; ask for a client id: --client-id {id_of_it}"
+    if DEFAULT_NAME in {client.user, client.client_id}:
+        yield f"{DEFAULT_NAME} is no client's name; ask for one that has no entry of its own."
+
+
 def _quota_json(spec: KindSpec, limit: float | None) -> dict[str, Any]:
     return {"quota": spec.kind.value, "key": spec.config_key, "unit": spec.limit_unit, "limit": limit}
+
+
+def _limit_of(row: _Row) -> str:
+    return f"{row.limit:,.15g}{' (shadow)' if row.shadow else ''}"
 
 
 def _in_shadow(*, is_so: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.options import CommandFailed, in_words
 
 _TIMEOUT_S: Final = 30.0
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
@@ -57,7 +57,9 @@ class SocketClient:
                 with sock.makefile("rb") as answers:
                     line = answers.readline(_MAX_ANSWER_BYTES)
         except OSError as error:
-            raise CommandFailed(f"{self.path}: {error}; does the proxy run, with admin.socket set?") from None
+            raise CommandFailed(
+                f"{self.path}: {in_words(error)}; does the proxy run, with admin.socket set?"
+            ) from None
         answer = _parsed(line, str(self.path))
         if not answer.pop("ok", False):
             raise CommandFailed(f"{self.path}: {answer.get('error', 'no answer')}")
@@ -90,10 +92,10 @@ class PortClient:
         if not url.startswith(("http://", "https://")):
             raise CommandFailed(f"{self._url}: must begin with http://")
         request = urllib.request.Request(url)  # noqa: S310  checked above
+        if self._token_file is not None:
+            token = _read_token(self._token_file)
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            if self._token_file is not None:
-                token = self._token_file.read_text(encoding="utf-8").strip()
-                request.add_unredirected_header("Authorization", f"Bearer {token}")
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310  checked above
                 return _parsed(answer.read(_MAX_ANSWER_BYTES), self._url)
         except urllib.error.HTTPError as error:
@@ -102,7 +104,15 @@ class PortClient:
                     f"{self._url}: {error.code}: {_detail(error.read(_MAX_ANSWER_BYTES))}"
                 ) from None
         except (OSError, urllib.error.URLError) as error:
-            raise CommandFailed(f"{self._url}: {error}; does the proxy run?") from None
+            raise CommandFailed(f"{self._url}: {in_words(error)}; does the proxy run?") from None
+
+
+def _read_token(file: Path) -> str:
+    """Raises CommandFailed that names the file."""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{file}: cannot be read: {in_words(error)}") from None
 
 
 def _detail(data: bytes) -> str:

@@ -6,6 +6,7 @@ What a user did wrong is told without a traceback; a traceback means a fault of 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from time import time
@@ -21,6 +22,8 @@ from sluice.proxy.cli import top as cli_top
 from sluice.proxy.cli.doctor import command as cli_doctor
 from sluice.proxy.cli.options import (
     EXIT_CODES,
+    EXIT_CODES_OF_MOST,
+    EXIT_CODES_OF_RUN,
     EXIT_CONFIG,
     EXIT_FAILED,
     AdminSocketOption,
@@ -28,6 +31,7 @@ from sluice.proxy.cli.options import (
     ConfigOption,
     FileArgument,
     QuotasOption,
+    in_words,
     the_file,
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
@@ -54,7 +58,7 @@ class _Commands(TyperGroup):
         if found is not None:
             return found
         for command in _other_commands().select(name=cmd_name):
-            alone = typer.Typer(rich_markup_mode="markdown")
+            alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
             alone.command(command.name)(command.load())
             return typer.main.get_command(alone)
         return None
@@ -98,7 +102,7 @@ def of_all(
             "--version",
             is_eager=True,
             callback=_show_version,
-            help="Print the versions, as the command does.",
+            help="Print the versions, as `sluice version` does.",
         ),
     ] = False,
 ) -> None:
@@ -108,7 +112,10 @@ def of_all(
 def main() -> NoReturn:
     """The entry point: run the command that the arguments name and exit with its code."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # so that what cannot be written is told here
     except ConfigError as error:
         print(error, file=sys.stderr)
         sys.exit(EXIT_CONFIG)
@@ -119,10 +126,17 @@ def main() -> NoReturn:
         # Whoever read our output has gone; Python would complain once more when it closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            raise
+        # What is still in the buffer cannot be written either, and would be complained of at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"cannot write: {in_words(error)}", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
     sys.exit(0)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES_OF_RUN)
 def run(file: FileArgument = None, config: ConfigOption = None) -> None:
     """Run the proxy until SIGTERM or SIGINT, which drain it; a second signal ends it at once.
 
@@ -134,10 +148,12 @@ def run(file: FileArgument = None, config: ConfigOption = None) -> None:
     from sluice.proxy.server import run as serve
 
     given = file or config
+    if given is None and not any(name.startswith("SLUICE_") for name in os.environ):
+        raise typer.BadParameter("give FILE, --config or SLUICE_CONFIG, or all options as SLUICE_* variables")
     raise typer.Exit(serve(within(str(given), lambda: load_config(given, os.environ)), given))
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES_OF_MOST)
 def check(
     file: FileArgument = None,
     config: ConfigOption = None,
@@ -180,7 +196,7 @@ def check(
         raise typer.Exit(EXIT_FAILED if findings else 0)
 
 
-@quotas_app.command(epilog=EXIT_CODES)
+@quotas_app.command(epilog=EXIT_CODES_OF_MOST)
 def explain(
     user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
     client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
@@ -234,8 +250,8 @@ def explain(
 
 
 cli_quotas.register(app, quotas_app)
-app.command(epilog=EXIT_CODES)(cli_top.top)
-app.command(epilog=EXIT_CODES)(cli_connections.connections)
+app.command(epilog=EXIT_CODES_OF_MOST)(cli_top.top)
+app.command(epilog=EXIT_CODES_OF_MOST)(cli_connections.connections)
 cli_calibrate.register(app)
 cli_doctor.register(app)
 cli_access_log.register(app)
@@ -268,7 +284,7 @@ def version() -> None:
     print(f"sluice {version_of('kafka-sluice')} ({parts})")
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES_OF_MOST)
 def decode(
     roundtrip: Annotated[
         bool, typer.Option("--roundtrip", help="Add the frame encoded anew, as `hex`, to each answer.")

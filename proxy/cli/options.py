@@ -11,13 +11,32 @@ import typer
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_CODES = """\
-Exit codes: 0 fine (also after SIGTERM or SIGINT, once drained); 1 failed while running, `decode` met a bad
+Exit codes: 0 success (also after SIGTERM or SIGINT, once drained); 1 failed while running, `decode` met a bad
 line, or `quotas diff` found a difference; 2 bad configuration, quota file or arguments; 3 `recalibrate`
 found no log of the date that it could use; 128+n ended by signal n."""
+EXIT_CODES_OF_RUN = """\
+Exit codes: 0 drained, after SIGTERM or SIGINT; 1 failed while running; 2 bad configuration,
+quota file or arguments; 128+n ended by signal n."""
+EXIT_CODES_OF_MOST = "Exit codes: 0 success; 1 failed; 2 bad configuration, quota file or arguments."
+EXIT_CODES_OF_DIFF = """\
+Exit codes: 0 no difference; 1 they differ, or one of them did not answer; 2 bad configuration, quota file or
+arguments."""
 
 
 class CommandFailed(Exception):
     """What a command was to do could not be done. Told without a traceback; exit code 1."""
+
+
+def in_words(error: Exception) -> str:
+    """Why something failed, for people: `connection refused`, without Python's `[Errno 111]` around it."""
+    inner = getattr(error, "reason", None)  # of a URLError; a text, in some
+    if isinstance(inner, OSError):
+        return in_words(inner)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(inner or error) or type(error).__name__
 
 
 ConfigOption = Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sluice.proxy.admin.top.order import Sort
-from sluice.proxy.cli.options import AdminSocketOption, ConfigOption
+from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +37,7 @@ class Output(StrEnum):
 
 
 def top(
+    file: FileArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="As --output json.")] = False,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="json: one snapshot, for programs.")
@@ -75,13 +76,13 @@ def top(
     """
     from sluice.proxy.cli.top_screen import Look, watch
 
-    look = Look(source_of(config, admin_socket, url, token_file), rows, user, sort, why, replication)
+    look = Look(source_of(file or config, admin_socket, url, token_file), rows, user, sort, why, replication)
     if as_json or output is Output.JSON:
         print(json.dumps(look.snapshot(), ensure_ascii=False))
         return
     console = console_of()
     if once or not console.is_terminal:
-        console.print(look.rendered(console.width))
+        console.print(look.rendered(console.width), crop=False)
         return
     watch(look, console, interval_s)
 

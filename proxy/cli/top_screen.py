@@ -73,12 +73,11 @@ class Look:
 
 def watch(look: Look, console: Console, interval_s: float) -> None:
     """Until Ctrl-C or `q`. Raises CommandFailed if the first look fails."""
-    from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     def shown() -> RenderableType:
-        return Group(look.rendered(console.width), Text(look.keys, style="dim"))
+        return framed(look.rendered(console.width), look.keys, console)
 
     # Python leaves it ignored where it was so at the start, as in a shell's background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -97,6 +96,20 @@ def watch(look: Look, console: Console, interval_s: float) -> None:
                     live.update(Text(str(error), style="red"))
     except KeyboardInterrupt:
         return
+
+
+def framed(body: RenderableType, keys: str, console: Console) -> RenderableType:
+    """As much of it as the screen is high; on the line behind it what the keys do, and what is left out."""
+    from rich.console import Group
+    from rich.segment import Segment, Segments
+    from rich.text import Text
+
+    lines = console.render_lines(body, pad=False)
+    room = max(console.height - 1, 1)
+    left_out = max(len(lines) - room, 0)
+    more = f" · {left_out:,} more lines: a taller window, --user, or --once" if left_out else ""
+    segments = [segment for line in lines[:room] for segment in (*line, Segment.line())]
+    return Group(Segments(segments), Text(keys + more, style="dim", no_wrap=True, overflow="ellipsis"))
 
 
 @contextmanager

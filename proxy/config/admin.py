@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from sluice.proxy.config.options import NO_BOOL, BindPort, File, Options, Text
+from sluice.proxy.config.options import NO_BOOL, BindPort, File, Host, Options, Text
 
 _LAST_PORT: Final = 65535
 
@@ -48,7 +48,7 @@ class ProbesOptions(Options):
     """The port of /livez, /readyz and /startupz alone: whoever fills the admin port with connections keeps
     no probe from its answer."""
 
-    bind_host: Text | None = Field(
+    bind_host: Host | None = Field(
         default=None, description="Address to listen on, which the kubelet must reach; if left out, admin's."
     )
     bind_port: BindPort | None = Field(
@@ -61,7 +61,7 @@ class AdminOptions(Options):
     """The port of /metrics, /top, /status, /livez, /readyz and /startupz, through which nothing can be
     changed; and a socket for the machine's own administrator."""
 
-    bind_host: Text = Field(
+    bind_host: Host = Field(
         default="0.0.0.0", description="Address to listen on; Prometheus scrapes from outside the pod."
     )
     bind_port: BindPort = Field(default=9308, description="Port to listen on; 0 lets the system choose one.")

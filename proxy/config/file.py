@@ -56,6 +56,9 @@ def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -
         raise ConfigError(
             [Problem("must be a mapping of keys (listeners:, quotas:, …)", source=source, line=1)]
         )
+    if "listeners" not in document.value and isinstance(document.value.get("quotas"), list):
+        message = "is a quota file; give the configuration that names it"
+        raise ConfigError([Problem(message, source=source)])
     problems: list[Problem] = []
     variables = dict(_variables(environ, problems))
     values = document.value

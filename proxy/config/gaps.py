@@ -19,6 +19,13 @@ _UNNAMED_REMEDY: Final = (
 )
 
 
+_LITERAL_REMEDY: Final = (
+    "limits apply to exactly these names and nobody else; for everybody without an entry write <default>, "
+    "for names that begin alike client-id-prefix"
+)
+_LIKE_DEFAULT: Final = frozenset({"default", "any", "all", "everybody", "everyone", "anyone", "others"})
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """One thing that nobody has declared."""
@@ -43,6 +50,19 @@ def gaps(config: Config, limits: QuotaLimits) -> Iterator[Gap]:
     """Those of a configuration with these limits."""
     if config.mode == "broker" and config.inter_broker is None and config.replication is None:
         yield Gap("inter_broker_not_declared", INTER_BROKER_REMEDY)
+    yield from name_gaps(limits)
     unnamed = [kind.value for kind in limits.kinds_of_unnamed()]
     if unnamed and any(listener.has_sasl for listener in config.listeners):
         yield Gap("unnamed_users_have_the_lowest_limit", _UNNAMED_REMEDY, {"quotas": unnamed})
+
+
+def name_gaps(limits: QuotaLimits) -> Iterator[Gap]:
+    """Names of entries that somebody who writes them most likely does not mean to the letter."""
+    names = {name for entity in limits.entries for name in (entity.user, entity.client_id)}
+    found = sorted(name for name in names if isinstance(name, str) and _is_doubtful(name))
+    if found:
+        yield Gap("names_taken_to_the_letter", _LITERAL_REMEDY, {"names": [repr(name) for name in found]})
+
+
+def _is_doubtful(name: str) -> bool:
+    return name != name.strip() or "*" in name or name.strip("<>").casefold() in _LIKE_DEFAULT

@@ -13,6 +13,7 @@ from sluice.proxy.config.options import (
     Address,
     BindPort,
     File,
+    Host,
     Network,
     Options,
     Port,
@@ -61,7 +62,7 @@ class UpstreamTlsOptions(Options):
         default=None, description="PEM: a client certificate that the proxy shows to the broker."
     )
     key_file: File | None = Field(default=None, description="PEM: the private key of that certificate.")
-    server_name: Text | None = Field(
+    server_name: Host | None = Field(
         default=None, description="Name that the broker's certificate must have; else upstream_host."
     )
     verify_hostname: bool = Field(
@@ -86,7 +87,7 @@ class GatewayOptions(Options):
     bootstrap_upstreams: Annotated[tuple[Address, ...], Field(min_length=1)] = Field(
         description="Brokers (host:port) to begin with; the next is tried when one cannot be reached."
     )
-    advertised_host: Text | None = Field(
+    advertised_host: Host | None = Field(
         default=None,
         description="Host that clients are told for every broker; required without sni_domain.",
     )
@@ -103,7 +104,7 @@ class GatewayOptions(Options):
         description="How many broker ids have a port. All are bound at the start; one whose broker is not "
         "known yet leads to a bootstrap upstream.",
     )
-    sni_domain: Text | None = Field(
+    sni_domain: Host | None = Field(
         default=None,
         description="Instead of a port for each broker one TLS port (bind_port): clients are told "
         "broker-<id>.<sni_domain>, which DNS must lead to the proxy.",
@@ -123,11 +124,11 @@ class ListenerOptions(Options):
     name: Annotated[str, Field(max_length=63), NO_BLANK] = Field(
         description="Names the listener in logs; unique."
     )
-    bind_host: Text = Field(
+    bind_host: Host = Field(
         default="0.0.0.0", description="Address to listen on; `::` listens on IPv6 and IPv4."
     )
     bind_port: BindPort = Field(description="Port to listen on; 0 lets the system choose one.")
-    upstream_host: Text | None = Field(
+    upstream_host: Host | None = Field(
         default=None, description="Mode broker: host name or address of the broker behind this listener."
     )
     upstream_port: Port | None = Field(

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar, get_args
 from pydantic import BaseModel
 
 from sluice.proxy.config.options import Options
-from sluice.quotas.files.config_error import shown, unknown_key_message
-from sluice.quotas.numbers import number
+from sluice.quotas.files.config_error import measure_of, number_meant, shown, unknown_key_message
+from sluice.quotas.numbers import as_yaml, number
 
 _DIGITS: Final = 15
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -46,11 +46,11 @@ def mistake(root: type[BaseModel], detail: Mapping[str, Any], *, shows_value: bo
         case "less_than_equal":
             return f"must be at most {number(context['le'], _DIGITS)}{is_shown}"
         case "int_type" | "int_parsing" | "int_from_float" | "int_parsing_size":
-            return f"must be a whole number{is_shown}"
+            return f"must be a whole number{is_shown}{number_meant(value, measure_of(str(path[-1])))}"
         case "float_type" | "float_parsing" | "not_a_number" | "finite_number":
-            return f"must be a number{is_shown}"
+            return f"must be a number{is_shown}{number_meant(value, measure_of(str(path[-1])))}"
         case "string_type" | "path_type":
-            quoted = f"; write it in quotes: '{value}'" if isinstance(value, int | float) else ""
+            quoted = f"; write it in quotes: '{as_yaml(value)}'" if isinstance(value, int | float) else ""
             return f"must be a text{is_shown}{quoted}" if value is not None else "must not be blank"
         case "blank":
             return "must not be blank"
@@ -59,7 +59,8 @@ def mistake(root: type[BaseModel], detail: Mapping[str, Any], *, shows_value: bo
         case "too_short":
             return "must have at least one entry"
         case "tuple_type":
-            return f"must be a list of entries (each begins with `- `){is_shown}"
+            brackets = f"; write [{value}]" if isinstance(value, str) and value.strip() else ""
+            return f"must be a list of entries (each begins with `- `){is_shown}{brackets}"
         case "model_type":
             section = section_at(root, path)
             keys = ", ".join(section.model_fields) if section else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -48,13 +48,31 @@ def host_and_port(text: str) -> tuple[str, int]:
         raise ValueError("must be host:port; write an IPv6 address in brackets")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError("must be host:port")
+    _host(host)
     return host, int(port)
+
+
+def _host(text: str) -> None:
+    """Raises ValueError for what no resolver takes: an address with its port, a URL, a bracket, a blank."""
+    if any(character.isspace() for character in text):
+        raise ValueError("must be a host alone, without blanks")
+    if "://" in text or "/" in text:
+        raise ValueError("must be a host name or an address, no URL")
+    if ":" not in text and "[" not in text:
+        return
+    try:
+        ip_address(text)
+    except ValueError:
+        in_brackets = text.startswith("[") and "]" in text
+        alone = text[1:].partition("]")[0] if in_brackets else text.partition(":")[0]
+        raise ValueError(f"must be a host alone, without its port or brackets; write {alone}") from None
 
 
 # Bounds stand before it, or they would be missing in the JSON Schema.
 NO_BOOL = BeforeValidator(_no_bool)
 NO_BLANK = BeforeValidator(_no_blank)
 Text = Annotated[str, NO_BLANK]
+Host = Annotated[str, NO_BLANK, _checked(_host)]
 File = Annotated[Path, NO_BLANK]
 BindPort = Annotated[int, Field(ge=0, le=65535), NO_BOOL]
 Port = Annotated[int, Field(ge=1, le=65535), NO_BOOL]

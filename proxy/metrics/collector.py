@@ -136,7 +136,7 @@ class SluiceCollector(Collector):
             yield from library.collect()
 
     def _of_files(self) -> Iterator[Metric]:
-        """Of one kind there may be several, one for each listener."""
+        """Metrics of followed files; there may be several of a kind, one for each listener."""
         yield _family("sluice_task_restarts_total", (((name,), times) for name, times in restarts.items()))
         files = self._reloads.items()
         yield _family(

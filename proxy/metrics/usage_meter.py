@@ -253,7 +253,7 @@ class UsageMeter:
         return series
 
     def _limit_now(self, event: ThrottleEvent) -> float | None:
-        """Of who is throttled by it; None: it has none any more."""
+        """The limit of who is throttled by this event; None: it has none any more."""
         match = self._quotas.limits.resolve(QuotaKind(event.quota), event.user, event.client_id)
         return None if match is None else match.limit
 

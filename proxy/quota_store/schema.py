@@ -66,7 +66,7 @@ def _window() -> dict[str, Any]:
 
 
 def _replication() -> dict[str, Any]:
-    """The section `replication:`."""
+    """JSON Schema of the section `replication:`."""
     broker: dict[str, Any] = {"id": {"anyOf": [{"type": "integer", "minimum": 0}, {"const": ALL_BROKERS}]}}
     rate = {"type": "integer", "minimum": 0, "description": "In bytes per second."}
     broker |= dict.fromkeys(RATE_KEYS, rate)

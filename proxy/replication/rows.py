@@ -28,7 +28,7 @@ _MS_PER_S: Final = 1000.0
 
 
 class _Left:
-    """Of one waiting partition; bytes are None while nothing of it has come yet."""
+    """What is left of one waiting partition; bytes are None while nothing of it has come yet."""
 
     def __init__(self, mirror: SessionMirror, partition: MirroredPartition, now_ms: float) -> None:
         self.follower = mirror.replica_id

@@ -15,9 +15,10 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Flow
 
 MAX_IN_FLIGHT: Final = 2_000
-"""Of one connection; beyond, no request is begun until half of them are answered. A request of 14 bytes is
-remembered in 130, so that the few MB which lie in socket buffers before a slow broker would become 50 of
-ours. Most clients have 5 in flight; librdkafka's default allows a million, which wait for the same broker."""
+"""Most requests in flight on one connection; beyond, no request is begun until half of them are answered.
+A request of 14 bytes is remembered in 130, so that the few MB which lie in socket buffers before a slow
+broker would become 50 of ours. Most clients have 5 in flight; librdkafka's default allows a million, which
+wait for the same broker."""
 
 
 class AnswerWork(IntEnum):

@@ -219,7 +219,7 @@ class RequestTime:
         return min(told_ms, self._delays.written_fetch_throttle_max_ms) if api_key in FETCHES else told_ms
 
     def _take_mark(self, correlation_id: int) -> _Mark:
-        """Of the Produce that is answered: the first, unless it went on before there was a limit."""
+        """The mark of the answered Produce: the first, unless it went on before there was a limit."""
         marks = self._marks
         for index, mark in enumerate(marks):
             if mark[0] == correlation_id:

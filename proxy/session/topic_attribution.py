@@ -127,7 +127,7 @@ class Beginnings(Generic[_Known]):
             self._known[begin] = known
 
     def clear(self) -> None:
-        """None is known."""
+        """Forget all topics; none is known."""
         self._known.clear()
         self._lengths = ()
 
@@ -157,7 +157,7 @@ class KnownBegin(NamedTuple):
 
 
 class Flows:
-    """Of one connection. `fetch` and `fetch_head` are looked at where requests are judged."""
+    """Access flows of one connection. `fetch` and `fetch_head` are looked at where requests are judged."""
 
     __slots__ = (
         "_client_id", "_fetch_version", "_fetches", "_flows", "_names", "_others", "_session_is_several",
@@ -197,7 +197,7 @@ class Flows:
         return self.other(_UNKNOWN)
 
     def other(self, api_key: int) -> AccessFlow:
-        """Of a request that is neither Produce nor Fetch, or of which no topic can be told."""
+        """The flow of a request that is neither Produce nor Fetch, or of which no topic can be told."""
         found = self._others.get(api_key)
         if found is None:
             api_class = _CLASSES.get(api_key)
@@ -219,8 +219,8 @@ class Flows:
     def read_produce(
         self, buf: bytearray, start: int, client_id_end: int, limit: int, version: int
     ) -> KnownBegin | None:
-        """Of the Produce whose client id begins at `start`; None: its topics have not arrived before
-        `limit`."""
+        """What is remembered of the Produce whose client id begins at `start`, to know the next one like it;
+        None: its topics have not arrived before `limit`."""
         try:
             pos = request_body(buf, client_id_end, limit, PRODUCE, version)
             is_flexible = version >= FIRST_FLEXIBLE
@@ -239,8 +239,8 @@ class Flows:
         return known
 
     def fetched(self, buf: bytearray, offset: int, limit: int, version: int) -> AccessFlow | None:
-        """Of the Fetch whose max_bytes stands at `offset`; None as for a Produce. `fetch` and `fetch_head`
-        are as for this one then."""
+        """The flow of the Fetch whose max_bytes stands at `offset`; None as for a Produce. Afterwards `fetch`
+        and `fetch_head` are as for this one."""
         if version != self._fetch_version:  # at another the same bytes may mean another topic
             self._fetch_version = version
             self._fetches.clear()
@@ -261,7 +261,7 @@ class Flows:
     def _read_fetch(
         self, buf: bytearray, at: int, limit: int, version: int, *, is_new: bool
     ) -> AccessFlow | None:
-        """Of the Fetch whose topics stand `at`; `is_new`: it is not incremental."""
+        """The flow of the Fetch whose topics stand `at`; `is_new`: it is not incremental."""
         is_flexible = version >= FETCH_FIRST_FLEXIBLE
         try:
             count, topic, topic_id, pos = _first_topic(

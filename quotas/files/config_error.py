@@ -6,7 +6,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sluice.quotas.numbers import as_yaml
+
+if TYPE_CHECKING:
+    from sluice.quotas.kinds import KindSpec
 
 Loaded = TypeVar("Loaded")
 
@@ -81,19 +86,61 @@ def why_not_user(name: str) -> str | None:
     return f"write it without its type: {name.removeprefix(USER_TYPE)}"
 
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])i?b?(?:ytes)?(?:/s|ps)?", re.IGNORECASE)
-_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+_PLAIN: Final = re.compile(r"\d+|\d{1,3}(?:[,_' ]\d{3})+")
+_WITH_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z%µ]+)(?:/s|ps)?", re.IGNORECASE)
+_THOUSANDS: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
+_SECONDS: Final = {
+    **dict.fromkeys(("ms", "millis", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+}
 
 
-def in_bytes(value: object) -> str:
-    """`; write 1048576` for a text as `1MB`, `1 MiB/s` or `1m`: a number of bytes with a unit. Else empty."""
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
+def measure_of(key: str) -> str:
+    """In what the number of a key is: `bytes`, `ms`, `s`, or empty where it is a count or a share."""
+    if key.endswith(("_bytes", "_byte_rate")) or "bytes_per_" in key:
+        return "bytes"
+    return "ms" if key.endswith("_ms") else "s" if key.endswith("_s") and "_per_" not in key else ""
+
+
+def number_meant(value: object, measure: str) -> str:
+    """`; write 1048576` for a text as `1MB`, `1 MiB/s`, `1,048,576` or '1048576' in quotes where a number in
+    `measure` (see measure_of; `%`: a percentage) must be. Else empty."""
+    if not isinstance(value, str):
         return ""
-    return f"; write {round(float(found[1]) * 1024 ** _POWERS[found[2].lower()])}"
+    text = value.strip()
+    if _PLAIN.fullmatch(text):
+        return f"; write {int(re.sub(r'[^0-9]', '', text))}"
+    found = _WITH_UNIT.fullmatch(text)
+    factor = None if found is None else _factor(found[2].lower(), measure)
+    return "" if found is None or factor is None else f"; write {float(found[1]) * factor:.15g}"
+
+
+def _factor(unit: str, measure: str) -> float | None:
+    """What a number with this unit is to be multiplied by; None: it is no unit of this measure."""
+    if measure in {"s", "ms"}:
+        factor = _SECONDS.get(unit)
+        return None if factor is None else factor * (1000.0 if measure == "ms" else 1.0)
+    if measure == "%":
+        return 1.0 if unit == "%" else None
+    power = _THOUSANDS.get(unit[0], 0)
+    if measure == "bytes":
+        is_size = unit[1 if power else 0 :] in {"", "b", "ib", "byte", "bytes", "ibyte", "ibytes"}
+        return 1024.0**power if is_size else None
+    return 1000.0**power if power and len(unit) == 1 else None
 
 
 def shown(value: object) -> str:
-    """A value for an error message, cut at 60 characters."""
-    text = repr(value)
+    """A value for an error message, as it stands in the file, cut at 60 characters."""
+    text = as_yaml(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def wrong_limit(spec: KindSpec, value: object, reason: str) -> str:
+    """`reason`, which may name the value already, then the value, its unit, and what is meant by it."""
+    text, unit = reason.rstrip("."), spec.limit_unit
+    of_value = f" ({unit})" if text.endswith(f"not {as_yaml(value)}") else f"; is {shown(value)} ({unit})"
+    measure = "%" if unit.startswith("percent") else measure_of(spec.config_key)
+    return f"{text}{of_value}{number_meant(value, measure)}"

@@ -11,12 +11,19 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
-from sluice.quotas.files.config_error import Problem, in_bytes, shown, unknown_key_message, why_not_user
+from sluice.quotas.files.config_error import (
+    Problem,
+    shown,
+    unknown_key_message,
+    why_not_user,
+    wrong_limit,
+)
 from sluice.quotas.files.schedule_entries import SCHEDULE_KEY, ScheduleReader
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import why_not_for
 from sluice.quotas.limits.schedule import Schedule
+from sluice.quotas.numbers import as_yaml
 
 ENTITY_KEYS: Final = ("user", "tenant", "client-id", "client-id-prefix", "ip")
 SHADOW_KEY: Final = "shadow"
@@ -148,7 +155,9 @@ class EntryReader:
             hint = f"; for every other {key} write {DEFAULT_NAME}" if has_default else ""
             self.problem((*at, key), f"must not be blank{hint}")
         elif not isinstance(name, str):
-            self.problem((*at, key), f"must be a text, is {shown(name)}; write it in quotes: '{name}'")
+            self.problem(
+                (*at, key), f"must be a text, is {shown(name)}; write it in quotes: '{as_yaml(name)}'"
+            )
         elif name == DEFAULT_NAME:
             hint = "; write client-id for every other client id" if key == "client-id-prefix" else ""
             self.problem((*at, key), f"must name one {key}, not {DEFAULT_NAME}{hint}")
@@ -183,6 +192,4 @@ class EntryReader:
             try:
                 KINDS[kind].validated(key, value)
             except ValueError as error:
-                unit = KINDS[kind].limit_unit
-                hint = in_bytes(value) if unit.startswith("bytes") else ""
-                self.problem(at, f"{str(error).rstrip('.')}; is {shown(value)} ({unit}){hint}")
+                self.problem(at, wrong_limit(KINDS[kind], value, str(error)))

@@ -74,6 +74,10 @@ def parse_quotas_in_steps(text: str, source: str) -> Generator[None, None, Quota
 
 def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None, QuotaLimits]:
     """The limits in a parsed document, which is used up: freed all at once it would block the loop, too."""
+    if isinstance(document.value, dict) and "listeners" in document.value:
+        raise QuotaFileError(
+            [Problem("is a configuration; give the quota file that it names", source=source)]
+        )
     reader = SectionReader(document, source)
     entries: list[_Entry] = []
     shadow: dict[QuotaEntity, Collection[str]] = {}

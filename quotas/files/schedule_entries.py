@@ -19,7 +19,7 @@ from datetime import date
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sluice.quotas.files.config_error import shown, unknown_key_message
+from sluice.quotas.files.config_error import shown, unknown_key_message, wrong_limit
 from sluice.quotas.files.yaml_lines import YamlPath, YamlValue
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits.schedule import DAY_NAMES, DAY_S, Schedule, Window, clock
@@ -173,7 +173,7 @@ class ScheduleReader:
                 try:
                     limits[key] = KINDS[kind].validated(key, value)
                 except ValueError as error:
-                    told = f"{str(error).rstrip('.')}; is {shown(value)} ({KINDS[kind].limit_unit})"
+                    told = wrong_limit(KINDS[kind], value, str(error))
                     self._problem((*at, key), told)
         if not limits and not any(key in KIND_BY_KEY for key in item):
             self._problem(at, f"sets no limit; give {' or '.join(known) or 'its entry one first'}")

@@ -33,6 +33,9 @@ _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BEGIN_NUMBERS = frozenset("+-.0123456789")
+_GLUED = re.compile(r"\s*(-\s+)?[\w-]+:\S")
+"""a key whose value follows the colon at once"""
+_INDENTED = "mapping values are not allowed in this context"
 _CONSTANTS: dict[str, bool | float | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -98,6 +101,8 @@ def parse_yaml_in_steps(text: str, source: str) -> Generator[None, None, YamlDoc
         raise ConfigError([Problem(reason, source=source, line=line)]) from None
     except yaml.MarkedYAMLError as error:
         raise ConfigError([_syntax_problem(error, source, text)]) from None
+    if builder.duplicates:
+        raise ConfigError(builder.duplicates)
     return builder.document
 
 
@@ -107,6 +112,14 @@ def _syntax_problem(error: yaml.MarkedYAMLError, source: str, text: str) -> Prob
     if mark is not None and tab is not None:
         reason = f"not YAML: column {tab} of this line is a tab; indent with spaces"
         return Problem(reason, source=source, line=mark.line + 1)
+    if context == "while scanning a simple key" and error.context_mark:
+        line = error.context_mark.line
+        is_glued = _GLUED.match(text.split("\n", line + 1)[line]) is not None
+        reason = "a blank is missing behind the colon" if is_glued else "no `key: value`, and no `- entry`"
+        return Problem(f"not YAML: {reason}", source=source, line=line + 1)
+    if error.problem == _INDENTED and mark:
+        reason = f"{_INDENTED}: is this line indented as the one before it?"
+        return Problem(f"not YAML: {reason}", source=source, line=mark.line + 1)
     if context and error.context_mark:
         context += f" that begins on line {error.context_mark.line + 1}"
     reason = ", ".join(part for part in (context, error.problem) if part)
@@ -123,10 +136,12 @@ def _tab(text: str, line: int) -> int | None:
 class _Builder:
     """Events in, values and lines out; a stack instead of recursion, so that it can pause anywhere."""
 
-    __slots__ = ("_documents", "_keys", "_path", "_source", "_stack", "document")
+    __slots__ = ("_documents", "_keys", "_path", "_source", "_stack", "document", "duplicates")
 
     def __init__(self, source: str) -> None:
         self.document = YamlDocument()
+        self.duplicates: list[Problem] = []
+        """collected: the file can be read on, and all of them are to be told"""
         self._source = source
         self._stack: list[list[YamlValue] | dict[str, YamlValue]] = []
         self._keys: list[str | None] = []  # of each open mapping: the key that waits for its value
@@ -182,7 +197,8 @@ class _Builder:
             path = (*self._path, key)
             if key in parent:
                 earlier = self.document.lines[path]
-                raise self._error(event, f"duplicate key; it stands on line {earlier} already", path)
+                message = f"duplicate key; it stands on line {earlier} already"
+                self.duplicates.append(self._problem(event, message, path))
             self.document.lines[path] = _line(event)
             parent[key] = None
             self._keys[-1] = key
@@ -207,16 +223,18 @@ class _Builder:
         if tag is not None and tag != "!":
             raise self._error(event, f"tags ({tag}) are not supported")
 
-    def _error(self, event: yaml.Event, message: str, path: YamlPath | None = None) -> ConfigError:
+    def _error(self, event: yaml.Event, message: str) -> ConfigError:
+        return ConfigError([*self.duplicates, self._problem(event, message)])
+
+    def _problem(self, event: yaml.Event, message: str, path: YamlPath | None = None) -> Problem:
         if path is None:
             key = self._keys[-1] if self._keys else None
             path = (*self._path, key) if key is not None else tuple(self._path)
-        line = _line(event)
-        return ConfigError([Problem(message, path=dotted(path), source=self._source, line=line)])
+        return Problem(message, path=dotted(path), source=self._source, line=_line(event))
 
 
 def _line(event: yaml.Event) -> int:
-    """1-based."""
+    """The 1-based line of an event."""
     assert event.start_mark is not None
     return event.start_mark.line + 1
 

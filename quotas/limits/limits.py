@@ -294,7 +294,7 @@ class QuotaLimits:
             elif "" in {entity.user, entity.client_id}:
                 why = "An empty name matches no exact entity, only the defaults."
             else:
-                why = f"Nothing is configured for {entity}."
+                why = nothing_configured(entity)
             lines.append(LevelExplanation(level, entity, limit, level is chosen, shadow, why))
         return tuple(lines)
 
@@ -388,3 +388,8 @@ def _checked_ip(entity: QuotaEntity) -> QuotaEntity:
         except ValueError:
             raise QuotaError(f"{entity.ip!r} is no IP address", entity) from None
     return entity
+
+
+def nothing_configured(entity: QuotaEntity) -> str:
+    """Why a level without an entry is passed over."""
+    return f"Nothing is configured for {entity}."

@@ -243,7 +243,8 @@ async def test_a_port_that_is_taken_ends_it_with_a_line_that_says_so() -> None:
             with GuardedProcess(command, output=proxy.log) as process:
                 assert await asyncio.to_thread(process.wait, 30.0) == 1
             (line,) = proxy.log_lines("cannot_listen")
-            assert "in use" in line["reason"]
+            assert line["reason"] == "address already in use"
+            assert f"ss -ltnp 'sport = :{taken.getsockname()[1]}'" in line["remedy"]
             assert (line["listener"], line["port"]) == ("D0", taken.getsockname()[1])
         finally:
             proxy.close()

@@ -63,9 +63,9 @@ def test_a_byte_rate_takes_whole_numbers(kind: QuotaKind, value: float, limit: i
         (2**63, "Proposed value for k is too large for a LONG."),
         (math.inf, "Proposed value for k is too large for a LONG."),
         (math.nan, "Quota k must be a whole number, not nan"),
-        (True, "Quota k must be a whole number, not True"),
+        (True, "Quota k must be a whole number, not true"),
         ("1000", "Quota k must be a whole number, not '1000'"),
-        (None, "Quota k must be a whole number, not None"),
+        (None, "Quota k must be a whole number, not null"),
     ],
 )
 def test_a_byte_rate_refuses_all_else_in_kafkas_words(kind: QuotaKind, value: object, message: str) -> None:
@@ -86,7 +86,7 @@ def test_a_rate_of_producer_ids_may_be_a_fraction(limit: float) -> None:
         (-1.5, "Quota k must be greater than 0"),
         (math.inf, "Quota k must be a number, not inf"),
         (math.nan, "Quota k must be a number, not nan"),
-        (True, "Quota k must be a number, not True"),
+        (True, "Quota k must be a number, not true"),
         ("50", "Quota k must be a number, not '50'"),
     ],
 )

@@ -84,7 +84,8 @@ class BucketSink:
         return fs.S3FileSystem(**options, **self._credentials())
 
     def _credentials(self) -> dict[str, str]:
-        """Of the file; empty: AWS' own chain finds them. Raises SinkError, which quotes nothing of it."""
+        """Credentials of the file; empty: AWS' own chain finds them. Raises SinkError, which quotes none of
+        it."""
         path = self._settings.credentials_file
         return {} if path is None else _read(path, self._settings.profile)
 

@@ -130,9 +130,9 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
     )
     unit = spec.amount_unit
     lately = (
-        f"{number(row.used)} ids of the burst are gone, {row.utilisation:.1%} of it"
+        f"{number(row.used)} ids of the burst are gone, {row.utilisation:,.1%} of it"
         if row.kind is QuotaKind.PRODUCER_IDS
-        else f"lately {number(row.used)} of {row.limit:,.15g} {spec.limit_unit} = {row.utilisation:.1%}"
+        else f"lately {number(row.used)} of {row.limit:,.15g} {spec.limit_unit} = {row.utilisation:,.1%}"
     )
     lines.append(f"charged {number(row.charged, 15)} {unit} since the bucket began; {lately}")
     if row.kind is QuotaKind.PRODUCER_IDS:
@@ -150,7 +150,8 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
             f"{row.delay_ms:,.1f} ms until the debt {verdict}"
         )
     else:
-        lines.append(f"tokens {number(row.tokens)} {unit}: so much may pass at once")
+        in_shadow = "; in shadow mode all passes, and nothing is owed" if row.shadow else ""
+        lines.append(f"tokens {number(row.tokens)} {unit}: so much may pass at once{in_shadow}")
     for connection in row.shown:
         if connection.throttled_by:
             what = "its request waits" if connection.state == "holding" else "nothing is read from it for"

@@ -146,15 +146,17 @@ class Survey:
         utilisation = sensor.utilisation(now_ms)
         if delay_ms:
             self.throttled += not sensor.shadow
-        elif utilisation > 1.0:
-            utilisation = 1.0  # a burst in a short life: who owes nothing is not above the limit
+        elif utilisation > 1.0 and not sensor.shadow:
+            # A burst in a short life: who owes nothing is not above the limit. In shadow mode nobody owes,
+            # and how far above it would be is what one looks for.
+            utilisation = 1.0
         key = (0.0 if sensor.shadow else delay_ms, utilisation)
         if self._is_among(key, sensor):
             self._keep(key, sensor, partial(_row_of_sensor, sensor, tokens, delay_ms, utilisation))
 
     def _look_at_ids(self, principal: PrincipalIds, limits: QuotaLimits, now_ms: float) -> None:
-        """Of producer ids the use is what is gone of the burst: they have no rate over seconds. Whose limit
-        was removed is remembered for a while, and has none."""
+        """Count a user's bucket of producer ids. Its use is what is gone of the burst: there is no rate over
+        seconds. One whose limit was removed is remembered for a while, and is passed over."""
         if limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "") is None:
             return
         self.active += 1
@@ -177,7 +179,8 @@ class Survey:
         tokens = sensor.tokens(now_ms)
         delay_ms = max(0.0, 1.0 - tokens) / sensor.rate_per_s * 1000.0
         self.throttled += delay_ms > 0.0 and not shadow
-        utilisation = min(1.0, sensor.utilisation(now_ms))
+        utilisation = sensor.utilisation(now_ms)
+        utilisation = utilisation if shadow else min(1.0, utilisation)
         key = (0.0 if shadow else delay_ms, utilisation)
         if self._is_among(key, sensor):
             self._keep(key, sensor, partial(_row_of_address, sensor, found, tokens, delay_ms, utilisation))

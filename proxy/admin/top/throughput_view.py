@@ -11,8 +11,9 @@ from rich.text import Text
 from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable
 from sluice.proxy.admin.top.view import Column, table_of
 
+_PEER_FROM: Final = 72
+"""characters of width from which the column is there: below, who it is must stay readable"""
 _IN_FLIGHT_FROM: Final = 90
-"""characters of width from which the column is there"""
 _REQUESTS_FROM: Final = 104
 _STATE_FROM: Final = 122
 _SOFTWARE_FROM: Final = 212
@@ -48,7 +49,7 @@ def _delay(row: Mapping[str, Any]) -> str:
 
 _COLUMNS: Final = (
     Column("user/client-id", _who, is_figure=False, gives_way=True),
-    Column("peer", lambda row: printable(row["peer"]), is_figure=False, gives_way=True),
+    Column("peer", lambda row: printable(row["peer"]), _PEER_FROM, is_figure=False, gives_way=True),
     Column("in", lambda row: amount(row["bytes_in_per_s"], BYTES_PER_S)),
     Column("out", lambda row: amount(row["bytes_out_per_s"], BYTES_PER_S)),
     Column("requests/s", lambda row: f"{row['requests_per_s']:,.0f}", _REQUESTS_FROM),

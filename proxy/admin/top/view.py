@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -14,8 +14,11 @@ from rich.text import Text
 from sluice.proxy.admin.top.text import amount, duration, printable, share, used, who
 
 _SHOWN_CONNECTIONS: Final = 3
+_LIMIT_FROM: Final = 66
+"""characters of width from which the column is there: below, who it is must stay readable"""
+_SHARE_FROM: Final = 50
+_THROTTLED_FROM: Final = 78
 _USED_FROM: Final = 100
-"""characters of width from which the column is there"""
 _OWES_FROM: Final = 112
 _RULE_FROM: Final = 130
 _CONNECTIONS_FROM: Final = 170
@@ -24,6 +27,8 @@ _BETWEEN: Final = 3
 _EDGES: Final = 2
 _LEAST: Final = 5
 """characters of a name"""
+_COMMAND: Final = "sluice quotas explain "
+"""in the last line of a row's reasons"""
 _NEAR: Final = 0.8
 """of the limit: shown in yellow"""
 
@@ -43,8 +48,15 @@ def view(
     if why:
         for row in snapshot["rows"]:
             parts.append(Text(f"\n{who(row['bucket'])}: {row['key']}", style="bold"))
-            parts += [Text(f"  {printable(line)}") for line in row.get("why", ())]
+            parts += [_reason(printable(line)) for line in row.get("why", ())]
     return Group(*parts)
+
+
+def _reason(line: str) -> Text:
+    """A command is never broken: what is copied has to run. Who prints it lets it go beyond the width."""
+    if _COMMAND not in line:
+        return Text(f"  {line}")
+    return Text(f"  {line}", no_wrap=True, overflow="ignore")
 
 
 def _head(snapshot: Mapping[str, Any], width: int) -> Text:
@@ -68,14 +80,26 @@ def table_of(
     columns = [column for column in all_columns if width >= column.from_width]
     cells = [[column.cell(row) for column in columns] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column, column_width in zip(columns, _widths(columns, cells, width), strict=True):
+    widths = _widths(columns, cells, width)
+    for column, column_width in zip(columns, widths, strict=True):
         table.add_column(
             column.title, justify="right" if column.is_figure else "left", no_wrap=True, overflow="ellipsis",
             width=column_width,
         )  # fmt: skip
     for row, texts in zip(rows, cells, strict=True):
-        table.add_row(*map(Text, texts), style=style_of(row))  # as a str, a name could hold markup
+        fitting = (cut(text, room) for text, room in zip(texts, widths, strict=True))
+        table.add_row(*map(Text, fitting), style=style_of(row))  # as a str, a name could hold markup
     return table
+
+
+def cut(text: str, width: int) -> str:
+    """As it is, or without its middle: names that begin alike differ at their ends."""
+    if cell_len(text) <= width:
+        return text
+    tail = text[-(width // 3) :]
+    while cell_len(tail) > width // 3:
+        tail = tail[1:]
+    return f"{set_cell_size(text, width - 1 - cell_len(tail))}…{tail}"
 
 
 def _style(row: Mapping[str, Any]) -> str | None:
@@ -127,11 +151,13 @@ _COLUMNS: Final = (
     Column("who", lambda row: who(row["bucket"]), is_figure=False, gives_way=True),
     Column("quota", lambda row: row["quota"] + (" (shadow)" if row["shadow"] else ""), is_figure=False),
     Column("rule", lambda row: str(row["rule"]), _RULE_FROM, is_figure=False),
-    Column("limit", lambda row: amount(row["limit"], row["unit"])),
+    Column("limit", lambda row: amount(row["limit"], row["unit"]), _LIMIT_FROM),
     Column("used", lambda row: used(row["used"], row["unit"]), _USED_FROM),
-    Column("of limit", lambda row: f"{row['utilisation']:.0%}"),
+    Column("of limit", lambda row: f"{row['utilisation']:,.0%}", _SHARE_FROM),
     Column("delayed", lambda row: share(row["delayed_share_1m"])),
     Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),
-    Column("throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}"),
+    Column(
+        "throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}", _THROTTLED_FROM
+    ),
     Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, gives_way=True),
 )

@@ -13,7 +13,7 @@ import typer
 from sluice.proxy.cli.doctor import judge
 from sluice.proxy.cli.doctor.finding import Finding, Status, has_failed, lines_of
 from sluice.proxy.cli.options import (
-    EXIT_CODES,
+    EXIT_CODES_OF_MOST,
     EXIT_FAILED,
     ConfigOption,
     FileArgument,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add `sluice doctor` to the command."""
-    app.command(epilog=EXIT_CODES)(doctor)
+    app.command(epilog=EXIT_CODES_OF_MOST)(doctor)
 
 
 def doctor(
@@ -62,11 +62,16 @@ def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
 
     found = checked(file, os.environ)
     for problem in found.problems:
-        yield Finding(Status.FAILED, "configuration", str(problem), "mend it; `sluice check` tells no more")
+        yield Finding(Status.FAILED, "configuration", str(problem), "correct it: `sluice run` ends with it")
     config = found.config
     if config is None:
         if not found.problems:
-            yield Finding(Status.FAILED, "configuration", f"{file} is a quota file", "give a configuration")
+            yield Finding(
+                Status.FAILED,
+                "configuration",
+                f"{file} is a quota file",
+                "give the configuration that names it",
+            )
         return
     if found.problems:
         return

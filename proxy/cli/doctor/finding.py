@@ -43,7 +43,10 @@ def lines_of(findings: Iterable[Finding]) -> list[str]:
     """For people: a mark, the check, what was found, and under it what to do."""
     lines = []
     for finding in findings:
-        lines.append(f"{_MARKS[finding.status]} {finding.check}: {finding.told}")
+        # A warning of `sluice check` is called by its event, which says in words what was found.
+        is_said = finding.told.startswith(finding.check.replace("_", " "))
+        said = finding.told if is_said else f"{finding.check}: {finding.told}"
+        lines.append(f"{_MARKS[finding.status]} {said}")
         if finding.todo:
             lines.append(f"    {finding.todo}")
     return lines

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from sluice.proxy.cli.doctor.finding import Finding, Status
+from sluice.proxy.runtime.listening import listening_remedy
 from sluice.proxy.runtime.open_files import connections_of, files_of
 
 _DAY_S: Final = 86_400.0
@@ -37,7 +40,7 @@ def port(what: str, address: Endpoint, fault: str, *, is_ours: bool) -> Finding:
         return Finding(Status.OK, check, "free" if not is_ours else "free, though a proxy runs here")
     if is_ours:
         return Finding(Status.OK, check, "held by the proxy that runs here")
-    return Finding(Status.FAILED, check, f"{host}:{number}: {fault}", _port_todo(number))
+    return Finding(Status.FAILED, check, f"{host}:{number}: {fault}", _port_todo(number, fault))
 
 
 def ports(listener: str, host: str, numbers: range, faults: Mapping[int, str], *, is_ours: bool) -> Finding:
@@ -49,11 +52,14 @@ def ports(listener: str, host: str, numbers: range, faults: Mapping[int, str], *
         return Finding(Status.OK, check, "held by the proxy that runs here")
     first = min(faults)
     more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
-    return Finding(Status.FAILED, check, f"{host}:{first}: {faults[first]}{more}", _port_todo(first))
+    return Finding(
+        Status.FAILED, check, f"{host}:{first}: {faults[first]}{more}", _port_todo(first, faults[first])
+    )
 
 
-def _port_todo(number: int) -> str:
-    return f"choose another address or port, or end what holds it: ss -ltnp 'sport = :{number}'"
+def _port_todo(number: int, fault: str) -> str:
+    known = {os.strerror(code).lower(): code for code in (errno.EACCES, errno.EADDRNOTAVAIL)}
+    return listening_remedy(known.get(fault), number)
 
 
 def open_files(soft: float, hard: float, max_connections: int | None) -> Finding:

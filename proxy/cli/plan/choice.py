@@ -163,7 +163,7 @@ def _rooms(plan: PlanFile) -> dict[str, float]:
 
 
 def _first_step(plan: PlanFile, limit: PlannedLimit, rooms: dict[str, float]) -> PlannedLimit:
-    """Of a grant, tonight: a step at most, if there is room; that leaves `rooms`."""
+    """What a grant gets tonight: a step at most, if there is room, which is taken from `rooms`."""
     step = min(limit.first_step, limit.up_to, limit.current * plan.max_step_up)
     proposed = float(floor(step)) if step >= 1.0 else step
     more = proposed - limit.proposed

@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _limit(item: Any) -> PlannedLimit:
-    """Raises ValueError."""
+    """The limit that an entry of a plan proposes. Raises ValueError."""
     if not isinstance(item, dict):
         raise ValueError(f"must be an object, is {shown(item)}")
     kind = KIND_BY_KEY.get(item.get("key", ""))

@@ -15,6 +15,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.plan.file import PlannedLimit
 from sluice.quotas.files.config_error import ConfigError, Problem
 
@@ -89,4 +90,4 @@ def _write(file: Path, content: Mapping[str, Any]) -> None:
             os.fsync(new.fileno())
         os.replace(beside, file)
     except OSError as error:
-        raise ConfigError([Problem(f"cannot be written: {error}", source=str(file))]) from None
+        raise ConfigError([Problem(f"cannot be written: {in_words(error)}", source=str(file))]) from None

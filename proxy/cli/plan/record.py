@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.quotas.edit import Whom
 from sluice.quotas.files.config_error import ConfigError, Problem
 
@@ -82,7 +83,7 @@ class PlanRecord:
                     os.fsync(new.fileno())
                 os.replace(beside, self.file)
         except OSError as error:
-            message = f"cannot be written: {error}; name another with --record FILE"
+            message = f"cannot be written: {in_words(error)}; name another with --record FILE"
             raise ConfigError([Problem(message, source=str(self.file))]) from None
         self._places = places
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from sluice.proxy.cli.quotas.edit import Whom, canonical
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.files.config_error import USER_TYPE, ConfigError, Problem, unknown_key_message
+from sluice.quotas.files.config_error import USER_TYPE, ConfigError, Problem, unknown_key_message, wrong_limit
 from sluice.quotas.files.quota_file import DEFAULT_NAME
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
@@ -128,14 +128,17 @@ def changes_of(add: str, delete: str, whom: Whom = ()) -> dict[str, float | None
     problems: list[Problem] = []
     changes: dict[str, float | None] = {}
     for text in filter(None, (part.strip() for part in add.split(","))):
-        key, _, value = (part.strip() for part in text.partition("="))
-        if _is_known(ADD, key, problems):
+        key, has_value, value = (part.strip() for part in text.partition("="))
+        if _is_known(ADD, key, problems) and not (has_value and value):
+            problems.append(Problem("has no value; write KEY=VALUE", path=key, source=ADD))
+        elif key in KIND_BY_KEY:
             spec = KINDS[KIND_BY_KEY[key]]
             reason = why_not_for(spec, entity_of(whom)) if whom else None
+            number = _number(value)
             try:
-                changes[key] = spec.validated(key, _number(value))
+                changes[key] = spec.validated(key, number)
             except ValueError as error:
-                problems.append(Problem(str(error), path=key, source=ADD))
+                problems.append(Problem(wrong_limit(spec, number, str(error)), path=key, source=ADD))
             else:
                 if reason is not None:
                     problems.append(Problem(reason, path=key, source=ADD))

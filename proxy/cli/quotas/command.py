@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperCommand
 
 from sluice.proxy.cli.options import (
-    EXIT_CODES,
+    EXIT_CODES_OF_DIFF,
+    EXIT_CODES_OF_MOST,
     EXIT_FAILED,
     AdminSocketOption,
     ConfigOption,
@@ -293,11 +294,11 @@ def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) ->
 
 def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
     """Put the commands where they are called."""
-    app.command("configs", cls=OrderedNames, epilog=EXIT_CODES)(configs)
-    quotas_app.command("export", epilog=EXIT_CODES)(export)
-    quotas_app.command("diff", epilog=EXIT_CODES)(diff)
-    quotas_app.command("apply", epilog=EXIT_CODES)(apply)
-    quotas_app.command("import", epilog=EXIT_CODES, help="The same as `apply`.")(apply)
+    app.command("configs", cls=OrderedNames, epilog=EXIT_CODES_OF_MOST)(configs)
+    quotas_app.command("export", epilog=EXIT_CODES_OF_MOST)(export)
+    quotas_app.command("diff", epilog=EXIT_CODES_OF_DIFF)(diff)
+    quotas_app.command("apply", epilog=EXIT_CODES_OF_MOST)(apply)
+    quotas_app.command("import", epilog=EXIT_CODES_OF_MOST, help="The same as `apply`.")(apply)
 
 
 def _read(file: Path) -> Listing:

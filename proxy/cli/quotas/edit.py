@@ -128,7 +128,7 @@ def _outcome(
 def _edits(text: str, entries: list[Entry], kept: list[Entry | None], added: list[Entry]) -> Iterator[_Edit]:
     root = yaml.compose(text, Loader=CSafeLoader)
     assert isinstance(root, yaml.MappingNode)
-    sequence = next(value for name, value in root.value if name.value == "quotas")
+    name, sequence = next(pair for pair in root.value if pair[0].value == "quotas")
     assert isinstance(sequence, yaml.SequenceNode)
     nodes = sequence.value
     for node, before, after in zip(nodes, entries, kept, strict=True):
@@ -138,6 +138,12 @@ def _edits(text: str, entries: list[Entry], kept: list[Entry | None], added: lis
         yield sequence.start_mark.index, _end(sequence), "[]" if sequence.flow_style else " []"
         return
     stays = [entry is not None for entry in kept]
+    if added and not nodes and not root.flow_style:  # `quotas: []`, from now on an entry a line
+        shown = "".join(f"\n  {line}" for entry in added for line in block_lines(entry))
+        yield text.index(":", name.end_mark.index) + 1, _end(sequence), ""
+        at = _line_end(text, _end(sequence))
+        yield at, at, shown
+        return
     if sequence.flow_style:
         yield from _without_parts([(node.start_mark.index, _end(node)) for node in nodes], stays)
         yield from _flow_entries(sequence, stays, added)

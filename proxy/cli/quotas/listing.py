@@ -197,7 +197,7 @@ def is_own(difference: Difference) -> bool:
 
 
 def _is_untold(difference: Difference, left: Listing, right: Listing) -> bool:
-    """Of something that is only on the left."""
+    """Whether the right side could not tell what is only on the left."""
     is_shadow = difference.key in left.shadow.get(difference.whom, ())
     return (
         difference.key in right.untold

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.quotas.files.config_error import Problem, QuotaFileError
@@ -125,7 +126,9 @@ class QuotaFilePlace:
         try:
             _replace(self.file, after)
         except OSError as error:
-            raise QuotaFileError([Problem(f"cannot be written: {error}", source=self.name)]) from None
+            raise QuotaFileError(
+                [Problem(f"cannot be written: {in_words(error)}", source=self.name)]
+            ) from None
         return True
 
 

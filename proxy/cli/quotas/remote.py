@@ -133,7 +133,7 @@ class SocketPlace(RemotePlace):
         )
 
     def _found(self) -> Listing:
-        """Of a limit that a schedule has set for now: the normal one."""
+        """What the proxy has in force; of a limit that a schedule has set for now, the normal one."""
         answer = self._client.ask({"ask": "describe", "all": True})
         entries = {whom_of_names(entry["entity"]): entry for entry in answer["entries"]}
         sections = answer.get("sections")  # None: a proxy of an older version, which tells less

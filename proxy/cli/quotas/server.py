@@ -15,7 +15,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasR
 from kafka.protocol.api_message import ApiMessage
 
 from sluice.protocol.errors import ProtocolError
-from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.options import CommandFailed, in_words
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
 from sluice.proxy.cli.quotas.edit import Changes, Whom
 from sluice.proxy.cli.quotas.listing import Listing, described
@@ -79,7 +79,7 @@ class QuotaServer(RemotePlace):
             try:
                 return self._connected(host, port)
             except (OSError, ProtocolError) as error:
-                faults.append(f"{host}:{port}: {error}")
+                faults.append(f"{host}:{port}: {in_words(error)}")
         raise CommandFailed("cannot connect to " + "; ".join(faults))
 
     def _connected(self, host: str, port: int) -> socket.socket:
@@ -106,7 +106,7 @@ class QuotaServer(RemotePlace):
                 data = receive_exactly(sock, size)
             return decoded(request, data)
         except (OSError, ProtocolError) as error:
-            raise CommandFailed(f"{self.name}: {error}") from None
+            raise CommandFailed(f"{self.name}: {in_words(error)}") from None
 
 
 def _whom(entity: list[Any]) -> Whom:

@@ -40,7 +40,7 @@ GateKey: TypeAlias = tuple[int, bytes, int]
 Gate: TypeAlias = tuple[int, int, float, tuple[int, ...]]
 """epoch, lowest refused sequence, since when, those refused above it in their order"""
 Batches: TypeAlias = Mapping[GateKey, tuple[int, int]]
-"""Of one request: (epoch, base sequence) of each key's first batch."""
+"""(epoch, base sequence) of the first batch of each key in a request"""
 
 
 def first_batches(buf: bytearray, batches: Sequence[BatchHead]) -> dict[GateKey, tuple[int, int]]:

@@ -142,7 +142,7 @@ class ReplicaRequests:
         return True
 
     def _begun_anew(self, request: ReplicaFetch) -> SessionMirror:
-        """Of a full fetch."""
+        """The mirror of a session that a full fetch begins."""
         mirror = self._sessionless
         if mirror is None or mirror.replica_id != request.replica_id:
             return SessionMirror(request.replica_id, self._replication)

@@ -27,7 +27,7 @@ def sluice(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     def call(*arguments: str, stdin: str = "", environ: dict[str, str] | None = None) -> tuple[int, str, str]:
         for name in [name for name in os.environ if name.startswith("SLUICE_")]:
             monkeypatch.delenv(name)
-        for name, value in {**(environ or {}), "NO_COLOR": "1", "COLUMNS": "200"}.items():
+        for name, value in {"NO_COLOR": "1", "COLUMNS": "200", **(environ or {})}.items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", ["sluice", *arguments])

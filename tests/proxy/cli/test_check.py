@@ -104,3 +104,58 @@ def test_run_takes_its_file_as_check_does(sluice: Sluice, folder: Path) -> None:
 
 def test_the_versions_are_an_option_too(sluice: Sluice) -> None:
     assert sluice("--version") == sluice("version")
+
+
+def test_a_quota_file_that_is_written_wrongly_is_not_taken_for_a_configuration(
+    sluice: Sluice, folder: Path
+) -> None:
+    for text in (
+        "quotas:\n  alice:\n    producer_byte_rate: 1\n",
+        "quotas:\n  user: alice\n  producer_byte_rate: 1\n",
+        "- user: alice\n  producer_byte_rate: 1\n",
+    ):
+        (folder / "quotas.yaml").write_text(text)
+        code, _, err = sluice("check", "quotas.yaml")
+        assert code == 2
+        assert "a list of" in err, err
+        assert "listeners" not in err, err
+
+
+def test_names_that_look_like_the_default_are_warned_of(sluice: Sluice, folder: Path) -> None:
+    entries = "".join(f"- {{user: '{name}', producer_byte_rate: 1}}\n" for name in ("*", "default", "bob "))
+    (folder / "quotas.yaml").write_text(f"quotas:\n{entries}- {{user: <default>, producer_byte_rate: 1}}\n")
+    for file in ("quotas.yaml", "sluice.yaml"):
+        code, out, _ = sluice("check", file)
+        assert code == 0
+        assert "names taken to the letter ('*', 'bob ', 'default'): " in out
+    (folder / "quotas.yaml").write_text("quotas:\n- {user: <default>, producer_byte_rate: 1}\n")
+    assert "to the letter" not in sluice("check", "quotas.yaml")[1]
+
+
+def test_all_keys_that_stand_twice_are_told_at_once(sluice: Sluice, folder: Path) -> None:
+    (folder / "sluice.yaml").write_text(
+        "quotas:\n  file: quotas.yaml\n  file: other.yaml\nmode: broker\nmode: gateway\n"
+    )
+    code, _, err = sluice("check", "sluice.yaml")
+    assert (code, [line.split(": ")[:2] for line in err.splitlines()]) == (
+        2,
+        [["sluice.yaml:3", "quotas.file"], ["sluice.yaml:5", "mode"]],
+    )
+
+
+def test_a_configuration_and_a_quota_file_in_the_place_of_one_another_are_told_apart(
+    sluice: Sluice, folder: Path
+) -> None:
+    for command in ("run", "top", "connections"):
+        code, _, err = sluice(command, "quotas.yaml")
+        assert (code, err) == (2, "quotas.yaml: is a quota file; give the configuration that names it\n")
+    told = "sluice.yaml: is a configuration; give the quota file that it names\n"
+    asked = (("quotas", "explain", "--user", "alice"), ("configs", "--describe"), ("quotas", "export"))
+    for arguments in asked:
+        code, _, err = sluice(*arguments, "--quotas", "sluice.yaml")
+        assert (code, err) == (2, told)
+
+
+def test_a_fetch_without_anything_asks_for_a_configuration(sluice: Sluice) -> None:
+    code, _, err = sluice("access-log", "fetch", "folder")
+    assert (code, "give --config or SLUICE_CONFIG" in err) == (2, True)

@@ -148,3 +148,52 @@ def test_quotas_without_a_limit_are_one_line(folder: Path, sluice: Sluice) -> No
         "Limits of the quota file quotas.yaml.\n\n"
         f"unlimited: {keys}producer_ids_rate, connection_creation_rate\n"
     )
+
+
+LONG_NAME = "team-a-very-long-name-of-a-service-account@EXAMPLE.COM"
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "100"])
+def test_a_narrow_terminal_has_every_name_whole_and_a_level_a_line(
+    columns: str, folder: Path, sluice: Sluice
+) -> None:
+    (folder / "quotas.yaml").write_text(
+        "quotas:\n- {user: <default>, producer_byte_rate: 1048576}\n- {user: x, producer_byte_rate: 1}\n"
+    )
+    asked = ("quotas", "explain", "--user", LONG_NAME, "--client-id", "reports", "--quotas", "quotas.yaml")
+    _, out, _ = sluice(*asked, environ={"COLUMNS": columns})
+    assert "…" not in out
+    assert f"  user '{LONG_NAME}' (user)\n" in out
+    assert "→ user <default> (default_user): 1,048,576\n    Applies: the first level" in out
+    assert "Nothing is configured" not in out  # a level without a limit needs no sentence
+
+
+def test_no_line_ends_in_blanks(folder: Path, sluice: Sluice) -> None:
+    (folder / "quotas.yaml").write_text("quotas:\n- {user: alice, producer_byte_rate: 1048576}\n")
+    _, out, _ = sluice(*ALICE, "--quotas", "quotas.yaml")
+    assert "→  user" in out
+    assert [line for line in out.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        (
+            ("--user", "tenant:team-a"),
+            "tenant:team-a is what metrics call a tenant; ask for a member: --user alice",
+        ),
+        (
+            ("--user", "alice", "--client-id", "etl-*"),
+            "etl-* is what metrics call a prefix; ask for a client id: --client-id etl-1",
+        ),
+        (("--user", "<default>"), "<default> is no client's name; ask for one that has no entry of its own."),
+    ],
+)
+def test_a_label_or_the_default_in_the_place_of_a_name_is_told_what_to_ask_for(
+    asked: tuple[str, ...], hint: str, folder: Path, sluice: Sluice
+) -> None:
+    (folder / "quotas.yaml").write_text(IN_FORCE)
+    _, out, _ = sluice("quotas", "explain", *asked, "--quotas", "quotas.yaml")
+    assert hint in out.splitlines()
+    _, out, _ = sluice(*ALICE, "--quotas", "quotas.yaml")
+    assert "ask for" not in out

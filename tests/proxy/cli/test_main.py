@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
+from sluice.proxy.__main__ import main as entry_point
 from sluice.proxy.config.config import LIVE_OPTIONS, Config
 from sluice.proxy.config.file import variable_names
 from sluice.proxy.config.schema import config_schema_text
@@ -315,3 +316,65 @@ def test_metrics_named_beside_kafkas_sensors_exist() -> None:
     named = set(re.findall(r"`(sluice_[a-z_]+)", sensors))
     assert len(named) > 10
     assert named <= set(re.findall(r"^\| `(sluice_[a-z_]+)`", tables, re.MULTILINE))
+
+
+@pytest.mark.parametrize("arguments", [("check", "quotas.yaml"), ("schema", "config"), ("--version",)])
+def test_a_full_disk_is_told_in_a_line(arguments: tuple[str, ...], folder: Path) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "sluice.proxy", *arguments], cwd=folder, stdout=full,
+            stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "cannot write: no space left on device\n")
+
+
+def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sluice.proxy.cli.main.main", interrupted)
+    monkeypatch.setattr(sys, "argv", ["sluice", "check"])
+    with pytest.raises(SystemExit) as ended:
+        entry_point()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "")
+
+
+def test_run_without_anything_asks_for_a_file(sluice: Sluice) -> None:
+    code, _, err = sluice("run")
+    assert code == 2
+    assert "give FILE, --config or SLUICE_CONFIG" in " ".join(err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("top",), "Exit codes: 0 success; 1 failed; 2 bad configuration, quota file or arguments."),
+        (("quotas", "diff"), "Exit codes: 0 no difference; 1 they differ"),
+        (("run",), "Exit codes: 0 drained, after SIGTERM or SIGINT;"),
+    ],
+)
+def test_help_has_the_exit_codes_of_its_command_alone(
+    arguments: tuple[str, ...], told: str, sluice: Sluice
+) -> None:
+    _, out, _ = sluice(*arguments, "--help")
+    assert told in " ".join(out.split())
+    assert "decode" not in out
+
+
+@pytest.mark.parametrize("command", ["recalibrate", "spark-jars"])
+def test_completion_is_the_whole_commands_to_install(command: str, sluice: Sluice) -> None:
+    assert "--install-completion" not in sluice(command, "--help")[1]
+
+
+@pytest.mark.parametrize("command", ["top", "connections"])
+def test_a_running_proxy_is_found_by_the_file_as_run_takes_it(
+    command: str, folder: Path, sluice: Sluice
+) -> None:
+    (folder / "sluice.yaml").write_text(f"{CONFIG}admin: {{socket: none.sock}}\n")
+    code, _, err = sluice(command, "sluice.yaml")
+    assert (code, err) == (
+        1,
+        "none.sock: no such file or directory; does the proxy run, with admin.socket set?\n",
+    )

@@ -6,9 +6,10 @@ import io
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from sluice.proxy.admin.top.order import Sort
-from sluice.proxy.cli.top_screen import Look
+from sluice.proxy.cli.top_screen import Look, framed
 
 
 class Source:
@@ -78,3 +79,15 @@ class Empty(Source):
         counts = ("throttled_buckets", "active_buckets", "throttled_connections", "connections")
         told = {"rows": [], "pacing": "smooth", "at": "now", "not_in_force": [], "delayed_buckets_1m": 0}
         return told | dict.fromkeys(counts, 0)
+
+
+def test_what_the_screen_has_no_room_for_is_said_beside_the_keys_which_stay() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=10)
+    console.print(framed(Text("\n".join(f"line {number}" for number in range(30))), "q quit", console))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[8] == "line 8"
+    assert lines[9] == "q quit · 21 more lines: a taller window, --user, or --once"
+    console.print(framed(Text("line"), "q quit", console))
+    assert out.getvalue().splitlines()[10:] == ["line", "q quit"]

@@ -76,12 +76,27 @@ ONE_WRONG_KEY = [
     ("top level", "moed: broker\n", "sluice.yaml:8: moed: unknown key; did you mean mode?"),
     ("mode", "mode: sidecar\n", "sluice.yaml:8: mode: must be 'broker' or 'gateway'; is 'sidecar'"),
     ("text", "drain:\n  deadline_s: soon\n", "sluice.yaml:9: drain.deadline_s: must be a number, is 'soon'"),
-    ("bool", "drain:\n  deadline_s: true\n", "sluice.yaml:9: drain.deadline_s: must be a number, is True"),
+    ("bool", "drain:\n  deadline_s: true\n", "sluice.yaml:9: drain.deadline_s: must be a number, is true"),
+    (
+        "seconds with a unit",
+        "drain:\n  deadline_s: 500ms\n",
+        "sluice.yaml:9: drain.deadline_s: must be a number, is '500ms'; write 0.5",
+    ),
+    (
+        "bytes with a unit",
+        "limits:\n  max_buffered_bytes: 256MiB\n",
+        "sluice.yaml:9: limits.max_buffered_bytes: must be a whole number, is '256MiB'; write 268435456",
+    ),
+    (
+        "a count in short",
+        "limits:\n  max_connections: 10k\n",
+        "sluice.yaml:9: limits.max_connections: must be a whole number, is '10k'; write 10000",
+    ),
     ("nan", "drain:\n  deadline_s: .nan\n", "sluice.yaml:9: drain.deadline_s: must be a number, is nan"),
     (
         "blank",
         "log:\n  level:\n",
-        "sluice.yaml:9: log.level: must be 'debug', 'info', 'warning' or 'error'; is None",
+        "sluice.yaml:9: log.level: must be 'debug', 'info', 'warning' or 'error'; is null",
     ),
     (
         "fraction",

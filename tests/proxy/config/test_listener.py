@@ -120,6 +120,28 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
         "9092 is taken",
     ),
     ("gateway", {"gateway": {**CLUSTER, "sni_domain": "kafka.example"}}, "gateway.sni_domain", "only TLS"),
+    ("broker", {**BROKER, "upstream_host": "kafka:9092"}, "upstream_host", "without its port"),
+    ("broker", {**BROKER, "upstream_host": "[::1]:9092"}, "upstream_host", "write ::1"),
+    ("broker", {**BROKER, "upstream_host": "kafka "}, "upstream_host", "without blanks"),
+    ("broker", {**BROKER, "bind_host": "http://0.0.0.0"}, "bind_host", "no URL"),
+    (
+        "gateway",
+        {"gateway": {**CLUSTER, "advertised_host": "kafka.example.com:9092"}},
+        "gateway.advertised_host",
+        "without its port",
+    ),
+    (
+        "gateway",
+        {"gateway": {**CLUSTER, "bootstrap_upstreams": ["kafka 0:9092"]}},
+        "gateway.bootstrap_upstreams[0]",
+        "without blanks",
+    ),
+    (
+        "gateway",
+        {"gateway": {**CLUSTER, "bootstrap_upstreams": "kafka-0:9092"}},
+        "gateway.bootstrap_upstreams",
+        "write [kafka-0:9092]",
+    ),
     ("broker", {**BROKER, "security_protocol": "SSL"}, "tls", "missing"),
     ("broker", {**BROKER, "tls": TLS}, "tls", "is PLAINTEXT"),
     (

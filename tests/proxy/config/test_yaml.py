@@ -100,3 +100,21 @@ def test_what_json_says_is_read_as_said(value: Any) -> None:
 
 def test_infinity_is_written_as_yaml_writes_it() -> None:
     assert parse_yaml("[.inf, -.inf, Infinity]", "f").value == [math.inf, -math.inf, "Infinity"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a:\n- user: alice\n  rate:5\n", "f:3: not YAML: a blank is missing behind the colon"),
+        ("a:\n- user: alice\n  rate\nb: 1\n", "f:3: not YAML: no `key: value`, and no `- entry`"),
+        (
+            "a:\n- user: alice\n   rate: 5\n",
+            "f:3: not YAML: mapping values are not allowed in this context: is this line indented as the one "
+            "before it?",
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_is_told_on_its_own_line_with_what_is_missing(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, "f")
+    assert str(caught.value) == told

@@ -168,7 +168,7 @@ WRONG_ENTRIES = [
     ("user: ' '", "2: user", "must not be blank; for every other user write <default>"),
     ("user: 12", "2: user", "must be a text, is 12; write it in quotes: '12'"),
     (f"user: User:alice\n    {RATE}: 1", "2: user", "write it without its type: alice"),
-    ("client-id: true", "2: client-id", "must be a text, is True; write it in quotes: 'True'"),
+    ("client-id: true", "2: client-id", "must be a text, is true; write it in quotes: 'true'"),
     (
         "user: a\n    shadow: 1",
         "3: shadow",
@@ -210,7 +210,17 @@ WRONG_ENTRIES = [
     (
         f"user: a\n    {RATE}: 1MB",
         f"3: {RATE}",
-        f"Quota {RATE} must be a whole number, not '1MB'; is '1MB' (bytes per second); write 1048576",
+        f"Quota {RATE} must be a whole number, not '1MB' (bytes per second); write 1048576",
+    ),
+    (
+        f"user: a\n    {RATE}: '1048576'",
+        f"3: {RATE}",
+        f"Quota {RATE} must be a whole number, not '1048576' (bytes per second); write 1048576",
+    ),
+    (
+        "user: a\n    request_percentage: 50%",
+        "3: request_percentage",
+        "Quota request_percentage must be a number, not '50%' (percent of one broker thread); write 50",
     ),
 ]
 

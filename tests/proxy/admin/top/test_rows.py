@@ -141,6 +141,22 @@ def test_in_shadow_mode_nobody_is_throttled() -> None:
     assert (row.shadow, found.throttled, row.throttled_connections) == (True, 0, 0)
 
 
+def test_in_shadow_mode_what_is_used_is_told_however_far_above_the_limit() -> None:
+    """The debt is taken away at once, so that nobody owes; the metric tells the same share."""
+    entity = QuotaEntity(DEFAULT, None)
+    limits = QuotaLimits([(entity, {"producer_byte_rate": 1_000})], shadow={entity: ["producer_byte_rate"]})
+    shared = shared_of(limits)
+    connected(shared).client_sends(produce_of(50_000))
+    now_ms = START_MS + 10_000.0
+    (row,) = survey(shared, at_ms=now_ms).rows
+    (sensor,) = shared.quotas.sensors()
+    assert row.utilisation == sensor.utilisation(now_ms) > 4.0
+    assert row.used == row.utilisation * 1_000
+    why = row.to_json(limits)["why"]
+    assert f"= {row.utilisation:,.1%}" in why[1]
+    assert why[2].endswith("so much may pass at once; in shadow mode all passes, and nothing is owed")
+
+
 def test_new_producer_ids_that_wait_are_a_row_of_their_user() -> None:
     limits = QuotaLimits([(QuotaEntity("alice"), {"producer_ids_rate": 2})])
     shared = shared_of(limits)

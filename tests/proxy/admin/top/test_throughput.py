@@ -215,6 +215,7 @@ def shown(found: dict[str, Any], width: int, searched: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("width", "titles"),
     [
+        (60, "user/client-id in out waits for"),
         (80, "user/client-id peer in out waits for"),
         (90, "user/client-id peer in out in flight waits for"),
         (104, "user/client-id peer in out requests/s in flight waits for"),

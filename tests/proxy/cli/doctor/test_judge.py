@@ -136,3 +136,21 @@ def test_lines_and_exit_code() -> None:
     assert not has_failed([fine, odd])
     assert has_failed([fine, Finding(FAILED, "c", "broken", "mend")])
     assert odd.as_json() == {"status": "warning", "check": "b", "told": "odd", "todo": "do this"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "todo"),
+    [
+        ("permission denied", "CAP_NET_BIND_SERVICE"),
+        ("cannot assign requested address", "ip address"),
+        ("taken by another program", "ss -ltnp 'sport = :92'"),
+    ],
+)
+def test_what_to_do_about_a_port_fits_why_it_cannot_be_had(fault: str, todo: str) -> None:
+    assert todo in judge.port("listener x", ("0.0.0.0", 92), fault, is_ours=False).todo
+    assert todo in judge.ports("x", "h", range(92, 95), {92: fault}, is_ours=False).todo
+
+
+def test_a_warning_of_check_is_told_once() -> None:
+    warned = Finding(Status.WARNING, "inter_broker_not_declared", "inter broker not declared", "declare it")
+    assert lines_of([warned]) == ["! inter broker not declared", "    declare it"]

@@ -305,7 +305,7 @@ DAMAGED = [
     ({"entries": [entry(1_500), entry(1_500)]}, r"entries\[1\]: producer_byte_rate of .* stands there twice"),
     ({"entries": [entry(-1)]}, r"entries\[0\]: proposed must be a number above 0, is -1"),
     ({"entries": [entry(1.5)]}, "cannot be a fractional value"),
-    ({"entries": [entry(True)]}, "is True"),
+    ({"entries": [entry(True)]}, "is true"),
     ({"entries": [entry(1_500, key="bytes")]}, "'bytes' is no quota"),
     ({"entries": [entry(1_500, entity='{"who": "alice"}')]}, "entity must be JSON such as"),
     ({"entries": [entry(1_500, entity='{"ip": "here"}')]}, "'here'"),

@@ -104,7 +104,20 @@ def test_a_type_without_a_name_asks_for_all_of_that_type_and_no_other() -> None:
         _ = users.whom
 
 
-@pytest.mark.parametrize("value", ["0", "-5", "many", "", "nan", "true", "[1"])
+@pytest.mark.parametrize("text", ["producer_byte_rate", "producer_byte_rate="])
+def test_a_key_without_a_value_is_told_how_it_is_written(text: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^--add-config: producer_byte_rate: has no value; write KEY=VALUE$"
+    ):
+        changes_of(text, "")
+
+
+def test_a_size_with_a_unit_is_told_as_the_quota_file_would() -> None:
+    with pytest.raises(ConfigError, match=r"not '1MB' \(bytes per second\); write 1048576$"):
+        changes_of("producer_byte_rate=1MB", "")
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "many", "nan", "true", "[1"])
 def test_what_is_no_positive_number_is_refused_with_the_key_named(value: str) -> None:
     with pytest.raises(ConfigError, match=r"^--add-config: producer_ids_rate: Quota producer_ids_"):
         changes_of(f"producer_ids_rate={value}", "")

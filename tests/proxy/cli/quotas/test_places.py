@@ -383,3 +383,18 @@ def test_an_entity_is_described_in_the_words_of_kafkas_tool(tmp_path: Path) -> N
         "(in shadow mode: connection_creation_rate)",
         "Quota configs for tenant 'team', client-id-prefix 'etl-' are producer_byte_rate=7.0",
     ]
+
+
+def test_the_first_entries_of_a_file_are_written_an_entry_a_line() -> None:
+    first, second = whom_named("alice", "reports"), whom_named("bob", None)
+    text = edited(
+        "quotas: []\n", "f", {first: {"producer_byte_rate": 5.0}, second: {"consumer_byte_rate": 7.0}}
+    )
+    assert text == (
+        'quotas:\n  - user: "alice"\n    client-id: "reports"\n    producer_byte_rate: 5\n'
+        '  - user: "bob"\n    consumer_byte_rate: 7\n'
+    )
+
+
+def whom_named(user: str, client_id: str | None) -> Whom:
+    return (("user", user), *((("client-id", client_id),) if client_id is not None else ()))
