@@ -11,7 +11,7 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +60,7 @@ def spark_session(
         yield active
         return
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started us, and knows the master
-    with _java(is_running=submitted):
+    with nullcontext() if submitted else java_home():  # the JVM that submitted us is there already
         builder = SparkSession.builder.appName(name)
         if master is not None or not submitted:
             builder = builder.master(master or LOCAL)
@@ -119,11 +119,8 @@ def _settings(is_local: bool) -> dict[str, str]:
 
 
 @contextmanager
-def _java(*, is_running: bool) -> Iterator[None]:
-    """JAVA_HOME for the while. `is_running`: the JVM is there already."""
-    if is_running:
-        yield
-        return
+def java_home() -> Iterator[None]:
+    """A JAVA_HOME that Spark can be started with, for the while. Raises JavaNotFoundError."""
     java = find_java()
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="sluice-java-") as folder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ from sluice.recalibration.given import quotas_at, settings_at
 from testkit.spark.object_store import ObjectStore
 
 QUOTAS = "quotas:\n  - user: alice\n    producer_byte_rate: 1000\n"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path_factory.mktemp("store")) as found:
-        yield found
 
 
 @pytest.fixture(autouse=True)
