@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +14,7 @@ from pyspark.sql import SparkSession
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.recalibration.night import Night, run_night
 from sluice.recalibration.settings_file import parse_settings
+from sluice.recalibration.state.run_lock import AnotherNightError
 from testkit.access_log.access_logs import DAY, row, write
 from testkit.spark.object_store import BUCKET, ObjectStore
 
@@ -93,3 +96,24 @@ def test_damaged_copied_and_half_written_files_and_the_same_night_again(
         for user in (b"alice", b"bob", b"carol"):
             assert b'"user": "%s"' % user in expected["plan.json"]
         assert twice.in_store("logs").keys() == twice.on_disk("logs").keys(), "compacted alike"
+
+
+def test_of_two_nights_at_once_one_is_told_and_what_is_left_is_one_nights(
+    spark: SparkSession, twice: Twice
+) -> None:
+    expected = twice.night(spark, str(twice.folder))
+    both = Barrier(2)
+
+    def night(_: int) -> str | None:
+        both.wait(60)
+        try:
+            return twice.night(spark, twice.uri)
+        except AnotherNightError:
+            return None
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(night, range(2)), key=str) == [None, expected]
+    assert without_places(twice.in_store(expected), twice.uri) == without_places(
+        twice.on_disk(expected), str(twice.folder)
+    )
+    assert twice.night(spark, twice.uri).endswith("-2"), "the lock was given back"
