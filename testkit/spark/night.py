@@ -18,11 +18,17 @@ from testkit.spark.jars import spark_jars
 from testkit.spark.object_store import ObjectStore
 
 DRIVER_OPENS: Final = " ".join(
-    f"--add-opens=java.base/{package}=ALL-UNNAMED"
-    for package in ("java.lang", "java.nio", "java.util", "sun.nio.ch", "sun.util.calendar")
+    (
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        *(
+            f"--add-opens=java.base/{package}=ALL-UNNAMED"
+            for package in ("java.lang", "java.nio", "java.util", "sun.nio.ch", "sun.util.calendar")
+        ),
+    )
 )
 """Spark opens these in every JVM but a driver's in cluster mode at a standalone master. Without java.nio
 Arrow has no memory."""
+_DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 NO_PYTHON: Final = "/no/python"
 """what executors are told to run Python with: they must need none"""
 PYTHON_RUNNER: Final = "org.apache.spark.deploy.PythonRunner"
@@ -125,7 +131,7 @@ def cluster_mode(
     jars = f"{spark_jars()}/*"
     places = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
     more = {
-        "spark.driver.defaultJavaOptions": DRIVER_OPENS,
+        _DRIVER_OPTIONS: f"{settings.get(_DRIVER_OPTIONS, '')} {DRIVER_OPENS}",
         "spark.standalone.submit.waitAppCompletion": "true",
     }
     any_jar = next((SPARK_HOME / "jars").glob("spark-tags_*.jar"))
