@@ -68,7 +68,7 @@ def spark_session(
         if is_local:
             # Else Spark asks the host's name for an address, which a container may not have.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for key, value in (_settings(is_local) | dict(settings or {})).items():
+        for key, value in (_settings(is_local, submitted) | dict(settings or {})).items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         try:
@@ -82,7 +82,7 @@ def s3_endpoint() -> str | None:
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 
-def _settings(is_local: bool) -> dict[str, str]:
+def _settings(is_local: bool, submitted: bool) -> dict[str, str]:
     ours = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
@@ -112,9 +112,13 @@ def _settings(is_local: bool) -> dict[str, str]:
             # Files are listed here, however many there are: a task for each costs more than a look at it.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
         }
-        jars = os.environ.get(JARS_VARIABLE)
-        if jars:
-            ours["spark.driver.extraClassPath"] = f"{jars}/*"
+    jars = os.environ.get(JARS_VARIABLE)
+    if jars and not submitted:  # else the driver's JVM runs, and spark-submit was told
+        ours["spark.driver.extraClassPath"] = f"{jars}/*"
+        if not is_local:
+            ours["spark.jars"] = ",".join(
+                map(str, sorted(Path(jars).glob("*.jar")))
+            )  # the executors get them
     return ours
 
 

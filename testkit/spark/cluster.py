@@ -99,7 +99,7 @@ class SparkCluster:
             command, output=log, env=self._clean(folder) | dict(environ), cwd=folder
         ) as process:
             code = process.wait(within_s)
-        return Submitted(code, log.read_text(encoding="utf-8", errors="replace"))
+        return Submitted(code, log.read_text(encoding="utf-8", errors="replace") + self._of_drivers())
 
     def worker_folder(self, index: int) -> Path:
         """Where a worker writes."""
@@ -109,10 +109,15 @@ class SparkCluster:
         """The names that a worker, and so what it starts, finds in a folder."""
         return os.listdir(f"/proc/{self._pids[index]}/root{folder}")
 
+    def _of_drivers(self) -> str:
+        """What drivers at workers have printed: spark-submit does not show it."""
+        found = sorted(self._folder.glob("worker-*/work/driver-*/stdout"))
+        return "".join(file.read_text(encoding="utf-8", errors="replace") for file in found)
+
     def _start_worker(self, held: ExitStack, name: str) -> None:
         folder = self._folder / name
         worker = ["org.apache.spark.deploy.worker.Worker", "--host", LOOPBACK, "--webui-port", "0"]
-        # As many cores as the machine has, twice: a driver has its place beside the executors.
+        # Two: a driver has a place beside an executor.
         worker += ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"), self.url]
         started = self._start(held, name, worker, "Successfully registered with master", self._environ)
         self._pids.append(started.pid)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from sluice.recalibration import __main__ as job_module
+from sluice.recalibration.spark.session import JARS_VARIABLE
+from testkit.processes.ports import LOOPBACK
 from testkit.spark.cluster import SMALL, SPARK_HOME, SparkCluster, Submitted
 from testkit.spark.jars import spark_jars
 from testkit.spark.object_store import ObjectStore
@@ -112,6 +114,31 @@ def client_mode(
         "PYSPARK_PYTHON": NO_PYTHON,
     }
     return _plan(cluster.submit(options, environ, folder=folder, within_s=WITHIN_S), night, store, out)
+
+
+def by_command(night: NightInput, cluster: SparkCluster, store: ObjectStore, out: str, folder: Path) -> Files:
+    """`sluice recalibrate --master spark://…` in `folder`, without spark-submit. Raises NightError."""
+    _upload_before(night, store, out)
+    given = [f"--quotas={night.quotas}", f"--settings={night.settings}", f"--master={cluster.url}"]
+    _, *arguments = _job(night, store, out)
+    environ = {
+        **os.environ,
+        **store.environ,
+        JARS_VARIABLE: str(spark_jars()),
+        "PYSPARK_PYTHON": NO_PYTHON,
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "TMPDIR": str(folder),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "sluice.recalibration", *arguments, *given, *_conf(SMALL)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        env=environ,
+        cwd=folder,
+    )
+    return _plan(Submitted(ended.returncode, ended.stderr), night, store, out)
 
 
 def cluster_mode(

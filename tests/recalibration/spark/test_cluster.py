@@ -15,6 +15,7 @@ from testkit.spark.cluster import SMALL, SparkCluster
 from testkit.spark.night import (
     Files,
     NightInput,
+    by_command,
     client_mode,
     cluster_mode,
     node_environ,
@@ -117,3 +118,9 @@ def test_a_night_in_cluster_mode_makes_the_same_plan_byte_for_byte(place: Place)
         each for index in range(2) for each in place.cluster.worker_folder(index).glob("work/driver-*/stdout")
     ]
     assert f"{place.store.uri}/cluster/plans/{DAY}-1" in "".join(each.read_text() for each in drivers)
+
+
+@pytest.mark.slow
+def test_the_command_itself_takes_a_cluster_and_hands_out_its_jars(place: Place) -> None:
+    found = by_command(place.night, place.cluster, place.store, "command", place.driver)
+    assert differing(found, place.expected) == []
