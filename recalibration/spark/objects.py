@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
@@ -23,6 +24,8 @@ def create_once(spark: SparkSession, uri: str, content: bytes) -> bool:
         stream = files.createFile(path).overwrite(False).must(_CONDITIONAL, True).build()
         stream.write(bytearray(content))
         stream.close()
+    except PySparkException as error:  # a file system of Hadoop's that does not know the condition
+        raise CannotCreateOnceError(str(error).splitlines()[0]) from None
     except Py4JJavaError as error:
         name = error.java_exception.getClass().getSimpleName()
         if name in _THERE:
