@@ -129,7 +129,10 @@ class SparkCluster:
         folder.mkdir()
         log = self._folder / f"{name}.log"
         command = [*self._apart(), str(SPARK_HOME / "bin/spark-class"), *arguments]
-        process = GuardedProcess(command, output=log, env=self._clean(folder) | dict(environ), cwd=folder)
+        own = {"SPARK_LOCAL_DIRS": str(folder)}
+        process = GuardedProcess(
+            command, output=log, env=self._clean(folder) | own | dict(environ), cwd=folder
+        )
         held.enter_context(process)
         wait_for_line(process, log, ready, _START_S)
         return process
@@ -149,7 +152,6 @@ class SparkCluster:
             "JAVA_HOME": self._java_home,
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": LOOPBACK,
-            "SPARK_LOCAL_DIRS": str(folder),
             "SPARK_DAEMON_MEMORY": DAEMON_HEAP,
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }

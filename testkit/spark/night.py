@@ -110,6 +110,7 @@ def client_mode(
     environ = {
         **store.environ,
         "TMPDIR": str(folder),
+        "SPARK_LOCAL_DIRS": str(folder),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": NO_PYTHON,
     }
