@@ -15,7 +15,10 @@ class CannotCreateOnceError(Exception):
 
 
 def create_once(spark: SparkSession, uri: str, content: bytes) -> bool:
-    """Make an object if there is none of that name; False: there is. Raises CannotCreateOnceError."""
+    """Make an object if there is none of that name. Raises CannotCreateOnceError.
+
+    False: there is one; it may be ours, if the answer was lost and the client has tried again.
+    """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:

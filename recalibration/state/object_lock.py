@@ -41,8 +41,9 @@ def object_lock(
     if last:
         _refuse_if_held(place, folder, last, stale_s, out)
     own = f"{folder}/{last + 1}"
-    content = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
-    if not create(f"{place.scheme}{own}", content):
+    content = f"process {os.getpid()} on {socket.gethostname()}, {token_hex(4)}\n".encode()
+    # What an answer that was lost has made, the client's second try finds there: it is ours.
+    if not create(f"{place.scheme}{own}", content) and _read(place, own) != content:
         raise AnotherNightError(f"{out}: another night has begun here at this moment")
     if max(_numbers(place, folder)) > last + 1:  # we had looked long ago, and made what was removed meanwhile
         place.filesystem.delete_file(own)
@@ -65,8 +66,7 @@ def object_lock(
 
 def _refuse_if_held(place: LogFolder, folder: str, number: int, stale_s: float, out: str) -> None:
     path = f"{folder}/{number}"
-    with place.filesystem.open_input_stream(path) as stream:
-        whose = bytes(stream.read()).decode(errors="replace").strip()
+    whose = _read(place, path).decode(errors="replace").strip()
     if not whose:
         return
     # Times by one clock: the store's.
@@ -83,6 +83,11 @@ def _renew(place: LogFolder, path: str, content: bytes, ended: threading.Event, 
     while not ended.wait(every_s):
         with suppress(OSError):  # the next one may pass: there are many before it is too late
             _write(place, path, content)
+
+
+def _read(place: LogFolder, path: str) -> bytes:
+    with place.filesystem.open_input_stream(path) as stream:
+        return bytes(stream.read())
 
 
 def _write(place: LogFolder, path: str, content: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from threading import Barrier
 
 import boto3
@@ -70,18 +69,31 @@ def test_a_second_night_is_told_and_the_next_may_run(store: ObjectStore, out: st
 
 def test_of_many_at_once_one_has_it(out: str, create: Create) -> None:
     for _ in range(5):
-        all_of_them = Barrier(8)
+        begin, end = Barrier(8), Barrier(8)
         holders: list[int] = []
 
-        def night(number: int, barrier: Barrier = all_of_them, holders: list[int] = holders) -> None:
-            barrier.wait(30)
-            with suppress(AnotherNightError), object_lock(out, create):
-                holders.append(number)
-                time.sleep(0.5)
+        def night(
+            number: int, begin: Barrier = begin, end: Barrier = end, holders: list[int] = holders
+        ) -> None:
+            begin.wait(30)
+            try:
+                with object_lock(out, create):
+                    holders.append(number)
+                    end.wait(30)  # held until all others have been told
+            except AnotherNightError:
+                end.wait(30)
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(night, range(8)))
         assert len(holders) == 1
+
+
+def test_an_object_whose_answer_was_lost_is_ours(out: str, create: Create) -> None:
+    def lost(uri: str, content: bytes) -> bool:
+        return create(uri, content) and create(uri, content)
+
+    with object_lock(out, lost), pytest.raises(AnotherNightError):
+        object_lock(out, create).__enter__()
 
 
 def test_the_lock_of_a_machine_that_died_is_taken_over_and_not_that_of_one_that_lives(
