@@ -105,9 +105,9 @@ def test_the_lock_of_a_machine_that_died_is_taken_over_and_not_that_of_one_that_
         object_lock(out, create, stale_s=60.0).__enter__()
     time.sleep(3.0)  # the store's times are whole seconds
     with object_lock(out, create, renew_s=0.2, stale_s=2.0):
-        time.sleep(3.0)
+        time.sleep(6.0)
         with pytest.raises(AnotherNightError):
-            object_lock(out, create, stale_s=2.0).__enter__()
+            object_lock(out, create, stale_s=5.0).__enter__()
 
 
 def test_who_has_looked_long_ago_does_not_get_a_number_that_was_removed(
