@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 import typer
 
 from sluice.quotas.files.config_error import ConfigError
-from sluice.quotas.files.load import load_quotas
 from sluice.quotas.numbers import number
+from sluice.recalibration.given import quotas_at, settings_at
 from sluice.recalibration.policy.settings import JobSettings
-from sluice.recalibration.settings_file import load_settings
 
 if TYPE_CHECKING:
     from sluice.recalibration.job import Plan
@@ -45,7 +44,7 @@ LogsOption = Annotated[
     str, typer.Option("--logs", metavar="PATH", help="The access log: a folder, or s3://bucket/folder.")
 ]
 QuotasOption = Annotated[
-    Path, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file in force.")
+    str, typer.Option("--quotas", "-q", metavar="FILE", help="The quota file in force: a path or s3://….")
 ]
 OutOption = Annotated[
     str, typer.Option("--out", metavar="PATH", help="Where states and plans go: a folder or s3://….")
@@ -57,8 +56,12 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show the changes; write and compact nothing. Local Spark only.")
 ]
 SettingsOption = Annotated[
-    Path | None,
-    typer.Option("--settings", metavar="FILE", help="The job's settings, as YAML; else their defaults."),
+    str | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE",
+        help="The job's settings, as YAML, a path or s3://…; else their defaults.",
+    ),
 ]
 MasterOption = Annotated[
     str | None,
@@ -109,13 +112,14 @@ def recalibrate(
     or nobody in it has a limit.
     """
     night_of = _date(day)
-    if apply and (dry_run or "://" in out):
+    if apply and (dry_run or "://" in out + quotas):
         raise typer.BadParameter(
-            "it goes with an --out that is a folder, and not with --dry-run", param_hint="--apply"
+            "it goes with an --out that is a folder and --quotas that is a file, and not with --dry-run",
+            param_hint="--apply",
         )
-    job = JobSettings() if settings is None else load_settings(settings)
-    limits = load_quotas(quotas)
     try:
+        job = JobSettings() if settings is None else settings_at(settings)
+        limits = quotas_at(quotas)
         from sluice.recalibration.night import Night, run_night
         from sluice.recalibration.spark.session import spark_session
     except ImportError as error:
@@ -230,10 +234,10 @@ def _show(plan: Plan) -> None:
     )
 
 
-def _apply(folder: str, quotas: Path) -> None:
+def _apply(folder: str, quotas: str) -> None:
     """By the command, whose exit code becomes this one's: this package does not know the proxy's."""
     command = [sys.executable, "-m", "sluice.proxy", "quotas", "apply", folder, "--unattended"]
-    code = subprocess.run([*command, "--quotas", str(quotas)], check=False).returncode
+    code = subprocess.run([*command, "--quotas", quotas], check=False).returncode
     if code:
         raise typer.Exit(code)
 

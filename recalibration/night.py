@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,8 @@ from sluice.recalibration.log.compaction import compact
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.report.publish import write_plan
+from sluice.recalibration.spark.objects import CannotCreateOnceError, create_once
+from sluice.recalibration.state.object_lock import object_lock
 from sluice.recalibration.state.retention import forget
 from sluice.recalibration.state.run_lock import run_lock
 from sluice.recalibration.state.store import StateStore
@@ -49,8 +52,18 @@ def run_night(
     """Raises LogError, NothingToPlanError; OSError where nothing can be written, or another night runs."""
     with ExitStack() as held:
         if not night.is_dry_run:
-            held.enter_context(run_lock(night.out))
+            _lock(held, spark, night.out, tell)
         return _run(spark, night, limits, job, tell)
+
+
+def _lock(held: ExitStack, spark: SparkSession, out: str, tell: Progress) -> None:
+    if "://" not in out:
+        held.enter_context(run_lock(out))
+        return
+    try:
+        held.enter_context(object_lock(out, partial(create_once, spark)))
+    except CannotCreateOnceError as error:
+        tell(f"not locked: {out} has no objects that are made once; run no second night there ({error})")
 
 
 def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSettings, tell: Progress) -> Outcome:

@@ -1,6 +1,7 @@
 """What the nightly job costs: request rows → plan, 28 days of states → plan, and how both grow.
 
     python -m bench.recalibration [--rows 100000000] [--out FOLDER]
+    python -m bench.recalibration --cluster-alone       only whether a cluster makes the plan of local[*]
 
 The standard load (22,000 pairs of user and client id by Zipf's law, 50 topics) of one day; without --rows
 four million, minutes. Goals of a full run on two cores: at most 2 µs of CPU a row, 3.5 GB, and two
@@ -18,6 +19,7 @@ from typing import Final
 from rich.table import Table
 
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
+from bench.recalibration.cluster import ClusterNight, cluster_nights
 from bench.recalibration.load import Load
 from bench.recalibration.runs import Run, duckdb, night, plan_of_states, requests
 from testkit.processes.process import BenchError
@@ -39,13 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=TRIAL_ROWS, help="request rows of the largest run")
     parser.add_argument("--skip-growth", action="store_true", help="only the figures of the goals")
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
+    parser.add_argument("--cluster-alone", action="store_true", help="only the nights on a Spark cluster")
     arguments = parser.parse_args(argv)
     try:
+        nights = _on_a_cluster()
+        if arguments.cluster_alone:
+            print_last_line(_cluster_summary(nights))
+            return 0
         runs, plans = _measure(arguments.rows, growth=not arguments.skip_growth)
     except BenchError as error:
         print(f"bench-recalibration: {error}", file=sys.stderr)
         return 2
-    _report(runs, plans, results_folder(arguments.out, official=arguments.rows >= FULL_ROWS))
+    _report(runs, plans, nights, results_folder(arguments.out, official=arguments.rows >= FULL_ROWS))
     return 0
 
 
@@ -84,7 +91,25 @@ def _told(run: Run) -> Run:
     return run
 
 
-def _report(runs: list[Run], plans: list[Run], folder: Path) -> None:
+def _on_a_cluster() -> list[ClusterNight]:
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-", dir="/var/tmp") as folder:
+        nights = cluster_nights(Path(folder))
+    for one in nights:
+        told = ", ".join(one.differing) or "none"
+        print(
+            f"cluster, deploy mode {one.deploy_mode}: {one.wall_s:.1f} s; "
+            f"files that differ from local[*]: {told}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return nights
+
+
+def _cluster_summary(nights: list[ClusterNight]) -> dict[str, object]:
+    return {"cluster_equals_local": not any(one.differing for one in nights)}
+
+
+def _report(runs: list[Run], plans: list[Run], nights: list[ClusterNight], folder: Path) -> None:
     console = wide_console()
     console.print(_table("Request rows → plan", "rows", runs))
     console.print(_table("States → plan", "buckets", plans))
@@ -97,10 +122,16 @@ def _report(runs: list[Run], plans: list[Run], folder: Path) -> None:
         "duckdb_us_per_row": round(bound.cpu_us_per_row, 3),
         "plan_of_28_days_s": round(states.wall_s, 1),
         "entities": ENTITIES,
+        **_cluster_summary(nights),
     }
     write_json(
         folder / "recalibration.json",
-        {"summary": summary, "machine": machine(), "runs": [run.as_json() for run in [*runs, *plans]]},
+        {
+            "summary": summary,
+            "machine": machine(),
+            "runs": [run.as_json() for run in [*runs, *plans]],
+            "cluster": [one.as_json() for one in nights],
+        },
     )
     console.print(f"written: {folder / 'recalibration.json'}")
     print_last_line(summary)

@@ -50,6 +50,8 @@ SECONDS_OF_A_DAY: Final = 86_400
 _REPLAYED: Final = f"span_s * LEAST(COALESCE(offered, rate), {TOP_FACTOR!r}D * rate)"
 _EACH: Final = "PARTITION BY number, proxy ORDER BY window"
 _SIDES: Final = ("now", "proposed")
+_EXACT: Final = "decimal(28,6)"
+"""seconds or ids of a window, to a millionth"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +181,15 @@ def _refused_by_hour(side: str, burst_h: float) -> str:
 
 
 def _summed(rows: DataFrame, latest: date) -> DataFrame:
+    """Of decimals: the sum of floats depends on their order, and so on who has read which file."""
     is_latest = f.col("date") == f.lit(latest)
+    exact = {side: f.col(side).cast(_EXACT) for side in _SIDES}
     return rows.groupBy("number").agg(
-        *(f.sum(f.when(is_latest, f.col(side)).otherwise(0.0)).alias(f"day_{side}") for side in _SIDES),
-        *(f.sum(side).alias(f"week_{side}") for side in _SIDES),
+        *(
+            f.sum(f.when(is_latest, exact[side]).otherwise(0)).cast("double").alias(f"day_{side}")
+            for side in _SIDES
+        ),
+        *(f.sum(exact[side]).cast("double").alias(f"week_{side}") for side in _SIDES),
     )
 
 

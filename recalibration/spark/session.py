@@ -11,7 +11,7 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +60,7 @@ def spark_session(
         yield active
         return
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started us, and knows the master
-    with _java(is_running=submitted):
+    with nullcontext() if submitted else java_home():  # the JVM that submitted us is there already
         builder = SparkSession.builder.appName(name)
         if master is not None or not submitted:
             builder = builder.master(master or LOCAL)
@@ -68,7 +68,7 @@ def spark_session(
         if is_local:
             # Else Spark asks the host's name for an address, which a container may not have.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for key, value in (_settings(is_local) | dict(settings or {})).items():
+        for key, value in (_settings(is_local, submitted) | dict(settings or {})).items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         try:
@@ -82,7 +82,7 @@ def s3_endpoint() -> str | None:
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 
-def _settings(is_local: bool) -> dict[str, str]:
+def _settings(is_local: bool, submitted: bool) -> dict[str, str]:
     ours = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
@@ -112,18 +112,19 @@ def _settings(is_local: bool) -> dict[str, str]:
             # Files are listed here, however many there are: a task for each costs more than a look at it.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
         }
-        jars = os.environ.get(JARS_VARIABLE)
-        if jars:
-            ours["spark.driver.extraClassPath"] = f"{jars}/*"
+    jars = os.environ.get(JARS_VARIABLE)
+    if jars and not submitted:  # else the driver's JVM runs, and spark-submit was told
+        ours["spark.driver.extraClassPath"] = f"{jars}/*"
+        if not is_local:
+            ours["spark.jars"] = ",".join(
+                map(str, sorted(Path(jars).glob("*.jar")))
+            )  # the executors get them
     return ours
 
 
 @contextmanager
-def _java(*, is_running: bool) -> Iterator[None]:
-    """JAVA_HOME for the while. `is_running`: the JVM is there already."""
-    if is_running:
-        yield
-        return
+def java_home() -> Iterator[None]:
+    """A JAVA_HOME that Spark can be started with, for the while. Raises JavaNotFoundError."""
     java = find_java()
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="sluice-java-") as folder:

@@ -1,7 +1,7 @@
 """One night at a time in an output folder: states, memory and plans of two would be mixed.
 
 A lock of the file system on OUT/.lock, which ends with its process. Where the file system locks across
-machines, as NFS does, so does this. An object store has no locks: there the caller must see to it.
+machines, as NFS does, so does this. An object store has no locks: there object_lock.py makes one.
 """
 
 from __future__ import annotations

@@ -124,7 +124,10 @@ class StateStore:
                 "IF(unknown, STRUCT(proxy, date, buckets), NULL) AS whole",  # null: not collected
             )
             .groupBy("kind", "entity")
-            .agg(f.collect_list("day").alias("days"), f.collect_list("whole").alias("whole"))
+            .agg(  # sorted: they come in whatever order they were read
+                f.sort_array(f.collect_list("day")).alias("days"),
+                f.sort_array(f.collect_list("whole")).alias("whole"),
+            )
             .orderBy("kind", "entity")
         )
         for kind, entity, its_days, whole in packed.toLocalIterator(prefetchPartitions=True):

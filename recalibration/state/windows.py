@@ -85,7 +85,8 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
         .agg(
             f.sum("amount").alias("amount"),
             f.max("throttled").alias("throttled"),
-            f.sum("throttle_ms").alias("throttle_ms"),
+            # Whole microseconds: the sum of floats depends on their order, and so on who has read which file.
+            (f.sum(f.round(f.col("throttle_ms") * 1000.0).cast("long")) / 1000.0).alias("throttle_ms"),
             f.sum("connections").alias("connections"),
             f.sum("busiest").alias("busiest"),
         )

@@ -1,0 +1,32 @@
+"""An object that is made once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sluice.recalibration.spark.objects import CannotCreateOnceError, create_once
+from testkit.spark.object_store import ObjectStore
+
+
+def test_of_several_who_make_an_object_one_does(spark: SparkSession, store: ObjectStore) -> None:
+    makers_known = 0
+    for index in range(5):
+        uri = f"{store.uri}/once/{index}"
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(lambda number, uri=uri: create_once(spark, uri, b"%d" % number), range(4)))
+        # None of them, if the answer to the one who did it was lost and its client has tried again.
+        maker = int(store.read(f"once/{index}"))
+        told = [number for number in range(4) if made[number]]
+        assert told in ([maker], [])
+        makers_known += len(told)
+    assert makers_known
+    assert not create_once(spark, f"{store.uri}/once/0", b"late")
+
+
+def test_where_nothing_can_be_made_once_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(CannotCreateOnceError, match=r"conditional\.overwrite"):
+        create_once(spark, f"file://{tmp_path}/object", b"")
