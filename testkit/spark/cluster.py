@@ -111,7 +111,7 @@ class SparkCluster:
 
     def _of_drivers(self) -> str:
         """What drivers at workers have printed: spark-submit does not show it."""
-        found = sorted(self._folder.glob("worker-*/work/driver-*/stdout"))
+        found = sorted(self._folder.glob(str(Path("worker-*", "work", "driver-*", "stdout"))))
         return "".join(file.read_text(encoding="utf-8", errors="replace") for file in found)
 
     def _start_worker(self, held: ExitStack, name: str) -> None:
