@@ -25,6 +25,8 @@ _MAGIC: Final = 2
 # Of a batch's head: its length, its magic, the low byte of its attributes, its number of records.
 _HEAD: Final = Struct(">8xi4xB5xB34xi").unpack_from
 _CODEC_BITS: Final = 7
+_LEAST_BYTES: Final = 2 + HEAD_BYTES
+"""behind a head: the shortest length that is read here, and a batch's head"""
 
 
 class OneBatch:
@@ -44,7 +46,7 @@ class OneBatch:
         """Of the one batch of the Produce whose client id ends at `start`, of which all before `end` has
         arrived; None says nothing: then it is to be walked."""
         records = start + self._head_bytes
-        if version != self._version:
+        if version != self._version or records + _LEAST_BYTES > end:
             return None
         head = bytes(buf[start:records])
         if head != self._head and head not in self._heads:
@@ -64,7 +66,7 @@ class OneBatch:
             )
         else:
             return None
-        if not fits or batch + HEAD_BYTES > end:
+        if not fits or batch + HEAD_BYTES > end:  # a length of three bytes
             return None
         batch_bytes, magic, attributes, count = _HEAD(buf, batch)
         if batch_bytes != said - 1 - LOG_OVERHEAD or magic != _MAGIC:

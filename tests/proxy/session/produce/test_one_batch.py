@@ -104,3 +104,15 @@ def test_whatever_is_damaged_the_walk_says_the_same_or_that_it_is_none() -> None
             assert expected == [found]
             same += 1
     assert same > 5_000
+
+
+@pytest.mark.parametrize("value_bytes", [300, 20_000])
+def test_a_produce_that_is_cut_anywhere_is_read_no_further_than_it_has_arrived(value_bytes: int) -> None:
+    """A buffer of its own ends where the arrived bytes do: to look behind them ended the connection."""
+    known = learnt(frame(500))
+    whole = frame(value_bytes)
+    for end in range(START, 250):
+        found = known.records_and_codec(whole[:end], START, end, len(whole), VERSION)
+        assert found in {None, (1, 0)}
+        assert found == known.records_and_codec(whole, START, end, len(whole), VERSION)
+    assert found == (1, 0)
