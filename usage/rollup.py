@@ -237,7 +237,7 @@ class Rollup:
             flow, column = event.flow, _EVENT_COLUMNS.get(event.kind)
             if column is not None and isinstance(flow, AccessFlow):
                 others = self._others_of(flow)
-                others[column] = others.get(column, 0) + 1
+                others[column] = others.get(column, 0) + 1  # _add_to without its call
                 if event.quota in _TOLD_APART:
                     _tell_apart(others, event, column)
 
@@ -298,9 +298,9 @@ def _tell_apart(others: dict[str, float], event: ThrottleEvent, column: str) -> 
     """For which limit it was; `column` counts it whatever the limit."""
     if event.quota == _REQUEST:
         if column == MUTES:
-            others[REQUEST_MUTES] = others.get(REQUEST_MUTES, 0) + 1
+            _add_to(others, REQUEST_MUTES)
             # Charged when it is answered, so that no record has its time.
-            others[REQUEST_THROTTLE_MS] = others.get(REQUEST_THROTTLE_MS, 0.0) + event.delay_ms
+            _add_to(others, REQUEST_THROTTLE_MS, event.delay_ms)
     elif column == REFUSALS:
         _add_to(others, IDS_REFUSED)
     elif column == HOLDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from time import monotonic
+from math import ceil
 from typing import Final
 
 MAX_HELD_BACK: Final = 1_000
@@ -32,7 +32,10 @@ class HeldBack:
         if len(self._waiting) >= self._max_held:
             self._let_go(client)
         else:
-            self._waiting[client] = self._timer(client, monotonic() + for_ms / 1000.0)
+            # uvloop counts in whole milliseconds from the begin of one, so it may call up to one too early,
+            # and who is closed early comes again early.
+            delay_s = (ceil(for_ms) + 1.0) / 1000.0
+            self._waiting[client] = self._loop.call_later(delay_s, self._end, client)
 
     def stop(self) -> None:
         """Close all of them now."""
@@ -44,13 +47,6 @@ class HeldBack:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _timer(self, client: socket.socket, until_s: float) -> asyncio.TimerHandle:
-        return self._loop.call_later(max(0.001, until_s - monotonic()), self._end, client, until_s)
-
-    def _end(self, client: socket.socket, until_s: float) -> None:
-        # uvloop counts in whole milliseconds, so it may call early: who is closed early comes again early.
-        if monotonic() < until_s:
-            self._waiting[client] = self._timer(client, until_s)
-            return
+    def _end(self, client: socket.socket) -> None:
         del self._waiting[client]
         self._let_go(client)

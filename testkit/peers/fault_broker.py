@@ -64,14 +64,22 @@ class FaultBroker:
     """
 
     def __init__(
-        self, behaviour: Behaviour, *, port: int = 0, receive_buffer_bytes: int | None = None
+        self,
+        behaviour: Behaviour,
+        *,
+        port: int = 0,
+        receive_buffer_bytes: int | None = None,
+        backlog: int = 1024,
+        accepts_after_s: float = 0.0,
     ) -> None:
+        """`backlog`: connections that wait to be accepted; none is for the first `accepts_after_s`."""
         self.behaviour = behaviour
         self.clients: list[BrokerSide] = []
-        self._listener = socket.create_server((LOOPBACK, port), backlog=1024)
+        self._listener = socket.create_server((LOOPBACK, port), backlog=backlog)
         self._listener.setblocking(False)
         if receive_buffer_bytes is not None:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self._accepts_after_s = accepts_after_s
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -80,10 +88,13 @@ class FaultBroker:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._listener, self._accept)
+        self._begin = self._loop.call_later(
+            self._accepts_after_s, self._loop.add_reader, self._listener, self._accept
+        )
         return self
 
     async def __aexit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        self._begin.cancel()
         self._loop.remove_reader(self._listener)
         for task in self._tasks:
             task.cancel()

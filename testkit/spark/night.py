@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -71,21 +71,8 @@ def on_this_machine(night: NightInput, out: Path, *conf: str, master: str = "loc
         f"--quotas={night.quotas}",
         f"--settings={night.settings}",
     ]
-    command = [
-        sys.executable,
-        "-m",
-        "sluice.recalibration",
-        *options,
-        f"--date={night.day}",
-        f"--master={master}",
-    ]
-    ended = subprocess.run(
-        [*command, *(f"--conf={each}" for each in conf)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-    )
+    options += [f"--date={night.day}", f"--master={master}", *(f"--conf={each}" for each in conf)]
+    ended = _recalibrated(options)
     if ended.returncode:
         raise NightError(ended.stderr[-2_000:])
     return {path.name: path.read_bytes() for path in Path(ended.stdout.strip()).iterdir()}
@@ -130,15 +117,7 @@ def by_command(night: NightInput, cluster: SparkCluster, store: ObjectStore, out
         "SPARK_LOCAL_IP": LOOPBACK,
         "TMPDIR": str(folder),
     }
-    ended = subprocess.run(
-        [sys.executable, "-m", "sluice.recalibration", *arguments, *given, *_conf(SMALL)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        env=environ,
-        cwd=folder,
-    )
+    ended = _recalibrated([*arguments, *given, *_conf(SMALL)], environ, folder)
     return _plan(Submitted(ended.returncode, ended.stderr), night, store, out)
 
 
@@ -179,6 +158,16 @@ def cluster_mode(
 def node_environ(store: ObjectStore) -> dict[str, str]:
     """What a worker's machine has set for drivers that run there."""
     return {**store.environ, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": NO_PYTHON}
+
+
+def _recalibrated(
+    arguments: Sequence[str], environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`sluice recalibrate` in a process of its own; None: the environment and the folder of this one."""
+    command = [sys.executable, "-m", "sluice.recalibration", *arguments]
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=WITHIN_S, env=environ, cwd=folder
+    )
 
 
 def _job(night: NightInput, store: ObjectStore, out: str) -> list[str]:

@@ -17,6 +17,7 @@ from sluice.protocol.apis import API_VERSIONS, PRODUCE
 from sluice.protocol.codec.codec import decode_frame
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.doctor.judge import Endpoint
+from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.receive import log_in, receive_exactly
 from sluice.proxy.listener.accept_port import bound
 from sluice.proxy.listener.login.credential_entries import Credentials
@@ -147,4 +148,4 @@ def connected(host: str, port: int, tls: ssl.SSLContext | None, server_name: str
 def _why(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:g} s"
-    return error.strerror.lower() if error.strerror else str(error)
+    return in_words(error)

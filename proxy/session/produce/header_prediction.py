@@ -31,9 +31,10 @@ _ONE: Final = b"\0\0\0\1"
 _PARTITION_BYTES: Final = 4
 _ENOUGH_BYTES: Final = 4 + HEAD_BYTES
 """with a length of four bytes, or one of one byte and three bytes for tags: no shorter frame has a batch"""
-_MAX_HEADS: Final = 64
-_NO_HEADS: Final[frozenset[bytes]] = frozenset()  # one for all: Python makes each anew
+MAX_HEADS: Final = 64
 """topics and partitions, each with a head of a hundred bytes or less"""
+NO_HEADS: Final[frozenset[bytes]] = frozenset()
+"""one for all: Python makes each empty frozenset anew, of 0.2 kB"""
 _MAX_HEAD_BYTES: Final = 512
 """a longer one, of a long topic or transactional id, is no template: each length has a Struct"""
 # Behind the head: the records' length, then of the batch its length and its producer id. A compact length is
@@ -65,6 +66,13 @@ def _with_head(head_bytes: int) -> Callable[[bytearray, int], tuple[Any, ...]]:
     return Struct(f">{REQUEST_HEAD_BYTES}x{head_bytes}s{_COMPACT_2}").unpack_from
 
 
+def with_head(last: bytes, others: frozenset[bytes], head: bytes) -> tuple[bytes, frozenset[bytes]]:
+    """(the last head, the others) once `head` is the last one; unchanged where MAX_HEADS are known."""
+    if len(others) + 1 >= MAX_HEADS:
+        return last, others
+    return head, others | {last} if last and last != head else others
+
+
 class KnownProduce:
     """The last Produces of one connection. ProduceSide._produce reads its public fields: a request fits while
     there are no `gates`, until `until_ms`, once it or `enough_bytes` have arrived, if the table above holds.
@@ -86,7 +94,7 @@ class KnownProduce:
         self.version = -1
         self.producer_id = -1
         self.head = b""
-        self.heads = _NO_HEADS
+        self.heads = NO_HEADS
         """other heads than this last one; most connections have none"""
         self.less_bytes = 0
         """a frame has so many more than what the batch's own length says, where the records' compact length
@@ -136,7 +144,7 @@ class KnownProduce:
             self.until_ms = until_ms
             self.version = version
             self.producer_id = producer_id
-            self.head, self.heads = b"", _NO_HEADS
+            self.head, self.heads = b"", NO_HEADS
             self._head_bytes = head_bytes
             self.enough_bytes = REQUEST_HEAD_BYTES + head_bytes + _ENOUGH_BYTES
             # By this a length that is not compact is never taken for one.
@@ -144,10 +152,7 @@ class KnownProduce:
             self.less_bytes = REQUEST_HEAD_BYTES + head_bytes + 2 + LOG_OVERHEAD + _TAGS_BYTES + others
             self.unpack = _with_head(head_bytes)
             self.acks = acks
-        if len(self.heads) + 1 < _MAX_HEADS:
-            last, self.head = self.head, bytes(buf[start:head_end])
-            if last and last != self.head:
-                self.heads |= {last}
+        self.head, self.heads = with_head(self.head, self.heads, bytes(buf[start:head_end]))
 
     def fits_other(self, buf: bytearray, pos: int, frame_end: int) -> bool:
         """Does the request whose frame begins at `pos` pass as an earlier one did, of the same version, where

@@ -13,10 +13,9 @@ from typing import Final
 
 from sluice.protocol.produce import FIRST_FLEXIBLE, ProduceUsage
 from sluice.protocol.record_batch import HEAD_BYTES, LOG_OVERHEAD
+from sluice.proxy.session.produce.header_prediction import NO_HEADS, with_head
 
 _TAGS_BYTES: Final = 3
-_MAX_HEADS: Final = 64
-_NO_HEADS: Final[frozenset[bytes]] = frozenset()
 _MAX_HEAD_BYTES: Final = 512
 _MIN_2: Final = 1 << 7
 _MIN_3: Final = 1 << 14
@@ -36,7 +35,7 @@ class OneBatch:
 
     def __init__(self) -> None:
         self._head = b""  # the last
-        self._heads = _NO_HEADS  # others
+        self._heads = NO_HEADS  # others
         self._head_bytes = -1
         self._version = -1
 
@@ -82,9 +81,6 @@ class OneBatch:
         if buf[topic_end] != 2 or records - start > _MAX_HEAD_BYTES or records > usage.first_batch:
             return
         if version != self._version or records - start != self._head_bytes:
-            self._head, self._heads = b"", _NO_HEADS
+            self._head, self._heads = b"", NO_HEADS
             self._version, self._head_bytes = version, records - start
-        if len(self._heads) + 1 < _MAX_HEADS:
-            last, self._head = self._head, bytes(buf[start:records])
-            if last and last != self._head:
-                self._heads |= {last}
+        self._head, self._heads = with_head(self._head, self._heads, bytes(buf[start:records]))

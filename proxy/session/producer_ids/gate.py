@@ -47,8 +47,8 @@ from sluice.quotas.producer_ids.ticket import Ticket
 
 _NO_GATES: Final[Sized] = ()
 _MAX_FRESH: Final = 64
-_NONE_FRESH: Final[frozenset[GateKey]] = frozenset()
 """partitions that a connection is known to write to, at 200 bytes each"""
+_NONE_FRESH: Final[frozenset[GateKey]] = frozenset()
 _TABLE_KEPT_MS: Final = DEFAULT_SAMPLE_MS / 2.0
 """a table of gates is kept for longer after it was asked for last"""
 _OFFSETS_PARTITION: Final = -1

@@ -5,59 +5,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.listener.circuit import Circuit
 from sluice.proxy.listener.dial_queue import MAX_DIALS, DialQueue
-from sluice.proxy.runtime.tasks import spawn
 from sluice.proxy.session.causes import DisconnectCause
 from testkit.frames.frames import produce
 from testkit.frames.wire import Wire
-from testkit.peers.fault_broker import BrokerSide, answers
+from testkit.peers.fault_broker import FaultBroker, answers
 from testkit.processes.ports import LOOPBACK, full_port
 from testkit.proxy.local_proxy import LocalProxy, until
 
 pytestmark = pytest.mark.asyncio
 CLIENTS = 3 * MAX_DIALS
-
-
-class SlowAcceptor:
-    """A broker whose queue holds a few connections, and that takes none for a while; then it answers all."""
-
-    def __init__(self, backlog: int, pause_s: float) -> None:
-        self._server = socket.create_server((LOOPBACK, 0), backlog=backlog)
-        self._server.setblocking(False)
-        self._pause_s = pause_s
-        self._tasks: list[asyncio.Task[None]] = []
-        self.port: int = self._server.getsockname()[1]
-
-    async def __aenter__(self) -> SlowAcceptor:
-        self._tasks.append(spawn(self._accept(), "slow acceptor"))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self._server)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._server.close()
-
-    async def _accept(self) -> None:
-        await asyncio.sleep(self._pause_s)
-        asyncio.get_running_loop().add_reader(self._server, self._acceptable)
-
-    def _acceptable(self) -> None:
-        with suppress(BlockingIOError):
-            while True:
-                sock, _ = self._server.accept()
-                self._tasks.append(spawn(self._serve(BrokerSide(sock)), "slow broker"))
-
-    async def _serve(self, client: BrokerSide) -> None:
-        with client:
-            await answers(client)
 
 
 @asynccontextmanager
@@ -77,7 +40,7 @@ async def is_served(client: Wire) -> bool:
 
 async def test_all_clients_of_a_broker_that_accepts_slowly_are_served_and_none_is_refused() -> None:
     async with (
-        SlowAcceptor(backlog=8, pause_s=2.5) as broker,
+        FaultBroker(answers, backlog=8, accepts_after_s=2.5) as broker,
         LocalProxy(broker.port, dial_timeout_s=0.8, dial_total_s=60.0) as proxy,
     ):
         with capture_logs() as lines:
