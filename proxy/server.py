@@ -173,6 +173,7 @@ class Server:
             task.cancel()
         await self._write_the_rest()
         await self._stop_everything(admin)
+        worker.close()
         return EXIT_FINE
 
     def _worker(self) -> Worker:

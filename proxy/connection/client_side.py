@@ -53,7 +53,7 @@ class ClientSide(ABC):
         self._worker = worker
         self._buf = worker.buf
         self._view = worker.view
-        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained, worker.view)
+        self._client = Peer(worker.poller, client, self._client_readable, self._client_drained, worker.view)
         self.session = session
         self._pace = session.pace
         # Soon, not at once: who calls may be in the middle of its own bytes, in the buffer that all share.

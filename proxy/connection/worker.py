@@ -9,6 +9,7 @@ from sluice.proxy.connection.budget import WINDOW_BYTES, BufferBudget
 from sluice.proxy.connection.guests import WaitingRoom
 from sluice.proxy.connection.kernel_pipe import KernelPipe
 from sluice.proxy.connection.limits import ConnectionLimits
+from sluice.proxy.connection.poller import Poller
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.connection.timeouts import SweepClock
 from sluice.proxy.runtime.gauges import Gauges
@@ -36,6 +37,7 @@ class Worker:
         "limits",
         "loop",
         "pipe",
+        "poller",
         "quota_desk",
         "rates",
         "recorder",
@@ -70,3 +72,9 @@ class Worker:
         self.small_view = self.view[:THROTTLED_RECEIVE_BYTES]
         self.head_view = self.view[:HEAD_BYTES]
         self.pipe = KernelPipe()
+        self.poller = Poller(loop)
+
+    def close(self) -> None:
+        """Connections are not served any more."""
+        self.poller.close()
+        self.pipe.close()

@@ -268,7 +268,7 @@ class RequestSide(FetchSide):
         if flows is None:
             identity.flow = Flow(identity.client_id)
         else:
-            identity.flow = flows.of_client(identity.user, identity.client_id)
+            identity.flow = flows.of_client(identity.user, identity.client_id, api_key)
             self._fetch_head = flows.fetch_head
         if identity.authenticated:
             self._throttling.look_up(now_ms, api_key)

@@ -96,7 +96,7 @@ class LocalProxy:
         for connection in tuple(self.listener.connections):
             connection.abort(DisconnectCause.DRAIN_DEADLINE)
         await asyncio.sleep(0)
-        self._worker.pipe.close()
+        self._worker.close()
         if failed is None:
             assert not self.listener.connections
             assert self.gauges.connections == 0
