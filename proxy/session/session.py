@@ -144,8 +144,7 @@ class Session:
     @property
     def has_id_limit(self) -> bool:
         """Its producer ids are judged."""
-        ids = self._throttling.ids
-        return ids is not None and not ids.gates_only
+        return self._throttling.has_id_limit
 
     @property
     def requests(self) -> int:

@@ -66,6 +66,7 @@ class QuotaLimits:
 
     __slots__ = (
         "_entries",
+        "_limits_addresses",
         "_longest_prefix",
         "_lowest",
         "_shadow",
@@ -139,6 +140,7 @@ class QuotaLimits:
         self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
         self._tenant_of = tenants_by_member(self._tenants)
         self._longest_prefix = 0
+        self._limits_addresses = False
         lowest: dict[QuotaKind, tuple[bool, float]] = {}
         self._lowest = lowest  # of any user: (in shadow mode, limit)
         for index, (given, values) in enumerate(entries):
@@ -162,6 +164,8 @@ class QuotaLimits:
                     if entity.user is not None:
                         found = (key in in_shadow, limit)
                         lowest[kind] = min(lowest.get(kind, found), found)
+            else:
+                self._limits_addresses = True
             if isinstance(entity.client_id, Prefix):
                 self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
         for entity, shadow_keys in shadow.items():
@@ -211,6 +215,10 @@ class QuotaLimits:
         level, limit, bucket, shadow, refuses = found
         return Match(level, limit, level.bucket(user, client_id, bucket), shadow, refuses)
 
+    def has(self, kind: QuotaKind) -> bool:
+        """Somebody's connections have a limit of this kind."""
+        return kind in self._tables
+
     def _of_unnamed(self, kind: QuotaKind, user: str) -> Match | None:
         """For users whose name is not known and for whom nothing is configured: the lowest limit of any user.
 
@@ -258,6 +266,8 @@ class QuotaLimits:
 
     def configured_for_address(self, address: str) -> QuotaEntity | None:
         """The entity whose limit `ip_limit` finds, as it is configured."""
+        if not self._limits_addresses:
+            return None
         for entity in (QuotaEntity(ip=address), _DEFAULT_IP):
             if _IP_KEY in self._entries.get(entity, _NO_LIMITS):
                 return entity
