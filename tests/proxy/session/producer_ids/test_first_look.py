@@ -57,6 +57,10 @@ def connected(shared: SharedState) -> Shell:
     return Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
 
 
+def is_limited(shell: Shell) -> bool:
+    return shell.session.has_id_limit
+
+
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("logged", [False, True])
 @pytest.mark.parametrize("guarded", [False, True])
@@ -74,7 +78,7 @@ def test_the_first_produce_is_judged(before: str, logged: bool, guarded: bool, a
             second.client_sends(frame)
     assert second.to_broker == earlier
     assert second.session.pace.state is State.HOLDING
-    assert second.session.has_id_limit
+    assert is_limited(second)
 
 
 @pytest.mark.parametrize("logged", [False, True])
@@ -88,11 +92,11 @@ def test_a_limit_that_comes_while_the_connection_produces_is_seen_behind_another
     for _ in range(3):
         shell.client_sends(with_id(7))
         shell.broker_sends(produce_answer())
-    assert not shell.session.has_id_limit
+    assert not is_limited(shell)
     shared.quotas.reload(ONE_AN_HOUR, shell.now_ms)
     for frame in BEFORE[between]:
         shell.client_sends(frame)
-    assert shell.session.has_id_limit
+    assert is_limited(shell)
     shell.to_broker.clear()
     shell.client_sends(with_id(8))  # the hour's
     assert shell.to_broker == with_id(8)
@@ -107,12 +111,12 @@ def test_a_limit_that_goes_is_looked_up_no_more(logged: bool) -> None:
     shared = shared_by(ONE_AN_HOUR, logged=logged, guarded=False)
     shell = connected(shared)
     shell.client_sends(request(API_VERSIONS, 3))
-    assert shell.session.has_id_limit
+    assert is_limited(shell)
     shared.quotas.reload(limits_of(producer_byte_rate=1e9), shell.now_ms)
     for producer_id in range(7, 12):
         shell.client_sends(request(METADATA, 9) + with_id(producer_id))
         assert shell.session.pace.state is State.READING
-        assert not shell.session.has_id_limit
+        assert not is_limited(shell)
 
 
 @pytest.mark.parametrize("logged", [False, True])
@@ -137,7 +141,7 @@ def test_a_limit_on_bytes_that_refuses_gates_the_first_produce_too() -> None:
     shell.client_sends(with_id(7))
     assert shell.session._throttling.ids is not None
     assert shell.session._throttling.ids.gates_only
-    assert not shell.session.has_id_limit
+    assert not is_limited(shell)
 
 
 def test_unacknowledged_requests_behind_a_delay_are_judged_at_the_end_though_none_was_before() -> None:
