@@ -251,3 +251,89 @@ async def test_closed_it_calls_nobody(poller: Counted) -> None:
         await rounds()
         assert told == []
         poller.close()  # harmless
+
+
+async def busy_socket(poller: Counted, told: list[Any]) -> Pair:
+    """One that has become the loop's own: it is ready again and again."""
+    ours, theirs = pair()
+    poller.add_reader(ours.fileno(), partial(read_into, told, ours))
+    for _ in range(40):
+        theirs.send(b"a")
+        await rounds(1)
+    assert told == [b"a"] * 40
+    told.clear()
+    before = poller.rounds
+    theirs.send(b"b")
+    await rounds()
+    assert (told, poller.rounds) == ([b"b"], before)  # the loop told of it, not the poller
+    told.clear()
+    return ours, theirs
+
+
+async def test_a_busy_socket_is_read_by_the_loop_itself(poller: Counted) -> None:
+    told: list[Any] = []
+    ours, theirs = await busy_socket(poller, told)
+    poller.add_reader(ours.fileno(), partial(read_into, told, ours))  # in the other's place
+    theirs.send(b"c")
+    await rounds()
+    poller.remove_reader(ours.fileno())
+    theirs.send(b"d")
+    await rounds()
+    assert told == [b"c"]
+    before = poller.rounds
+    poller.add_reader(ours.fileno(), partial(read_into, told, ours))  # as a new one
+    await rounds()
+    assert told == [b"c", b"d"]
+    assert poller.rounds > before
+    poller.forget(ours.fileno())
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("ends", ["reader", "writer"])
+async def test_a_busy_socket_is_written_too(poller: Counted, ends: str) -> None:
+    told: list[Any] = []
+    written: list[int] = []
+    ours, theirs = await busy_socket(poller, told)
+    poller.add_writer(ours.fileno(), partial(written.append, 1))
+    theirs.send(b"c")
+    await rounds()
+    assert told == [b"c"]
+    assert written
+    (poller.remove_reader if ends == "reader" else poller.remove_writer)(ours.fileno())
+    count = len(written)
+    theirs.send(b"d")
+    await rounds()
+    assert told == ([b"c"] if ends == "reader" else [b"c", b"d"])
+    assert (len(written) > count) is (ends == "reader")
+    poller.forget(ours.fileno())
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("end", ["forget", "close"])
+async def test_a_busy_socket_that_ends_leaves_nothing_behind(poller: Counted, end: str) -> None:
+    told: list[Any] = []
+    ours, theirs = await busy_socket(poller, told)
+    if end == "close":
+        poller.close()
+        theirs.send(b"c")
+        await rounds()
+        assert told == []
+    else:
+        number = ours.fileno()
+        poller.forget(number)
+        ours.close()
+        again, to_again = pair()
+        assert again.fileno() == number
+        to_again.send(b"c")
+        await rounds()
+        assert told == []
+        poller.add_reader(number, partial(read_into, told, again))
+        await rounds()
+        assert told == [b"c"]
+        poller.forget(number)
+        again.close()
+        to_again.close()
+    ours.close()
+    theirs.close()
