@@ -134,8 +134,9 @@ def measure(
     scale: float,
     scraped: AbstractContextManager[None],
 ) -> Lives:
-    """First `idle`, all of them in the same spans and nobody asks for metrics: after `churn` the access log of
-    its connections is written for seconds. Then `churn`, by turns in every round, while they are `scraped`.
+    """First `idle`, all of them in the same spans and nobody asks for metrics: after `churn` the access log
+    of its connections is written for seconds. Then `churn`, by turns in every round, while they are
+    `scraped`.
 
     `churn_us`: the cost of one of so many connections to a proxy.
     """
