@@ -108,7 +108,7 @@ class Throttling:
         if self.ids is not None or api_key in PRODUCER_ID_APIS:
             self.look_up_ids(now_ms)
         else:
-            self.are_ids_due = self.produces.refuses or quotas.limits.has(QuotaKind.PRODUCER_IDS)
+            self.are_ids_due = self.produces.refuses or QuotaKind.PRODUCER_IDS in quotas.limits.kinds
         if self._is_new and self.request_time is not None:
             self._greet(self.request_time, api_key, now_ms)
         self._is_new = False

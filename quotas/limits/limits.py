@@ -74,6 +74,7 @@ class QuotaLimits:
         "_tenant_of",
         "_tenants",
         "exempt",
+        "kinds",
         "refusing",
         "scheduled",
         "schedules",
@@ -137,10 +138,11 @@ class QuotaLimits:
         all_keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._entries: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType(checked)
         self._tables = tables
+        self.kinds = tables.keys()
+        """of which somebody's connections have a limit; those of addresses are not among them"""
         self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
         self._tenant_of = tenants_by_member(self._tenants)
-        self._longest_prefix = 0
-        self._limits_addresses = False
+        self._longest_prefix, self._limits_addresses = 0, False
         lowest: dict[QuotaKind, tuple[bool, float]] = {}
         self._lowest = lowest  # of any user: (in shadow mode, limit)
         for index, (given, values) in enumerate(entries):
@@ -164,8 +166,7 @@ class QuotaLimits:
                     if entity.user is not None:
                         found = (key in in_shadow, limit)
                         lowest[kind] = min(lowest.get(kind, found), found)
-            else:
-                self._limits_addresses = True
+            self._limits_addresses |= level is None
             if isinstance(entity.client_id, Prefix):
                 self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
         for entity, shadow_keys in shadow.items():
@@ -215,10 +216,6 @@ class QuotaLimits:
         level, limit, bucket, shadow, refuses = found
         return Match(level, limit, level.bucket(user, client_id, bucket), shadow, refuses)
 
-    def has(self, kind: QuotaKind) -> bool:
-        """Somebody's connections have a limit of this kind."""
-        return kind in self._tables
-
     def _of_unnamed(self, kind: QuotaKind, user: str) -> Match | None:
         """For users whose name is not known and for whom nothing is configured: the lowest limit of any user.
 
@@ -266,9 +263,7 @@ class QuotaLimits:
 
     def configured_for_address(self, address: str) -> QuotaEntity | None:
         """The entity whose limit `ip_limit` finds, as it is configured."""
-        if not self._limits_addresses:
-            return None
-        for entity in (QuotaEntity(ip=address), _DEFAULT_IP):
+        for entity in (QuotaEntity(ip=address), _DEFAULT_IP) if self._limits_addresses else ():
             if _IP_KEY in self._entries.get(entity, _NO_LIMITS):
                 return entity
         return None

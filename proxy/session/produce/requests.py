@@ -31,8 +31,7 @@ from sluice.usage.flow import AccessFlow
 HEAD_ENOUGH_BYTES: Final = 128 * 1024
 """What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
 _PRODUCE_MIN, _PRODUCE_MAX = OFFERED[PRODUCE]
-_NONE_BEGINS_SO: Final = ()
-"""instead of how the next Produce begins: it is to be looked at, whatever its bytes"""
+_NONE_BEGINS_SO: Final = ()  # the next Produce is to be looked at, whatever its bytes
 _PASS: Final = Verdict.PASS
 _ADMIT: Final = Verdict.ADMIT
 
@@ -264,9 +263,7 @@ class ProduceSide(ABC):
 
     def _forget_head(self) -> None:
         """Whose the next Produce is is told by its client id; with an access log its topic is looked for."""
-        self._produce_begin = self._client_id_raw
-        if self._throttling.are_ids_due:
-            self._produce_begin = _NONE_BEGINS_SO
+        self._produce_begin = _NONE_BEGINS_SO if self._throttling.are_ids_due else self._client_id_raw
         if self._flows is not None:
             self._produce_head_bytes = UNKNOWN_HEAD
         elif self._throttling.ids is not None:
