@@ -20,8 +20,8 @@ _AT_ONCE: Final = 256
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
 _BOTH: Final = _IN | _OUT
-_MOVES_EACH: Final = 16
-"""The socket that is ready as the 16th is taken for busy: the busier, the sooner it is the one"""
+_MOVES_EACH: Final = 32
+"""The socket that is ready as the 32nd is taken for busy: the busier, the sooner it is the one"""
 _READABLE: Final = _IN | select.EPOLLHUP | select.EPOLLERR
 _WRITABLE: Final = _OUT | select.EPOLLHUP | select.EPOLLERR
 

@@ -112,6 +112,11 @@ class RequestSide(FetchSide):
             self._throttling.ids.dropped(now_ms)
         self._throttling.produces.drop(now_ms)
 
+    def closed(self) -> None:
+        """Nothing comes any more. What holds a method of this side lets go of it: in a circle it would stay
+        until the garbage collector comes."""
+        self.quota_requests = self._others.quota_requests = self._others.transactions = self._guard = None
+
     def lift_frame_limit(self) -> None:
         """The broker said yes."""
         self._frame_limit = self._policy.max_frame_bytes

@@ -355,6 +355,7 @@ class Session:
         self._drop_held(now_ms)
         if self._requests.replicas is not None:
             self._requests.replicas.closed(now_ms)
+        self._requests.closed()
         self._throttling.closed(now_ms)
 
     def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:
