@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -253,87 +254,27 @@ async def test_closed_it_calls_nobody(poller: Counted) -> None:
         poller.close()  # harmless
 
 
-async def busy_socket(poller: Counted, told: list[Any]) -> Pair:
-    """One that has become the loop's own: it is ready again and again."""
-    ours, theirs = pair()
-    poller.add_reader(ours.fileno(), partial(read_into, told, ours))
-    for _ in range(80):
-        theirs.send(b"a")
-        await rounds(1)
-    assert told == [b"a"] * 80
-    told.clear()
-    before = poller.rounds
-    theirs.send(b"b")
-    await rounds()
-    assert (told, poller.rounds) == ([b"b"], before)  # the loop told of it, not the poller
-    told.clear()
-    return ours, theirs
+@pytest.mark.parametrize("size", [0, 10, 300_000])
+async def test_bytes_and_a_reset_at_once_are_both_told(poller: Counted, size: int) -> None:
+    """uvloop's own reader is called for the bytes, and never again."""
+    ours, theirs = tcp_pair()
+    told: list[object] = []
 
+    def read() -> None:
+        try:
+            told.append(len(ours.recv(65_536)))
+        except OSError as error:
+            told.append(type(error))
+            poller.remove_reader(ours.fileno())
 
-async def test_a_busy_socket_is_read_by_the_loop_itself(poller: Counted) -> None:
-    told: list[Any] = []
-    ours, theirs = await busy_socket(poller, told)
-    poller.add_reader(ours.fileno(), partial(read_into, told, ours))  # in the other's place
-    theirs.send(b"c")
-    await rounds()
-    poller.remove_reader(ours.fileno())
-    theirs.send(b"d")
-    await rounds()
-    assert told == [b"c"]
-    before = poller.rounds
-    poller.add_reader(ours.fileno(), partial(read_into, told, ours))  # as a new one
-    await rounds()
-    assert told == [b"c", b"d"]
-    assert poller.rounds > before
-    poller.forget(ours.fileno())
-    ours.close()
-    theirs.close()
-
-
-@pytest.mark.parametrize("ends", ["reader", "writer"])
-async def test_a_busy_socket_is_written_too(poller: Counted, ends: str) -> None:
-    told: list[Any] = []
-    written: list[int] = []
-    ours, theirs = await busy_socket(poller, told)
-    poller.add_writer(ours.fileno(), partial(written.append, 1))
-    theirs.send(b"c")
-    await rounds()
-    assert told == [b"c"]
-    assert written
-    (poller.remove_reader if ends == "reader" else poller.remove_writer)(ours.fileno())
-    count = len(written)
-    theirs.send(b"d")
-    await rounds()
-    assert told == ([b"c"] if ends == "reader" else [b"c", b"d"])
-    assert (len(written) > count) is (ends == "reader")
-    poller.forget(ours.fileno())
-    ours.close()
-    theirs.close()
-
-
-@pytest.mark.parametrize("end", ["forget", "close"])
-async def test_a_busy_socket_that_ends_leaves_nothing_behind(poller: Counted, end: str) -> None:
-    told: list[Any] = []
-    ours, theirs = await busy_socket(poller, told)
-    if end == "close":
-        poller.close()
-        theirs.send(b"c")
+    with ours:
+        poller.add_reader(ours.fileno(), read)
         await rounds()
-        assert told == []
-    else:
-        number = ours.fileno()
-        poller.forget(number)
-        ours.close()
-        again, to_again = pair()
-        assert again.fileno() == number
-        to_again.send(b"c")
-        await rounds()
-        assert told == []
-        poller.add_reader(number, partial(read_into, told, again))
-        await rounds()
-        assert told == [b"c"]
-        poller.forget(number)
-        again.close()
-        to_again.close()
-    ours.close()
-    theirs.close()
+        with suppress(BlockingIOError):
+            theirs.setblocking(False)
+            theirs.send(bytes(size))
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        await rounds(20)
+        assert told[-1] is ConnectionResetError
+        assert len(told) > (size > 0)
