@@ -28,14 +28,16 @@ class Poller:
     """The readers and writers of one event loop's connections, by file descriptor. Level-triggered, as the
     loop's own: what is left unread is told again."""
 
-    __slots__ = ("_epoll", "_loop", "_readers", "_writers")
+    __slots__ = ("_epoll", "_loop", "_readers", "_writers", "fd")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._readers: dict[int, Callable[[], None]] = {}
         self._writers: dict[int, Callable[[], None]] = {}
         self._epoll = select.epoll()
-        loop.add_reader(self._epoll.fileno(), self._ready)
+        self.fd = self._epoll.fileno()
+        """the epoll's own file descriptor"""
+        loop.add_reader(self.fd, self._ready)
 
     def add_reader(self, fd: int, call: Callable[[], None]) -> None:
         """Have it called, in the place of another, while there is something to read, an end or an error."""
@@ -77,8 +79,17 @@ class Poller:
         if not self._epoll.closed:
             self._readers.clear()
             self._writers.clear()
-            self._loop.remove_reader(self._epoll.fileno())
+            self._loop.remove_reader(self.fd)
             self._epoll.close()
+
+    def told_of(self, error: Exception) -> None:
+        """A call raised it."""
+        self._loop.call_exception_handler({"message": "of a connection's socket", "exception": error})
+
+    def unwatch(self, fd: int) -> None:
+        """Nobody wants to hear of it any more; mostly it is closed."""
+        with suppress(OSError):
+            self._epoll.unregister(fd)
 
     def _end(self, fd: int, events: int) -> None:
         """Without events it is not watched at all: epoll would tell of an error again and again."""
@@ -97,7 +108,6 @@ class Poller:
                 if events & _WRITABLE and (call := writers.get(fd)) is not None:
                     call()
             except Exception as error:
-                self._loop.call_exception_handler({"message": "of a connection's socket", "exception": error})
+                self.told_of(error)
             if events & ~_BOTH and fd not in readers and fd not in writers:
-                with suppress(OSError):  # mostly: it is closed
-                    self._epoll.unregister(fd)
+                self.unwatch(fd)

@@ -52,9 +52,10 @@ class Worker:
         gauges: Gauges,
         limits: ConnectionLimits | None = None,
         budget: BufferBudget[Any] | None = None,
+        poller: type[Poller] = Poller,
     ) -> None:
         """`limits`, `budget` (of Connections, which know their worker): if not given, no limits and the
-        default budget."""
+        default budget. `poller`: the data path's."""
         self.loop = loop
         self.recorder = recorder
         self.gauges = gauges
@@ -72,7 +73,7 @@ class Worker:
         self.small_view = self.view[:THROTTLED_RECEIVE_BYTES]
         self.head_view = self.view[:HEAD_BYTES]
         self.pipe = KernelPipe()
-        self.poller = Poller(loop)
+        self.poller = poller(loop)
 
     def close(self) -> None:
         """Connections are not served any more."""

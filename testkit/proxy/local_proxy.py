@@ -71,7 +71,9 @@ class LocalProxy:
         )
 
     async def __aenter__(self) -> Self:
-        worker = self._worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
+        loop = asyncio.get_running_loop()
+        worker = Worker(loop, self.shared.recorder, self.gauges, poller=current().poller)
+        self._worker = worker
         worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits, self.gauges)
         if self._admins is not None:
             store = self._store or FileStore(Path("quotas.yaml"))

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from sluice.proxy.connection.poller import Poller
+from testkit.proxy.data_paths import current
 
 pytestmark = pytest.mark.asyncio
 
@@ -31,7 +32,7 @@ class Counted(Poller):
 
     def _ready(self) -> None:
         self.rounds += 1
-        super()._ready()
+        current().poller._ready(self)
 
 
 @pytest_asyncio.fixture
