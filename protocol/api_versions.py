@@ -35,6 +35,10 @@ FIRST_WITH_SOFTWARE: Final = 3
 _ENTRY: Final = Struct(">hhh")
 _ENTRY_BYTES: Final = 6
 _MAX_VERSION_AT: Final = 4
+_KNOWN: Final = 64
+"""answers that are remembered: one for each version, until a broker is upgraded"""
+_KNOWN_BYTES: Final = 4096
+"""of them; Kafka's have 700"""
 
 _QUESTION_HEAD: Final = Struct(">ihhih")
 
@@ -55,23 +59,50 @@ def client_software(buf: bytearray | memoryview, pos: int, end: int) -> tuple[st
     return name, version
 
 
-def cap_versions(
-    buf: bytearray | memoryview, pos: int, end: int, version: int, caps: Mapping[int, tuple[int, int]]
-) -> None:
-    """Lower each max_version in the ApiVersions response body `buf[pos:end]` to `caps[api_key][1]`.
+class VersionCaps:
+    """What clients are offered of each API, at most; no answer is read twice, for a broker gives the same one
+    to every connection, and each begins with it."""
 
-    Never raises one. `version` is the request's; error 35 UNSUPPORTED_VERSION, and only that, means a body of
-    v0 whatever was asked (the broker did not know the version, KIP-511). A version above v4 is read as v4.
+    __slots__ = ("_caps", "_known")
 
-    Minima stay as they are. Where our maximum lies below the broker's minimum, the range becomes empty:
-    Java's client finds no version in it, one that looks at the maximum alone takes ours, which we meter and
-    the broker refuses; min − 1 instead would offer a version that we do not know. An API that `caps` does not
-    know keeps its range: in place no entry can be taken out, and whether unknown APIs pass is for the session
-    to say.
+    def __init__(self, caps: Mapping[int, tuple[int, int]]) -> None:
+        """`caps`: by API key, (its first, its last version)."""
+        self._caps = caps
+        self._known: dict[tuple[int, bytes], list[tuple[int, int]]] = {}
+        """by version and body, what is above: (where it stands behind the body's begin, its cap)"""
 
-    Raises MalformedFrame, with `buf` unchanged, if the body does not end at `end`, as a newer layout's may
-    not.
-    """
+    def lower(self, buf: bytearray, pos: int, end: int, version: int) -> None:
+        """Lower each max_version in the ApiVersions response body `buf[pos:end]` to its cap.
+
+        Never raises one. `version` is the request's; error 35 UNSUPPORTED_VERSION, and only that, means a
+        body of v0 whatever was asked (the broker did not know the version, KIP-511). A version above v4 is
+        read as v4.
+
+        Minima stay as they are. Where our maximum lies below the broker's minimum, the range becomes empty:
+        Java's client finds no version in it, one that looks at the maximum alone takes ours, which we meter
+        and the broker refuses; min − 1 instead would offer a version that we do not know. An API without a
+        cap keeps its range: in place no entry can be taken out, and whether unknown APIs pass is for the
+        session to say.
+
+        Raises MalformedFrame, with `buf` unchanged, if the body does not end at `end`, as a newer layout's
+        may not.
+        """
+        body = bytes(buf[pos:end])
+        above = self._known.get((version, body))
+        if above is None:
+            above = [(offset - pos, cap) for offset, cap in _above(buf, pos, end, version, self._caps)]
+            if len(body) <= _KNOWN_BYTES:
+                if len(self._known) >= _KNOWN:
+                    self._known.clear()
+                self._known[version, body] = above
+        for offset, cap in above:
+            INT16.pack_into(buf, pos + offset, cap)
+
+
+def _above(
+    buf: bytearray, pos: int, end: int, version: int, caps: Mapping[int, tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """(where it stands, its cap) of each max_version that is above its cap. Raises MalformedFrame."""
     error_code, entries = int16(buf, pos, end)
     flexible = version >= _FIRST_FLEXIBLE and error_code != ErrorCode.UNSUPPORTED_VERSION
     with_throttle = version >= _FIRST_WITH_THROTTLE and error_code != ErrorCode.UNSUPPORTED_VERSION
@@ -99,5 +130,4 @@ def cap_versions(
         pos = skip_tags(buf, pos, end)
     if pos != end:
         raise MalformedFrame(f"ApiVersions response ends {end - pos} bytes before its frame", offset=pos)
-    for offset, newest in lowered:
-        INT16.pack_into(buf, offset, newest)
+    return lowered

@@ -337,6 +337,8 @@ FETCHES: Final = CLASSES[ApiClass.FETCH]
 AUTHENTICATION_APIS: Final = CLASSES[ApiClass.AUTHENTICATION]
 MUTATION_APIS: Final = CLASSES[ApiClass.MUTATION]
 TRANSACTION_APIS: Final = CLASSES[ApiClass.TRANSACTION]
+PRODUCER_ID_APIS: Final = frozenset({PRODUCE}) | TRANSACTION_APIS | MEMBER_APIS
+"""what producer_ids_rate looks at: Produces, transactions, and members of groups, whose ids cannot wait"""
 STATE_MAKERS: Final = CLASSES[ApiClass.TRANSACTION_STATE]
 QUOTA_APIS: Final = CLASSES[ApiClass.QUOTA]
 TOKEN_APIS: Final = CLASSES[ApiClass.TOKEN]

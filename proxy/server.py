@@ -173,12 +173,14 @@ class Server:
             task.cancel()
         await self._write_the_rest()
         await self._stop_everything(admin)
+        worker.close()
         return EXIT_FINE
 
     def _worker(self) -> Worker:
         """Make what all connections share, and take signals from now on."""
         loop = asyncio.get_running_loop()
-        worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget)
+        poller = data_path(self._config.pump).poller
+        worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget, poller)
         worker.quota_desk = self._quota_source.desk
         worker.rates = self._rates
         take_signals(loop, self._signal)

@@ -24,8 +24,8 @@ CONNECTIONS: Final = 2_000
 """of each repeat"""
 IDLE_S: Final = 20.0
 IDLE_ROUNDS: Final = 3
-SETTLE_S: Final = 2.0
-"""between the last connection's end and the beginning of an idle span"""
+SETTLE_S: Final = 10.0
+"""from the proxies' start to the first idle span"""
 _STALL_S: Final = 30.0
 # An address of its own for each lot of ports: closed connections keep theirs for a minute.
 _SOURCES: Final = [f"127.0.1.{number}" for number in range(1, 65)]
@@ -118,7 +118,6 @@ class Churn:
 
 def idle_ms_per_s(running: Sequence[proxies.Proxy], span_s: float = IDLE_S) -> list[float]:
     """CPU of each of them in the same span, in which nobody sends anything."""
-    time.sleep(SETTLE_S)
     begun_s = time.monotonic()
     before = [cpu_s(proxy.pid) for proxy in running]
     time.sleep(span_s)
@@ -135,22 +134,24 @@ def measure(
     scale: float,
     scraped: AbstractContextManager[None],
 ) -> Lives:
-    """First `churn`, the proxies by turns in every round, while they are `scraped`; then `idle`, all of them
-    in the same spans and nobody asks for metrics.
+    """First `idle`, all of them in the same spans and nobody asks for metrics: after `churn` the access log
+    of its connections is written for seconds. Then `churn`, by turns in every round, while they are
+    `scraped`.
 
     `churn_us`: the cost of one of so many connections to a proxy.
     """
     lives = Lives({proxy.name: [] for proxy in running}, {proxy.name: [] for proxy in running})
+    if IDLE in cases:
+        time.sleep(SETTLE_S * min(scale, 1.0))
+        for _ in range(min(rounds, IDLE_ROUNDS)):
+            spent = idle_ms_per_s(running, max(IDLE_S * scale, 1.0))
+            for proxy, ms_per_s in zip(running, spent, strict=True):
+                lives.idle_ms_per_s[proxy.name].append(ms_per_s)
+            print(lives.newest(), flush=True)
     if CHURN in cases:
         with scraped:
             for number in range(rounds):
                 for proxy in running if number % 2 == 0 else reversed(running):
                     lives.churn_us[proxy.name].append(churn_us(proxy, int(CONNECTIONS * scale)))
                 print(f"{number + 1}/{rounds}  {lives.newest()}", flush=True)
-    if IDLE in cases:
-        for _ in range(min(rounds, IDLE_ROUNDS)):
-            spent = idle_ms_per_s(running, max(IDLE_S * scale, 1.0))
-            for proxy, ms_per_s in zip(running, spent, strict=True):
-                lives.idle_ms_per_s[proxy.name].append(ms_per_s)
-            print(lives.newest(), flush=True)
     return lives

@@ -53,11 +53,11 @@ class ClientSide(ABC):
         self._worker = worker
         self._buf = worker.buf
         self._view = worker.view
-        self._client = Peer(worker.loop, client, self._client_readable, self._client_drained, worker.view)
+        self._client = Peer(worker.poller, client, self._client_readable, self._client_drained, worker.view)
         self.session = session
         self._pace = session.pace
         # Soon, not at once: who calls may be in the middle of its own bytes, in the buffer that all share.
-        session.wake_by(lambda: worker.loop.call_soon(self._wake_now))
+        session.wake_by(self._wake_soon)
         self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
         self._eof = False  # nothing more comes from the client
         self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
@@ -191,6 +191,9 @@ class ClientSide(ABC):
             self._crashed()
 
     # Its turn ---------------------------------------------------------------------------------------------
+
+    def _wake_soon(self) -> None:
+        self._worker.loop.call_soon(self._wake_now)
 
     def _wake_now(self) -> None:
         """The turn of a held request has come, maybe earlier than it was told."""

@@ -1,10 +1,11 @@
-"""Which code the bytes of a connection take: a session and a connection that belong together."""
+"""Which code the bytes of a connection take: a session, a connection and a poller that belong together."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.poller import Poller
 from sluice.proxy.session.session import Session
 
 
@@ -15,7 +16,9 @@ class DataPath(NamedTuple):
     """as the metric tells it"""
     session: type[Session]
     connection: type[Connection]
+    poller: type[Poller]
+    """one for all of them"""
 
 
-PURE: Final = DataPath("pure", Session, Connection)
+PURE: Final = DataPath("pure", Session, Connection, Poller)
 """Python alone: complete, and what runs where the pump is not built or not wanted"""

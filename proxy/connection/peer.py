@@ -1,15 +1,15 @@
 """One socket of a connection: whether it is read, and what it has not taken yet.
 
-Non-blocking, on the loop's readers and writers. Sending at once is the caller's, for it is the common case;
+Non-blocking, on a Poller's readers and writers. Sending at once is the caller's, for it is the common case;
 what the socket does not take is kept here and sent when it can be. Knows nothing of sessions.
 """
 
 from __future__ import annotations
 
 import socket
-from asyncio import AbstractEventLoop
 from collections.abc import Callable
 
+from sluice.proxy.connection.poller import Poller
 from sluice.proxy.connection.stream import Stream, has_left
 
 
@@ -19,8 +19,8 @@ class Peer:
 
     __slots__ = (
         "_has_ended",
-        "_loop",
         "_on_drained",
+        "_poller",
         "gone",
         "on_readable",
         "out",
@@ -32,14 +32,14 @@ class Peer:
 
     def __init__(
         self,
-        loop: AbstractEventLoop,
+        poller: Poller,
         sock: Stream,
         on_readable: Callable[[], None],
         on_drained: Callable[[], None],
         view: memoryview,
     ) -> None:
         """`view`: of the shared buffer, what is read into."""
-        self._loop = loop
+        self._poller = poller
         self.sock = sock
         self.on_readable = on_readable
         self._on_drained = on_drained
@@ -73,16 +73,16 @@ class Peer:
         if want is not self.reading:
             self.reading = want
             if want:
-                self._loop.add_reader(self.sock.fileno(), self.on_readable)
+                self._poller.add_reader(self.sock.fileno(), self.on_readable)
             else:
-                self._loop.remove_reader(self.sock.fileno())
+                self._poller.remove_reader(self.sock.fileno())
 
     def call(self, on_readable: Callable[[], None], want: bool) -> None:
         """As `read`, with another function."""
         replaces = want and self.reading and on_readable != self.on_readable
         self.on_readable = on_readable
-        if replaces:  # in the other's place: to stop and start would be eight system calls
-            self._loop.add_reader(self.sock.fileno(), on_readable)
+        if replaces:  # in the other's place: to stop and start would be two system calls
+            self._poller.add_reader(self.sock.fileno(), on_readable)
         else:
             self.read(want)
 
@@ -108,7 +108,7 @@ class Peer:
         """Keep a copy of what it did not take, behind what is kept already."""
         if self.out is None:
             self.out = bytearray()
-            self._loop.add_writer(self.sock.fileno(), self._writable)
+            self._poller.add_writer(self.sock.fileno(), self._writable)
         self.out += rest
 
     def _writable(self) -> None:
@@ -125,7 +125,7 @@ class Peer:
             del out[:sent]
             return
         self.out = None
-        self._loop.remove_writer(self.sock.fileno())
+        self._poller.remove_writer(self.sock.fileno())
         self._on_drained()
 
     def finish_sending(self) -> bool:
@@ -140,10 +140,9 @@ class Peer:
         """Close, whatever is kept; harmless when closed already."""
         if self.is_closed:
             return
-        self.read(False)
-        if self.out is not None:
-            self._loop.remove_writer(self.sock.fileno())
-            self.out = None
+        self._poller.forget(self.sock.fileno())
+        self.reading = False
+        self.out = None
         self.sock.close()
         # Whose methods these are holds this peer: without the circle the connection is freed at once, and
         # does not wait for a collector that seldom runs (server.py).

@@ -31,7 +31,7 @@ class Relay(ClientSide):
     def __init__(self, worker: Worker, client: Stream, broker: Stream, session: Session) -> None:
         """Both streams are connected and non-blocking."""
         super().__init__(worker, client, session)
-        self._broker = Peer(worker.loop, broker, self._broker_readable, self._broker_drained, worker.view)
+        self._broker = Peer(worker.poller, broker, self._broker_readable, self._broker_drained, worker.view)
         self._moves = can_pass(client, broker)
         self._edits = session.edits
         self._drops = session.drops

@@ -9,6 +9,7 @@ from sluice.proxy.connection.budget import WINDOW_BYTES, BufferBudget
 from sluice.proxy.connection.guests import WaitingRoom
 from sluice.proxy.connection.kernel_pipe import KernelPipe
 from sluice.proxy.connection.limits import ConnectionLimits
+from sluice.proxy.connection.poller import Poller
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.connection.timeouts import SweepClock
 from sluice.proxy.runtime.gauges import Gauges
@@ -36,6 +37,7 @@ class Worker:
         "limits",
         "loop",
         "pipe",
+        "poller",
         "quota_desk",
         "rates",
         "recorder",
@@ -50,9 +52,10 @@ class Worker:
         gauges: Gauges,
         limits: ConnectionLimits | None = None,
         budget: BufferBudget[Any] | None = None,
+        poller: type[Poller] = Poller,
     ) -> None:
         """`limits`, `budget` (of Connections, which know their worker): if not given, no limits and the
-        default budget."""
+        default budget. `poller`: the data path's."""
         self.loop = loop
         self.recorder = recorder
         self.gauges = gauges
@@ -70,3 +73,9 @@ class Worker:
         self.small_view = self.view[:THROTTLED_RECEIVE_BYTES]
         self.head_view = self.view[:HEAD_BYTES]
         self.pipe = KernelPipe()
+        self.poller = poller(loop)
+
+    def close(self) -> None:
+        """Connections are not served any more."""
+        self.poller.close()
+        self.pipe.close()

@@ -329,8 +329,7 @@ class Upstream:
 
 def _opened(family: int) -> socket.socket:
     """Raises OSError: no file descriptor is left."""
-    broker = socket.socket(family, socket.SOCK_STREAM)
-    broker.setblocking(False)
+    broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     broker.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return broker

@@ -19,9 +19,9 @@ def compiled() -> DataPath | None:
     for other classes or another C library."""
     if not is_built():
         return None
-    from sluice.proxy.pump.compiled import PumpedConnection, PumpedSession
+    from sluice.proxy.pump.compiled import PumpedConnection, PumpedPoller, PumpedSession
 
-    return DataPath(PUMP, PumpedSession, PumpedConnection)
+    return DataPath(PUMP, PumpedSession, PumpedConnection, PumpedPoller)
 
 
 def data_path(option: PumpOption) -> DataPath:

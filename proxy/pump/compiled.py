@@ -4,6 +4,7 @@ raises ImportError where the pump is not built."""
 from __future__ import annotations
 
 from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.poller import Poller
 from sluice.proxy.pump import core
 from sluice.proxy.session.requests import RequestSide
 from sluice.proxy.session.responses import AnswerSide
@@ -41,3 +42,10 @@ class PumpedConnection(Connection):
     __slots__ = ()
     _client_readable = core.client_readable
     _broker_readable = core.broker_readable
+
+
+class PumpedPoller(Poller):
+    """What says which of their sockets are ready."""
+
+    __slots__ = ()
+    _ready = core.sockets_ready

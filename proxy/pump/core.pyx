@@ -157,3 +157,4 @@ cdef Py_ssize_t at_state = offset_of(_Pace, "state")
 include "requests.pxi"
 include "responses.pxi"
 include "relay.pxi"
+include "poller.pxi"

@@ -7,7 +7,7 @@ methods for Produce and Fetch.
 from __future__ import annotations
 
 from contextlib import suppress
-from sys import intern
+from functools import lru_cache
 from typing import Final
 
 from sluice.protocol.api_versions import FIRST_WITH_SOFTWARE, client_software
@@ -170,12 +170,10 @@ class OtherRequests:
         if end < frame_end <= pos + _SOFTWARE_MAX_BYTES:
             return False
         limit = min(end, frame_end)
-        with suppress(MalformedFrame):
-            body = request_body(buf, client_id_end, limit, API_VERSIONS, version)
-            name, software_version = client_software(buf, body, limit)
+        name, told = _software(bytes(buf[client_id_end:limit]), version)
+        if told:
             self._throttling.use_software(name)
-            # One string for all connections of a client program, however many there are.
-            self._identity.software = intern(f"{name} {software_version}"[:_SOFTWARE_TOLD])
+            self._identity.software = told
         return True
 
     def _note_member(
@@ -206,6 +204,18 @@ class OtherRequests:
                 (0, SASL_AUTHENTICATE, 0, flow, frame_end - pos, now_ms, 0.0, 0.0, None, RAW_TOKEN)
             )
         return frame_end
+
+
+@lru_cache(maxsize=256)
+def _software(rest: bytes, version: int) -> tuple[str, str]:
+    """(name, what is told of it) of a client, by the rest of its ApiVersions from the header's tags on: one
+    string for all connections of a client program. ("", "") for what cannot be read."""
+    try:
+        body = request_body(bytearray(rest), 0, len(rest), API_VERSIONS, version)
+        name, software_version = client_software(memoryview(rest), body, len(rest))
+    except MalformedFrame:
+        return "", ""
+    return name, f"{name} {software_version}"[:_SOFTWARE_TOLD]
 
 
 def _session_timeout_ms(buf: bytearray, client_id_end: int, end: int, version: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sluice.protocol.apis import API_VERSIONS, AUTHENTICATION_APIS, FETCHES, PRODUCE
+from sluice.protocol.apis import API_VERSIONS, AUTHENTICATION_APIS, FETCHES, PRODUCE, PRODUCER_ID_APIS
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import MIN_REQUEST_SIZE, REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, check_size
 from sluice.proxy.session.authentication import Authentication
@@ -112,6 +112,11 @@ class RequestSide(FetchSide):
             self._throttling.ids.dropped(now_ms)
         self._throttling.produces.drop(now_ms)
 
+    def closed(self) -> None:
+        """Nothing comes any more. What holds a method of this side lets go of it: in a circle it would stay
+        until the garbage collector comes."""
+        self.quota_requests = self._others.quota_requests = self._others.transactions = self._guard = None
+
     def lift_frame_limit(self) -> None:
         """The broker said yes."""
         self._frame_limit = self._policy.max_frame_bytes
@@ -146,6 +151,8 @@ class RequestSide(FetchSide):
                 if api_key != PRODUCE:
                     judge = self._fetch if api_key in FETCHES else self._others.judge
                     begin = self._client_id_raw
+                    if throttling.are_ids_due and api_key in PRODUCER_ID_APIS:
+                        self._look_up_ids(now_ms)
                 if guard is not None:
                     judge, begin = self._guarded(guard, judge, begin, api_key)
                 try:
@@ -182,6 +189,8 @@ class RequestSide(FetchSide):
         """Count the Produces with acks = 0 that `kept` begins with; returns their bytes. 0 where each would
         have to be judged: before a login, for producer ids, for the quota topic."""
         throttling = self._throttling
+        if throttling.are_ids_due:
+            self._look_up_ids(now_ms)
         if not self._identity.authenticated or self._guard is not None or throttling.ids is not None:
             return 0
         passed = 0
@@ -215,14 +224,14 @@ class RequestSide(FetchSide):
         return end + 1
 
     def _guarded(
-        self, guard: TopicGuard, judge: Judge, begin: bytes | None, api_key: int
-    ) -> tuple[Judge, bytes]:
+        self, guard: TopicGuard, judge: Judge, begin: bytes | tuple[()] | None, api_key: int
+    ) -> tuple[Judge, bytes | tuple[()]]:
         """The guard of the own topic looks first, and then has `judge` go on. It is told whose request is
         refused, so that the client id is always looked for."""
         if self._flows is not None:
             self._identity.flow = self._flows.other(api_key)
         guard.then = judge
-        return guard.judge, begin or self._client_id_raw
+        return guard.judge, self._client_id_raw if begin is None else begin
 
     def _end_over(self, error: ProtocolError, pos: int) -> None:
         """The connection ends for what stands in the frame at `pos`."""
@@ -240,6 +249,8 @@ class RequestSide(FetchSide):
         one.
         """
         start = pos + REQUEST_HEAD_BYTES
+        if api_key == PRODUCE and self._throttling.are_ids_due:
+            self._look_up_ids(now_ms)
         is_same = (
             id_length == self._client_id_length and self._throttling.generation == self._quotas.generation
         )
@@ -268,7 +279,7 @@ class RequestSide(FetchSide):
         if flows is None:
             identity.flow = Flow(identity.client_id)
         else:
-            identity.flow = flows.of_client(identity.user, identity.client_id)
+            identity.flow = flows.of_client(identity.user, identity.client_id, api_key)
             self._fetch_head = flows.fetch_head
         if identity.authenticated:
             self._throttling.look_up(now_ms, api_key)
@@ -278,13 +289,22 @@ class RequestSide(FetchSide):
                     self._in_flight, self._local, self.edits, self._records,
                     self._amounts,
                 )  # fmt: skip
-            if self._throttling.ids is not None and self.transactions is None:
-                self._others.transactions = TransactionRequests(
-                    identity, self._throttling, self._in_flight, self._local, self._records,
-                    self._drop, self._bring_ids, self._policy.inter_broker,
-                )  # fmt: skip
+            self._judge_transactions()
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
+
+    def _look_up_ids(self, now_ms: float) -> None:
+        """The connection is about to send the first request that may bring producer ids."""
+        self._throttling.look_up_ids(now_ms)
+        self._judge_transactions()
+
+    def _judge_transactions(self) -> None:
+        """From now on, where producer ids are limited."""
+        if self._throttling.ids is not None and self.transactions is None:
+            self._others.transactions = TransactionRequests(
+                self._identity, self._throttling, self._in_flight, self._local, self._records,
+                self._drop, self._bring_ids, self._policy.inter_broker,
+            )  # fmt: skip
 
 
 def _may_be_cut_off(error: ProtocolError, end: int, enough_end: int) -> bool:

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final
 
 from sluice.protocol.addresses.addresses import Edit
-from sluice.protocol.api_versions import cap_versions
+from sluice.protocol.api_versions import VersionCaps
 from sluice.protocol.apis import API_VERSIONS, METADATA, OFFERED, PRODUCE
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.groups import session_timeout_accepted
@@ -60,6 +60,7 @@ _HEAD_BYTES: Final = 1024
 """throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
 
 _API_VERSIONS_MAX: Final = OFFERED[API_VERSIONS][1]
+_VERSIONS_OFFERED: Final = VersionCaps(OFFERED)
 
 _BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
 _FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
@@ -329,7 +330,7 @@ class AnswerSide:
             # One in a layout newer than ours goes on as it is: what we cannot meter is refused when it is
             # used.
             if frame_end <= end and version <= _API_VERSIONS_MAX:
-                cap_versions(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version, OFFERED)
+                _VERSIONS_OFFERED.lower(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version)
             return 0.0
         if work is SUCCESSOR:
             if frame_end <= end and (transactions := self._requests.transactions) is not None:

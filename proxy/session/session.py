@@ -144,8 +144,7 @@ class Session:
     @property
     def has_id_limit(self) -> bool:
         """Its producer ids are judged."""
-        ids = self._throttling.ids
-        return ids is not None and not ids.gates_only
+        return self._throttling.has_id_limit
 
     @property
     def requests(self) -> int:
@@ -356,6 +355,7 @@ class Session:
         self._drop_held(now_ms)
         if self._requests.replicas is not None:
             self._requests.replicas.closed(now_ms)
+        self._requests.closed()
         self._throttling.closed(now_ms)
 
     def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
-from sluice.protocol.apis import FETCH, PRODUCE
+from sluice.protocol.apis import FETCH, PRODUCE, PRODUCER_ID_APIS
 from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.fetch.turns import FetchTurns
 from sluice.proxy.session.identity import Identity
@@ -36,8 +36,9 @@ class Throttling:
 
     __slots__ = (
         "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",
-        "_wake", "_was_fetch_held", "arrivals", "charges_answers", "fetch_sensor", "fetches", "generation",
-        "ids", "is_group", "known", "mutation_sensor", "produce_sensor", "produces", "request_time",
+        "_wake", "_was_fetch_held", "are_ids_due", "arrivals", "charges_answers", "fetch_sensor", "fetches",
+        "generation", "ids", "is_group", "known", "mutation_sensor", "produce_sensor", "produces",
+        "request_time",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,9 @@ class Throttling:
         self._was_fetch_held = False  # the Fetch that is answered next, and it was told so
         self.ids: ProduceIds | None = None
         """judges the producer ids of Produce requests; None: the user has no limit for them"""
+        self.are_ids_due = False
+        """`ids` is not looked up yet, for most connections never send one of PRODUCER_ID_APIS. It is to be
+        (`look_up_ids`) before the first of those is judged"""
         self.known = _NO_TEMPLATES
         """those of `ids`"""
         self._wake: Wake | None = None
@@ -101,7 +105,10 @@ class Throttling:
         self.generation = quotas.generation
         self._look_up_request_time(user, client_id, now_ms)
         self.charges_answers = self.request_time is not None
-        self._look_up_ids(quotas.id_limit(user, client_id, address), now_ms)
+        if self.ids is not None or api_key in PRODUCER_ID_APIS:
+            self.look_up_ids(now_ms)
+        else:
+            self.are_ids_due = self.produces.refuses or QuotaKind.PRODUCER_IDS in quotas.limits.kinds
         if self._is_new and self.request_time is not None:
             self._greet(self.request_time, api_key, now_ms)
         self._is_new = False
@@ -112,20 +119,23 @@ class Throttling:
         if wait_ms > 0.0:
             self._log.add(EventKind.MUTE, request_time.sensor, api_key, wait_ms, 0, now_ms)
 
-    def _look_up_ids(self, limit: tuple[float, bool, str] | None, now_ms: float) -> None:
-        ids = self.ids
+    def look_up_ids(self, now_ms: float) -> None:
+        """Find the limit on the producer ids of this identity."""
+        self.are_ids_due = False
+        ids, identity = self.ids, self._identity
+        limit = self._shared.quotas.id_limit(identity.user, identity.client_id, self._address)
         if limit is not None:
             if ids is None:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
                 self.known = ids.known
-            ids.use(self._identity.user, limit, (self._address, self._identity.client_id))
+            ids.use(identity.user, limit, (self._address, identity.client_id))
         elif self.produces.refuses:
             if ids is None:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
                 self.known = ids.known
             elif not ids.gates_only:
                 ids.dropped(now_ms)
-            ids.use_gates(self._identity.user)
+            ids.use_gates(identity.user)
         elif ids is not None:
             ids.dropped(now_ms)  # what was admitted, and waits to be given again, goes without
             self.ids = None
@@ -146,6 +156,15 @@ class Throttling:
                 sensor, self._policy, self._shared, self._pace, self._identity, self._address
             )
         request_time.use(sensor, now_ms)
+
+    @property
+    def has_id_limit(self) -> bool:
+        """Producer ids are judged, or would be."""
+        identity = self._identity
+        if self.are_ids_due:
+            quotas = self._shared.quotas
+            return quotas.id_limit(identity.user, identity.client_id, self._address) is not None
+        return self.ids is not None and not self.ids.gates_only
 
     def charge_answer(
         self,

@@ -32,6 +32,7 @@ from sluice.protocol.primitives import (
 )
 from sluice.protocol.produce import FIRST_FLEXIBLE, FIRST_TOPIC_ID
 from sluice.usage.flow import FETCH_CLASS, PRODUCE_CLASS, AccessFlow, Origin, TopicNames
+from sluice.usage.records import Flow
 
 _OTHER_CLASS: Final = "other"
 _APIS: Final = {
@@ -61,6 +62,8 @@ UNKNOWN_HEAD: Final = 2**31
 """bytes: no Produce is so long"""
 NO_TOPICS: Final = b"\1"
 """how a Fetch goes on that names none; it tells of a session's Fetch (`is_incremental`) alone"""
+_NOT_FETCHED: Final = Flow()
+"""no request has it: none goes on as NO_HEAD"""
 _MAX_TOPIC: Final = 249
 _TOO_LONG: Final = -1
 _FETCH_FIRST_SESSION: Final = 7
@@ -181,10 +184,12 @@ class Flows:
         self.fetch_head = NO_HEAD
         """of the last Fetch: what stands TOPICS_AT behind max_bytes, to the end of the topic or of the number
         of topics, if what goes on so is of the same flow"""
-        self.fetch = self._of(FETCH_CLASS)
+        self.fetch: Flow = _NOT_FETCHED
+        """of what goes on as `fetch_head`"""
 
-    def of_client(self, user: str, client_id: str) -> AccessFlow:
-        """Requests are this client's from now on. Returns a flow until the next is judged."""
+    def of_client(self, user: str, client_id: str, api_key: int) -> AccessFlow:
+        """Requests are this client's from now on. Returns the flow of the one at hand until it is judged:
+        of a connection of one request there is no other."""
         if user != self._user:
             self._user_is(user)
         if client_id != self._client_id:
@@ -192,9 +197,7 @@ class Flows:
             self._others.clear()
             self._forget_beginnings()
             self.fetch_head = NO_HEAD
-            if self._session_is_several:
-                self.fetch = self._of(FETCH_CLASS)
-        return self.other(_UNKNOWN)
+        return self.other(api_key)
 
     def other(self, api_key: int) -> AccessFlow:
         """The flow of a request that is neither Produce nor Fetch, or of which no topic can be told."""
@@ -253,9 +256,10 @@ class Flows:
         if is_new:
             known = self._fetches.find(buf, at)
             if known is not None and at + len(known.head) <= limit:
-                head, self.fetch, self._session_topic, self._session_is_several = known
-                self.fetch_head = head if has_session else NO_HEAD
-                return self.fetch
+                self.fetch = known.flow
+                self._session_topic, self._session_is_several = known.topic, known.is_several
+                self.fetch_head = known.head if has_session else NO_HEAD
+                return known.flow
         return self._read_fetch(buf, at, limit, version, is_new=is_new)
 
     def _read_fetch(

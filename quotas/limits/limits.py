@@ -66,6 +66,7 @@ class QuotaLimits:
 
     __slots__ = (
         "_entries",
+        "_limits_addresses",
         "_longest_prefix",
         "_lowest",
         "_shadow",
@@ -73,6 +74,7 @@ class QuotaLimits:
         "_tenant_of",
         "_tenants",
         "exempt",
+        "kinds",
         "refusing",
         "scheduled",
         "schedules",
@@ -136,9 +138,11 @@ class QuotaLimits:
         all_keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._entries: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType(checked)
         self._tables = tables
+        self.kinds = tables.keys()
+        """of which somebody's connections have a limit; those of addresses are not among them"""
         self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
         self._tenant_of = tenants_by_member(self._tenants)
-        self._longest_prefix = 0
+        self._longest_prefix, self._limits_addresses = 0, False
         lowest: dict[QuotaKind, tuple[bool, float]] = {}
         self._lowest = lowest  # of any user: (in shadow mode, limit)
         for index, (given, values) in enumerate(entries):
@@ -162,6 +166,7 @@ class QuotaLimits:
                     if entity.user is not None:
                         found = (key in in_shadow, limit)
                         lowest[kind] = min(lowest.get(kind, found), found)
+            self._limits_addresses |= level is None
             if isinstance(entity.client_id, Prefix):
                 self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
         for entity, shadow_keys in shadow.items():
@@ -258,7 +263,7 @@ class QuotaLimits:
 
     def configured_for_address(self, address: str) -> QuotaEntity | None:
         """The entity whose limit `ip_limit` finds, as it is configured."""
-        for entity in (QuotaEntity(ip=address), _DEFAULT_IP):
+        for entity in (QuotaEntity(ip=address), _DEFAULT_IP) if self._limits_addresses else ():
             if _IP_KEY in self._entries.get(entity, _NO_LIMITS):
                 return entity
         return None

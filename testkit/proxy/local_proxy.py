@@ -71,7 +71,9 @@ class LocalProxy:
         )
 
     async def __aenter__(self) -> Self:
-        worker = self._worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges)
+        loop = asyncio.get_running_loop()
+        worker = Worker(loop, self.shared.recorder, self.gauges, poller=current().poller)
+        self._worker = worker
         worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits, self.gauges)
         if self._admins is not None:
             store = self._store or FileStore(Path("quotas.yaml"))
@@ -96,7 +98,7 @@ class LocalProxy:
         for connection in tuple(self.listener.connections):
             connection.abort(DisconnectCause.DRAIN_DEADLINE)
         await asyncio.sleep(0)
-        self._worker.pipe.close()
+        self._worker.close()
         if failed is None:
             assert not self.listener.connections
             assert self.gauges.connections == 0

@@ -57,7 +57,9 @@ class SecuredProxy(LocalProxy):
             max_connections_per_address=self._limits.max_connections_per_ip,
             max_connections_per_user=self._limits.max_connections_per_user,
         )
-        worker = self._worker = Worker(asyncio.get_running_loop(), self.shared.recorder, self.gauges, limits)
+        loop = asyncio.get_running_loop()
+        worker = Worker(loop, self.shared.recorder, self.gauges, limits, poller=current().poller)
+        self._worker = worker
         worker.rates = connection_rates(PacingOptions(), self.shared.quotas, limits, self.gauges)
         options = self._options
         self.assembled = assemble(

@@ -129,6 +129,7 @@ def test_who_publishes_says_where_the_project_lives(tmp_path: Path, wheel: zipfi
             "Changelog, https://code.example/team/sluice/blob/main/CHANGELOG.md",
             "Documentation, https://code.example/team/sluice/tree/main/docs",
             "Issues, https://code.example/team/sluice/issues",
+            "Security, https://code.example/team/sluice/security/advisories/new",
             "Source, https://code.example/team/sluice",
         ]
     with pytest.raises(subprocess.CalledProcessError) as refused:

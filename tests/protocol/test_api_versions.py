@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from sluice.protocol._tables import VERSIONS
-from sluice.protocol.api_versions import api_versions_request, cap_versions
+from sluice.protocol.api_versions import VersionCaps, api_versions_request
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame
 
@@ -53,8 +54,19 @@ def response(
     return encode_frame("response", API_VERSIONS, version, DecodedFrame({"correlationId": 5}, body))
 
 
+def cap_versions(buf: bytearray, pos: int, end: int, version: int, caps: dict[int, tuple[int, int]]) -> None:
+    """Read, and known from then on: both ways give the same."""
+    known, again = VersionCaps(caps), bytearray(b"elsewhere" + buf)
+    try:
+        known.lower(buf, pos, end, version)
+    finally:
+        with suppress(MalformedFrame):
+            known.lower(again, pos + 9, end + 9, version)
+        assert again[9:] == buf
+
+
 def capped(frame: bytes, version: int, caps: dict[int, tuple[int, int]] | None = None) -> bytes:
-    """The frame after cap_versions, which finds it in the middle of a larger buffer."""
+    """The frame with lowered versions; it stands in the middle of a larger buffer."""
     buf = bytearray(b"before" + frame + b"behind")
     cap_versions(buf, 6 + HEADER_BYTES, 6 + len(frame), version, CAPS if caps is None else caps)
     result = bytes(buf[6:-6])
@@ -190,3 +202,25 @@ def test_the_proxys_own_question_is_the_frame_that_the_codec_reads(client_id: st
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     found = decode_frame("request", API_VERSIONS, 0, frame[4:])
     assert (found.header["correlationId"], found.header["clientId"]) == (-7, client_id)
+
+
+def test_an_answer_of_another_version_or_body_is_read_anew() -> None:
+    caps = VersionCaps(CAPS)
+    for count in (1, 2, 1):
+        for version in (0, 2, 4, 2):
+            entries = [(0, 3, 99), (1, 0, 99)][:count]
+            frame = bytearray(response(version, entries))
+            caps.lower(frame, HEADER_BYTES, len(frame), version)
+            read: Any = decode_frame("response", API_VERSIONS, version, bytes(frame)).body["apiKeys"]
+            assert [key["maxVersion"] for key in read] == [13, 18][:count]
+
+
+def test_answers_that_are_all_different_are_not_kept_for_ever() -> None:
+    caps = VersionCaps(CAPS)
+    for number in range(1_000):
+        frame = bytearray(response(0, [(0, 3, 99), (1_000 + number, 0, 7)]))
+        caps.lower(frame, HEADER_BYTES, len(frame), 0)
+    large = bytearray(response(0, [(number, 0, 7) for number in range(2_000)]))
+    caps.lower(large, HEADER_BYTES, len(large), 0)
+    assert len(caps._known) <= 64
+    assert all(len(body) <= 4_096 for _, body in caps._known)

@@ -31,6 +31,7 @@ from sluice.usage.flow import AccessFlow
 HEAD_ENOUGH_BYTES: Final = 128 * 1024
 """What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
 _PRODUCE_MIN, _PRODUCE_MAX = OFFERED[PRODUCE]
+_NONE_BEGINS_SO: Final = ()  # the next Produce is to be looked at, whatever its bytes
 _PASS: Final = Verdict.PASS
 _ADMIT: Final = Verdict.ADMIT
 
@@ -61,7 +62,7 @@ class ProduceSide(ABC):
         self._client_id_raw = b""
         # A Produce that begins so needs no further look for whose it is; with an access log, of what topic.
         # None: it is _produce that looks.
-        self._produce_begin: bytes | None = b""
+        self._produce_begin: bytes | tuple[()] | None = b""
         # What is behind the client id of that, to the topic's end; None: without an access log.
         self._produce_head_bytes = None if flows is None else UNKNOWN_HEAD
         # As KnownBegin says.
@@ -262,7 +263,7 @@ class ProduceSide(ABC):
 
     def _forget_head(self) -> None:
         """Whose the next Produce is is told by its client id; with an access log its topic is looked for."""
-        self._produce_begin = self._client_id_raw
+        self._produce_begin = _NONE_BEGINS_SO if self._throttling.are_ids_due else self._client_id_raw
         if self._flows is not None:
             self._produce_head_bytes = UNKNOWN_HEAD
         elif self._throttling.ids is not None:
