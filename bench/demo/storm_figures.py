@@ -14,7 +14,7 @@ from bench.lib.stats import percentile
 from bench.storm.record import Good, Pause, StormAt, is_full
 
 OUT_OF_MEMORY: Final = "OutOfMemoryError"
-SILENT_S: Final = 6.0
+SILENT_S: Final = 10.0
 """so long without an answer while its heap is full, a broker counts as dead though its process is there"""
 
 
