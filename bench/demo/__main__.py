@@ -7,7 +7,8 @@
    4.3.1, whose native quota names them, and the same two through Sluice, whose quota file names them.
 2. Overload. On each side 50 connections of one principal, which together may move 1,000,000 B/s.
 3. A storm of new producer ids (KIP-936), against two brokers with small heaps: one alone, the other behind
-   Sluice with `producer_ids_rate`. Another user's producer goes on beside it.
+   Sluice with `producer_ids_rate`. Another user's producer goes on beside it. They run with Kafka's own
+   collector and -XX:+ExitOnOutOfMemoryError; who is silent for 10 s with a full heap counts as dead, too.
 
 How it counts: in the first act each client connects through a small relay in this process that passes
 everything on at once and counts the bytes of Produce requests and Fetch answers, on both sides alike; it

@@ -283,9 +283,11 @@ def test_a_broker_that_answers_nobody_is_not_said_to_live() -> None:
 
 
 def test_the_sentences_tell_how_the_broker_died_and_what_sluice_let_in() -> None:
-    native, ours = storm_sentences(DIED)
+    native, ours, heap = storm_sentences(DIED)
     assert "took 98,000 of them and died after 9.4 s: OutOfMemoryError: Java heap space" in native
     assert "let in 1,000 of them, and it lives" in ours
+    assert "270 bytes" in heap
+    assert "262 to 272 bytes" in (REPOSITORY / "docs" / "producer-ids.md").read_text(encoding="utf-8")
 
 
 def test_what_programs_read_has_all_three_numbers_of_both_sides() -> None:
