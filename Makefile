@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo newcomer recalibrate-demo test mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
 
-demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
+demo: setup kafka  ## one quota, an overload, a storm of producer ids: broker alone and with Sluice, live; 90 seconds
 	@$(PY) -m bench.demo $(ARGS)
 
 test: setup kafka-all  ## the whole test suite but what is marked slow; starts a real Kafka itself

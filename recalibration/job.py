@@ -179,7 +179,7 @@ def make_plan(
 def _seasons(
     spark: SparkSession, store: StateStore, day: date, entries: Sequence[PlanEntry], job: JobSettings
 ) -> dict[tuple[str, str], Season]:
-    """Of tonight's peaks and those of the nights before; tonight's are kept."""
+    """Seasons in tonight's peaks and those of the nights before; tonight's are kept."""
     windows = store.read(spark, WINDOWS, day, 1)
     tonight = {} if windows is None else peaks_in(windows, day, unusual(entries))
     by_limit: dict[tuple[str, str], list[Peak]] = {}

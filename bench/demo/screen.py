@@ -48,12 +48,14 @@ class Screen(Protocol):
         ...
 
 
-def chart(rates: Sequence[int], columns: int, rows: int, blocks: str = BLOCKS) -> list[str]:
-    """A column for each of the last seconds, lines from the top; the topmost row at TOP_BYTES_PER_S.
+def chart(
+    values: Sequence[float], columns: int, rows: int, blocks: str = BLOCKS, top: float = TOP_BYTES_PER_S
+) -> list[str]:
+    """A column for each of the last seconds, lines from the top; the topmost row's upper end is `top`.
 
     `blocks` has nine characters from nothing to full, and the mark for what is above the top.
     """
-    levels = [rate / TOP_BYTES_PER_S * rows * 8 for rate in rates[-columns:]]
+    levels = [value / top * rows * 8 for value in values[-columns:]]
     lines = []
     for row in reversed(range(rows)):
         cells = [blocks[max(0, min(8, round(level - row * 8)))] for level in levels]
@@ -63,6 +65,11 @@ def chart(rates: Sequence[int], columns: int, rows: int, blocks: str = BLOCKS) -
             ]
         lines.append("".join(cells).ljust(columns))
     return lines
+
+
+def rate_marks(rows: int) -> dict[int, str]:
+    """What stands before which line of a chart of rates: its upper end and the quota, in MB/s."""
+    return {0: f"{TOP_BYTES_PER_S / 1e6:g}", rows // 2: f"{QUOTA_BYTES_PER_S / 1e6:g}"} if rows > 1 else {}
 
 
 def first_second(lanes: Sequence[Lane]) -> int | None:
@@ -190,7 +197,7 @@ def _cell(lane: Lane, now_s: float, columns: int, rows: int, blocks: str) -> Tex
     told_ms = lane.told_ms_in_second.get(math.floor(now_s) - 1, 0)
     cell = Text(no_wrap=True, overflow="crop")
     cell.append(f"{KINDS[lane.api_key]}, {SHOWN[lane.side]}\n", style=f"bold {COLOURS[lane.side]}")
-    marks = {0: f"{TOP_BYTES_PER_S / 1e6:g}", rows // 2: f"{QUOTA_BYTES_PER_S / 1e6:g}"} if rows > 1 else {}
+    marks = rate_marks(rows)
     for index, line in enumerate(chart(rates, columns - 2, rows, blocks)):
         cell.append(f"{marks.get(index, ' ')} ", style="dim")
         cell.append(f"{line}\n", style=COLOURS[lane.side])

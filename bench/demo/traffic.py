@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from bench.demo.figures import KINDS, SIDES, ClientReport, parse_report
 from bench.demo.interrupts import Interrupts
@@ -26,6 +26,7 @@ from testkit.kafka.node import KafkaNode
 from testkit.processes.guarded_process import GuardedProcess, log_tail
 from testkit.processes.ports import LOOPBACK
 from testkit.processes.process import BenchError
+from testkit.proxy.soak_proxy import Sluice
 
 TICK_S: Final = 0.2
 START_WITHIN_S: Final = 40.0
@@ -37,7 +38,7 @@ class Stage:
     """What the clients need: all of it runs."""
 
     node: KafkaNode
-    sluice_pid: int
+    sluice: Sluice
     folder: Path  # for their output
     ports: Mapping[str, tuple[int, int]]  # side → port of its relay, port that the relay dials
 
@@ -52,69 +53,92 @@ def records_of_each(seconds: float) -> int:
     return int(QUOTA_BYTES_PER_S * (seconds + NATIVE_BURST_S + 1) / RECORD_BYTES)
 
 
-async def run_traffic(
-    stage: Stage, seconds: float, screen: Screen, interrupts: Interrupts
-) -> tuple[list[Lane], list[ClientReport]]:
-    """Runs all four clients to their end; their lanes and what they printed, in the same order.
+class Traffic:
+    """The four clients from their start to their end, and what went through for each of them.
 
-    Raises BenchError with the end of its output when a client fails, Interrupted when the user wants it.
+    They have more to do than the measured time takes, so that all are busy until its end: `follow` returns
+    when it is over, and `reports` waits for the clients to end. Within an event loop that goes on meanwhile.
+    Both raise BenchError with the end of its output when a client fails, Interrupted when the user wants it.
     """
-    zero_s = time.monotonic()
-    lanes = [Lane(side, api_key, client_id(side, api_key), zero_s) for side in SIDES for api_key in KINDS]
-    with contextlib.ExitStack() as stack:
-        for side, (port, upstream_port) in stage.ports.items():
-            meter = WireMeter([lane for lane in lanes if lane.side == side])
-            stack.callback(Relay(port, upstream_port, meter).close)
-        clients = [stack.enter_context(_start(stage, lane, seconds)) for lane in lanes]
+
+    def __init__(self, stage: Stage, seconds: float, interrupts: Interrupts) -> None:
+        self._stage = stage
+        self._seconds = seconds
+        self._interrupts = interrupts
+        self._zero_s = time.monotonic()
+        self.lanes = [
+            Lane(side, api_key, client_id(side, api_key), self._zero_s) for side in SIDES for api_key in KINDS
+        ]
+        self._clients: list[GuardedProcess] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            for side, (port, upstream_port) in self._stage.ports.items():
+                meter = WireMeter([lane for lane in self.lanes if lane.side == side])
+                stack.callback(Relay(port, upstream_port, meter).close)
+            for lane in self.lanes:
+                self._clients.append(stack.enter_context(_start(self._stage, lane, self._seconds)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc_info: object) -> None:
+        self._stack.close()
+
+    async def follow(self, screen: Screen, meanwhile: Callable[[float], None]) -> None:
+        """Until the measured time of every client is over. `meanwhile` is told the seconds since the first of
+        them moved something."""
         with screen:
-            await _follow(stage, lanes, clients, seconds, screen, interrupts)
-        return lanes, [_report(stage, lane) for lane in lanes]
+            while True:
+                now_s = time.monotonic()
+                running = self._look(now_s)
+                starts_s = [lane.started_s for lane in self.lanes if lane.started_s is not None]
+                end_s = max(starts_s, default=now_s) + self._seconds
+                screen.update(self.lanes, now_s - self._zero_s, end_s - self._zero_s)
+                if starts_s:
+                    meanwhile(now_s - min(starts_s))
+                if not running or (len(starts_s) == len(self.lanes) and now_s > end_s):
+                    return
+                await asyncio.sleep(TICK_S)
 
+    async def reports(self) -> list[ClientReport]:
+        """What the clients printed, once all have ended."""
+        took_s = records_of_each(self._seconds) * RECORD_BYTES / QUOTA_BYTES_PER_S
+        end_by_s = max(lane.started_s or 0.0 for lane in self.lanes) + took_s + END_WITHIN_S
+        while self._look(time.monotonic()):
+            if time.monotonic() > end_by_s:
+                late = next(
+                    lane
+                    for lane, client in zip(self.lanes, self._clients, strict=True)
+                    if client.exit_code() is None
+                )
+                raise _failed(
+                    self._stage, late, f"was not done {END_WITHIN_S:.0f} s after its quota allows it to be"
+                )
+            await asyncio.sleep(TICK_S)
+        return [_report(self._stage, lane) for lane in self.lanes]
 
-async def _follow(
-    stage: Stage,
-    lanes: Sequence[Lane],
-    clients: Sequence[GuardedProcess],
-    seconds: float,
-    screen: Screen,
-    interrupts: Interrupts,
-) -> None:
-    zero_s = lanes[0].clock_zero_s
-    start_by_s = time.monotonic() + START_WITHIN_S
-    while True:
-        interrupts.check()
-        _require_servers(stage)
-        now_s = time.monotonic()
+    def _look(self, now_s: float) -> int:
+        """How many clients run. Raises BenchError when one, or a server, has failed."""
+        self._interrupts.check()
+        _require_servers(self._stage)
         running = 0
-        for lane, client in zip(lanes, clients, strict=True):
+        for lane, client in zip(self.lanes, self._clients, strict=True):
             code = client.exit_code()
             running += code is None
             lane.has_ended = code == 0
             if code or (code == 0 and lane.started_s is None):
-                raise _failed(stage, lane, f"ended with exit code {code}")
-            if lane.started_s is None and now_s > start_by_s:
-                raise _failed(stage, lane, f"moved nothing within {START_WITHIN_S:.0f} s")
-        starts_s = [lane.started_s for lane in lanes if lane.started_s is not None]
-        end_s = (max(starts_s) if starts_s else now_s) + records_of_each(
-            seconds
-        ) * RECORD_BYTES / QUOTA_BYTES_PER_S
-        screen.update(lanes, now_s - zero_s, end_s - zero_s)
-        if not running:
-            return
-        if now_s > end_s + END_WITHIN_S:
-            late = next(
-                lane for lane, client in zip(lanes, clients, strict=True) if client.exit_code() is None
-            )
-            raise _failed(stage, late, f"was not done {END_WITHIN_S:.0f} s after its quota allows it to be")
-        await asyncio.sleep(TICK_S)
+                raise _failed(self._stage, lane, f"ended with exit code {code}")
+            if lane.started_s is None and now_s > self._zero_s + START_WITHIN_S:
+                raise _failed(self._stage, lane, f"moved nothing within {START_WITHIN_S:.0f} s")
+        return running
 
 
 def _require_servers(stage: Stage) -> None:
     """Clients would go on trying for minutes."""
     if not Path(f"/proc/{stage.node.pid}").exists():
         raise BenchError(f"Kafka ended before its clients; its log ends:\n{stage.node.log_tail()}")
-    if not Path(f"/proc/{stage.sluice_pid}").exists():
-        raise BenchError("Sluice ended before its clients; the end of its log stands above")
+    stage.sluice.check_alive()
 
 
 def _start(stage: Stage, lane: Lane, seconds: float) -> GuardedProcess:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,9 @@ MIB: Final = 2**20
 # A pause of unified logging at -Xlog:gc:file=…:timemillis, whatever the collector:
 # [1732216000123ms] GC(5) Pause Young (Normal) (G1 Evacuation Pause) 100M->50M(256M) 5.123ms
 _PAUSE: Final = re.compile(r"^\[(\d+)ms\] GC\(\d+\) Pause .*? (\d+)M->(\d+)M\((\d+)M\) ([\d.]+)ms$")
+FULL_SHARE: Final = 0.8
+FULL_BY: Final = 3
+"""collections one behind the other"""
 # A line of GC.class_histogram: "   1:      123456      4567890  [B (java.base@17.0.15)"; the last is the sum.
 _CLASS: Final = re.compile(r"^\s*\d+:\s+(\d+)\s+\d+\s+(\S+)")
 _TOTAL: Final = re.compile(r"^Total\s+\d+\s+(\d+)\s*$")
@@ -83,6 +86,12 @@ class Good:
         """Latencies of acknowledged records that were sent in [start, end)."""
         return [x.latency_s for x in self.records if x.latency_s is not None and start_s <= x.sent_s < end_s]
 
+    @property
+    def last_heard_s(self) -> float:
+        """When the broker last answered this client; 0: it never did."""
+        answered = (x.sent_s + x.latency_s for x in self.records[-1000:] if x.latency_s is not None)
+        return max(answered, default=0.0)
+
 
 def read_good(output: Path) -> Good:
     """Read what storm_good wrote."""
@@ -119,6 +128,12 @@ def read_pauses(gc_log: Path, wall_minus_monotonic_s: float) -> list[Pause]:
         for line in _whole_lines(gc_log)
         if (found := _PAUSE.match(line))
     ]  # fmt: skip
+
+
+def is_full(pauses: Sequence[Pause]) -> bool:
+    """Whether the last collections left hardly anything free."""
+    last = pauses[-FULL_BY:]
+    return bool(last) and all(x.after_mib >= FULL_SHARE * x.committed_mib for x in last)
 
 
 @dataclass(frozen=True, slots=True)

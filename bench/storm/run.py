@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.lib.stats import percentile
-from bench.storm.record import Good, Pause, StormAt
+from bench.storm.record import Good, Pause, StormAt, is_full
 from bench.storm.rig import (
     DIRECT,
     DOOR,
@@ -32,9 +32,6 @@ from testkit.proxy.soak_proxy import Sluice
 
 SILENT_S: Final = 15.0
 """so long without an answer, while its heap is full, the broker counts as dead"""
-FULL_SHARE: Final = 0.8
-FULL_BY: Final = 3
-"""collections one behind the other"""
 POLL_S: Final = 0.25
 WARM_UP: Final = "warm-up"
 METRICS: Final = (
@@ -152,7 +149,7 @@ class PhaseRunner:
             while not gone:
                 time.sleep(POLL_S)
                 now_s = time.monotonic()
-                newly_s = _last_heard_s(self._good.so_far())
+                newly_s = self._good.so_far().last_heard_s
                 if newly_s > heard_s:
                     heard_s, ids = newly_s, self._broker.stored_batches() - stored_before
                 gone = self._broker.is_gone
@@ -170,7 +167,7 @@ class PhaseRunner:
             exited=gone,
             silent=phase.end_s - heard_s > SILENT_S,
             answers_afterwards=phase.answers_at_end,
-            heap_full=_is_full(self._broker.pauses()),
+            heap_full=is_full(self._broker.pauses()),
             out_of_memory_lines=self._broker.out_of_memory(),
             seconds=heard_s - phase.start_s,
             ids=ids,
@@ -227,17 +224,6 @@ class PhaseRunner:
         phase.cpu_cores = cores(used_s, self._pids, phase.seconds)
         if phase.storm:
             phase.cpu_cores["storm"] = round(phase.storm[-1].cpu_s / phase.seconds, 3)
-
-
-def _last_heard_s(good: Good) -> float:
-    """When the broker last answered the good client; 0: it never did."""
-    return max((x.sent_s + x.latency_s for x in good.records[-1000:] if x.latency_s is not None), default=0.0)
-
-
-def _is_full(pauses: Sequence[Pause]) -> bool:
-    """The last collections left hardly anything free."""
-    last = pauses[-FULL_BY:]
-    return bool(last) and all(x.after_mib >= FULL_SHARE * x.committed_mib for x in last)
 
 
 def run_through(setting: Setting, plan: Sequence[tuple[str, float]], warm_up_s: float) -> Through:

@@ -32,6 +32,8 @@ def config_in(arguments: Sequence[str]) -> str | None:
             return file
         case [argument] if argument.startswith("--config="):
             return argument.removeprefix("--config=")
+        case [file] if file and not file.startswith("-"):
+            return file
     return None
 
 

@@ -258,7 +258,7 @@ cli_access_log.register(app)
 
 
 @app.command()
-def healthcheck(config: ConfigOption = None) -> None:
+def healthcheck(file: FileArgument = None, config: ConfigOption = None) -> None:
     """Ask the proxy of this machine or container whether it is alive: exit code 0, or 1 and the reason.
 
     Asks /livez at the probe port that `SLUICE_*` variables, or the configuration file, say. The file is not
@@ -266,7 +266,7 @@ def healthcheck(config: ConfigOption = None) -> None:
     """
     from sluice.proxy.cli.healthcheck import main as check
 
-    check(str(config or ""))
+    check(str(file or config or ""))
 
 
 @app.command()

@@ -250,7 +250,7 @@ class Connection(Relay):
             self._forward_unacknowledged()
 
     def _forward_unacknowledged(self) -> None:
-        """Of what the client sent behind a delay."""
+        """Forward the requests with acks = 0 that the client sent behind a delay."""
         kept = self._client_kept
         if self._closed or kept is None or self._broker.gone:
             return

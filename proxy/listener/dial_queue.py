@@ -17,8 +17,8 @@ from sluice.proxy.connection.stream import Stream, has_left
 from sluice.proxy.listener.circuit import Address
 
 MAX_DIALS: Final = 64
-"""Of one broker, by one listener. Its queue holds 51: a few more keep it full, and nearly all of those for
-whom there was no place find one when the kernel asks again, a second later."""
+"""most dials of one listener to one broker at a time. The broker's queue holds 51: a few more keep it full,
+and nearly all of those for whom there was no place find one when the kernel asks again, a second later."""
 _LOOK_S: Final = 0.5
 
 

@@ -259,7 +259,7 @@ class Listener:
             patience.reschedule(self._worker.loop.time())
 
     def _check_rate(self, source: Endpoint) -> None:
-        """Raises TooFast."""
+        """Raises TooFast if this address opens connections faster than its rate."""
         rates = self._worker.rates
         if rates is not None:
             delay_ms = rates.delay_ms(source.host, monotonic() * 1000.0)

@@ -48,7 +48,7 @@ class Followed(Protocol):
 
 @dataclass(slots=True)
 class ListenerSecurity:
-    """Of one listener; None for what it does not have."""
+    """Certificates and credentials of one listener; None for what it does not have."""
 
     name: str = ""
     """the listener's"""

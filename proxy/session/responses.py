@@ -232,7 +232,7 @@ class AnswerSide:
             self.edits.append((pos, pos, self._local.take()))
 
     def _reader(self) -> MutationAnswers:
-        """Of answers that tell of topics."""
+        """Reader of answers that tell of topics, made when the first of them comes."""
         if self._mutations is None:
             requests = self._requests.mutations
             assert requests is not None

@@ -128,12 +128,12 @@ class Session:
 
     @property
     def user(self) -> str:
-        """The principal's name."""
+        """Name of the principal that the connection belongs to."""
         return self.identity.user
 
     @property
     def client_id(self) -> str:
-        """Of the last request; "" for a null one."""
+        """Client id of the last request; "" for a null one."""
         return self.identity.client_id
 
     @property

@@ -110,7 +110,7 @@ class LogFolder:
 
 
 def _s3(path: str) -> fs.S3FileSystem:
-    """Of a path in a bucket, by the environment that AWS's own tools read: region, keys, an endpoint."""
+    """File system of a path in a bucket, by the environment of AWS's own tools: region, keys, an endpoint."""
     endpoint = s3_endpoint()
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region is None and endpoint is None:

@@ -44,7 +44,7 @@ class DayUse:
 
 
 def confidence(days: Sequence[DayUse], settings: PolicySettings) -> float:
-    """Of an entity; 0.0 without a day of traffic in the policy's history."""
+    """Confidence in an entity's days, 0 to 1; 0.0 without a day of traffic in the policy's history."""
     recent = [day for day in days if day.age_days < settings.history_days]
     weights: list[float] = [0.5 ** (day.age_days / settings.half_life_days) for day in recent]
     known = (1.0 - day.throttled_share if day.identified else 0.0 for day in recent)

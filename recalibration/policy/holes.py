@@ -78,6 +78,6 @@ def _by_date(first: int, last: int) -> Iterator[tuple[date, str, str]]:
 
 
 def _clock(window: int) -> str:
-    """Of a window of the day; its end is 24:00:00."""
+    """Time of day at which a window begins; the end of the last is 24:00:00."""
     minutes, seconds = divmod(window * _WINDOW_S, 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"

@@ -139,7 +139,7 @@ def planned(
     settings: PolicySettings,
     known: Known = Known(),
 ) -> PlanEntry:
-    """Of one entity whose limit is `limit` now. Days in any order; those without traffic are left out."""
+    """Plan of one entity, which has `limit` now. Days in any order; those without traffic are left out."""
     spec = KINDS[kind]
     demands, pooled, proxies = _by_age(days, settings.quantile)
     window_s = MEASURES[kind].window_ms / 1000.0

@@ -94,7 +94,7 @@ def replay(
 
 
 def _used(windows: DataFrame, asked: Mapping[int, Replayed]) -> DataFrame:
-    """Of those asked for: their number, and beside each window what counts of it and what they may use.
+    """Windows of those asked for: their number, what counts of each window, and what they may use.
 
     `now`, `proposed`: units a window.
     """
@@ -181,7 +181,7 @@ def _refused_by_hour(side: str, burst_h: float) -> str:
 
 
 def _summed(rows: DataFrame, latest: date) -> DataFrame:
-    """Of decimals: the sum of floats depends on their order, and so on who has read which file."""
+    """Sums by number, in decimals: a sum of floats depends on their order, and so on who read which file."""
     is_latest = f.col("date") == f.lit(latest)
     exact = {side: f.col(side).cast(_EXACT) for side in _SIDES}
     return rows.groupBy("number").agg(

@@ -10,7 +10,7 @@ from sluice.quotas.kinds import KINDS, QuotaKind
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """Of policy.py; days are whole dates of the log."""
+    """Settings of policy.py; days are whole dates of the log."""
 
     quantile: float = 0.999
     """of a day's 10-second rates, a window's busiest second among them: with a quota that passes 99 % as they

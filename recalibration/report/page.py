@@ -198,7 +198,7 @@ def _tiles(entries: list[PlanEntry]) -> str:
 
 
 def _replayed(seconds: list[float]) -> Iterator[tuple[str, str, str]]:
-    """Of the latest day: throttled by the limits now, and by those proposed."""
+    """Tile of the latest day: seconds throttled by the limits now, and by those proposed."""
     if any(seconds):
         now, proposed = (f"{value:,.0f}" for value in seconds)
         yield f"{now} → {proposed} s", "throttled on the latest day, replayed: now → as proposed", ""
@@ -232,7 +232,7 @@ def _kinds(plan: Plan) -> str:
 def _biggest(
     entries: Iterable[PlanEntry], weights: Mapping[str, float], shown: Mapping[str, list[PlanEntry]]
 ) -> str:
-    """Of those of which nothing waits for review, by what they are of all limits of their kind."""
+    """Biggest changes of those that need no review, by their share of all limits of their kind."""
     changes = [entry for entry in entries if entry.is_change and not entry.needs_review]
     changes.sort(key=lambda entry: (-_weight(entry, weights), entry.entity, entry.key))
     numbers = {entity: number for number, entity in enumerate(shown)}
@@ -380,7 +380,7 @@ def _group_row(group: _Group) -> str:
 
 
 def _weights(entries: Iterable[PlanEntry]) -> dict[str, float]:
-    """Of each key the sum of its limits."""
+    """Sum of the limits of each key."""
     sums = dict.fromkeys(KIND_BY_KEY, 0.0)
     for entry in entries:
         sums[entry.key] += max(entry.current, entry.proposed)

@@ -56,7 +56,7 @@ def daily_state(windows: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def _pooled(windows: DataFrame) -> DataFrame:
-    """Of those that were seen at several proxies, all together."""
+    """Windows of entities that were seen at several proxies, all proxies together."""
     # Numbers and counts alone: the least and the highest name would be found by sorting.
     proxies = windows.select("entity_id", "proxy").distinct().groupBy("entity_id").count()
     several = proxies.where("count > 1").select("entity_id")

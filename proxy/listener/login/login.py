@@ -211,7 +211,7 @@ class UpstreamLogin:
         return stop - start
 
     def _size(self) -> int:
-        """Of the answer, behind its size field; 0: not there yet."""
+        """Size of the answer behind its size field; 0: not there yet. Raises what is wrong with it."""
         if len(self._frame) < SIZE_BYTES:
             return 0
         size = int.from_bytes(self._frame[:SIZE_BYTES], "big", signed=True)

@@ -29,7 +29,7 @@ _LEAST_BYTES: Final = 2 + HEAD_BYTES
 
 
 class OneBatch:
-    """Of one connection."""
+    """Reads Produces of one batch in place, by the heads of earlier ones of the connection."""
 
     __slots__ = ("_head", "_head_bytes", "_heads", "_version")
 
@@ -42,8 +42,10 @@ class OneBatch:
     def records_and_codec(
         self, buf: bytearray, start: int, end: int, frame_end: int, version: int
     ) -> tuple[int, int] | None:
-        """Of the one batch of the Produce whose client id ends at `start`, of which all before `end` has
-        arrived; None says nothing: then it is to be walked."""
+        """Records and codec of a Produce's one batch; None: this cannot tell, the frame is to be walked.
+
+        The client id ends at `start`; all before `end` has arrived.
+        """
         records = start + self._head_bytes
         if version != self._version or records + _LEAST_BYTES > end:
             return None

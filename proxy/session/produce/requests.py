@@ -270,7 +270,7 @@ class ProduceSide(ABC):
             self._produce_begin = None  # what KnownProduce compares begins with the client id
 
     def _look_for_client_id(self, buf: bytearray, pos: int, client_id_end: int, now_ms: float) -> None:
-        """Of a Produce that does not fit KnownProduce, and whose client id is as long as the last one's."""
+        """Look for a new client id in a Produce that fits no template, if it is as long as the last one."""
         begin = pos + REQUEST_HEAD_BYTES
         if not buf.startswith(self._client_id_raw, begin):
             self._begins_otherwise(buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms)

@@ -31,7 +31,7 @@ _LOOK_AGAIN_MS: Final = 60_000.0
 
 
 class ProduceTurns:
-    """One connection's."""
+    """Turns of one connection's Produces: which one waits, for how long, and what is left of it."""
 
     __slots__ = (
         "_arrivals", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes",

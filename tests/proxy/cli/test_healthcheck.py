@@ -108,7 +108,7 @@ def test_it_is_fine_if_livez_is(command: Sequence[str]) -> None:
         assert (asked.returncode, asked.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("option", [("--config", "{}"), ("-c", "{}"), ("--config={}",)])
+@pytest.mark.parametrize("option", [("--config", "{}"), ("-c", "{}"), ("--config={}",), ("{}",)])
 def test_the_configuration_file_may_be_given_as_to_other_commands(
     option: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -122,8 +122,18 @@ def test_the_configuration_file_may_be_given_as_to_other_commands(
     assert config_in(arguments) == str(file), "without the imports of other commands"
 
 
+def test_a_file_counts_before_config_as_in_run(tmp_path: Path) -> None:
+    file, other = tmp_path / "sluice.yaml", tmp_path / "other.yaml"
+    other.write_text(f"{REQUIRED}admin: {{probes: {{bind_port: {free_port()}}}}}\n")
+    with answering(200) as port:
+        file.write_text(f"{REQUIRED}admin: {{probes: {{bind_host: {LOOPBACK}, bind_port: {port}}}}}\n")
+        asked = run({}, [*SLUICE, str(file), "--config", str(other)])
+        assert (asked.returncode, asked.stderr) == (0, "")
+
+
 def test_other_arguments_are_told_by_the_command() -> None:
     assert config_in(["--conf", "a"]) is None
+    assert config_in(["--help"]) is None
     asked = run({}, [*SLUICE, "--conf", "a"])
     assert (asked.returncode, "No such option" in asked.stderr) == (2, True)
 
