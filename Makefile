@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # --- what people call --------------------------------------------------------------------------------------
 
 .PHONY: demo newcomer recalibrate-demo test mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost bench-scrape
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
@@ -112,6 +112,9 @@ bench-replication: setup kafka  ## a throttled partition move, native throttle a
 
 bench-access-log: setup  ## what the access log costs a request: processor time, bytes on disk; last line JSON
 	@$(PY) -m bench.access_log $(ARGS)
+
+bench-scrape: setup  ## what a page of metrics costs, by prometheus_client's own writer and by ours; last line JSON
+	@$(PY) -m bench.scrape $(ARGS)
 
 bench-tls: setup  ## processor time of ending TLS against HAProxy; last line JSON
 	@$(PY) -m bench.tls_cost $(ARGS)
