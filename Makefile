@@ -29,23 +29,30 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo newcomer recalibrate-demo test mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
+.PHONY: demo newcomer recalibrate-demo test test-long mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
 .PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost bench-scrape
 
 demo: setup kafka  ## Kafka's own quota and Sluice's side by side, live: under 3 minutes
 	@$(PY) -m bench.demo $(ARGS)
 
-test: setup kafka-all  ## the whole test suite but what is marked slow; starts a real Kafka itself
-	@$(PY) -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(ARGS)
+# A file's tests stay with one process. Files go out in their order, real Kafkas early: with the largest first a
+# process would wait at the end for what the other has just begun.
+PYTEST := $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-quick: setup  ## only the tests that need no Kafka: seconds
-	@$(PY) -m pytest -m 'not slow and not kafka' $(ARGS)
+test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: ten minutes
+	@$(PYTEST) -m 'not slow and not long' $(ARGS)
+
+test-long: setup kafka-all  ## the tests marked long, more of what `make test` has one of; CI runs both: ten minutes
+	@$(PYTEST) -m 'long and not slow' $(ARGS)
+
+test-quick: setup  ## only those of `make test` that need no Kafka: minutes
+	@$(PYTEST) -m 'not slow and not long and not kafka' $(ARGS)
 
 test-slow: setup kafka-all  ## the tests marked slow: minutes each
 	@$(PY) -m pytest -m slow $(ARGS)
 
-test-under-load: setup kafka-all  ## as test, while other processes keep all cores busy: an hour
-	@$(PY) -m tools.under_load -- $(PY) -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(ARGS)
+test-under-load: setup kafka-all  ## test and test-long, while other processes keep all cores busy: an hour
+	@$(PY) -m tools.under_load -- $(PYTEST) -m 'not slow' $(ARGS)
 
 fuzz-pump: setup  ## the compiled data path against the Python code on random traffic: a million steps, minutes; last line JSON
 	@$(PY) -m tools.fuzz_pump $(ARGS)
