@@ -198,6 +198,7 @@ kafka: setup
 
 kafka-all: setup
 	@$(PY) -m testkit.kafka.dist --all
+	@$(PY) -m testkit.kafka.class_archive
 
 $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@command -v $(PYTHON) >/dev/null || { echo "Sluice needs python3 (3.11 or newer): apt-get install python3 python3-venv" >&2; exit 1; }
