@@ -84,7 +84,7 @@ def coordinators_move(cluster: KafkaCluster, workers: list[Worker]) -> None:
 
 DEADLY = [a_broker_is_killed_and_comes_back, a_broker_is_shut_down_and_comes_back]
 HAPPENINGS: list[Happening] = [*DEADLY, partitions_are_moved, coordinators_move]
-MARKS = {
+MARKS: dict[tuple[str, Happening, bool], pytest.MarkDecorator] = {
     ("broker", a_broker_is_killed_and_comes_back, True): pytest.mark.long,
     ("gateway", partitions_are_moved, True): pytest.mark.long,
 }

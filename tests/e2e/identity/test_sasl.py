@@ -235,6 +235,7 @@ def test_two_users_with_the_same_client_id_have_a_bucket_each(
         assert_exactly(THROTTLED, stored(kafka, topic))
 
 
+@pytest.mark.long
 def test_one_user_has_one_bucket_however_he_logs_in_and_whatever_his_clients_are_called(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:
