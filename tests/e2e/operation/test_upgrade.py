@@ -249,8 +249,8 @@ def test_everybody_produces_exactly_once_through_an_upgrade_and_a_downgrade(
 ) -> None:
     """Clients notice a reconnect.
 
-    Without aiokafka's transactional producer: its sender (0.14) ends for good when its connection closes while
-    it asks for its coordinator, whatever version the proxy is of.
+    Without aiokafka's transactional producer: its sender (0.14) ends for good when a connection closes
+    while it asks for its coordinator, whatever version the proxy is of.
     """
     log = {"directory": {"path": str(tmp_path)}, "instance": "p1", "rotate_s": 1}
     who = [(client, kind) for client in (CONFLUENT, JAVA) for kind in ("idempotent", "transactional")]
