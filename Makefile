@@ -15,7 +15,7 @@ PYTHON ?= python3
 # Further arguments for the program that a target runs: make test ARGS='-k quota -x'
 ARGS ?=
 # How many test processes: most tests wait for brokers and clients, and each process starts its own broker.
-WORKERS ?= 2
+WORKERS ?= 3
 # Only for `make lock`; nothing at run time needs it.
 UV_VERSION := 0.13.9
 
@@ -29,23 +29,30 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # --- what people call --------------------------------------------------------------------------------------
 
-.PHONY: demo newcomer recalibrate-demo test mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
-.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost
+.PHONY: demo newcomer recalibrate-demo test test-long mutants fuzz-pump coverage test-slow test-quick test-under-load lint types contracts structure check-generated build-check check-deploy check-docs docs generate reference pictures lock
+.PHONY: kafka kafka-all setup clean help bench-evenness bench-bypass bench-clients bench-access-log bench-cost bench-hostile bench-faults bench-soak bench-tls bench-producer-ids bench-producer-ids-cost bench-storm bench-entities bench-calibration bench-access-writer bench-recalibration bench-replication bench-request-cost bench-scrape
 
 demo: setup kafka  ## one quota, an overload, a storm of producer ids: broker alone and with Sluice, live; 90 seconds
 	@$(PY) -m bench.demo $(ARGS)
 
-test: setup kafka-all  ## the whole test suite but what is marked slow; starts a real Kafka itself
-	@$(PY) -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(ARGS)
+# A file's tests stay with one process. Files go out in their order, real Kafkas early: with the largest first a
+# process would wait at the end for what the other has just begun.
+PYTEST := $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-quick: setup  ## only the tests that need no Kafka: seconds
-	@$(PY) -m pytest -m 'not slow and not kafka' $(ARGS)
+test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: ten minutes
+	@$(PYTEST) -m 'not slow and not long' $(ARGS)
+
+test-long: setup kafka-all  ## the tests marked long, more of what `make test` has one of; CI runs both: ten minutes
+	@$(PYTEST) -m 'long and not slow' $(ARGS)
+
+test-quick: setup  ## only those of `make test` that need no Kafka: minutes
+	@$(PYTEST) -m 'not slow and not long and not kafka' $(ARGS)
 
 test-slow: setup kafka-all  ## the tests marked slow: minutes each
 	@$(PY) -m pytest -m slow $(ARGS)
 
-test-under-load: setup kafka-all  ## as test, while other processes keep all cores busy: an hour
-	@$(PY) -m tools.under_load -- $(PY) -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(ARGS)
+test-under-load: setup kafka-all  ## test and test-long, while other processes keep all cores busy: an hour
+	@$(PY) -m tools.under_load -- $(PYTEST) -m 'not slow' $(ARGS)
 
 fuzz-pump: setup  ## the compiled data path against the Python code on random traffic: a million steps, minutes; last line JSON
 	@$(PY) -m tools.fuzz_pump $(ARGS)
@@ -112,6 +119,9 @@ bench-replication: setup kafka  ## a throttled partition move, native throttle a
 
 bench-access-log: setup  ## what the access log costs a request: processor time, bytes on disk; last line JSON
 	@$(PY) -m bench.access_log $(ARGS)
+
+bench-scrape: setup  ## what a page of metrics costs, by prometheus_client's own writer and by ours; last line JSON
+	@$(PY) -m bench.scrape $(ARGS)
 
 bench-tls: setup  ## processor time of ending TLS against HAProxy; last line JSON
 	@$(PY) -m bench.tls_cost $(ARGS)
@@ -188,6 +198,7 @@ kafka: setup
 
 kafka-all: setup
 	@$(PY) -m testkit.kafka.dist --all
+	@$(PY) -m testkit.kafka.class_archive
 
 $(READY): requirements/dev.txt pyproject.toml hatch_build.py
 	@command -v $(PYTHON) >/dev/null || { echo "Sluice needs python3 (3.11 or newer): apt-get install python3 python3-venv" >&2; exit 1; }

@@ -1,7 +1,7 @@
 """Metric families → what Prometheus reads: its own text, or OpenMetrics if it asks for that.
 
 Made a few samples at a time, so that a scrape of 10,000 series stalls no connection, and by code of our own:
-prometheus_client takes 20 µs a sample, because it looks at each character of each name.
+prometheus_client 0.26 takes 5 to 8 µs a sample where this takes 1.5, and writes all of them in one call.
 """
 
 from __future__ import annotations

@@ -50,6 +50,12 @@ class KafkaDist:
         """The kafka-clients jar; Kafka's message JSON lies inside, under common/message."""
         return self.jars / f"kafka-clients-{self.version}.jar"
 
+    def class_archive(self, what: str) -> Path:
+        """Where the classes of `what` are archived for this Java (testkit.kafka.class_archive); maybe not."""
+        java = self.java.resolve()
+        told = f"{java} {java.stat().st_mtime_ns}"
+        return self.jars.parent / f"{what}-{hashlib.sha256(told.encode()).hexdigest()[:8]}.jsa"
+
 
 def print_progress(line: str) -> None:
     """Write a progress line to standard error at once."""

@@ -44,6 +44,9 @@ MAIN_CLASSES: Final[dict[str, str]] = {
     "verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "verifiable-producer": f"{_TOOLS}.VerifiableProducer",
 }
+BROKER: Final = "kafka.Kafka"
+QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""of the JVM itself: no warnings about archives of classes"""
 
 
 class ToolError(Exception):
@@ -74,6 +77,7 @@ def java_command(
         "-Djava.awt.headless=true",
         # Else every JVM keeps a file in /tmp/hsperfdata_USER, and leaves it there when it is killed.
         "-XX:-UsePerfData",
+        *_class_archive(dist, main_class),
         f"{simple_logger}.defaultLogLevel={log_level}",
         f"{simple_logger}.showDateTime=true",
         f"{simple_logger}.dateTimeFormat=HH:mm:ss.SSS",
@@ -85,6 +89,12 @@ def java_command(
         main_class,
         *arguments,
     ]
+
+
+def _class_archive(dist: KafkaDist, main_class: str) -> list[str]:
+    """The archive of its classes, if there is one: half of a start is loading them."""
+    archive = dist.class_archive("broker" if main_class == BROKER else "tools")
+    return [f"-XX:SharedArchiveFile={archive}", *QUIET] if archive.exists() else []
 
 
 def tool_command(dist: KafkaDist, tool: str, *arguments: str | Path, heap: str = "256m") -> list[str]:

@@ -28,7 +28,7 @@ from testkit.kafka.config import (
     server_properties,
 )
 from testkit.kafka.dist import KafkaDist, ensure_kafka
-from testkit.kafka.java_tools import java_command
+from testkit.kafka.java_tools import BROKER, java_command
 from testkit.processes.guarded_process import GuardedProcess, log_tail, wait_for_line
 from testkit.processes.ports import LOOPBACK, free_ports, give_back, keep
 
@@ -170,7 +170,7 @@ class KafkaNode:
         properties.write_text(self.properties_text(), encoding="utf-8")
         broker = java_command(
             self.dist,
-            "kafka.Kafka",
+            BROKER,
             [str(properties)],
             heap=self._heap,
             quick_jit=self._quick_jit,

@@ -121,9 +121,16 @@ class SluiceProcess:
         *,
         quota_file: Path | None = None,
         quota_options: Mapping[str, Any] | None = None,
+        program: Sequence[str | Path] = (SLUICE,),
+        probes: bool = True,
         **options: Any,
     ) -> None:
-        """`quota_options`: further keys of its section `quotas`; with a source of topic there is no file."""
+        """`quota_options`: further keys of its section `quotas`; with a source of topic there is no file.
+
+        `program`: the command that is Sluice, maybe of another version; it may be exchanged between two
+        starts. `probes`: with their section, which the first version does not know.
+        """
+        self.program = program
         self.doors = {door.name: door for door in doors}
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-test-"))
         self.log = self.folder / "log"
@@ -136,7 +143,8 @@ class SluiceProcess:
         config = {
             "listeners": [door.configuration() for door in doors],
             "quotas": {"reload_interval_s": 0.05, **file_option, **(quota_options or {})},
-            "admin": {"bind_host": LOOPBACK, "bind_port": self.admin_port, "probes": {"bind_port": 0}},
+            "admin": {"bind_host": LOOPBACK, "bind_port": self.admin_port}
+            | ({"probes": {"bind_port": 0}} if probes else {}),
             **options,
         }
         (self.folder / "sluice.yaml").write_text(json.dumps(config, indent=2))  # JSON is YAML
@@ -163,7 +171,7 @@ class SluiceProcess:
     def start(self) -> None:
         """Start it and wait until it is ready for connections."""
         assert self._process is None
-        command: list[str | Path] = [SLUICE, "run", "--config", self.folder / "sluice.yaml"]
+        command = [*self.program, "run", "--config", self.folder / "sluice.yaml"]
         self._process = GuardedProcess(command, output=self.log, remove_on_death=self.folder)
         self.wait_until(self.has_started, "started", READY_WITHIN_S)
 

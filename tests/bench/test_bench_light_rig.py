@@ -17,7 +17,7 @@ from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import free_port
 from testkit.proxy.sluice_process import Door, SluiceProcess
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 PARTITIONS = 3
 BATCHES = 5

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import pytest
 from pyspark.sql import SparkSession
 
 from bench.calibration.entities import NIGHTS, draw_entities, need
@@ -47,6 +48,7 @@ def rates_of(user: str, day: int) -> tuple[np.ndarray, np.ndarray]:
     return rates, np.full(WINDOWS, user == "carol")
 
 
+@pytest.mark.long
 def test_the_fast_path_is_the_job_and_the_command_night_by_night(tmp_path: Path) -> None:
     logs, out, quotas = tmp_path / "logs", tmp_path / "out", tmp_path / "quotas.yaml"
     room = 60_000.0

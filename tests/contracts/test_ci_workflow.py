@@ -58,3 +58,8 @@ def test_go_is_new_enough_for_the_checks() -> None:
     wanted = re.findall(r"^go (\d+\.\d+)", (ROOT / "deploy/checks/compose_files/go.mod").read_text(), re.M)
     (go,) = (step["with"]["go-version"] for step in steps() if "setup-go" in step.get("uses", ""))
     assert [go] == wanted
+
+
+def test_all_checks_have_both_suites_and_end_with_the_larger_ones_closing_line() -> None:
+    checks = re.findall(r"^check '.*' make (test\S*)", (ROOT / CHECKS).read_text(encoding="utf-8"), re.M)
+    assert checks == ["test-long", "test"]

@@ -1,6 +1,7 @@
 """What lies on the way of the bytes is tested twice: over the Python code alone, and over the pump.
 
-The variable TESTS_OVER says `pure` or `pump` where one is enough.
+The variable TESTS_OVER says `pure` or `pump` where one is enough. What takes seconds each time is in
+`make test` over the pump alone, where there is one, and over Python in `make test-long`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from sluice.proxy.connection.data_path import PURE
+from sluice.proxy.pump.built import is_built
 from sluice.proxy.pump.choice import PUMP
 from testkit.proxy.data_paths import over
 
-PATHS = [PURE.name, PUMP]
 ON_THE_WAY = ("session", "connection", "listener")
+LONG_TWICE = {
+    "connection/test_limits.py",
+    "session/gateway/test_address_rewrite.py",
+    "session/producer_ids/test_gate_model.py",
+    "session/replication/test_mirror.py",
+    "session/sasl_observer/test_sasl_event_order.py",
+    "session/test_splits.py",
+    "session/test_stateful.py",
+}
+"""exhaustive, or of many drawn examples"""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -24,7 +36,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     folder = Path(__file__).parent
     path = metafunc.definition.path
     if path.is_relative_to(folder) and path.relative_to(folder).parts[0] in ON_THE_WAY:
-        paths = [os.environ["TESTS_OVER"]] if "TESTS_OVER" in os.environ else PATHS
+        paths: list[str | ParameterSet] = [os.environ.get("TESTS_OVER", PURE.name)]
+        if "TESTS_OVER" not in os.environ:
+            is_long = str(path.relative_to(folder)) in LONG_TWICE and is_built()
+            paths = [pytest.param(PURE.name, marks=pytest.mark.long if is_long else ()), PUMP]
         metafunc.parametrize("data_path", paths, indirect=True, scope="module")
 
 

@@ -17,7 +17,10 @@ each_client = pytest.mark.parametrize("client", ALL_CLIENTS, ids=lambda client: 
 
 
 @each_client
-@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "compression",
+    [None, *(pytest.param(name, marks=pytest.mark.long) for name in ("gzip", "snappy", "lz4")), "zstd"],
+)
 def test_an_idempotent_producers_records_arrive_once_and_in_order(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, client: Client, compression: str | None
 ) -> None:

@@ -56,6 +56,7 @@ def lines_of(records: list[bytes]) -> str:
 # Producing and consuming ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_console_producers_lines_arrive_in_order_with_every_compression(
     kafka: KafkaNode, tools: Tools, unique: Unique
 ) -> None:
@@ -86,6 +87,7 @@ def test_the_console_consumer_prints_what_is_stored(
     assert printed == lines_of([record.value for record in RECORDS])
 
 
+@pytest.mark.long
 def test_the_transactions_of_the_performance_producer_are_committed(
     kafka: KafkaNode, tools: Tools, unique: Unique
 ) -> None:
@@ -158,6 +160,7 @@ def test_configs_are_set_and_shown_and_so_are_the_brokers_own_quotas(
     assert config in tools("configs", "--describe", *entity)
 
 
+@pytest.mark.long
 def test_groups_are_listed_described_reset_and_deleted(
     kafka: KafkaNode, sluice: SluiceProcess, tools: Tools, unique: Unique
 ) -> None:
@@ -176,6 +179,7 @@ def test_groups_are_listed_described_reset_and_deleted(
     assert group not in {listing.group_id for listing in left}
 
 
+@pytest.mark.long
 def test_records_are_deleted_and_offsets_shown(
     kafka: KafkaNode, tools: Tools, unique: Unique, tmp_path: Path
 ) -> None:

@@ -84,9 +84,9 @@ def coordinators_move(cluster: KafkaCluster, workers: list[Worker]) -> None:
 
 DEADLY = [a_broker_is_killed_and_comes_back, a_broker_is_shut_down_and_comes_back]
 HAPPENINGS: list[Happening] = [*DEADLY, partitions_are_moved, coordinators_move]
-IN_EVERY_RUN = {
-    ("broker", a_broker_is_killed_and_comes_back, True),
-    ("gateway", partitions_are_moved, True),
+MARKS: dict[tuple[str, Happening, bool], pytest.MarkDecorator] = {
+    ("broker", a_broker_is_killed_and_comes_back, True): pytest.mark.long,
+    ("gateway", partitions_are_moved, True): pytest.mark.long,
 }
 """the others are slow: half a minute each, and they say little that these do not"""
 
@@ -94,7 +94,7 @@ IN_EVERY_RUN = {
 def cases() -> Iterator[ParameterSet]:
     """Every mode with everything that happens, with and without a quota."""
     for mode, happening, throttled in product(MODES, HAPPENINGS, (False, True)):
-        marks = () if (mode, happening, throttled) in IN_EVERY_RUN else (pytest.mark.slow,)
+        marks = MARKS.get((mode, happening, throttled), pytest.mark.slow)
         name = f"{mode}-{happening.__name__}-{'throttled' if throttled else 'without-quota'}"
         yield pytest.param(mode, happening, throttled, marks=marks, id=name)
 

@@ -65,6 +65,7 @@ def test_declared_followers_are_in_sync_whatever_the_default_limit_is(
             assert "inter_broker_not_declared" not in proxy.log.read_text()
 
 
+@pytest.mark.long
 def test_what_is_not_declared_is_named_at_the_start_and_counted(
     kafka_dist: KafkaDist, unique: Callable[[str], str]
 ) -> None:

@@ -48,10 +48,7 @@ from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.sluice_process import Door, SluiceProcess, gateway_door
 from testkit.proxy.tls_doors import tls_connection
 
-pytestmark = [
-    pytest.mark.kafka,
-    *LEAVES_SOCKETS,
-]
+pytestmark = [pytest.mark.kafka, *LEAVES_SOCKETS]
 Unique = Callable[[str], str]
 HERE, TOLD, REAL = "127.0.0.8", "127.0.0.9", LOOPBACK
 """where the gateway listens, what clients are told, where the brokers are"""
@@ -145,7 +142,11 @@ def recorded(cluster: KafkaCluster) -> Iterator[tuple[SluiceProcess, RecordingRe
         yield sluice, relay, door
 
 
-@pytest.mark.parametrize("client", ALL_CLIENTS, ids=lambda client: client.name)
+@pytest.mark.parametrize(
+    "client",
+    [pytest.param(client, marks=() if client is CONFLUENT else pytest.mark.long) for client in ALL_CLIENTS],
+    ids=lambda client: client.name,
+)
 def test_no_frame_that_a_client_receives_tells_where_a_broker_is(
     cluster: KafkaCluster,
     recorded: tuple[SluiceProcess, RecordingRelay, Door],

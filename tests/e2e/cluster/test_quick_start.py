@@ -13,7 +13,7 @@ import pytest
 from testkit.kafka.dist import KafkaDist
 from testkit.repository.page_world import ROOT, own_network, page_environment
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 
 def prepared(folder: Path, dist: KafkaDist) -> dict[str, str]:

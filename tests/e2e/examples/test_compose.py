@@ -14,7 +14,7 @@ from testkit.examples.proxy import ExampleProxy
 from testkit.examples.readme import perf_command, run_perf
 from testkit.kafka.dist import KafkaDist
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 Unique = Callable[[str], str]
 
 

@@ -17,7 +17,7 @@ from testkit.examples.readme import commands_of
 from testkit.examples.stage import Stage
 from testkit.proxy.sluice_process import SLUICE
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 EXAMPLE: Final = "recalibration"
 FOR_FEW_ROWS: Final = (
     "--master=local[1]",

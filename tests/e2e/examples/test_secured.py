@@ -17,7 +17,7 @@ from testkit.examples.bite import MIB, least_s, produced_exactly, throttled_s
 from testkit.examples.proxy import ExampleProxy
 from testkit.examples.stage import Stage
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 Unique = Callable[[str], str]
 RECORDS = numbered(3_000, size_bytes=1_000)
 TOTAL_BYTES = 3_000_000

@@ -15,7 +15,7 @@ from testkit.examples.bite import MIB, least_s, produced_exactly, throttled_s
 from testkit.examples.stage import Stage
 from testkit.examples.systemd import UnitProxy, unit
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 Unique = Callable[[str], str]
 
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from confluent_kafka import KafkaError
 
 from testkit.clients.client_security import Login, Security
-from testkit.clients.kafka_clients import CLIENTS, CONFLUENT, Client, Options, confluent_producer
+from testkit.clients.kafka_clients import (
+    AIOKAFKA,
+    CLIENTS,
+    CONFLUENT,
+    KAFKA_PYTHON,
+    Client,
+    Options,
+    confluent_producer,
+)
 from testkit.clients.kafka_records import Record, assert_exactly, await_stored, create_topic, numbered, stored
 from testkit.frames.frames import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, decoded, request
 from testkit.frames.load_frames import produce_request, record_batch
@@ -41,8 +51,20 @@ def charged(sluice: SluiceProcess, user: str, quota: str = "produce") -> float:
 # Whom the broker says yes to --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+def mechanisms_and_clients() -> Iterator[ParameterSet]:
+    """All of it; some, in which each of both occurs, are not marked long."""
+    some = {
+        ("PLAIN", AIOKAFKA),
+        ("SCRAM-SHA-256", CONFLUENT),
+        ("SCRAM-SHA-512", KAFKA_PYTHON),
+        ("OAUTHBEARER", CONFLUENT),
+    }
+    for mechanism, client in product(MECHANISMS, CLIENTS):
+        marks = [] if (mechanism, client) in some else [pytest.mark.long]
+        yield pytest.param(client, mechanism, marks=marks, id=f"{mechanism}-{client.name}")
+
+
+@pytest.mark.parametrize(("client", "mechanism"), list(mechanisms_and_clients()))
 def test_who_logged_in_is_charged_for_what_he_produces_and_consumes(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, client: Client, mechanism: str
 ) -> None:
@@ -213,6 +235,7 @@ def test_two_users_with_the_same_client_id_have_a_bucket_each(
         assert_exactly(THROTTLED, stored(kafka, topic))
 
 
+@pytest.mark.long
 def test_one_user_has_one_bucket_however_he_logs_in_and_whatever_his_clients_are_called(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:

@@ -101,7 +101,7 @@ def rig(kafka_dist: KafkaDist, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def everybody_everywhere() -> Iterator[object]:
-    """All of it; some, in which each client, mechanism and door occurs, are not marked slow."""
+    """All of it; some, in which each client, mechanism and door occurs, are not marked slow; one not long."""
     some = {
         (AIOKAFKA, "PLAIN", TO_PLAIN),
         (CONFLUENT, "SCRAM-SHA-256", TO_TLS),
@@ -111,7 +111,10 @@ def everybody_everywhere() -> Iterator[object]:
     for client in ALL_CLIENTS:
         for mechanism in MECHANISMS:
             for door in (TO_PLAIN, TO_TLS):
-                marks = [] if (client, mechanism, door) in some else [pytest.mark.slow]
+                if (client, mechanism, door) not in some:
+                    marks = [pytest.mark.slow]
+                else:
+                    marks = [] if client is CONFLUENT else [pytest.mark.long]
                 yield pytest.param(
                     client, mechanism, door, marks=marks, id=f"{client.name}-{mechanism}-{door}"
                 )
@@ -145,6 +148,7 @@ def test_who_logged_in_produces_and_consumes_exactly_once_at_his_quota(
     assert rig.charged("bob") == bob_before
 
 
+@pytest.mark.long
 def test_two_users_with_the_same_client_id_have_a_bucket_each(rig: Rig, unique: Unique) -> None:
     """Alice pours; bob, who says less than his quota, does not wait."""
     client_id, topic = unique("app"), create_topic(rig.kafka, unique("topic"))
@@ -183,6 +187,7 @@ def test_two_users_with_the_same_client_id_have_a_bucket_each(rig: Rig, unique: 
 @pytest.mark.parametrize(
     "client", [CONFLUENT, pytest.param(JAVA, marks=pytest.mark.slow)], ids=lambda client: client.name
 )
+@pytest.mark.long
 def test_who_logs_in_again_on_his_connection_stays_who_he_is(
     rig: Rig, unique: Unique, client: Client
 ) -> None:
@@ -326,6 +331,7 @@ def test_a_new_certificate_is_shown_to_new_clients_and_nobody_is_dropped(rig: Ri
     assert rig.sluice.log_lines("certificates_applied", listener=TO_TLS)
 
 
+@pytest.mark.long
 def test_a_bad_certificate_is_told_and_counted_and_the_good_one_stays(rig: Rig, unique: Unique) -> None:
     port, ca_file = rig.sluice.doors[TO_TLS].port, rig.certificates.ca_file
     old = certificate_at(port, ca_file)

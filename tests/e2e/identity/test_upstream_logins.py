@@ -166,7 +166,7 @@ QUIET_CAUSES = ("client_closed", "drained")
 @pytest.mark.parametrize(
     ("clients", "throttled"),
     [
-        pytest.param((AIOKAFKA, CONFLUENT), True, id="two-throttled"),
+        pytest.param((AIOKAFKA, CONFLUENT), True, id="two-throttled", marks=pytest.mark.long),
         pytest.param((AIOKAFKA, CONFLUENT), False, id="two-without-quota", marks=pytest.mark.slow),
         pytest.param((KAFKA_PYTHON, JAVA), True, id="the-others-throttled", marks=pytest.mark.slow),
         pytest.param((KAFKA_PYTHON, JAVA), False, id="the-others-without-quota", marks=pytest.mark.slow),

@@ -26,6 +26,7 @@ from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.proxy.sluice_process import SluiceProcess, doors_of
 
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 PAGE = "metrics/kafka"
 RECORD_BYTES = 1_000
 PRODUCED_PER_S = 150.0

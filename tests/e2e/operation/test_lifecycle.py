@@ -49,7 +49,7 @@ def stop(proxy: SluiceProcess, how: str) -> None:
 RECORDS = numbered(2000, size_bytes=500)
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("how", ["SIGTERM", pytest.param("SIGKILL", marks=pytest.mark.long)])
 def test_idempotent_producers_lose_and_double_nothing_when_the_proxy_is_restarted_under_load(
     kafka: KafkaNode, proxy: SluiceProcess, unique: Unique, how: str
 ) -> None:
@@ -82,7 +82,11 @@ def test_idempotent_producers_lose_and_double_nothing_when_the_proxy_is_restarte
     assert java_values == Counter(record.value for record in RECORDS)
 
 
-@pytest.mark.parametrize("client", [CONFLUENT, KAFKA_PYTHON], ids=lambda client: client.name)
+@pytest.mark.parametrize(
+    "client",
+    [CONFLUENT, pytest.param(KAFKA_PYTHON, marks=pytest.mark.long)],
+    ids=lambda client: client.name,
+)
 def test_a_drain_doubles_nothing_of_a_producer_without_idempotence(
     kafka: KafkaNode, proxy: SluiceProcess, unique: Unique, client: Client
 ) -> None:
@@ -105,7 +109,14 @@ def test_a_drain_doubles_nothing_of_a_producer_without_idempotence(
 # Consumers --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+@pytest.mark.parametrize(
+    "client",
+    [
+        CONFLUENT,
+        *(pytest.param(other, marks=pytest.mark.long) for other in CLIENTS if other is not CONFLUENT),
+    ],
+    ids=lambda client: client.name,
+)
 def test_a_consumer_goes_on_where_it_was_when_the_proxy_is_restarted(
     kafka: KafkaNode, proxy: SluiceProcess, unique: Unique, client: Client
 ) -> None:

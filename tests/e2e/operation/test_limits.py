@@ -236,6 +236,7 @@ def rewrite(sluice: SluiceProcess, change: Callable[[dict[str, Any]], None]) -> 
     os.replace(new, file)
 
 
+@pytest.mark.long
 async def test_limits_change_while_traffic_flows_and_what_needs_a_restart_is_named() -> None:
     async with running(limits={"max_connections": 100, "connections_per_s": 1000}) as sluice:
         port = sluice.doors["PLAIN"].port

@@ -56,6 +56,7 @@ def quotas(text: str) -> list[tuple[str, frozenset[str]]]:
     return sorted(found, key=lambda one: one[0])
 
 
+@pytest.mark.long
 def test_both_tools_set_and_describe_the_same_quotas(kafka: KafkaNode, unique: Unique) -> None:
     user, app = unique("user 'ü'"), unique("app")
     added = ("--alter", "--add-config")
@@ -121,7 +122,10 @@ def test_what_the_broker_refuses_is_told_in_its_words_with_exit_code_1(
     assert "error 42 INVALID_REQUEST: Invalid configuration key producer_ids_rate" in done.stderr
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    "mechanism",
+    ["PLAIN", *(pytest.param(name, marks=pytest.mark.long) for name in ("SCRAM-SHA-256", "SCRAM-SHA-512"))],
+)
 def test_the_properties_file_of_kafkas_tools_logs_in(
     mechanism: str, kafka: KafkaNode, unique: Unique, tmp_path: Path
 ) -> None:
@@ -200,6 +204,7 @@ def test_exempt_rules_for_which_a_server_has_no_place_are_named(kafka: KafkaNode
     assert told.startswith(f"not compared, {kafka.bootstrap} cannot tell it: exempt: {{")
 
 
+@pytest.mark.long
 def test_explain_warns_of_limits_that_the_broker_itself_has(
     kafka: KafkaNode, unique: Unique, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
+
 from testkit.clients.traffic import SETTLE_S, about, flowing
 from testkit.kafka.node import KafkaNode
 from testkit.proxy.sluice_process import SluiceProcess
@@ -14,6 +16,7 @@ SLOW, QUICK = 100_000, 400_000
 """bytes per second"""
 
 
+@pytest.mark.long
 def test_a_new_limit_holds_at_once_and_drops_nothing(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:

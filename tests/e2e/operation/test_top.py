@@ -104,6 +104,7 @@ def test_a_throttled_client_is_shown_with_its_debt_its_rule_and_its_connection(
         assert "until the debt is paid" in text or "so much may pass at once" in text
 
 
+@pytest.mark.long
 def test_connections_are_listed_by_what_passes_through_them(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:
@@ -178,6 +179,7 @@ def test_the_socket_is_the_owners_and_tells_limits_but_a_file_is_not_changed_thr
     assert f"come from the file {sluice.quota_file}; change them there" in done.stderr
 
 
+@pytest.mark.long
 def test_a_topics_quotas_are_changed_through_the_socket_and_hold(kafka: KafkaNode, unique: Unique) -> None:
     user, client_id = unique("user"), unique("app")
     topic = {"name": unique("quotas"), "bootstrap": [kafka.bootstrap]}

@@ -73,7 +73,8 @@ async def log_in(client: Wire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("security", "hostile"), [("SASL_PLAINTEXT", (GARBAGE, ASK)), ("PLAINTEXT", (GARBAGE,))]
+    ("security", "hostile"),
+    [("SASL_PLAINTEXT", (GARBAGE, ASK)), pytest.param("PLAINTEXT", (GARBAGE,), marks=pytest.mark.long)],
 )
 async def test_hostile_connections_take_their_share_of_a_core_and_no_more(
     security: str, hostile: Sequence[bytes]

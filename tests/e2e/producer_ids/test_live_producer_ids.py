@@ -25,7 +25,7 @@ from testkit.kafka.cluster import KafkaCluster
 from testkit.kafka.dist import KafkaDist
 from testkit.proxy.sluice_process import Quota, SluiceProcess, doors_of_cluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 LIVE: Final = 500
 LIBRARIES: Final[tuple[Client, ...]] = (AIOKAFKA, CONFLUENT) * 6

@@ -69,7 +69,9 @@ def produce_exactly(
 
 
 NO_FRANZ: Final = why_no_franz()
-SETTINGS = pytest.mark.parametrize("setting", [HOLDING, REFUSING], ids=["held", "refused"])
+SETTINGS = pytest.mark.parametrize(
+    "setting", [HOLDING, pytest.param(REFUSING, marks=pytest.mark.long)], ids=["held", "refused"]
+)
 
 
 @SETTINGS

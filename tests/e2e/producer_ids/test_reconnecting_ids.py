@@ -80,7 +80,9 @@ class Crowd:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("connections", "ids_a_request"), [(200, 1), (50, 100)])
+@pytest.mark.parametrize(
+    ("connections", "ids_a_request"), [(200, 1), pytest.param(50, 100, marks=pytest.mark.long)]
+)
 async def test_a_crowd_that_reconnects_stays_in_bound_and_its_neighbour_is_never_held(
     kafka: KafkaNode, unique: Callable[[str], str], connections: int, ids_a_request: int
 ) -> None:

@@ -67,6 +67,7 @@ def bound(for_s: float) -> float:
     return sum(capacity + refill * hours for capacity, refill in (SHAPE.main(RATE), SHAPE.forced(RATE)))
 
 
+@pytest.mark.long
 def test_transactions_without_a_record_leave_no_more_entries_than_the_limit_admits(
     kafka: KafkaNode, unique: Callable[[str], str]
 ) -> None:

@@ -44,7 +44,9 @@ REFUSING: Final[dict[str, Any]] = {
     "producer_ids": NO_CREDIT,
 }
 """one in two seconds, and half a second of waiting, so that most ids are refused before their turn"""
-SETTINGS = pytest.mark.parametrize("setting", [HOLDING, REFUSING], ids=["held", "refused"])
+SETTINGS = pytest.mark.parametrize(
+    "setting", [HOLDING, pytest.param(REFUSING, marks=pytest.mark.long)], ids=["held", "refused"]
+)
 NO_FRANZ: Final = why_no_franz()
 
 
@@ -125,6 +127,7 @@ def test_transactions_above_the_rate_commit_each_record_once(
 
 
 @SETTINGS
+@pytest.mark.long
 def test_before_transaction_version_2_java_above_the_rate_commits_each_record_once(
     kafka_with_transactions_1: KafkaNode, setting: dict[str, Any], unique: Callable[[str], str]
 ) -> None:

@@ -50,6 +50,7 @@ def target_of(node: KafkaNode, jmx: str) -> Target:
     return Target(host, port, tuple(tool_command(node.dist, "jmx")), jmx)
 
 
+@pytest.mark.long
 def test_a_broker_tells_what_its_threads_spent_on_each_load_and_nothing_stays_behind(
     node: KafkaNode, jmx: str
 ) -> None:

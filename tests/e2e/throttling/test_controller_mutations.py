@@ -145,6 +145,7 @@ def story(place: Place) -> tuple[list[Step], list[float]]:
     return told, paid_s
 
 
+@pytest.mark.long
 def test_the_same_topics_are_taken_and_refused_as_by_the_brokers_own_quota(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:
@@ -191,6 +192,7 @@ def test_validate_only_is_charged_and_refused_as_by_the_brokers_own_quota(
     ]
 
 
+@pytest.mark.long
 def test_older_clients_with_a_connection_for_each_request_pass_the_rate_and_no_more(
     sluice: SluiceProcess, unique: Unique
 ) -> None:
@@ -262,6 +264,7 @@ def test_librdkafkas_admin_speaks_older_versions_and_waits_after_it_was_served(
     assert time.monotonic() - begun_s >= 2.5
 
 
+@pytest.mark.long
 def test_kafka_pythons_admin_is_told_and_succeeds_later(sluice: SluiceProcess, unique: Unique) -> None:
     """11 at first; 14 owe 3."""
     client_id, first, second = unique("client"), unique("first"), unique("second")

@@ -143,7 +143,9 @@ async def _run_group(bootstrap: str, topic: str, group: str, seconds: float) -> 
     return members, begun_s
 
 
-@pytest.mark.parametrize("seconds", [12.0, pytest.param(600.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(12.0, marks=pytest.mark.long), pytest.param(600.0, marks=pytest.mark.slow)]
+)
 def test_a_group_of_ten_under_tight_quotas_is_never_rebalanced_and_never_stops(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Callable[[str], str], seconds: float
 ) -> None:

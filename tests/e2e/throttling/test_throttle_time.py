@@ -65,6 +65,7 @@ def test_librdkafka_is_told_its_consumers_throttle_time(
     assert 0.01 < max(told.throttles_s) <= FETCH_TOLD_MS / 1_000
 
 
+@pytest.mark.long
 def test_kafka_python_logs_its_producers_throttle_time(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -78,6 +79,7 @@ def test_kafka_python_logs_its_producers_throttle_time(
     assert 10 < max(_told_to_kafka_python(caplog, "Produce")) <= PRODUCE_MS
 
 
+@pytest.mark.long
 def test_kafka_python_logs_its_consumers_throttle_time(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -117,6 +119,7 @@ def test_javas_consumer_reports_how_long_it_was_throttled(
     assert re.search(rf", {len(RECORDS)}, ", output), output  # it got them all
 
 
+@pytest.mark.long
 def test_javas_producer_reports_what_a_limit_on_request_time_asked_of_it(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
 ) -> None:

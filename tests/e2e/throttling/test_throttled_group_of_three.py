@@ -54,7 +54,7 @@ class Group:
 @pytest.fixture(
     scope="module",
     params=[
-        tuple(kind for kind in KINDS if kind not in JAVA),
+        pytest.param(tuple(kind for kind in KINDS if kind not in JAVA), marks=pytest.mark.long),
         pytest.param(JAVA, marks=pytest.mark.slow),
     ],
     ids=["python", "java"],

@@ -16,7 +16,7 @@ from testkit.kafka.cluster import KafkaCluster
 from testkit.kafka.dist import KafkaDist
 from testkit.processes.ports import LOOPBACK, PORT_RANGE, free_port_range
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]  # of the testkit, which all others use
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from testkit.kafka.node import KafkaNode
 from testkit.kafka.sasl_clients import write_properties
 from testkit.kafka.secured_kafka import Certificates, allow, topic_error
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]  # of the testkit, which all others use
 ALICE = "CN=alice,OU=Payments"
 RECORDS = numbered(200)
 

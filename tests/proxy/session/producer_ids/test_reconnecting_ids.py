@@ -131,6 +131,10 @@ class Neighbour:
 
 
 CASES: Final = {
+    "100-with-one-of-which-some-are-resumed": (100, 1, 3),
+    "100-with-a-hundred-new-ids": (100, 100, 0),
+}
+LONG_CASES: Final = {
     "500-with-one-of-which-some-are-resumed": (500, 1, 3),
     "500-with-a-hundred-new-ids": (500, 100, 0),
 }
@@ -145,6 +149,7 @@ SLOW_CASES: Final = {
 @pytest.mark.parametrize(
     ("count", "ids_a_request", "resumed_every"),
     [pytest.param(*case, id=name) for name, case in CASES.items()]
+    + [pytest.param(*case, id=name, marks=pytest.mark.long) for name, case in LONG_CASES.items()]
     + [pytest.param(*case, id=name, marks=pytest.mark.slow) for name, case in SLOW_CASES.items()],
 )
 def test_those_who_come_back_with_other_ids_stay_in_bound_and_a_neighbour_is_never_delayed(

@@ -1,0 +1,1 @@
+"""What a scrape costs, by who writes the page."""
