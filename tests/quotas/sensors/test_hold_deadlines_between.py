@@ -1,4 +1,4 @@
-"""Many held requests: what comes between two plans is taken from slack and room as the worst that it may be."""
+"""Many held requests: what comes between two plans is taken from slack and room as the worst it may be."""
 
 from __future__ import annotations
 
