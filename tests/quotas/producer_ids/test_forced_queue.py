@@ -1,4 +1,4 @@
-"""Those that may be forced in: when the bucket opens to them, whose turn it is, how long dead ones are kept."""
+"""Those that may be forced in: when the bucket opens to them, whose turn it is, how long dead are kept."""
 
 from __future__ import annotations
 
