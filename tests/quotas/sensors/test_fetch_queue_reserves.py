@@ -1,4 +1,4 @@
-"""What fetches under way have reserved, and who goes meanwhile: 1,000 B/s, a burst of 1 s, 100-byte batches."""
+"""What fetches under way have reserved, and who goes meanwhile: 1,000 B/s, a burst of 1 s, 100-B batches."""
 
 from __future__ import annotations
 
