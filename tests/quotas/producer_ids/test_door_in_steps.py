@@ -48,7 +48,8 @@ def test_it_is_due_when_the_next_token_comes_or_the_forced_bucket_opens_whicheve
     assert door.quota.due_ms == pytest.approx(MINUTE_MS)
     assert door.told == 1
     door.ask(2)
-    assert (door.quota.due_ms, door.told) == (pytest.approx(MINUTE_MS), 1), "nothing is earlier"
+    assert door.quota.due_ms == pytest.approx(MINUTE_MS)
+    assert door.told == 1, "nothing is earlier"
     impatient = Watched()
     impatient.ask(1)
     assert impatient.quota.due_ms == 30_000.0

@@ -315,8 +315,9 @@ def test_what_a_fetch_would_wait_is_told() -> None:
 def test_sizes_are_wanted_where_nobody_has_seen_a_batch() -> None:
     sensor = SmoothSensor(QuotaKind.FETCH, QuotaLevel.USER, QuotaEntity("alice"), 1_000, 0.0, burst_s=1.0)
     connection = Connection(sensor)
-    assert not connection.turns.wants_sizes
+    wants = [connection.turns.wants_sizes]
     connection.asks(0.0)
-    assert connection.turns.wants_sizes
+    wants.append(connection.turns.wants_sizes)
     connection.answered(0.0, 100)
-    assert not connection.turns.wants_sizes
+    wants.append(connection.turns.wants_sizes)
+    assert wants == [False, True, False]
