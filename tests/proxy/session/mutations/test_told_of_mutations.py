@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
@@ -23,7 +24,7 @@ from testkit.frames.mutation_frames import (
     question,
     sizes,
 )
-from testkit.proxy.mutation_session import EVERYBODY, KEY, in_debt, shell_of, tokens
+from testkit.proxy.mutation_session import EVERYBODY, KEY, connections, in_debt, shell_of, tokens
 from testkit.proxy.playbook import Shell
 
 
@@ -110,13 +111,14 @@ def test_a_hundred_topics_are_asked_for_at_once_and_more_one_after_another() -> 
 
 def test_a_request_that_is_refused_whole_is_recorded_with_the_mute_that_it_brought() -> None:
     shell = in_debt(10)
-    before = len(shell.records)
+    before, forwarded = len(shell.records), shell.session.bytes_from_client
     asked = create({"a": 1}, correlation_id=2)
     shell.client_sends(asked)
     shell.broker_sends(sizes({"a": (0, 0)}, correlation_id=2))
     assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"a": 89}
     record = shell.records[-1]
     assert len(shell.records) > before
+    assert shell.session.bytes_from_client == forwarded + len(shell.to_broker), "the question alone"
     assert (record.request_bytes, record.response_bytes) == (len(asked), len(shell.to_client))
     assert (record.upstream_ms, record.throttle_ms, record.held_ms) == (0.0, 5_000.0, 0.0)
     event = list(shell.events)[-1]
@@ -126,6 +128,20 @@ def test_a_request_that_is_refused_whole_is_recorded_with_the_mute_that_it_broug
         0,
         0,
     )
+
+
+def test_one_that_was_held_and_never_goes_is_told_of_as_dropped_and_gives_its_partitions_back() -> None:
+    opened = connections()
+    first, second = opened(), opened()
+    first.client_sends(create({"a": 30}, version=5))
+    second.client_sends(create({"b": 4}, version=5))
+    second.broker_sends(sizes({"b": (0, 0)}))
+    assert second.state is State.HOLDING
+    assert tokens(first) == -12
+    second.session.closed(second.now_ms)
+    assert tokens(first) == -8
+    event = list(second.events)[-1]
+    assert (event.kind, event.delay_ms, event.charged, event.charged_bytes) == (EventKind.DROP, 0.0, 4, 0)
 
 
 def test_what_was_just_done_is_known_for_ten_seconds() -> None:
