@@ -86,7 +86,6 @@ def test_a_limit_that_refuses_no_more_lets_go_by_then_what_it_would_have_refused
     manager = QuotaManager(QuotaLimits(entries, refusing=[QuotaEntity("alice")]))
     sensor = manager.sensor(PRODUCE, "alice", "app", 0.0)
     assert sensor is not None
-    assert sensor.refuses
     sensor.charge(30_000, 0.0)
     queue = sensor.hold_queue()
     assert queue is not None
@@ -95,7 +94,8 @@ def test_a_limit_that_refuses_no_more_lets_go_by_then_what_it_would_have_refused
     manager.reload(QuotaLimits(entries, refusing=[QuotaEntity("alice")]), 1.0)
     assert (sensor.refuses, ticket.refuse_ms) == (True, 8_000.0)
     manager.reload(QuotaLimits(entries), 1.0)
-    assert not sensor.refuses
+    assert manager.sensor(PRODUCE, "alice", "app", 1.0) is sensor
+    assert (sensor.refuses, len(manager)) == (False, 1)
     assert (ticket.deadline_ms, ticket.refuse_ms) == (8_000.0, float("inf"))
 
 

@@ -136,7 +136,7 @@ def test_the_rows_of_the_hot_path_say_what_the_table_says() -> None:
         for event in Event:
             found, expected = seen[pair][event], TRANSITIONS[pair].get(event)
             if found is None or expected is None:
-                assert found is expected is None, (pair, event)
+                assert (found is None) is (expected is None), (pair, event)
                 continue
             assert found[:3] == tuple(expected)
             following = found[:2]

@@ -49,8 +49,7 @@ class Connection:
         self.pace = Pace()
         identity = Identity(authentication_required=False, user="alice")
         identity.client_id = "app"
-        self.flow = Flow()
-        self.flow.client_id = "app"
+        self.flow = Flow("app")
         policy = SessionPolicy(request_costs=COSTS)
         self.time = RequestTime(sensor, policy, self.shared, self.pace, identity, "10.0.0.1")
         self.sensor = sensor
@@ -185,13 +184,13 @@ def test_an_answer_is_charged_to_the_client_id_that_asked() -> None:
     """The connection has taken another since."""
     limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"request_percentage": 10.0})])
     connection = Connection(bucket(), limits)
-    connection.flow.client_id = "old"
+    connection.flow = Flow("old")
     connection.answered()
     assert connection.charged == 0.0
     (sensor,) = connection.shared.quotas.sensors()
     assert (sensor.charged, sensor.entity) == (50.0, QuotaEntity(None, "old"))
     unlimited = Connection(bucket())
-    unlimited.flow.client_id = "old"
+    unlimited.flow = Flow("old")
     unlimited.answered()
     assert unlimited.charged == 0.0
 
