@@ -179,7 +179,6 @@ class HoldDeadlines:
             return False
         if count <= _MANY or self.is_old(count, now_ms):
             return True
-        self._is_stale = True
         self._kept_pace = max(self._kept_pace, ticket.pace)  # others may need it, which is known only then
         return False
 

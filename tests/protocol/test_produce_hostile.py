@@ -186,3 +186,28 @@ def test_no_bytes_cost_more_than_some_lines_of_code_each(frame: bytes) -> None:
             read(ProduceUsage(), frame, 9)
 
     assert lines_run(attempt) < 12 * len(frame)
+
+
+REST = b"\0" * 200
+ARRIVED_TOO_LONG = {
+    "topics": (9, flexible(encode_varint(1_000))),
+    "topic name": (9, flexible(ONE, encode_varint(1_000))),
+    "partitions": (9, flexible(ONE, TOPIC, encode_varint(1_000))),
+    "records": (9, flexible(ONE, TOPIC, ONE, INDEX, encode_varint(1_000))),
+    "classic: topics": (8, classic(int32(1_000))),
+    "classic: topic name": (8, classic(int32(1), b"\x03\xe8")),
+    "classic: partitions": (8, classic(int32(1), b"\0\x01t", int32(1_000))),
+    "classic: records": (8, classic(int32(1), b"\0\x01t", int32(1), INDEX, int32(1_000))),
+}
+
+
+@pytest.mark.parametrize(("version", "begin"), ARRIVED_TOO_LONG.values(), ids=ARRIVED_TOO_LONG)
+def test_a_length_that_cannot_fit_is_malformed_before_the_rest_has_come(version: int, begin: bytes) -> None:
+    """Or a client could have a connection wait for what is never judged."""
+    frame = bytearray(begin + REST)
+    usage = ProduceUsage()
+    body = 15 if version >= 9 else 14
+    with pytest.raises(MalformedFrame):
+        usage.read(frame, body, len(begin), len(frame), version)
+    usage.read(frame, body, len(begin) - 1, len(frame), version)
+    assert not usage.heads_read

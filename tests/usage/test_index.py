@@ -81,6 +81,33 @@ def test_keys_that_come_and_go_are_bounded_and_leave_room_for_others() -> None:
     assert index.folded == 1_000
 
 
+def test_keys_that_wait_for_windows_that_are_over_count_until_these_have_been_told() -> None:
+    index = AccessIndex(max_keys=4)
+    dropped = []
+    for window in range(2):
+        for number in range(2):
+            index.number(flow(connection(f"user-{window}-{number}")), 0, 9)
+        dropped.append(index.next_window())
+    late = flow(connection("late"))
+    assert index.place(late).number == OTHER
+    index.told(dropped[0], folded=0)
+    index.next_window()
+    assert index.place(late).number != OTHER
+
+
+def test_who_comes_back_before_its_window_is_over_waits_no_more() -> None:
+    """Two of a user's keys may wait."""
+    index = AccessIndex(max_keys=4)
+    for _ in range(5):
+        index.number(flow(connection("alice"), "back"), 0, 9)
+    numbers = []
+    for number in range(4):
+        gone = flow(connection("alice"), f"minted-{number}")
+        index.number(gone, 0, 9)
+        numbers.append(index.place(gone).number)
+    assert [each == OTHER for each in numbers] == [False, True, True, True]
+
+
 class Comings(RuleBasedStateMachine):
     """Flows come and go, windows are told late: each request is counted for who made it."""
 

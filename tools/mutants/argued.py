@@ -75,6 +75,24 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_Q + "sensors/hold_queue.py", "HoldQueue.enter", "1 → 2"): "numbers have an order, and no other meaning",
     (_Q + "sensors/mutation.py", "MutationSensor.waive", "tokens < 0.0 → (tokens <= 0.0)"):
         "to record 0 changes nothing",
+    (_P + "throttle_field.py", "raise_throttle", "brokers < throttle_ms → (brokers <= throttle_ms)"):
+        "equal numbers: written or not, it is the same",
+    (_S + "producer_ids/gate.py", "ProducerGate.__init__", "0.0 → 1.0"):
+        "set by a HOLD before `count_hold` reads it",
+    (_S + "replication/mirror.py", "SessionMirror._sort",
+     "partition.high_watermark < 0 → (partition.high_watermark <= 0)"):
+        "with a high watermark of 0 no follower is behind",
+    (_Q + "sensors/hold_deadlines.py", "HoldDeadlines.pace", "late[0].pace > kept → (late[0].pace >= kept)"):
+        "of equal numbers it takes one or the other",
+    (_Q + "sensors/hold_deadlines.py", "HoldDeadlines._add_late",
+     "late[-1].pace <= ticket.pace → (late[-1].pace < ticket.pace)"):
+        "of equal paces both stand there, and the pace is the same",
+    (_Q + "sensors/smooth.py", "SmoothSensor.charge",
+     "eligible_at_ms < full_ms → (eligible_at_ms <= full_ms)"):
+        "of equal times it takes one or the other",
+    (_Q + "sensors/smooth.py", "SmoothSensor.charge_whole",
+     "eligible_at_ms < full_ms → (eligible_at_ms <= full_ms)"):
+        "of equal times it takes one or the other",
 }  # fmt: skip
 """(path, where, change): the reason"""
 

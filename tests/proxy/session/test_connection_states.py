@@ -17,6 +17,7 @@ from sluice.proxy.session.connection_states import (
     Gate,
     ImpossibleEvent,
     State,
+    rows,
 )
 from sluice.proxy.session.read_gate import Pace
 from sluice.quotas.kinds import QuotaKind
@@ -123,3 +124,24 @@ def test_from_every_state_reading_goes_on_when_all_that_it_waits_for_has_come(
     pace.wake(PAID_MS)
     assert pace.state is State.READING
     assert pace.gate_ms <= PAID_MS
+
+
+def test_the_rows_of_the_hot_path_say_what_the_table_says() -> None:
+    """From the row of a new connection on, whatever events follow."""
+    seen = {(State.READING, Gate.TIME): rows()}
+    to_visit = list(seen)
+    while to_visit:
+        pair = to_visit.pop()
+        assert len(seen[pair]) == len(Event)
+        for event in Event:
+            found, expected = seen[pair][event], TRANSITIONS[pair].get(event)
+            if found is None or expected is None:
+                assert (found is None) is (expected is None), (pair, event)
+                continue
+            assert found[:3] == tuple(expected)
+            following = found[:2]
+            if following not in seen:
+                seen[following] = found[3]
+                to_visit.append(following)
+            assert seen[following] is found[3]
+    assert seen.keys() == TRANSITIONS.keys()

@@ -110,3 +110,11 @@ def test_who_has_much_refused_behind_a_long_poll_is_not_read_on_until_it_is_answ
     assert shell.session.due_bytes == 0
     assert [*states, shell.state] == [State.AWAITING_BROKER, State.READING]
     assert len(correlation_ids(shell.to_client)) == 1 + 100
+
+
+def test_what_the_proxy_answers_itself_took_no_time_at_the_broker_and_waited_for_no_quota() -> None:
+    shell = shell_with_own_topic()
+    shell.client_sends(to_own_topic(3))
+    (record,) = shell.records
+    assert (record.request_bytes, record.response_bytes) == (len(to_own_topic(3)), len(shell.to_client))
+    assert (record.upstream_ms, record.throttle_ms, record.held_ms) == (0.0, 0.0, 0.0)

@@ -306,6 +306,7 @@ async def test_a_question_is_counted_as_a_request() -> None:
             (record,) = map(Finished._make, proxy.shared.recorder.requests)
             assert record.api_key == DESCRIBE
             assert (record.request_bytes, record.response_bytes) == (len(asked), len(answer))
+            assert (record.upstream_ms, record.throttle_ms, record.held_ms) == (0.0, 0.0, 0.0)
             (connection,) = proxy.connections
             assert connection.session.bytes_from_client == 0
 

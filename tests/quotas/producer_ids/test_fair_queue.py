@@ -113,6 +113,103 @@ def test_whoever_comes_and_leaves_all_are_served_and_nobody_twice_as_often_as_an
     assert len(queue) <= 2 * len(waiting) + 200
 
 
+def test_who_begins_to_wait_has_the_turn_that_is_being_served_and_no_earlier_one() -> None:
+    queue = queue_of([Asked(("old", "app"), float(number)) for number in range(10)])
+    for _ in range(4):
+        ticket = queue.head()
+        assert ticket is not None
+        ticket.waits = False
+        queue.granted(ticket)
+    for number in range(5):
+        queue.push(Asked(("new", "app"), 100.0 + number))
+    order = [ticket.client[0] for ticket in served(queue)]
+    assert order == ["new", "old", "new", "old", "new", "old", "new", "old", "new", "old", "old"]
+
+
+def test_a_client_id_that_begins_to_wait_has_the_turn_of_its_address_that_is_being_served() -> None:
+    queue = queue_of([Asked(("a", "old"), float(number)) for number in range(10)])
+    for _ in range(4):
+        ticket = queue.head()
+        assert ticket is not None
+        ticket.waits = False
+        queue.granted(ticket)
+    for number in range(5):
+        queue.push(Asked(("a", "new"), 100.0 + number))
+    order = [ticket.client[1] for ticket in served(queue)]
+    assert order == ["new", "old", "new", "old", "new", "old", "new", "old", "new", "old", "old"]
+
+
+def test_of_one_turn_the_older_goes_first_even_if_it_comes_later() -> None:
+    queue = queue_of([Asked(("a", "app"), 5.0), Asked(("b", "app"), 4.0), Asked(("c", "app"), 3.0)])
+    queue.push(Asked(("a", "app"), 1.0))
+    queue.push(Asked(("b", "other"), 2.0))
+    assert [(t.client[0], t.since_ms) for t in served(queue)[:3]] == [("a", 1.0), ("b", 2.0), ("c", 3.0)]
+
+
+def test_of_equal_age_who_came_first_goes_first() -> None:
+    tickets = [Asked((name, "app"), 1.0) for name in "dcab"] + [Asked(("e", name), 1.0) for name in "zyx"]
+    assert served(queue_of(tickets)) == [*tickets[:5], tickets[5], tickets[6]]
+
+
+def test_what_nobody_waits_for_is_not_kept() -> None:
+    queue = queue_of([Asked((name, name), 1.0) for name in "abc"])
+    served(queue)
+    assert (queue._addresses, queue._turns) == ({}, [])
+
+
+def test_those_that_wait_no_more_are_dropped_when_they_are_more_than_64_and_half_of_all() -> None:
+    tickets = [Asked((str(number % 7), str(number % 3)), float(number)) for number in range(400)]
+    queue = queue_of(tickets)
+    for ticket in tickets[:200]:
+        ticket.waits = False
+        queue.bury()
+    assert len(queue) == 400
+    tickets[200].waits = False
+    queue.bury()
+    assert len(queue) == 199
+    for ticket in tickets[201:300]:
+        ticket.waits = False
+        queue.bury()
+    assert len(queue) == 199
+    tickets[300].waits = False
+    queue.bury()
+    assert len(queue) == 99
+    for ticket in tickets[301:365]:
+        ticket.waits = False
+        queue.bury()
+    assert len(queue) == 99, "64 are few"
+    tickets[365].waits = False
+    queue.bury()
+    assert len(queue) == 34
+    assert len(served(queue)) == 34
+
+
+def test_who_is_left_keeps_its_turn_when_the_others_are_dropped() -> None:
+    def half_served() -> tuple[FairQueue[Asked], list[Asked]]:
+        tickets = [Asked((name, "x"), float(number)) for number in range(20) for name in "ab"]
+        tickets += [Asked(("c", name), 50.0 + number) for number in range(20) for name in "xy"]
+        queue = queue_of(tickets)
+        for _ in range(11):
+            ticket = queue.head()
+            assert ticket is not None
+            ticket.waits = False
+            queue.granted(ticket)
+        return queue, tickets
+
+    plain, _ = half_served()
+    cleaned, tickets = half_served()
+    for number in range(200):
+        gone = Asked((f"gone-{number}", "app"), 1_000.0)
+        cleaned.push(gone)
+        gone.waits = False
+        cleaned.bury()
+    assert "gone-0" not in cleaned._addresses
+    assert [(t.client, t.since_ms) for t in served(cleaned)] == [
+        (t.client, t.since_ms) for t in served(plain)
+    ]
+    assert len(tickets) == 80
+
+
 def test_one_bad_client_of_a_team_does_not_take_all_of_its_ids() -> None:
     """100 requests of it wait; another client's comes a minute later and has the next token but one."""
     door = Door(60.0, ProducerIdSettings(forced_after_ms=1e9))

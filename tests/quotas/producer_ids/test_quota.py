@@ -302,3 +302,48 @@ def test_a_user_of_whom_one_address_is_exempt_keeps_his_limit_at_the_others() ->
                 quota.commit(ticket, 0.0)
                 admitted += enforced
     assert admitted == 5
+
+
+def test_who_left_while_it_waited_is_not_kept_for_good() -> None:
+    door = Door(60)
+    door.drain()
+    door.ask(0)
+    for number in range(1, 500):
+        door.quota.withdraw(door.ask(number, client=(f"10.0.0.{number % 7}", str(number))), 0.0)
+    principal = door.principal()
+    assert principal.waiting_tickets == 1
+    assert sum(len(queue) for queue in door.quota._queues[principal]) <= 1 + 64 + 1
+    assert len(door.quota._forced[principal]) <= 1 + 64 + 1
+
+
+def test_who_was_granted_by_the_rate_or_by_force_is_not_kept_in_the_other_queue() -> None:
+    """Two tokens a minute come; the forced bucket is open from 30 s on."""
+    door = Door(120)
+    door.drain()
+    door.ask(0, client=("b", "patient"))
+    for number in range(1, 400):
+        now_ms = number * 60_000.0
+        for ticket in (door.ask(number, now_ms=now_ms), door.ask(1_000 + number, now_ms=now_ms)):
+            if ticket.granted:
+                door.quota.commit(ticket, now_ms)
+        for ticket in door.quota.serve(now_ms + 59_000.0):
+            door.quota.commit(ticket, now_ms + 59_000.0)
+    principal = door.principal()
+    assert principal.admitted > 400
+    assert (
+        sum(len(queue) for queue in door.quota._queues.get(principal, ()))
+        <= 2 * principal.waiting_tickets + 66
+    )
+
+
+def test_what_is_asked_for_has_a_queue_by_its_kind_and_the_older_goes_first() -> None:
+    """One new id, one resumed, several at once: each kind has its own turn."""
+    door = Door(60, replace(SETTINGS, forced_after_ms=1e9))
+    door.drain()
+    door.principal().resumed.restore(0.0, 0.0)
+    several, new, resumed = door.ticket((1, 2)), door.ticket((3,)), door.ticket((), (4,))
+    for number, ticket in enumerate((several, new, resumed)):
+        assert not door.quota.ask(ticket, float(number))
+    assert [len(queue) for queue in door.quota._queues[door.principal()]] == [1, 1, 1]
+    assert set(door.quota.serve(61_000.0)) == {new, resumed}
+    assert door.quota.serve(180_000.0) == [several]

@@ -12,6 +12,7 @@ from sluice.protocol.headers import request_body
 from sluice.protocol.produce import ProduceUsage
 from sluice.proxy.session.produce.one_batch import OneBatch
 from testkit.frames import load_frames
+from testkit.frames.frames import produce, record_batch
 
 VERSION = load_frames.PRODUCE_VERSION
 CLIENT_ID = "app"
@@ -116,3 +117,75 @@ def test_a_produce_that_is_cut_anywhere_is_read_no_further_than_it_has_arrived(v
         assert found in {None, (1, 0)}
         assert found == known.records_and_codec(whole, START, end, len(whole), VERSION)
     assert found == (1, 0)
+
+
+def of_compact_length(length: int) -> bytearray:
+    """Its one batch is told to take `length`, one more than its bytes."""
+    return bytearray(produce({"t": [(0, record_batch(bytes(length - 1 - 61)))]}, version=9, acks=-1))
+
+
+@pytest.mark.parametrize(
+    ("length", "is_read"),
+    [
+        (127, False),
+        (128, True),
+        (16_383, True),
+        (16_384, True),
+        (16_385, True),
+        (2**21 - 1, True),
+        (2**21, False),
+    ],
+)
+def test_a_batch_is_read_in_place_if_its_compact_length_has_two_or_three_bytes(
+    length: int, *, is_read: bool
+) -> None:
+    known, first = OneBatch(), of_compact_length(500)
+    known.walked(first, START, 9, walked(first, 9)[0])
+    assert (asked(known, of_compact_length(length), 9) is not None) is is_read
+
+
+@pytest.mark.parametrize(("value_bytes", "length_bytes"), [(300, 2), (20_000, 3)])
+def test_it_is_read_from_the_byte_on_that_ends_its_head(value_bytes: int, length_bytes: int) -> None:
+    known, one = learnt(frame(500)), frame(value_bytes)
+    usage, _ = walked(one)
+    end = usage.first_batch + 61
+    assert usage.first_batch == usage.batches[0][1] + 5 + length_bytes
+    assert asked(known, one, end=end) == (1, 0)
+    assert asked(known, one, end=end - 1) is None
+
+
+def test_a_number_of_records_below_none_is_none() -> None:
+    one = frame(300)
+    at = walked(one)[0].first_batch + 57
+    one[at : at + 4] = b"\xff" * 4
+    assert asked(learnt(frame(500)), one) == (0, 0)
+
+
+def test_a_head_of_512_bytes_is_learnt_and_a_longer_one_is_not() -> None:
+    """A topic's name has 249 at most, a transactional id any number."""
+    for id_bytes, is_learnt in ((495, True), (496, False)):
+        batch = load_frames.record_batch(bytes(300))
+        one = bytearray(produce({"t": [(0, batch)]}, version=9, transactional_id="x" * id_bytes))
+        known = OneBatch()
+        known.walked(one, START, 9, walked(one, 9)[0])
+        usage, _ = walked(one, 9)
+        assert usage.batches[0][1] + 5 - START == 512 + id_bytes - 495
+        assert (asked(known, one, 9) is not None) is is_learnt
+
+
+def test_a_produce_of_another_version_or_of_a_head_of_another_length_is_learnt_anew() -> None:
+    first, longer = frame(500), frame(500, topic="longer")
+    known = learnt(first, longer)
+    assert asked(known, first) is None
+    assert asked(known, longer) == (1, 0)
+    known.walked(longer, START, VERSION - 1, walked(longer)[0])
+    assert asked(known, longer) is None
+    assert asked(known, longer, VERSION - 1) == (1, 0)
+
+
+def test_before_the_flexible_versions_nothing_is_learnt() -> None:
+    known, one = OneBatch(), frame(500)
+    known.walked(one, START, 8, walked(one)[0])
+    assert asked(known, one, 8) is None
+    known.walked(one, START, 9, walked(one)[0])
+    assert asked(known, one, 9) is not None

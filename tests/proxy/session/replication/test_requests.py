@@ -136,3 +136,19 @@ def test_a_followers_fetch_is_no_topics_in_the_access_log(named: str | None) -> 
     flow = session.identity.flow
     assert isinstance(flow, AccessFlow)
     assert flow.named_key()[-2:] == ("fetch", "")
+
+
+def test_a_fetch_of_a_session_that_is_not_known_is_answered_here_and_took_no_time() -> None:
+    replication = Replication(1)
+    session = session_of(replication)
+    frame = request(
+        FETCH,
+        18,
+        {"replicaState": {"replicaId": 2}, "sessionId": 9, "sessionEpoch": 4, "maxBytes": 1_000},
+        correlation_id=77,
+    )
+    session.client_data(bytearray(frame), 0, len(frame), 10_000.0)
+    assert replication.unknown_sessions == 1
+    (record,) = session._requests._records
+    assert record[1] == len(frame)
+    assert record[3:6] == (0.0, 0.0, 0.0), "upstream, throttle and hold"

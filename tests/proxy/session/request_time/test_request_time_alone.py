@@ -1,0 +1,289 @@
+"""The request time of one connection by itself: what is charged, how long it is muted, what is told.
+
+100 ms of threads a second (10 %), a burst of a second; a request costs 50 ms, a Produce's batch 20 more, a
+record of it 1, with zstd 100 in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.protocol.apis import FETCH, PRODUCE, ApiKey
+from sluice.proxy.session.identity import Identity
+from sluice.proxy.session.in_flight import MAX_IN_FLIGHT, NONE, InFlight
+from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA, RequestTime, count_cluster_action
+from sluice.quotas.entity import DEFAULT, QuotaEntity, QuotaLevel
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.sensors.sensor import Sensor
+from sluice.quotas.sensors.smooth import SmoothSensor
+from sluice.usage.records import EventKind, Flow
+from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
+from testkit.frames.frames import HEARTBEAT, answer, fetch_answer_of, produce, record_batch, throttle_of
+from testkit.proxy.playbook import shared_of
+
+COSTS = RequestCosts([
+    CostRow(Coefficients(100.0), PRODUCE, codec=4),
+    CostRow(Coefficients(75.0, batch_ms=20.0, record_ms=1.0), PRODUCE, acks_all=True),
+    CostRow(Coefficients(50.0, batch_ms=20.0, record_ms=1.0), PRODUCE),
+    CostRow(Coefficients(50.0)),
+])  # fmt: skip
+
+
+def bucket(*, owed_ms: float = 0.0) -> SmoothSensor:
+    sensor = SmoothSensor(QuotaKind.REQUEST, QuotaLevel.USER, QuotaEntity("alice"), 100.0, 0.0, burst_s=1.0)
+    if owed_ms:
+        sensor.charge(100.0 + owed_ms / 10.0, 0.0)
+    return sensor
+
+
+class Connection:
+    """One of alice, of the client id `app`."""
+
+    def __init__(self, sensor: Sensor, limits: QuotaLimits | None = None) -> None:
+        self.shared = shared_of(limits or QuotaLimits([]))
+        self.pace = Pace()
+        identity = Identity(authentication_required=False, user="alice")
+        identity.client_id = "app"
+        self.flow = Flow("app")
+        policy = SessionPolicy(request_costs=COSTS)
+        self.time = RequestTime(sensor, policy, self.shared, self.pace, identity, "10.0.0.1")
+        self.sensor = sensor
+
+    def answered(
+        self,
+        api_key: int = HEARTBEAT,
+        version: int = 4,
+        *,
+        now_ms: float = 1_000.0,
+        upstream_ms: float = 500.0,
+        correlation_id: int = 1,
+        limit_ms: float = 8_000.0,
+        at_boundary: bool = True,
+        frame: bytes | None = None,
+    ) -> bytes:
+        """What goes to the client."""
+        buf = bytearray(frame or answer(api_key, version, correlation_id=correlation_id))
+        entry: InFlight = (
+            correlation_id, api_key, version, self.flow, 90, now_ms - upstream_ms, 0.0, 0.0, None, NONE,
+        )  # fmt: skip
+        self.time.charge(
+            buf, 0, len(buf), len(buf), entry, lambda _: limit_ms, now_ms, at_boundary=at_boundary
+        )
+        return bytes(buf)
+
+    @property
+    def charged(self) -> float:
+        return self.sensor.charged
+
+    def produces(
+        self, frame: bytes, *, correlation_id: int = 1, acks: int = 1, arrived: int | None = None
+    ) -> None:
+        end = len(frame) if arrived is None else arrived
+        self.time.note_produce(bytearray(frame), 17, end, len(frame), 9, correlation_id, acks)
+
+
+def test_a_request_costs_what_its_kind_does_and_no_more_than_it_took() -> None:
+    connection = Connection(bucket())
+    connection.answered()
+    assert connection.charged == 50.0
+    connection.answered(upstream_ms=30.0)
+    assert connection.charged == 80.0
+    assert connection.shared.recorder.throttles == []
+
+
+def test_within_its_limit_six_requests_may_be_under_way_and_in_debt_one() -> None:
+    connection = Connection(bucket())
+    connection.answered(now_ms=0.0)
+    assert connection.pace.max_in_flight == IN_FLIGHT_WITHIN_QUOTA == 6
+    for _ in range(2):
+        connection.answered(now_ms=0.0)
+    assert connection.pace.max_in_flight == 1
+    connection.answered(now_ms=60_000.0)
+    assert connection.pace.max_in_flight == 6
+    connection.time.dropped()
+    assert connection.pace.max_in_flight == MAX_IN_FLIGHT
+
+
+@pytest.mark.parametrize(
+    ("owed_ms", "shadow", "most"), [(0.0, False, 6), (500.0, False, 1), (500.0, True, 6)]
+)
+def test_another_limit_begins_with_what_is_owed_there(owed_ms: float, *, shadow: bool, most: int) -> None:
+    connection, other = Connection(bucket()), bucket(owed_ms=owed_ms)
+    other.shadow = shadow
+    connection.time.use(other, 0.0)
+    assert (connection.time.sensor, connection.pace.max_in_flight) == (other, most)
+
+
+def test_who_owes_is_muted_until_it_is_paid_for_a_second_at_most_and_told_so() -> None:
+    connection = Connection(bucket(owed_ms=200.0))
+    told = connection.answered(now_ms=0.0)
+    assert throttle_of(HEARTBEAT, 4, told) == 700
+    assert (connection.pace.gate_ms, connection.pace.throttled_by) == (700.0, QuotaKind.REQUEST)
+    (event,) = connection.shared.recorder.throttles
+    assert (event.kind, event.begun_ms, event.delay_ms, event.quota, event.rule) == (
+        EventKind.MUTE, 0.0, 700.0, "request", "user",
+    )  # fmt: skip
+    assert (event.user, event.client_id, event.api_key, event.charged_bytes) == ("alice", "app", HEARTBEAT, 0)
+    assert (event.limit, event.charged, event.bucket) == (connection.sensor.limit, 50.0, QuotaEntity("alice"))
+    assert event.flow is connection.flow
+    told = connection.answered(now_ms=0.0)
+    assert throttle_of(HEARTBEAT, 4, told) == 1_000, "one window"
+    assert connection.pace.gate_ms == 1_000.0
+
+
+def test_its_connections_longest_delay_bounds_the_mute_and_one_that_is_over_is_none() -> None:
+    connection = Connection(bucket(owed_ms=200.0))
+    assert throttle_of(HEARTBEAT, 4, connection.answered(now_ms=0.0, limit_ms=300.0)) == 300
+    assert connection.pace.gate_ms == 300.0
+    none = Connection(bucket(owed_ms=200.0))
+    assert throttle_of(HEARTBEAT, 4, none.answered(now_ms=0.0, limit_ms=0.0)) == 0
+    assert none.shared.recorder.throttles == []
+
+
+def test_a_longer_delay_of_another_quota_counts_and_its_own_is_told() -> None:
+    connection = Connection(bucket(owed_ms=200.0))
+    connection.pace.mute(5_000.0, 0.0, QuotaKind.PRODUCE)
+    assert throttle_of(HEARTBEAT, 4, connection.answered(now_ms=0.0)) == 700
+    assert (connection.pace.gate_ms, connection.pace.throttled_by) == (5_000.0, QuotaKind.PRODUCE)
+    assert connection.shared.recorder.throttles == []
+
+
+def test_a_fetch_is_told_no_more_than_its_client_may_sleep() -> None:
+    connection = Connection(bucket(owed_ms=200.0))
+    connection.time._delays = replace(connection.time._delays, written_fetch_throttle_max_ms=250.0)
+    told = connection.answered(FETCH, 12, now_ms=0.0, frame=fetch_answer_of(200))
+    assert throttle_of(FETCH, 12, told) == 250
+    assert connection.pace.gate_ms == 700.0
+
+
+def test_in_shadow_mode_nobody_waits_and_the_debt_is_waived() -> None:
+    connection = Connection(bucket(owed_ms=5_000.0))
+    connection.sensor.shadow = True
+    assert throttle_of(HEARTBEAT, 4, connection.answered(now_ms=0.0)) == 0
+    (event,) = connection.shared.recorder.throttles
+    assert (event.kind, event.delay_ms) == (EventKind.SHADOW, 1_000.0)
+    assert connection.sensor.tokens(0.0) == 0.0
+    assert connection.pace.gate_ms == 0.0
+
+
+def test_who_is_exempt_is_measured() -> None:
+    connection = Connection(bucket())
+    connection.sensor.exempt = True
+    for _ in range(5):
+        connection.answered(now_ms=0.0)
+    assert connection.shared.recorder.exempt_request_ms == {"cluster_action": 0.0, "rule": 250.0}
+    assert connection.pace.gate_ms == 0.0
+
+
+def test_an_answer_is_charged_to_the_client_id_that_asked() -> None:
+    """The connection has taken another since."""
+    limits = QuotaLimits([(QuotaEntity(None, DEFAULT), {"request_percentage": 10.0})])
+    connection = Connection(bucket(), limits)
+    connection.flow = Flow("old")
+    connection.answered()
+    assert connection.charged == 0.0
+    (sensor,) = connection.shared.quotas.sensors()
+    assert (sensor.charged, sensor.entity) == (50.0, QuotaEntity(None, "old"))
+    unlimited = Connection(bucket())
+    unlimited.flow = Flow("old")
+    unlimited.answered()
+    assert unlimited.charged == 0.0
+
+
+@pytest.mark.parametrize(("error", "costs"), [(0, 0.0), (58, 50.0)])
+def test_a_login_that_the_broker_took_costs_nothing(error: int, costs: float) -> None:
+    connection = Connection(bucket())
+    key = ApiKey.SASL_AUTHENTICATE
+    connection.answered(key, 2, frame=answer(key, 2, {"errorCode": error}))
+    assert connection.charged == costs
+
+
+def produce_of_ids(*counts: int) -> bytes:
+    """A batch of so many records to each partition."""
+    batches = [(number, record_batch(b"x" * 40, count=count)) for number, count in enumerate(counts)]
+    return produce({"orders": batches}, version=9)
+
+
+def test_a_produce_costs_by_its_batches_and_records_and_whether_all_must_have_it() -> None:
+    for frame, acks, costs in (
+        (produce_of_ids(7), 1, 77.0), (produce_of_ids(7), -1, 102.0), (produce_of_ids(3, 4), 1, 97.0),
+    ):  # fmt: skip
+        connection = Connection(bucket())
+        for number in (1, 2):
+            connection.produces(frame, acks=acks, correlation_id=number)
+        for number in (1, 2):
+            connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
+        assert connection.charged == 2 * costs
+        assert connection.time._marks == []
+
+
+def test_a_batch_says_how_it_is_compressed() -> None:
+    for count in (1, 2):
+        frame = bytearray(produce_of_ids(*[5] * count))
+        at = frame.index(record_batch(b"x" * 40, count=5)) + 22
+        frame[at] |= 4
+        connection = Connection(bucket())
+        connection.produces(bytes(frame))
+        connection.answered(PRODUCE, 9)
+        assert connection.charged == 100.0
+        partly = Connection(bucket())
+        partly.produces(bytes(frame), arrived=at)
+        partly.answered(PRODUCE, 9)
+        assert partly.charged != 100.0, "that byte has not come"
+
+
+def test_a_produce_that_went_before_there_was_a_limit_is_taken_for_one_of_one_record() -> None:
+    connection = Connection(bucket())
+    for number in (5, 6, 7):
+        connection.produces(produce_of_ids(9), correlation_id=number)
+    connection.answered(PRODUCE, 9, correlation_id=1)
+    assert connection.charged == 50.0 + 20.0 + 1.0
+    assert len(connection.time._marks) == 3
+    connection.answered(PRODUCE, 9, correlation_id=6, now_ms=60_000.0)
+    assert connection.charged == 71.0 + 79.0
+    assert [mark[0] for mark in connection.time._marks] == [7], "what was never answered is forgotten"
+
+
+def test_what_cannot_be_read_brings_no_batch() -> None:
+    connection = Connection(bucket())
+    frame = bytearray(produce_of_ids(9, 9))
+    frame[-40:] = b"\xff" * 40
+    connection.produces(bytes(frame))
+    connection.answered(PRODUCE, 9)
+    assert connection.charged == 50.0
+
+
+@pytest.mark.parametrize(("owed_ms", "wait_ms"), [(0.0, 0.0), (300.0, 300.0), (5_000.0, 1_000.0)])
+def test_the_first_request_of_a_connection_waits_for_what_its_user_owes(
+    owed_ms: float, wait_ms: float
+) -> None:
+    connection = Connection(bucket(owed_ms=owed_ms))
+    assert connection.time.greet(0.0) == wait_ms
+    assert connection.pace.gate_ms == wait_ms
+    shadowed = Connection(bucket(owed_ms=owed_ms))
+    shadowed.sensor.shadow = True
+    assert shadowed.time.greet(0.0) == 0.0
+
+
+def test_an_answer_may_be_written_into_when_it_is_whole_or_its_throttle_stands_at_a_fixed_place() -> None:
+    can_tell = RequestTime.can_tell
+    assert can_tell(0, 900, 900, HEARTBEAT, 4)
+    assert not can_tell(0, 900, 5_000, HEARTBEAT, 4)
+    assert can_tell(100, 1_124, 5_000, HEARTBEAT, 4)
+    assert not can_tell(100, 1_123, 5_000, HEARTBEAT, 4)
+    assert not can_tell(0, 2_000, 5_000, PRODUCE, 9), "it stands at the end"
+    assert not can_tell(0, 2_000, 512 * 1024, PRODUCE, 9)
+    assert can_tell(0, 2_000, 512 * 1024 + 1, PRODUCE, 9), "too large to keep"
+
+
+def test_requests_between_brokers_are_measured_apart() -> None:
+    connection = Connection(bucket())
+    entry: InFlight = (1, ApiKey.FETCH, 12, connection.flow, 90, 100.0, 0.0, 0.0, None, NONE)
+    count_cluster_action(COSTS, connection.shared.recorder, entry, 50, 1_000.0)
+    count_cluster_action(COSTS, connection.shared.recorder, entry, 50, 120.0)
+    assert connection.shared.recorder.exempt_request_ms == {"cluster_action": 70.0, "rule": 0.0}

@@ -1,0 +1,27 @@
+"""Whose limit a client's usage counts against, as text: the bucket that the proxy would charge."""
+
+from __future__ import annotations
+
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.entity_key import key_of_address, key_of_client, limit_of
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+
+KEY = "producer_byte_rate"
+PRODUCE = QuotaKind.PRODUCE
+
+
+def test_a_client_has_the_key_of_the_bucket_that_it_is_charged_to_and_one_without_a_limit_none() -> None:
+    limits = QuotaLimits([(QuotaEntity("alice"), {KEY: 5}), (QuotaEntity("bob", DEFAULT), {KEY: 7})])
+    assert key_of_client(limits, PRODUCE, "alice", "app") == '{"user": "alice"}'
+    assert key_of_client(limits, PRODUCE, "bob", "app") == '{"client-id": "app", "user": "bob"}'
+    assert key_of_client(limits, PRODUCE, "carol", "app") is None
+    assert key_of_client(limits, QuotaKind.FETCH, "alice", "app") is None
+    assert limit_of(limits, PRODUCE, '{"user": "alice"}') == 5
+    assert limit_of(limits, PRODUCE, '{"user": "carol"}') is None
+
+
+def test_an_address_has_a_bucket_of_its_own_where_there_is_a_limit() -> None:
+    limits = QuotaLimits([(QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 5})])
+    assert key_of_address(limits, "10.0.0.1") == '{"ip": "10.0.0.1"}'
+    assert key_of_address(limits, "10.0.0.2") is None
