@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.protocol.apis import FETCH, PRODUCE
+from sluice.protocol.apis import FETCH, METADATA, PRODUCE
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.proxy.session.topic_attribution import NO_HEAD, NO_TOPICS, UNKNOWN_HEAD, Beginnings, Flows
 from sluice.usage.flow import Origin, TopicNames
@@ -15,7 +15,7 @@ CLIENT_ID_AT = 14
 
 def flows_of(origin: Origin | None = None) -> Flows:
     flows = Flows(origin or connection("alice"), TopicNames())
-    flows.of_client("alice", "app")
+    flows.of_client("alice", "app", METADATA)
     return flows
 
 
@@ -130,7 +130,7 @@ def test_what_is_known_of_a_produce_stands_from_its_client_id_on() -> None:
     end = CLIENT_ID_AT + len(known.begin)
     assert flows.read_produce(buf, CLIENT_ID_AT, CLIENT_ID_AT + 3, end - 1, 9) is None
     assert flows.read_produce(buf, CLIENT_ID_AT, CLIENT_ID_AT + 3, end, 9) is not None
-    flows.of_client("alice", "other")
+    flows.of_client("alice", "other", PRODUCE)
     assert len(flows.produces) == 0
 
 
@@ -147,28 +147,30 @@ def test_a_name_that_no_topic_has_is_read_each_time() -> None:
 
 def test_a_connection_keeps_sixty_four_flows_and_begins_anew() -> None:
     flows = flows_of()
-    assert len(flows._flows) == 2, "of Fetch and of others, which there always are"
-    for number in range(61):
+    assert len(flows._flows) == 1, "of the request that came"
+    for number in range(62):
         topic_of(flows, f"t{number}")
     assert len(flows._flows) == 63
-    before = flows.other(-1)
+    before = flows.other(METADATA)
     topic_of(flows, "last")
-    assert (len(flows._flows), flows.other(-1) is before) == (64, True)
+    assert (len(flows._flows), flows.other(METADATA) is before) == (64, True)
     topic_of(flows, "one more")
-    assert (len(flows._flows), flows.other(-1) is before) == (1, False)
+    assert len(flows._flows) == 1
+    assert flows.other(METADATA) is not before
 
 
 def test_another_user_asks_anew_for_all_flows() -> None:
     origin = connection("alice")
     flows = flows_of(origin)
     other = flows.other(3)
+    fetch = flows.other(FETCH)
     other.kept = 5
-    flows.fetch.kept = 6
-    flows.of_client("alice", "app")
-    assert (other.kept, flows.fetch.kept) == (5, 6)
-    flows.of_client("bob", "app")
+    fetch.kept = 6
+    flows.of_client("alice", "app", METADATA)
+    assert (other.kept, fetch.kept) == (5, 6)
+    flows.of_client("bob", "app", METADATA)
     assert origin.user == "bob"
-    assert (other.number, flows.fetch.number) == (ASK, ASK)
+    assert (other.number, fetch.number) == (ASK, ASK)
 
 
 def test_requests_of_one_class_that_cost_otherwise_have_flows_of_their_own() -> None:
