@@ -149,10 +149,8 @@ class RequestSide(FetchSide):
                     break
                 judge, begin = self._produce, self._produce_begin
                 if api_key != PRODUCE:
-                    judge = self._fetch if api_key in FETCHES else self._others.judge
+                    judge = self._fetch if api_key in FETCHES else self._judge_of_others(api_key, now_ms)
                     begin = self._client_id_raw
-                    if throttling.are_ids_due and api_key in PRODUCER_ID_APIS:
-                        self._look_up_ids(now_ms)
                 if guard is not None:
                     judge, begin = self._guarded(guard, judge, begin, api_key)
                 try:
@@ -292,6 +290,11 @@ class RequestSide(FetchSide):
             self._judge_transactions()
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
+
+    def _judge_of_others(self, api_key: int, now_ms: float) -> Judge:
+        if self._throttling.are_ids_due and api_key in PRODUCER_ID_APIS:
+            self._look_up_ids(now_ms)
+        return self._others.judge
 
     def _look_up_ids(self, now_ms: float) -> None:
         """The connection is about to send the first request that may bring producer ids."""

@@ -138,13 +138,11 @@ class QuotaLimits:
         all_keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._entries: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType(checked)
         self._tables = tables
-        self.kinds = tables.keys()
-        """of which somebody's connections have a limit; those of addresses are not among them"""
+        self.kinds = tables.keys()  # of which somebody's connections have a limit
         self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
         self._tenant_of = tenants_by_member(self._tenants)
         self._longest_prefix, self._limits_addresses = 0, False
-        lowest: dict[QuotaKind, tuple[bool, float]] = {}
-        self._lowest = lowest  # of any user: (in shadow mode, limit)
+        self._lowest: dict[QuotaKind, tuple[bool, float]] = {}  # of any user: (in shadow mode, limit)
         for index, (given, values) in enumerate(entries):
             if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
                 yield
@@ -165,7 +163,7 @@ class QuotaLimits:
                     tables[kind].put(Match(level, limit, entity, key in in_shadow, refuses))
                     if entity.user is not None:
                         found = (key in in_shadow, limit)
-                        lowest[kind] = min(lowest.get(kind, found), found)
+                        self._lowest[kind] = min(self._lowest.get(kind, found), found)
             self._limits_addresses |= level is None
             if isinstance(entity.client_id, Prefix):
                 self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
