@@ -70,9 +70,9 @@ def top(
     """Show who is throttled now, the most throttled first, then who is nearest to the limit; `q` ends it.
 
     A row is a bucket: the connections that share one limit. `owes`: how long until what it owes is paid.
-    On a terminal `s` sorts otherwise, and `w` tells why; a narrow one shows fewer columns. With --user and
-    --sort the 200 most throttled buckets are looked at. Asks the proxy of the configuration file, through its
-    admin socket if it has one, else its admin port.
+    On a terminal `s` sorts otherwise, `w` tells why, and `f` filters by a part of the name; a narrow one
+    shows fewer columns. With --user and --sort the 200 most throttled buckets are looked at. Asks the proxy
+    of the configuration file, through its admin socket if it has one, else its admin port.
     """
     from sluice.proxy.cli.top_screen import Look, watch
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _QUIT: Final = "q"
 _SORT: Final = "s"
 _WHY: Final = "w"
+_FILTER: Final = "f"
+_ENTER: Final = frozenset("\r\n")
+_ESCAPE: Final = "\x1b"
+_ERASE: Final = frozenset("\x7f\b")
 _ORDERS: Final = list(Sort)
 
 
@@ -38,6 +42,8 @@ class Look:
     sort: Sort = Sort.THROTTLED
     why: bool = False
     replication: bool = False
+    typed: str | None = None
+    """of the filter that is being typed; None: none is"""
 
     def snapshot(self) -> dict[str, Any]:
         """Raises CommandFailed if there is no answer."""
@@ -58,17 +64,39 @@ class Look:
 
     def pressed(self, key: str) -> None:
         """A key of the terminal."""
-        if key == _SORT:
+        if self.typed is not None:
+            self._typed(key)
+        elif key.lower() == _SORT:
             self.sort = _ORDERS[(_ORDERS.index(self.sort) + 1) % len(_ORDERS)]
-        elif key == _WHY:
+        elif key.lower() == _WHY:
             self.why = not self.why
+        elif key.lower() == _FILTER and not self.replication:
+            self.typed = ""
+
+    def _typed(self, key: str) -> None:
+        """One more character of the filter, or its end."""
+        assert self.typed is not None
+        if key in _ENTER:
+            is_pattern = any(character in "*?" for character in self.typed)
+            self.user = self.typed if is_pattern or not self.typed else f"*{self.typed}*"
+            self.typed = None
+        elif key == _ESCAPE:
+            self.typed = None
+        elif key in _ERASE:
+            self.typed = self.typed[:-1]
+        elif key.isprintable():
+            self.typed += key
 
     @property
     def keys(self) -> str:
         """What they do, in a line."""
         if self.replication:
             return f"{_QUIT} quit"
-        return f"{_QUIT} quit · {_SORT} sort: {self.sort} · {_WHY} why: {'on' if self.why else 'off'}"
+        if self.typed is not None:
+            return f"filter by a part of the name: {self.typed}▏ · Enter takes it · Esc leaves it"
+        why = "on" if self.why else "off"
+        keys = f"{_QUIT} quit · {_SORT} sort: {self.sort} · {_WHY} why: {why}"
+        return f"{keys} · {_FILTER} filter: {self.user or 'off'}"
 
 
 def watch(look: Look, console: Console, interval_s: float) -> None:
@@ -86,10 +114,10 @@ def watch(look: Look, console: Console, interval_s: float) -> None:
         with _keys_at_once(), Live(first, console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.refresh()
-                key = _key_within(interval_s)
-                if key == _QUIT:
-                    return
-                look.pressed(key)
+                for key in _keys_within(interval_s):
+                    if key.lower() == _QUIT and look.typed is None:
+                        return
+                    look.pressed(key)
                 try:
                     live.update(shown())
                 except CommandFailed as error:  # it may come back
@@ -127,8 +155,8 @@ def _keys_at_once() -> Iterator[None]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def _key_within(interval_s: float) -> str:
-    """The next key, at once; empty: none in this time."""
+def _keys_within(interval_s: float) -> str:
+    """The next keys, at once; empty: none in this time. Of a key that is no character, Escape."""
     if not sys.stdin.isatty():
         time.sleep(interval_s)
         return ""
@@ -138,4 +166,4 @@ def _key_within(interval_s: float) -> str:
     typed = os.read(fd, 64).decode(errors="replace")
     if not typed:  # the terminal has gone
         raise KeyboardInterrupt
-    return typed[:1].lower()
+    return _ESCAPE if typed.startswith(_ESCAPE) else typed

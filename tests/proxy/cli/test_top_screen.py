@@ -43,6 +43,34 @@ def test_s_goes_through_all_orders_and_w_turns_reasons_on_and_off() -> None:
     assert (look.sort, look.why) == (Sort.THROUGHPUT, False)
 
 
+def type_in(look: Look, text: str) -> None:
+    for key in text:
+        look.pressed(key)
+
+
+def test_f_filters_by_a_part_of_the_name() -> None:
+    look = Look(Source(), 25)
+    assert look.keys.endswith("f filter: off")
+    type_in(look, "fSwqx\x7fF")
+    assert look.keys.startswith("filter by a part of the name: SwqF")  # what else are keys are characters
+    assert (look.user, look.sort, look.why) == ("", Sort.THROTTLED, False)
+    look.pressed("\r")
+    assert look.user == "*SwqF*"
+    assert look.keys.endswith("f filter: *SwqF*")
+    type_in(look, "ftea?-*\n")
+    assert look.user == "tea?-*"  # a pattern stays what it is
+    type_in(look, "fother\x1b")
+    assert look.user == "tea?-*"  # Escape leaves it
+    type_in(look, "f\x7f\0\n")
+    assert look.user == ""  # nothing: all of them
+
+
+def test_the_followers_have_no_filter() -> None:
+    look = Look(Source(), 25, replication=True)
+    type_in(look, "fx\n")
+    assert (look.user, look.typed) == ("", None)
+
+
 def test_more_rows_are_asked_for_where_they_are_chosen_or_sorted_here() -> None:
     source = Source()
     for look in (
