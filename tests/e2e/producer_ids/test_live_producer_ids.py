@@ -18,14 +18,14 @@ from typing import Final
 
 import pytest
 
-from testkit.clients.kafka_clients import AIOKAFKA, CONFLUENT, Client, Options
+from testkit.clients.kafka_clients import AIOKAFKA, CONFLUENT, LEAVES_SOCKETS, Client, Options
 from testkit.clients.kafka_records import Record, create_topic, stored
 from testkit.clients.live_ids import LiveId, bring_new_id
 from testkit.kafka.cluster import KafkaCluster
 from testkit.kafka.dist import KafkaDist
 from testkit.proxy.sluice_process import Quota, SluiceProcess, doors_of_cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long]
+pytestmark = [pytest.mark.kafka, pytest.mark.long, *LEAVES_SOCKETS]
 
 LIVE: Final = 500
 LIBRARIES: Final[tuple[Client, ...]] = (AIOKAFKA, CONFLUENT) * 6
