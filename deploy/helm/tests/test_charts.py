@@ -176,7 +176,7 @@ def test_an_access_log_needs_memory_that_connections_do_not_get(charts: Charts) 
         "config": {"access_log": log},
         "accessLog": {"persistentVolumeClaim": "logs"},
     }
-    assert max_connections(charts, **proxy) == (512 - 256 - 160) * 1024 // 41
+    assert max_connections(charts, **proxy) == (512 - 256 - 170) * 1024 // 41
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ its listener names neither advertised_host nor sni_domain.
 
 {{/*
 Connections that a memory limit has room for: 36 KiB each (10, and 26 with TLS and client certificates) of what
-90 MiB for the process and the buffers leave; with an access log 41 KiB each, and 160 MiB. 100 at least, 100,000
+90 MiB for the process and the buffers leave; with an access log 41 KiB each, and 170 MiB. 100 at least, 100,000
 at most. Empty: there is no limit.
 */}}
 {{- define "sluice.connectionsOf" -}}
@@ -34,7 +34,7 @@ at most. Empty: there is no limit.
 {{- if $unit -}}
 {{- $bytes := mulf (float64 (regexFind "^[0-9.]+" $text)) (float64 $unit) -}}
 {{- $buffered := float64 (default 268435456 .buffered) -}}
-{{- $process := ternary 167772160.0 94371840.0 (not (empty .log)) -}}
+{{- $process := ternary 178257920.0 94371840.0 (not (empty .log)) -}}
 {{- $each := ternary 41984.0 36864.0 (not (empty .log)) -}}
 {{- max 100 (min 100000 (int64 (floor (divf (subf $bytes $buffered $process) $each)))) -}}
 {{- end -}}
