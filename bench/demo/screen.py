@@ -1,6 +1,6 @@
 """What the lanes of the demo hold now → what people see: charts on a terminal, else one line per second.
 
-Knows nothing of how the figures come about. Colours are never the only difference (NO_COLOR).
+Knows nothing of how the figures come about.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Protocol, Self
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +22,7 @@ from bench.demo.figures import (
     LaneFigures,
     stands_still,
 )
+from bench.demo.panes import BLOCKS, SIDE_BY_SIDE_COLUMNS, Lines, Picture, cell, cut, layout
 from bench.demo.wire import Lane
 from bench.evenness.cases import QUOTA_BYTES_PER_S, SETTLE_S
 from testkit.frames.load_frames import PRODUCE
@@ -30,11 +30,7 @@ from testkit.frames.load_frames import PRODUCE
 SHOWN: Final = {NATIVE: "broker's own quota", SLUICE: "through Sluice"}
 SHORT: Final = {NATIVE: "broker", SLUICE: "Sluice"}
 COLOURS: Final = {NATIVE: "yellow", SLUICE: "cyan"}
-BLOCKS: Final = " ▁▂▃▄▅▆▇█▲"
-ASCII_BLOCKS: Final = " .._--=##^"  # a terminal that has no blocks
 TOP_BYTES_PER_S: Final = 2 * QUOTA_BYTES_PER_S  # the chart's upper end; what is above gets a mark
-MAX_CHART_ROWS: Final = 6
-SIDE_BY_SIDE_COLUMNS: Final = 72
 HEADER_EVERY_LINES: Final = 20
 
 
@@ -86,18 +82,12 @@ def complete_seconds(lane: Lane, now_s: float) -> list[int]:
 # --- one line per second ----------------------------------------------------------------------------------
 
 
-class LineScreen:
+class LineScreen(Lines):
     """For logs, pipes and terminals that cannot move the cursor."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._lines = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc_info: object) -> None:
-        pass
 
     def update(self, lanes: Sequence[Lane], now_s: float, total_s: float) -> None:
         first = first_second(lanes)
@@ -108,10 +98,6 @@ class LineScreen:
                 self._print(*header_lines())
             self._print(second_line(lanes, second, first, total_s))
             self._lines += 1
-
-    def _print(self, *lines: str) -> None:
-        for line in lines:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def header_lines() -> tuple[str, str]:
@@ -138,24 +124,11 @@ def second_line(lanes: Sequence[Lane], second: int, first: int, total_s: float) 
 # --- live -------------------------------------------------------------------------------------------------
 
 
-class LiveScreen:
+class LiveScreen(Picture):
     """For a terminal: two charts beside two charts; below each other if it is narrow."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *_exc_info: object) -> None:
-        self._live.stop()
-
     def update(self, lanes: Sequence[Lane], now_s: float, total_s: float) -> None:
-        width, height = self._console.size
-        blocks = BLOCKS if self._console.encoding.startswith("utf") else ASCII_BLOCKS
-        self._live.update(picture(lanes, now_s, total_s, (width, height), blocks), refresh=True)
+        self._show(picture(lanes, now_s, total_s, self._console.size, self._blocks))
 
 
 def picture(
@@ -165,28 +138,17 @@ def picture(
     first = first_second(lanes)
     if first is None:
         return Text("the four Java clients are starting …", style="dim", no_wrap=True, overflow="ellipsis")
-    columns, lines = size
-    beside = columns >= SIDE_BY_SIDE_COLUMNS
-    cells_above = len(KINDS) if beside else len(KINDS) * len(SIDES)
-    rows = max(1, min(MAX_CHART_ROWS, (lines - 3) // cells_above - 4))
-    cell_columns = (columns - 3) // 2 if beside else columns - 1
-    grid = Table.grid(padding=(0, 3 if beside else 0, 0, 0))
-    for api_key in KINDS:
-        pair = [lane for side in SIDES for lane in lanes if (lane.side, lane.api_key) == (side, api_key)]
-        cells = [_cell(lane, now_s, cell_columns, rows, blocks) for lane in pair]
-        if beside:
-            grid.add_row(*cells)
-        else:
-            for cell in cells:
-                grid.add_row(cell)
-    head = Text(
+    panes = layout(size, len(KINDS), 4)
+    head = (
         f"{min(now_s, total_s) - first:.0f} of {total_s - first:.0f} s · four clients, a quota of "
-        f"{QUOTA_BYTES_PER_S / 1e6:g} MB/s for each · {blocks[9]} above {TOP_BYTES_PER_S / 1e6:g} MB/s",
-        style="dim",
-        no_wrap=True,
-        overflow="ellipsis",
+        f"{QUOTA_BYTES_PER_S / 1e6:g} MB/s for each · {blocks[9]} above {TOP_BYTES_PER_S / 1e6:g} MB/s"
     )
-    return Group(head, grid)
+    pairs = [
+        [lane for side in SIDES for lane in lanes if (lane.side, lane.api_key) == (side, api_key)]
+        for api_key in KINDS
+    ]
+    cells = [[_cell(lane, now_s, panes.columns, panes.rows, blocks) for lane in pair] for pair in pairs]
+    return panes.picture(head, cells)
 
 
 def _cell(lane: Lane, now_s: float, columns: int, rows: int, blocks: str) -> Text:
@@ -195,20 +157,15 @@ def _cell(lane: Lane, now_s: float, columns: int, rows: int, blocks: str) -> Tex
     last = rates[-1] if rates else 0
     mean = sum(rates) / len(rates) if rates else 0.0
     told_ms = lane.told_ms_in_second.get(math.floor(now_s) - 1, 0)
-    cell = Text(no_wrap=True, overflow="crop")
-    cell.append(f"{KINDS[lane.api_key]}, {SHOWN[lane.side]}\n", style=f"bold {COLOURS[lane.side]}")
-    marks = rate_marks(rows)
-    for index, line in enumerate(chart(rates, columns - 2, rows, blocks)):
-        cell.append(f"{marks.get(index, ' ')} ", style="dim")
-        cell.append(f"{line}\n", style=COLOURS[lane.side])
     now = "done" if lane.has_ended else f"now {last / 1e6:.2f}"
     facts = (
         f"{now}, mean {mean / 1e6:.2f} MB/s",
         f"told to wait {told_ms / 1e3:.2f} s, at most {lane.longest_told_ms / 1e3:.2f} s",
         f"at a standstill {still} of {len(rates)} s",
     )
-    cell.append("\n".join(line.ljust(columns)[:columns] for line in facts))
-    return cell
+    title = f"{KINDS[lane.api_key]}, {SHOWN[lane.side]}"
+    lines = chart(rates, columns - 2, rows, blocks)
+    return cell(title, COLOURS[lane.side], lines, rate_marks(rows), 1, cut(facts, columns))
 
 
 # --- at the end -------------------------------------------------------------------------------------------

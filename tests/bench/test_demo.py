@@ -29,15 +29,8 @@ from bench.demo.figures import (
     parse_report,
 )
 from bench.demo.interrupts import SIGNALS, Interrupted, Interrupts
-from bench.demo.screen import (
-    ASCII_BLOCKS,
-    BLOCKS,
-    LineScreen,
-    chart,
-    closing_tables,
-    notes,
-    picture,
-)
+from bench.demo.panes import ASCII_BLOCKS, BLOCKS
+from bench.demo.screen import LineScreen, chart, closing_tables, notes, picture
 from bench.demo.traffic import client_id
 from bench.demo.wire import FrameFollower, Lane, WireMeter
 from bench.lib.relay import Direction

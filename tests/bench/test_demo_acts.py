@@ -16,7 +16,7 @@ from bench.demo.closing import READ_ON, Outcome, storm_sentences, summary, three
 from bench.demo.figures import KINDS, NATIVE, SIDES, SLUICE, ClientReport, LaneFigures
 from bench.demo.overload_figures import OverloadFigures, Poured, overload_figures
 from bench.demo.overload_screen import OverloadLines, overload_picture
-from bench.demo.screen import ASCII_BLOCKS, BLOCKS
+from bench.demo.panes import ASCII_BLOCKS, BLOCKS
 from bench.demo.storm_figures import (
     SILENT_S,
     Death,
