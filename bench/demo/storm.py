@@ -16,24 +16,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from bench.demo.figures import NATIVE, SIDES, SLUICE
 from bench.demo.interrupts import Interrupts
 from bench.demo.storm_figures import Seen, StormFigures, last_words, seen, storm_figures
 from bench.demo.storm_screen import StormScreen
-from bench.storm.record import Pause, read_pauses
+from bench.storm.record import Pause
 from bench.storm.rig import (
     COLLECTORS,
     DOOR,
     G1,
-    GOOD_TOPIC,
     PAST,
-    STORM_TOPIC,
     GoodProcess,
     Setting,
     StormProcess,
+    answers,
+    is_gone,
+    listener_before,
+    make_topics,
+    pauses_of,
 )
 from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_port
@@ -48,7 +49,6 @@ PARTITIONS: Final = 50
 IDS_PER_HOUR: Final = 1_000
 SHOWN_AFTER_DEATH_S: Final = 4.0
 PROBE_WITHIN_S: Final = 3.0
-MADE_WITHIN_S: Final = 30.0
 TICK_S: Final = 0.25
 QUOTA: Final = {"user": "<default>", "producer_ids_rate": IDS_PER_HOUR}
 OPTIONS: Final[Mapping[str, Any]] = {"producer_ids": {"broker_heap_bytes": HEAP_MIB * 2**20}}
@@ -82,31 +82,20 @@ class SmallBroker:
     def complete_start(self) -> None:
         """Wait until it takes requests, and make both topics. Raises KafkaNodeError, or BenchError."""
         self.node.await_start()
-        admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
-        topics = [NewTopic(STORM_TOPIC, PARTITIONS, 1), NewTopic(GOOD_TOPIC, 1, 1)]
         try:
-            for created in admin.create_topics(topics).values():
-                created.result(MADE_WITHIN_S)
+            make_topics(self.node, PARTITIONS)
         except (KafkaException, TimeoutError) as error:
             raise BenchError(f"the broker with {HEAP_MIB} MiB made no topics: {error!r}") from error
 
     def pauses(self) -> list[Pause]:
         """Pauses of its collector so far."""
-        return read_pauses(self._gc_log, time.time() - time.monotonic())
+        return pauses_of(self._gc_log)
 
     def last_words(self) -> str | None:
         """Why its process ended; None while it is there."""
-        if Path(f"/proc/{self.node.pid}").exists():
+        if not is_gone(self.node):
             return None
         return last_words(self.node.log.read_text(encoding="utf-8", errors="replace"))
-
-    def answers(self) -> bool:
-        """Whether a new client, past Sluice, gets an answer."""
-        admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
-        try:
-            return GOOD_TOPIC in admin.list_topics(timeout=PROBE_WITHIN_S).topics
-        except KafkaException:
-            return False
 
 
 class StormStage:
@@ -122,14 +111,7 @@ class StormStage:
 
     def listener(self) -> dict[str, Any]:
         """Sluice's, before the one of the two that it protects."""
-        node = self._brokers[SLUICE].node
-        return {
-            "name": "storm",
-            "bind_port": node.advertised(DOOR)[1],
-            "upstream_host": LOOPBACK,
-            "upstream_port": node.address(DOOR)[1],
-            "security_protocol": "SASL_PLAINTEXT",
-        }
+        return listener_before(self._brokers[SLUICE].node, "storm")
 
     def begin_next(self) -> None:
         """Start the JVM of a broker that is not started yet, and return at once."""
@@ -195,7 +177,7 @@ class StormStage:
         return [
             storm_figures(
                 last[side], good[side].so_far(), start_s, ends_s[side],
-                answers_afterwards=last[side].death is None and broker.answers(),
+                answers_afterwards=last[side].death is None and answers(broker.node, PROBE_WITHIN_S),
             )
             for side, broker in self._brokers.items()
         ]  # fmt: skip

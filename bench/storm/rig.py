@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -56,6 +56,7 @@ IDS_OF_A_PHASE: Final = 10**9
 PAUSE_S: Final = 1.0
 PROGRESS_EVERY_S: Final = 5.0
 PROBE_WITHIN_S: Final = 15.0
+MADE_WITHIN_S: Final = 30.0
 SERIAL: Final = "serial"
 G1: Final = "g1"
 COLLECTORS: Final = {
@@ -110,6 +111,44 @@ class Phase:
         return self.end_s - self.start_s
 
 
+def make_topics(node: KafkaNode, partitions: int) -> None:
+    """The storm's, of so many partitions, and the good client's. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+    topics = [NewTopic(STORM_TOPIC, partitions, 1), NewTopic(GOOD_TOPIC, 1, 1)]
+    for created in admin.create_topics(topics).values():
+        created.result(MADE_WITHIN_S)
+
+
+def answers(node: KafkaNode, within_s: float = PROBE_WITHIN_S) -> bool:
+    """Whether a new client, past Sluice, gets an answer."""
+    admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+    try:
+        return GOOD_TOPIC in admin.list_topics(timeout=within_s).topics
+    except KafkaException:
+        return False
+
+
+def is_gone(node: KafkaNode) -> bool:
+    """Its process has ended."""
+    return not Path(f"/proc/{node.pid}").exists()
+
+
+def pauses_of(gc_log: Path) -> list[Pause]:
+    """Pauses of a broker's collector so far, of a log with -Xlog:gc:file=…:timemillis."""
+    return read_pauses(gc_log, time.time() - time.monotonic())
+
+
+def listener_before(node: KafkaNode, name: str) -> dict[str, Any]:
+    """Sluice's, where the broker's clients are sent."""
+    return {
+        "name": name,
+        "bind_port": node.advertised(DOOR)[1],
+        "upstream_host": LOOPBACK,
+        "upstream_port": node.address(DOOR)[1],
+        "security_protocol": "SASL_PLAINTEXT",
+    }
+
+
 class Broker:
     """A Kafka node with its collector's log, both topics, and the good client's home."""
 
@@ -132,10 +171,7 @@ class Broker:
     def __enter__(self) -> Self:
         self.node.__enter__()
         try:
-            admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
-            topics = [NewTopic(STORM_TOPIC, self._partitions, 1), NewTopic(GOOD_TOPIC, 1, 1)]
-            for created in admin.create_topics(topics).values():
-                created.result(30.0)
+            make_topics(self.node, self._partitions)
         except BaseException:
             self.close()
             raise
@@ -154,7 +190,7 @@ class Broker:
     @property
     def is_gone(self) -> bool:
         """The process has ended."""
-        return not Path(f"/proc/{self.node.pid}").exists()
+        return is_gone(self.node)
 
     def live_heap(self) -> LiveHeap:
         """Collects all garbage: some 0.2 s in which the broker does nothing else."""
@@ -165,15 +201,11 @@ class Broker:
 
     def pauses(self) -> list[Pause]:
         """Pauses of its collector, so far."""
-        return read_pauses(self.gc_log, time.time() - time.monotonic())
+        return pauses_of(self.gc_log)
 
     def answers(self) -> bool:
         """Whether a client past Sluice gets an answer."""
-        admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
-        try:
-            return GOOD_TOPIC in admin.list_topics(timeout=PROBE_WITHIN_S).topics
-        except KafkaException:
-            return False
+        return answers(self.node)
 
     def stored_batches(self) -> int:
         """The storm's batches in the broker's files: all that it took, though the answer did not arrive."""
@@ -285,14 +317,7 @@ def open_folder() -> Iterator[Path]:
 
 def sluice_before(broker: Broker, folder: Path) -> Sluice:
     """Sluice with the same limit of new ids for every user, and no other quota."""
-    node = broker.node
-    listener = {
-        "name": DOOR,
-        "bind_port": node.advertised(DOOR)[1],
-        "upstream_host": LOOPBACK,
-        "upstream_port": node.address(DOOR)[1],
-        "security_protocol": "SASL_PLAINTEXT",
-    }
+    listener = listener_before(broker.node, DOOR)
     return Sluice("sluice", folder, free_ports(1)[0], [listener], [QUOTA], **SLUICE_OPTIONS)
 
 

@@ -210,9 +210,10 @@ class OtherRequests:
 def _software(rest: bytes, version: int) -> tuple[str, str]:
     """(name, what is told of it) of a client, by the rest of its ApiVersions from the header's tags on: one
     string for all connections of a client program. ("", "") for what cannot be read."""
+    buf = bytearray(rest)
     try:
-        body = request_body(bytearray(rest), 0, len(rest), API_VERSIONS, version)
-        name, software_version = client_software(memoryview(rest), body, len(rest))
+        body = request_body(buf, 0, len(buf), API_VERSIONS, version)
+        name, software_version = client_software(buf, body, len(buf))
     except MalformedFrame:
         return "", ""
     return name, f"{name} {software_version}"[:_SOFTWARE_TOLD]

@@ -19,6 +19,7 @@ from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.connection import Connection
+from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.security import ListenerSecurity
@@ -70,11 +71,16 @@ class LocalProxy:
             upstream_port=upstream_port,
         )
 
-    async def __aenter__(self) -> Self:
+    def _new_worker(self, limits: ConnectionLimits | None = None) -> Worker:
+        """What the connections share, on the data path that is tried."""
         loop = asyncio.get_running_loop()
-        worker = Worker(loop, self.shared.recorder, self.gauges, poller=current().poller)
-        self._worker = worker
+        worker = Worker(loop, self.shared.recorder, self.gauges, limits, poller=current().poller)
         worker.rates = connection_rates(PacingOptions(), self.shared.quotas, worker.limits, self.gauges)
+        self._worker = worker
+        return worker
+
+    async def __aenter__(self) -> Self:
+        worker = self._new_worker()
         if self._admins is not None:
             store = self._store or FileStore(Path("quotas.yaml"))
             worker.quota_desk = QuotaDesk(lambda: self.shared.quotas.limits, store, self._admins)

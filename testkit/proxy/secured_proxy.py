@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from sluice.proxy.assembly import Assembled, assemble, connection_rates
+from sluice.proxy.assembly import Assembled, assemble
 from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
-from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.connection.limits import ConnectionLimits
-from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.security import load_security
 from sluice.proxy.session.policy import SessionPolicy
@@ -57,10 +54,7 @@ class SecuredProxy(LocalProxy):
             max_connections_per_address=self._limits.max_connections_per_ip,
             max_connections_per_user=self._limits.max_connections_per_user,
         )
-        loop = asyncio.get_running_loop()
-        worker = Worker(loop, self.shared.recorder, self.gauges, limits, poller=current().poller)
-        self._worker = worker
-        worker.rates = connection_rates(PacingOptions(), self.shared.quotas, limits, self.gauges)
+        worker = self._new_worker(limits)
         options = self._options
         self.assembled = assemble(
             worker,

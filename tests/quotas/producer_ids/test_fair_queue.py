@@ -21,14 +21,17 @@ class Asked:
     number: int = 0
 
 
-def served(queue: FairQueue[Asked]) -> list[Asked]:
-    """All of them, in their order."""
-    order = []
-    while (ticket := queue.head()) is not None:
+def serve_next(queue: FairQueue[Asked]) -> Asked | None:
+    ticket = queue.head()
+    if ticket is not None:
         ticket.waits = False
         queue.granted(ticket)
-        order.append(ticket)
-    return order
+    return ticket
+
+
+def served(queue: FairQueue[Asked]) -> list[Asked]:
+    """All of them, in their order."""
+    return list(iter(lambda: serve_next(queue), None))
 
 
 def queue_of(tickets: list[Asked]) -> FairQueue[Asked]:
@@ -103,10 +106,8 @@ def test_whoever_comes_and_leaves_all_are_served_and_nobody_twice_as_often_as_an
             tickets[gone].waits = False
             queue.bury()
             continue
-        ticket = queue.head()
+        ticket = serve_next(queue)
         assert ticket is not None
-        ticket.waits = False
-        queue.granted(ticket)
         waiting.remove(ticket.number)
         turns[ticket.client[0]] += 1
     assert max(turns.values()) - min(turns.values()) <= 0.05 * sum(turns.values())
@@ -116,10 +117,7 @@ def test_whoever_comes_and_leaves_all_are_served_and_nobody_twice_as_often_as_an
 def test_who_begins_to_wait_has_the_turn_that_is_being_served_and_no_earlier_one() -> None:
     queue = queue_of([Asked(("old", "app"), float(number)) for number in range(10)])
     for _ in range(4):
-        ticket = queue.head()
-        assert ticket is not None
-        ticket.waits = False
-        queue.granted(ticket)
+        assert serve_next(queue) is not None
     for number in range(5):
         queue.push(Asked(("new", "app"), 100.0 + number))
     order = [ticket.client[0] for ticket in served(queue)]
@@ -129,10 +127,7 @@ def test_who_begins_to_wait_has_the_turn_that_is_being_served_and_no_earlier_one
 def test_a_client_id_that_begins_to_wait_has_the_turn_of_its_address_that_is_being_served() -> None:
     queue = queue_of([Asked(("a", "old"), float(number)) for number in range(10)])
     for _ in range(4):
-        ticket = queue.head()
-        assert ticket is not None
-        ticket.waits = False
-        queue.granted(ticket)
+        assert serve_next(queue) is not None
     for number in range(5):
         queue.push(Asked(("a", "new"), 100.0 + number))
     order = [ticket.client[1] for ticket in served(queue)]
