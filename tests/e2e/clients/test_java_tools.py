@@ -175,7 +175,8 @@ def test_groups_are_listed_described_reset_and_deleted(
     again = CONFLUENT.consume(sluice.bootstrap(), topic, group, len(RECORDS), Options())
     assert_exactly(RECORDS, again)
     tools("consumer-groups", "--delete", "--group", group)
-    left = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_consumer_groups().result(30.0).valid
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # in a name: its end takes the answer along
+    left = admin.list_consumer_groups().result(30.0).valid
     assert group not in {listing.group_id for listing in left}
 
 
