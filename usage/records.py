@@ -165,7 +165,14 @@ class Recorder:
     @property
     def is_empty(self) -> bool:
         """Nothing has been recorded since the last time."""
-        return not (self.requests or self.throttles or self.connections or self.arrivals)
+        return not (
+            self.requests
+            or self.throttles
+            or self.connections
+            or self.amounts
+            or self.unanswered
+            or self.arrivals
+        )
 
     def clear(self) -> None:
         """All has been counted. Emptied in place, for sessions hold on to the lists."""

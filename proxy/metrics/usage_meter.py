@@ -34,6 +34,8 @@ from sluice.usage.records import ConnectionRecord, EventKind, Recorder, RequestR
 DRAIN_INTERVAL_S: Final = 0.1
 IDLE_DRAIN_INTERVAL_S: Final = 1.0
 """after so long without a record"""
+IDLE_ROUND_S: Final = 5.0
+"""as often it drains though there is no record: windows end, and lines are due"""
 FOLD_INTERVAL_S: Final = 10.0
 SENSORS_PER_STEP: Final = 300
 """about 1 ms of work between which connections are served"""
@@ -137,7 +139,7 @@ class UsageMeter:
 
     async def run(self) -> None:
         """Drain and fold until cancelled."""
-        fold_at_s = idle_at_s = time.monotonic()
+        fold_at_s = idle_at_s = round_at_s = time.monotonic()
         while True:
             begun_s = time.monotonic()
             interval_s = DRAIN_INTERVAL_S
@@ -148,6 +150,9 @@ class UsageMeter:
             self.loop_lag.note(now_s - begun_s - interval_s, now_s)
             if not self._recorder.is_empty:
                 idle_at_s = now_s + IDLE_DRAIN_INTERVAL_S
+            elif idle_at_s <= now_s < round_at_s:
+                continue
+            round_at_s = now_s + IDLE_ROUND_S
             self.drain(now_s * 1000.0)
             if now_s >= fold_at_s:
                 fold_at_s = now_s + FOLD_INTERVAL_S

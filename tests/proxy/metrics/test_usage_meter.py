@@ -381,20 +381,3 @@ def test_delays_by_request_time_are_counted_by_their_events() -> None:
     assert not any(bench.meter.throttle_times["produce"])
     mutations = bench.series("controller_mutation")["alice", ""]
     assert (mutations.throttled_requests, mutations.throttled_ms, mutations.used_ms) == (0, 0.0, NOW_MS)
-
-
-def test_run_keeps_the_meter_current_until_it_is_cancelled() -> None:
-    bench = Bench(limits_of(alice=1000))
-    bench.request()
-    bench.sensor("alice").charge(5, NOW_MS)
-
-    async def follow() -> None:
-        running = asyncio.ensure_future(bench.meter.run())
-        while not bench.meter.limits:  # noqa: ASYNC110  nothing tells that a fold is over
-            await asyncio.sleep(0.005)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(asyncio.wait_for(follow(), 30))
-    assert PRODUCE in bench.meter.apis
