@@ -84,6 +84,7 @@ def without_places(files: dict[str, bytes], root: str) -> dict[str, bytes]:
     return {name: content.replace(root.encode(), b"") for name, content in files.items()}
 
 
+@pytest.mark.long
 def test_damaged_copied_and_half_written_files_and_the_same_night_again(
     spark: SparkSession, twice: Twice
 ) -> None:
