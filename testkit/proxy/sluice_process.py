@@ -25,7 +25,7 @@ from prometheus_client.samples import Sample
 from testkit.kafka.cluster import KafkaCluster
 from testkit.kafka.node import KafkaNode
 from testkit.processes.guarded_process import GuardedProcess, log_tail
-from testkit.processes.ports import LOOPBACK, free_port, free_port_range
+from testkit.processes.ports import LOOPBACK, free_port_range
 
 SLUICE: Final = Path(sys.executable).with_name("sluice")
 READY_WITHIN_S: Final = 30.0
@@ -135,7 +135,7 @@ class SluiceProcess:
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-test-"))
         self.log = self.folder / "log"
         self.quota_file = quota_file or self.folder / "quotas.yaml"
-        self.admin_port = free_port()
+        self.admin_port = free_port_range(2)  # without their section the probes are behind it
         if quota_file is None:
             self._write_quotas(quotas)
         from_topic = quota_options is not None and quota_options.get("source") == "topic"

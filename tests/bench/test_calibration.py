@@ -23,17 +23,9 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.night import Night, run_night
 from sluice.recalibration.policy.plan import EntityDay, planned
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
-from sluice.recalibration.spark.session import spark_session
 from testkit.access_log.access_logs import row, write
+from testkit.spark.session import spark_for_few_rows
 
-FOR_FEW_ROWS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.memory": "1g",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-}
 USERS = {"alice": 2_000.0, "bob": 80_000.0, "carol": 3_000.0} | {f"user-{n}": 4_000.0 for n in range(9)}
 """twelve: the shares of a night's guards count from ten on"""
 WINDOWS = 200
@@ -57,7 +49,7 @@ def test_the_fast_path_is_the_job_and_the_command_night_by_night(tmp_path: Path)
     )
     broker = Broker(dict(USERS), room)
     moved = 0
-    with spark_session("tests", "local[1]", FOR_FEW_ROWS) as spark:
+    with spark_for_few_rows({}) as spark:
         for day in range(4):
             before = dict(broker.limits)
             rows = []

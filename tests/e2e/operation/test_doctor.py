@@ -11,7 +11,7 @@ from pathlib import Path
 
 from testkit.kafka.config import NATIVE
 from testkit.kafka.node import KafkaNode
-from testkit.processes.ports import LOOPBACK, free_ports
+from testkit.processes.ports import LOOPBACK, free_port, free_port_range
 from testkit.proxy.sluice_process import SLUICE
 
 Unique = Callable[[str], str]
@@ -28,7 +28,7 @@ def told(
     folder: Path, bind_port: int, upstream_port: int, more: str = "", *options: str
 ) -> dict[str, tuple[str, str, str]]:
     """By check: status, what was found, what to do. The exit code is 1 if anything failed."""
-    admin_port = free_ports(1)[0]
+    admin_port = free_port_range(2)  # and the probes' behind it
     text = CONFIG.format(bind_port=bind_port, upstream_port=upstream_port, admin_port=admin_port, more=more)
     return told_of(folder, text, *options)
 
@@ -78,7 +78,7 @@ def test_a_sidecar_that_fits_and_a_broker_with_quotas_of_its_own(
 
 
 def test_a_listener_that_tells_clients_itself_leads_past_the_proxy(kafka: KafkaNode, tmp_path: Path) -> None:
-    bind_port = free_ports(1)[0]
+    bind_port = free_port()
     upstream_port = kafka.address(NATIVE)[1]
     status, text, todo = told(tmp_path, bind_port, upstream_port)["way of clients to clients"]
     assert status == "failed"
@@ -87,7 +87,7 @@ def test_a_listener_that_tells_clients_itself_leads_past_the_proxy(kafka: KafkaN
 
 
 def test_no_broker_no_kafka_and_tls_where_there_is_none(kafka: KafkaNode, tmp_path: Path) -> None:
-    bind_port, nobody = free_ports(2)
+    bind_port, nobody = free_port(), free_port()
     assert told(tmp_path, bind_port, nobody)["broker of clients"][:2] == (
         "failed",
         f"127.0.0.1:{nobody}: connection refused",
@@ -109,7 +109,7 @@ def test_a_port_that_another_program_holds(kafka: KafkaNode, tmp_path: Path) -> 
 
 
 def test_mistakes_in_the_configuration_end_it_with_all_of_them(kafka: KafkaNode, tmp_path: Path) -> None:
-    found = told(tmp_path, free_ports(1)[0], kafka.address("SLUICE")[1], ", no_such_key: 1")
+    found = told(tmp_path, free_port(), kafka.address("SLUICE")[1], ", no_such_key: 1")
     assert list(found) == ["configuration"]
     assert "no_such_key" in found["configuration"][1]
 
@@ -131,7 +131,7 @@ admin: {{bind_port: {admin_port}}}
 
 
 def test_a_gateways_ports_for_brokers_and_its_name(kafka: KafkaNode, tmp_path: Path) -> None:
-    bind_port, admin_port = free_ports(2)
+    bind_port, admin_port = free_port(), free_port_range(2)
     with socket.create_server((LOOPBACK, 0)) as holder:
         held = holder.getsockname()[1]
         for first_port in (held - 3, held):
@@ -193,8 +193,8 @@ def test_the_login_for_the_quota_topic_is_tried(kafka: KafkaNode, tmp_path: Path
     native = kafka.bootstrap_sasl
     (tmp_path / "credentials.yaml").write_text("service: {username: nobody, password: wrong}\n")
     text = CONFIG.format(
-        bind_port=free_ports(1)[0], upstream_port=kafka.address("SLUICE")[1],
-        admin_port=free_ports(1)[0], more="",
+        bind_port=free_port(), upstream_port=kafka.address("SLUICE")[1],
+        admin_port=free_port_range(2), more="",
     ).replace(
         "{file: quotas.yaml}",
         f"{{source: topic, topic: {{bootstrap: ['{native}'], security_protocol: SASL_PLAINTEXT, "

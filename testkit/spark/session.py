@@ -1,0 +1,44 @@
+"""A Spark in this process, made for frames of a few rows: to compile for them takes longer than they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from sluice.recalibration.spark.session import spark_session
+
+_FOR_FEW_ROWS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+@contextmanager
+def spark_for_few_rows(environ: Mapping[str, str]) -> Iterator[SparkSession]:
+    """One that began with these variables. Its Java ends with it: the next Spark of this process would have
+    their values and its jars, whatever it asks for."""
+    with ExitStack() as held:
+        held.callback(_end_java)
+        with pytest.MonkeyPatch.context() as patch:  # other tests have no object store
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            session = held.enter_context(spark_session("tests", "local[1]", _FOR_FEW_ROWS))
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+
+
+def _end_java() -> None:
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # Java ends with its standard input
+        gateway.proc.wait(60)
