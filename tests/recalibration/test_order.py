@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sluice.quotas.files.quota_file import parse_quotas
@@ -52,6 +53,7 @@ def plan_files(spark: SparkSession, folder: Path, partitions: int) -> dict[str, 
     return {path.name: path.read_bytes() for path in written.iterdir()}
 
 
+@pytest.mark.long
 def test_files_in_another_order_and_other_partitions_make_the_same_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
