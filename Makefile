@@ -53,7 +53,7 @@ test-slow: setup kafka-all  ## the tests marked slow: minutes each
 
 # PySpark before 4.3 leaves sockets to the garbage collector, in whose test it may be.
 LEAKY := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
-test-pyspark-range: setup  ## the nightly job at the lowest PySpark that it takes, and its plan against the highest's: ten minutes
+test-pyspark-range: setup  ## the nightly job at the lowest PySpark that it takes, and its plan against the highest's: a quarter of an hour
 	@PYTHONPATH=$$($(PY) -m tools.pyspark_lowest) $(PY) -m pytest $(LEAKY) --ignore tests/recalibration/spark/test_pyspark_range.py tests/recalibration $(ARGS)
 	@$(PY) -m pytest tests/recalibration/spark/test_pyspark_range.py
 

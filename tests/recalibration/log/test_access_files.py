@@ -48,7 +48,7 @@ def test_the_job_reads_what_the_proxy_wrote(spark: SparkSession, tmp_path: Path,
     written = rows_of(3000)
     with writing(tmp_path) as writer:
         writer.offer(ROLLUP, columns(written))
-    before = spark.conf.get(VECTORIZED)
+    before = str(spark.conf.get(VECTORIZED))
     spark.conf.set(VECTORIZED, vectorized)
     try:
         found = read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False).collect()

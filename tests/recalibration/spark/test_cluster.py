@@ -32,6 +32,9 @@ quotas:
 """
 SETTINGS = "policy: {min_traffic_s: 30}\ncompact: false\n"
 TENANT_QUOTAS = """
+tenants:
+  - name: big
+    members: [big-0, big-1, big-2]
 quotas:
   - tenant: big
     producer_byte_rate: 20000
@@ -39,8 +42,6 @@ quotas:
   - user: <default>
     producer_byte_rate: 1000
     consumer_byte_rate: 2500
-tenants:
-  big: [big-0, big-1, big-2]
 """
 TENANT = [(f"big-{index % 3}", f"app-{index}") for index in range(27)]
 """the pairs of user and client id of one tenant, beside three that are not its"""
