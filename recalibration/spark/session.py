@@ -19,7 +19,7 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
 from sluice.recalibration.spark.installed import installed_hadoop, newest_java
-from sluice.recalibration.spark.java_runtime import find_java, has_module
+from sluice.recalibration.spark.java_runtime import JavaNotFoundError, find_java, has_module
 from sluice.recalibration.spark.maven_jars import JarError
 from sluice.recalibration.spark.spark_jars import hadoop_of
 
@@ -151,7 +151,11 @@ def reads_split_bytes(version: str) -> bool:
 @contextmanager
 def java_home() -> Iterator[None]:
     """A JAVA_HOME that Spark can be started with, for the while. Raises JavaNotFoundError."""
-    java = find_java(newest_java())
+    newest = newest_java()
+    try:
+        java = find_java(newest)
+    except JavaNotFoundError as error:
+        raise error if newest is None else JavaNotFoundError(f"{error} Newer ones want Spark 4.2.") from None
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="sluice-java-") as folder:
         os.environ["JAVA_HOME"] = str(

