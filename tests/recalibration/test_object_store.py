@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.recalibration.night import Night, run_night
 from sluice.recalibration.settings_file import parse_settings
+from sluice.recalibration.spark.installed import installed_hadoop
 from sluice.recalibration.state.run_lock import AnotherNightError
 from testkit.access_log.access_logs import DAY, row, write
 from testkit.spark.object_store import BUCKET, ObjectStore
@@ -99,6 +100,7 @@ def test_damaged_copied_and_half_written_files_and_the_same_night_again(
         assert twice.in_store("logs").keys() == twice.on_disk("logs").keys(), "compacted alike"
 
 
+@pytest.mark.skipif(installed_hadoop() == "3.4.1", reason="Spark 4.0 has no lock there, and says so")
 def test_of_two_nights_at_once_one_is_told_and_what_is_left_is_one_nights(
     spark: SparkSession, twice: Twice
 ) -> None:

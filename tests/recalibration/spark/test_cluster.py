@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from testkit.access_log.access_logs import DAY, row, write
 from testkit.spark.cluster import SMALL, SparkCluster
@@ -30,10 +31,25 @@ quotas:
     consumer_byte_rate: 2500
 """
 SETTINGS = "policy: {min_traffic_s: 30}\ncompact: false\n"
+TENANT_QUOTAS = """
+tenants:
+  - name: big
+    members: [big-0, big-1, big-2]
+quotas:
+  - tenant: big
+    producer_byte_rate: 20000
+    consumer_byte_rate: 50000
+  - user: <default>
+    producer_byte_rate: 1000
+    consumer_byte_rate: 2500
+"""
+TENANT = [(f"big-{index % 3}", f"app-{index}") for index in range(27)]
+"""the pairs of user and client id of one tenant, beside three that are not its"""
 USERS = 12
 PROXIES = 3
 FILES_OF_A_DAY = 6
 WINDOWS_OF_A_FILE = 60
+HERE = [f"{key}={value}" for key, value in SMALL.items() if "executor" not in key]
 
 
 @dataclass
@@ -71,6 +87,32 @@ def write_log(logs: Path, seed: int) -> None:
             write(logs, rows, f"{index}.parquet", day=day)
 
 
+def write_tenants_log(logs: Path, seed: int) -> int:
+    """One date, nine rows in ten of one tenant, throttled in every other window; returns how many rows."""
+    numbers = random.Random(seed)
+    clients = TENANT + [(f"user-{index}", "app") for index in range(3)]
+    count = 0
+    for index in range(FILES_OF_A_DAY):
+        rows = [
+            row(
+                index * WINDOWS_OF_A_FILE + window,
+                proxy=f"proxy-{index % PROXIES}",
+                user=user,
+                client_id=client_id,
+                api_class=numbers.choice(["produce", "fetch"]),
+                request_bytes=numbers.randrange(20_000),
+                response_bytes=numbers.randrange(40_000),
+                mutes=(mutes := window % 2),
+                throttle_ms=mutes * numbers.random() * 7_000.0,
+            )
+            for window in range(WINDOWS_OF_A_FILE)
+            for user, client_id in clients
+        ]
+        write(logs, rows, f"{index}.parquet")
+        count += len(rows)
+    return count
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     root = tmp_path_factory.mktemp("cluster")
@@ -79,13 +121,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (driver / "quotas.yaml").write_text(QUOTAS)
     (driver / "settings.yaml").write_text(SETTINGS)
     write_log(driver / "logs", seed=11)
-    here = [f"{key}={value}" for key, value in SMALL.items() if "executor" not in key]
     before = NightInput(
         DAY - timedelta(days=1), driver / "logs", driver / "quotas.yaml", driver / "settings.yaml"
     )
-    on_this_machine(before, driver / "before", *here)
+    on_this_machine(before, driver / "before", *HERE)
     night = replace(before, day=DAY, before=driver / "before")
-    expected = on_this_machine(night, driver / "expected", *here)
+    expected = on_this_machine(night, driver / "expected", *HERE)
     with ObjectStore(root) as store:
         night.upload(store)
         with SparkCluster(root, hidden=[driver], environ=node_environ(store)) as cluster:
@@ -124,3 +165,27 @@ def test_a_night_in_cluster_mode_makes_the_same_plan_byte_for_byte(place: Place)
 def test_the_command_itself_takes_a_cluster_and_hands_out_its_jars(place: Place) -> None:
     found = by_command(place.night, place.cluster, place.store, "command", place.driver)
     assert differing(found, place.expected) == []
+
+
+@pytest.mark.slow
+def test_with_nine_rows_in_ten_of_one_tenant_the_plan_is_the_same_byte_for_byte(
+    place: Place, tmp_path: Path
+) -> None:
+    """One key has nearly all; what is summed up before it is sent, and in which order, must not show."""
+    folder = place.driver / "tenant"
+    folder.mkdir()
+    (folder / "quotas.yaml").write_text(TENANT_QUOTAS)
+    rows = write_tenants_log(folder / "logs", seed=12)
+    of_tenant = sum(
+        parquet.read_table(file, columns=["user"])["user"].to_pylist().count(user)
+        for file in folder.glob("logs/rollup/*/*/*.parquet")
+        for user in {user for user, _ in TENANT}
+    )
+    assert of_tenant / rows == 0.9
+    night = NightInput(DAY, folder / "logs", folder / "quotas.yaml", place.night.settings)
+    expected = on_this_machine(night, folder / "expected", *HERE)
+    assert b'{"tenant": "big"}' in expected["plan.json"]
+    with ObjectStore(tmp_path) as store:
+        night.upload(store)
+        found = client_mode(night, place.cluster, store, "tenant", folder)
+    assert differing(found, expected) == []

