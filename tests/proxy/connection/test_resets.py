@@ -7,12 +7,13 @@ the connection was taken for idle.
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
 from testkit.frames.frames import produce
-from testkit.frames.wire import WITHIN_S
+from testkit.frames.wire import WITHIN_S, Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_of, answer_to
 from testkit.proxy.local_proxy import LocalProxy
 
@@ -38,6 +39,43 @@ async def test_a_broker_that_answers_and_resets_at_once_ends_its_client(cut: int
             got, _ = await client.rest()
         assert got == (b"" if cut == 7 else sent)
         assert (await proxy.end()).cause == DisconnectCause.BROKER_RESET
+
+
+@pytest.mark.parametrize("client_leaves", [False, True])
+@pytest.mark.parametrize("is_client_first", [True, False])
+async def test_an_answer_that_is_here_goes_to_its_client_though_nothing_can_be_sent_to_the_broker(
+    is_client_first: bool, client_leaves: bool
+) -> None:
+    """The client's next request, or its end, comes in the round in which the broker answers and resets: that
+    cannot be passed on. The answer, unread, was closed upon, and the client sent again what was written."""
+    clients: list[Wire] = []
+    sent = bytearray()
+
+    async def answers_and_resets(side: BrokerSide) -> None:
+        sent.extend(answer_to(await side.request()))
+        if is_client_first:
+            go_on()
+        side.sock.send(sent)
+        side.reset()
+        if not is_client_first:
+            go_on()
+
+    def go_on() -> None:
+        if client_leaves:
+            clients[0].sock.shutdown(socket.SHUT_WR)
+        else:
+            clients[0].sock.send(produce(correlation_id=2))
+
+    async with FaultBroker(answers_and_resets) as broker, LocalProxy(broker.port) as proxy:
+        with await proxy.client() as client:
+            clients.append(client)
+            await client.send(produce(correlation_id=1))
+            got, _ = await client.rest()
+        assert got == sent
+        causes = {DisconnectCause.BROKER_RESET} | (
+            {DisconnectCause.CLIENT_CLOSED} if client_leaves else set()
+        )
+        assert (await proxy.end()).cause in causes
 
 
 async def test_a_client_that_asks_and_resets_at_once_ends_at_the_broker() -> None:
