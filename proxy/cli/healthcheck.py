@@ -98,7 +98,7 @@ def why_passed_over(file: str) -> str:
 
 
 def _parsed(text: str) -> Any:
-    with suppress(yaml.YAMLError, ValueError, RecursionError):  # the latter two of a date, or of 3,000 brackets
+    with suppress(yaml.YAMLError, ValueError, RecursionError):  # of a date that is none, of 3,000 brackets
         return yaml.safe_load(text)
     return None
 
