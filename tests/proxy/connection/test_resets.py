@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
+from time import monotonic
 
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
-from testkit.frames.frames import produce
+from testkit.frames.frames import produce, produce_of
 from testkit.frames.wire import WITHIN_S, Wire
-from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_of, answer_to
-from testkit.proxy.local_proxy import LocalProxy
+from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_of, answer_to, answers
+from testkit.proxy.local_proxy import LocalProxy, until
+from testkit.proxy.playbook import limits_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -93,3 +96,20 @@ async def test_a_client_that_asks_and_resets_at_once_ends_at_the_broker() -> Non
         assert (await proxy.end()).cause == DisconnectCause.CLIENT_RESET
         async with asyncio.timeout(WITHIN_S):
             await left.wait()
+
+
+@pytest.mark.parametrize("leave", [Wire.close, Wire.reset])
+async def test_a_client_that_leaves_while_it_is_muted_does_not_keep_its_place(
+    leave: Callable[[Wire], None],
+) -> None:
+    """Nothing of it is left to be forwarded: its connections were kept to the end of the mute, of 8 s here."""
+    async with FaultBroker(answers) as broker, LocalProxy(broker.port, limits_of(1_000)) as proxy:
+        client = await proxy.client()
+        await client.send(produce_of(100_000))
+        await client.frame()
+        (connection,) = proxy.connections
+        await until(lambda: connection.session.pace.is_delayed)
+        begun_s = monotonic()
+        leave(client)
+        assert (await proxy.end()).cause == DisconnectCause.CLIENT_CLOSED
+        assert monotonic() - begun_s < 4.0
