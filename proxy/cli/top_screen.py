@@ -95,7 +95,9 @@ class Look:
         if self.replication:
             return f"{_QUIT} quit"
         if self.typed is not None:
-            return f"filter by a part of the name: {self.typed}▏ · Enter takes it · Esc leaves it"
+            return (
+                f"filter: {self.typed}▏ · a part of the name · Enter takes it · Esc leaves it"  # 40 columns
+            )
         why = "on" if self.why else "off"
         keys = f"{_QUIT} quit · {_SORT} sort: {self.sort} · {_WHY} why: {why}"
         return f"{keys} · {_FILTER} filter: {self.user or 'off'}"

@@ -55,7 +55,7 @@ def test_f_filters_by_a_part_of_the_name() -> None:
     look = Look(Source(), 25)
     assert look.keys.endswith("f filter: off")
     type_in(look, "fSwqx\x7fF")
-    assert look.keys.startswith("filter by a part of the name: SwqF")  # what else are keys are characters
+    assert look.keys.startswith("filter: SwqF▏ · a part of the name")  # what else are keys are characters
     assert (look.user, look.sort, look.why) == ("", Sort.THROTTLED, False)
     look.pressed("\r")
     assert look.user == "*SwqF*"

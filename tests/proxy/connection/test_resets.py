@@ -102,7 +102,7 @@ async def test_a_client_that_asks_and_resets_at_once_ends_at_the_broker() -> Non
 async def test_a_client_that_leaves_while_it_is_muted_does_not_keep_its_place(
     leave: Callable[[Wire], None],
 ) -> None:
-    """Nothing of it is left to be forwarded: its connections were kept to the end of the mute, of 8 s here."""
+    """Nothing of it is left to be forwarded: its place was kept to the end of the mute, of 8 s here."""
     async with FaultBroker(answers) as broker, LocalProxy(broker.port, limits_of(1_000)) as proxy:
         client = await proxy.client()
         await client.send(produce_of(100_000))
