@@ -11,7 +11,7 @@ import http.client
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -69,26 +69,36 @@ def dialled(host: str) -> str:
 
 
 def _number(value: Any) -> int:
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError, ValueError, OverflowError):
         return int(value)
     return 0
 
 
 def failure(host: str, port: int) -> str | None:
     """Why a proxy with this probe port is not alive; None if it is."""
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", "/livez")
-        status = connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
+        with closing(http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)) as connection:
+            connection.request("GET", "/livez")
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException, UnicodeError) as error:
         return f"/livez at {host}:{port}: {error or type(error).__name__}"
-    finally:
-        connection.close()
     return None if status == http.client.OK else f"/livez at {host}:{port} answers {status}"
 
 
+def why_passed_over(file: str) -> str:
+    """Why the configuration file says nothing; empty: it does, or there is none."""
+    if not file:
+        return ""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            is_document = isinstance(_parsed(opened.read()), dict)
+    except (OSError, UnicodeDecodeError) as error:
+        return f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
+    return "" if is_document else f"{file} is no configuration"
+
+
 def _parsed(text: str) -> Any:
-    with suppress(yaml.YAMLError):
+    with suppress(yaml.YAMLError, ValueError, RecursionError):  # of a date that is none, of 3,000 brackets
         return yaml.safe_load(text)
     return None
 
@@ -102,4 +112,7 @@ def main(config: str = "") -> NoReturn:
 
     `config`: its configuration file; else the one that SLUICE_CONFIG names.
     """
-    sys.exit(failure(*probe_address(os.environ, config)))
+    reason = failure(*probe_address(os.environ, config))
+    if reason is not None and (why := why_passed_over(config or os.environ.get("SLUICE_CONFIG", ""))):
+        reason += f" ({why})"
+    sys.exit(reason)

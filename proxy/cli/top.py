@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -88,9 +90,12 @@ def top(
 
 
 def console_of() -> Console:
-    """A pipe is as wide as COLUMNS says, if that is a number."""
+    """A pipe is as wide as COLUMNS says, if that is a number. What its encoding has not is a question mark:
+    a locale without UTF-8 has no lines."""
     from rich.console import Console
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False)
     if console.is_terminal:
         return console

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.admin.top.order import MAX_ROWS, Sort, chosen
 from sluice.proxy.cli.options import CommandFailed
+from sluice.quotas.files.config_error import USER_TYPE
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -77,8 +78,9 @@ class Look:
         """One more character of the filter, or its end."""
         assert self.typed is not None
         if key in _ENTER:
-            is_pattern = any(character in "*?" for character in self.typed)
-            self.user = self.typed if is_pattern or not self.typed else f"*{self.typed}*"
+            name = self.typed.removeprefix(USER_TYPE)
+            is_pattern = any(character in "*?" for character in name)
+            self.user = name if is_pattern or not name else f"*{name}*"
             self.typed = None
         elif key == _ESCAPE:
             self.typed = None
@@ -93,7 +95,9 @@ class Look:
         if self.replication:
             return f"{_QUIT} quit"
         if self.typed is not None:
-            return f"filter by a part of the name: {self.typed}▏ · Enter takes it · Esc leaves it"
+            return (
+                f"filter: {self.typed}▏ · a part of the name · Enter takes it · Esc leaves it"  # 40 columns
+            )
         why = "on" if self.why else "off"
         keys = f"{_QUIT} quit · {_SORT} sort: {self.sort} · {_WHY} why: {why}"
         return f"{keys} · {_FILTER} filter: {self.user or 'off'}"

@@ -86,6 +86,10 @@ class ClientSide(ABC):
         """Read on, unless there is nothing to come or the broker takes nothing."""
 
     @abstractmethod
+    def _client_ended(self, cause: DisconnectCause) -> None:
+        """The client closed its side, and all that it sent has been given to the session."""
+
+    @abstractmethod
     def _finish(self) -> None:
         """Close both sides; the client's once it has taken what is due to it."""
 
@@ -134,7 +138,11 @@ class ClientSide(ABC):
             if came is not Ahead.MORE:
                 self._client.heard(is_end=came is Ahead.END)
                 self._is_heard = True
-                self._wake_now()
+                is_done = self._client_kept is None and not self.session.in_flight
+                if came is Ahead.END and is_done and self._pace.state is State.MUTED:
+                    self._client_ended(DisconnectCause.CLIENT_CLOSED)  # what went is owed without it, too
+                else:
+                    self._wake_now()
         except Exception:
             self._crashed()
 

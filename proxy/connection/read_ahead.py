@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Final
 
-from sluice.proxy.connection.budget import MIB, WINDOW_BYTES, BufferShare
+from sluice.proxy.connection.budget import FLOOR_BYTES, MIB, WINDOW_BYTES, BufferShare
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.session.arrivals import AHEAD_BYTES
 
@@ -74,8 +74,12 @@ def kept_bytes(kept: bytes | bytearray | None) -> int:
 def read_ahead(
     stream: Stream, view: memoryview, kept: bytes | bytearray | None, room: int
 ) -> tuple[Ahead, bytearray | bytes | None]:
-    """Read behind what is kept, `room` bytes at most. Returns what came, and what is kept now."""
-    if not room:
+    """Read behind what is kept, `room` bytes at most. Returns what came, and what is kept now.
+
+    Into less room than a TLS record may need nothing is read: the rest of it would lie inside OpenSSL, where
+    no epoll sees it when the connection goes on (listener/tls/stream.py).
+    """
+    if room < FLOOR_BYTES:
         return Ahead.ENOUGH, kept
     try:
         got = stream.recv_into(view[:room])

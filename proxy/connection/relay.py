@@ -110,7 +110,7 @@ class Relay(ClientSide):
             except BlockingIOError:
                 pass
             except OSError:
-                self._broker_ended(DisconnectCause.BROKER_RESET)
+                self._broker_takes_no_more()
                 return
             if sent < len(data):
                 broker.send_later(data[sent:])
@@ -147,7 +147,7 @@ class Relay(ClientSide):
     def _broker_drained(self) -> None:
         self._tell_kept()
         if self._broker.gone:
-            self._broker_ended(DisconnectCause.BROKER_RESET)
+            self._broker_takes_no_more()
         elif self._eof:
             self._pass_end_on()
         elif not self._pace.state:
@@ -166,14 +166,31 @@ class Relay(ClientSide):
             self._pass_end_on()
 
     def _pass_end_on(self) -> None:
-        if self.session.finished or self._client.gone or not self._broker.finish_sending():
+        if self.session.finished or self._client.gone:
             self._finish()
-        else:
+        elif self._broker.finish_sending():
             self._arm_ending(self._finish)
+        else:
+            self._broker_takes_no_more()
+
+    def _broker_takes_no_more(self) -> None:
+        """It is gone. What it sent before may be here, unread: that goes to the client first, and what reads
+        it hears the end."""
+        broker = self._broker
+        broker.gone = True
+        self._client.read(False)
+        if broker.reading or self._client.out is not None:
+            self._arm_ending(self._broker_is_reset)
+        else:
+            self._broker_is_reset()
+
+    def _broker_is_reset(self) -> None:
+        self._broker_ended(DisconnectCause.BROKER_RESET)
 
     def _read_client(self) -> None:
         self._is_heard = False
-        want = not self._eof and not self._closed and self._broker.out is None
+        broker = self._broker
+        want = not self._eof and not self._closed and broker.out is None and not broker.gone
         self._client.call(self._client_readable, want)
 
     # Broker to client -------------------------------------------------------------------------------------
@@ -249,7 +266,7 @@ class Relay(ClientSide):
             return
         if self._pace.state:
             self._not_reading()
-        elif self._client_kept is not None and self._broker.out is None:
+        elif self._client_kept is not None and self._broker.out is None and not self._broker.gone:
             self._resume()
         else:
             self._read_client()
@@ -265,7 +282,8 @@ class Relay(ClientSide):
 
     def _broker_ended(self, cause: DisconnectCause) -> None:
         """The broker closed: its last bytes still go to the client."""
-        self.session.broker_closed(cause)
+        # The kernel tells a reset once: who sent has heard of it, and who reads then hears of an end.
+        self.session.broker_closed(DisconnectCause.BROKER_RESET if self._broker.gone else cause)
         self._broker.close()
         self._finish()
 
@@ -276,6 +294,6 @@ class Relay(ClientSide):
             source.read(False)
             self._tell_kept()
         elif target.gone and target is self._broker:
-            self._broker_ended(DisconnectCause.BROKER_RESET)
+            self._broker_takes_no_more()
             return True
         return moved

@@ -22,7 +22,8 @@ def what_it_waits_for(
     broker that takes or answers nothing: whether they have left shows nowhere else."""
     pace = session.pace
     if not session.identity.authenticated:
-        return WaitsFor.AUTHENTICATION, 0
+        has_left = pace.state is _AWAITING_BROKER and client.has_left  # it is not read then
+        return WaitsFor.BROKER_CLIENT_LEFT if has_left else WaitsFor.AUTHENTICATION, 0
     if client.out is not None:
         return WaitsFor.CLIENT_READS, session.bytes_to_client - len(client.out)
     if broker.out is not None or pace.state is _AWAITING_BROKER:

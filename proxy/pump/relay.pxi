@@ -128,7 +128,7 @@ cdef int take_from_client(object relay, object session, object client, Py_ssize_
         except BlockingIOError:
             pass
         except OSError:
-            relay._broker_ended(BROKER_RESET)
+            relay._broker_takes_no_more()
             return 0
         if sent < len(data):
             broker.send_later(data[sent:])
@@ -137,7 +137,7 @@ cdef int take_from_client(object relay, object session, object client, Py_ssize_
         if slot(broker, at_out) is None:
             sent = send_now(broker, buf, view, cut)
             if sent == BROKEN:
-                relay._broker_ended(BROKER_RESET)
+                relay._broker_takes_no_more()
                 return 0
         if sent < cut:
             broker.send_later(view[sent:cut])

@@ -169,8 +169,9 @@ class OtherRequests:
             return True
         if end < frame_end <= pos + _SOFTWARE_MAX_BYTES:
             return False
-        limit = min(end, frame_end)
-        name, told = _software(bytes(buf[client_id_end:limit]), version)
+        rest = bytes(buf[client_id_end : min(end, frame_end)])
+        read = _known_software if len(rest) <= _SOFTWARE_MAX_BYTES else _software
+        name, told = read(rest, version)
         if told:
             self._throttling.use_software(name)
             self._identity.software = told
@@ -206,10 +207,9 @@ class OtherRequests:
         return frame_end
 
 
-@lru_cache(maxsize=256)
 def _software(rest: bytes, version: int) -> tuple[str, str]:
-    """(name, what is told of it) of a client, by the rest of its ApiVersions from the header's tags on: one
-    string for all connections of a client program. ("", "") for what cannot be read."""
+    """(name, what is told of it) of a client, by the rest of its ApiVersions from the header's tags on. ("",
+    "") for what cannot be read."""
     buf = bytearray(rest)
     try:
         body = request_body(buf, 0, len(buf), API_VERSIONS, version)
@@ -217,6 +217,11 @@ def _software(rest: bytes, version: int) -> tuple[str, str]:
     except MalformedFrame:
         return "", ""
     return name, f"{name} {software_version}"[:_SOFTWARE_TOLD]
+
+
+_known_software: Final = lru_cache(maxsize=256)(_software)
+"""The same, and one string for all connections of a client program; for what is short. Anybody may send 256
+long ones before a login, and these would stay for as long as the process."""
 
 
 def _session_timeout_ms(buf: bytearray, client_id_end: int, end: int, version: int) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from sluice.proxy.admin.top.search import is_found
-from sluice.quotas.files.config_error import USER_TYPE
+from sluice.proxy.admin.top.search import fits_pattern, is_found
 
 MAX_ROWS: Final = 200
 """of a snapshot: the most throttled, then those nearest to their limits"""
@@ -56,10 +54,8 @@ _KEYS: Final[dict[Sort, Callable[[Mapping[str, Any]], Any]]] = {
 def chosen(snapshot: Mapping[str, Any], *, user: str, sort: Sort, rows: int) -> dict[str, Any]:
     """The snapshot with at most `rows` of its rows, sorted, of the buckets that `user` finds: a name, or a
     pattern with * and ?, of a bucket or of its members (search.py), with or without `User:`. Empty: all."""
-    user = user.removeprefix(USER_TYPE)
-    found = [
-        row for row in snapshot["rows"] if not user or is_found(row, lambda name: fnmatchcase(name, user))
-    ]
+    fits = fits_pattern(user)
+    found = [row for row in snapshot["rows"] if not user or is_found(row, fits)]
     key = _KEYS.get(sort)
     if key is not None:
         found.sort(key=key)

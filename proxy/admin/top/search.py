@@ -9,9 +9,11 @@ status page, a pattern in `sluice top`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from sluice.quotas.entity import Prefix, Tenant
+from sluice.quotas.files.config_error import USER_TYPE
 from sluice.quotas.producer_ids.principal import PrincipalIds
 from sluice.quotas.sensors.sensor import Sensor
 
@@ -34,6 +36,12 @@ class Connected(Protocol):
 
     peer: str
     session: Session
+
+
+def fits_pattern(pattern: str) -> Fits:
+    """A name, with or without `User:`; * and ? in it stand for any characters, and nothing else does."""
+    wanted = pattern.removeprefix(USER_TYPE).replace("[", "[[]")
+    return lambda name: fnmatchcase(name, wanted)
 
 
 def own_names(parts: Mapping[str, object]) -> Iterator[str]:

@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from sluice.proxy.admin.top.order import ConnectionSort
 from sluice.proxy.admin.top.rows import state_of, throttle_of
-from sluice.proxy.admin.top.search import Connected
+from sluice.proxy.admin.top.search import Connected, fits_pattern
 from sluice.proxy.admin.top.walk import LOOP_SHARE, walked
 from sluice.proxy.session.session import Session
-from sluice.quotas.files.config_error import USER_TYPE
 
 MAX_ROWS: Final = 1_000
 SPAN_S: Final = 1.0
@@ -119,12 +117,8 @@ class TwoLooks:
 
 def chosen(rows: Sequence[Live], user: str, sort: ConnectionSort) -> list[Live]:
     """Those of a user, client id or address (a name, or a pattern with * and ?; empty: all), sorted."""
-    user = user.removeprefix(USER_TYPE)
-    found = [
-        row
-        for row in rows
-        if not user or any(fnmatchcase(name, user) for name in (row.user, row.client_id, _host(row.peer)))
-    ]
+    fits = fits_pattern(user)
+    found = [row for row in rows if not user or any(map(fits, (row.user, row.client_id, _host(row.peer))))]
     key = _KEYS[sort]
     found.sort(key=lambda row: (-key(row), row.peer))
     return found

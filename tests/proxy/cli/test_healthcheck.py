@@ -92,7 +92,11 @@ def test_it_finds_the_port_that_the_proxy_binds(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "listeners: [", "just text", "admin: 5", "admin: {bind_port: none}", None]
+    "text",
+    [
+        *("", "listeners: [", "just text", "admin: 5", "admin: {bind_port: none}", None),
+        *("admin: {bind_port: .inf}", "since: 2026-13-45", "admin: " + "[" * 3_000),
+    ],
 )
 def test_a_file_that_somebody_broke_leaves_the_default(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "sluice.yaml"
@@ -136,6 +140,34 @@ def test_other_arguments_are_told_by_the_command() -> None:
     assert config_in(["--help"]) is None
     asked = run({}, [*SLUICE, "--conf", "a"])
     assert (asked.returncode, "No such option" in asked.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("host", ["no such host", "a\nb", "a" * 64, "::1%x"])
+def test_a_host_that_is_none_is_told_in_a_line(host: str) -> None:
+    told = failure(host, 1234)
+    assert told is not None
+    assert told.startswith(f"/livez at {host}:1234: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "{} cannot be read: No such file or directory"),
+        (b"\xff", "{} cannot be read: it is not UTF-8"),
+        (b"listeners: [", "{} is no configuration"),
+    ],
+)
+def test_if_nobody_answers_it_says_that_the_file_told_nothing(
+    text: bytes | None, why: str, tmp_path: Path
+) -> None:
+    """The port that it asks is then the default one, which nobody has named."""
+    file = tmp_path / "sluice.yaml"
+    if text is not None:
+        file.write_bytes(text)
+    asked = run({"SLUICE_ADMIN__PROBES__BIND_PORT": str(free_port())}, [*SLUICE, str(file)])
+    assert asked.returncode == 1
+    (line,) = asked.stderr.splitlines()
+    assert line.endswith(f"({why.format(file)})")
 
 
 def test_it_fails_and_says_why_if_livez_is_not_fine() -> None:

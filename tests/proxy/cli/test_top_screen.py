@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
+import pytest
 from rich.console import Console
 from rich.text import Text
 
 from sluice.proxy.admin.top.order import Sort
+from sluice.proxy.cli.top import console_of
 from sluice.proxy.cli.top_screen import Look, framed
 
 
@@ -52,13 +55,16 @@ def test_f_filters_by_a_part_of_the_name() -> None:
     look = Look(Source(), 25)
     assert look.keys.endswith("f filter: off")
     type_in(look, "fSwqx\x7fF")
-    assert look.keys.startswith("filter by a part of the name: SwqF")  # what else are keys are characters
+    assert look.keys.startswith("filter: SwqF▏ · a part of the name")  # what else are keys are characters
     assert (look.user, look.sort, look.why) == ("", Sort.THROTTLED, False)
     look.pressed("\r")
     assert look.user == "*SwqF*"
     assert look.keys.endswith("f filter: *SwqF*")
     type_in(look, "ftea?-*\n")
     assert look.user == "tea?-*"  # a pattern stays what it is
+    type_in(look, "fUser:tea\n")
+    assert look.user == "*tea*"  # as with --user
+    look.user = "tea?-*"
     type_in(look, "fother\x1b")
     assert look.user == "tea?-*"  # Escape leaves it
     type_in(look, "f\x7f\0\n")
@@ -107,6 +113,15 @@ class Empty(Source):
         counts = ("throttled_buckets", "active_buckets", "throttled_connections", "connections")
         told = {"rows": [], "pacing": "smooth", "at": "now", "not_in_force": [], "delayed_buckets_1m": 0}
         return told | dict.fromkeys(counts, 0)
+
+
+def test_what_the_terminals_encoding_has_not_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a traceback, on a screen that nobody had switched back."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    console = console_of()
+    console.print(Look(Empty(), 7).rendered(console.width))
+    assert b"minute ? now 0" in written.getvalue()
 
 
 def test_what_the_screen_has_no_room_for_is_said_beside_the_keys_which_stay() -> None:

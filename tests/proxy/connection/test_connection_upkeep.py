@@ -20,9 +20,16 @@ from sluice.proxy.connection.connection import Connection
 from sluice.proxy.connection.timeouts import WatchRules, WatchTimeouts
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
-from testkit.frames.frames import fetch, produce, produce_of, sized
+from testkit.frames.frames import SASL_HANDSHAKE, fetch, produce, produce_of, request, sized
 from testkit.frames.wire import Wire, dial
-from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_of, answers, never_reads
+from testkit.peers.fault_broker import (
+    BrokerSide,
+    FaultBroker,
+    answer_of,
+    answers,
+    never_answers,
+    never_reads,
+)
 from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.local_proxy import LocalProxy, until
 from testkit.proxy.playbook import limits_of
@@ -256,6 +263,23 @@ async def test_a_login_that_is_not_finished_ends_its_connection() -> None:
             assert sweeps(19.0) == []
             assert sweeps(21.0) == [DisconnectCause.AUTHENTICATION_TIMEOUT]
             assert await client.end() == "closed"
+
+
+async def test_a_client_that_leaves_while_the_broker_has_its_login_is_noticed() -> None:
+    """It is not read then: its place, and the broker's connection, were kept until the time for a login was
+    over."""
+    policy = SessionPolicy(authentication_required=True, takes_logins=True)
+    async with FaultBroker(never_answers) as broker, LocalProxy(broker.port, policy=policy) as proxy:
+        client = await proxy.client()
+        await client.send(request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}))
+        await until(lambda: any(each.session.in_flight for each in proxy.connections))
+        (connection,) = proxy.connections
+        sweeps = Sweeps(proxy)
+        assert sweeps(1.0) == []
+        client.close()
+        await until(lambda: connection._client.has_left)
+        assert sweeps(2.0) == sweeps(11.0) == []
+        assert sweeps(12.5) == [DisconnectCause.CLIENT_CLOSED]
 
 
 async def test_a_client_that_reads_nothing_for_long_is_ended_and_one_that_reads_a_little_is_not() -> None:

@@ -101,6 +101,15 @@ def test_a_bucket_is_found_by_its_own_names_and_by_those_of_its_members(
     assert [OTHERS["rows"].index(one) for one in rows] == found
 
 
+@pytest.mark.parametrize("name", ["team[1]", "a[b]c", "[!x]", "]["])
+def test_brackets_are_characters_of_a_name(name: str) -> None:
+    """Not a choice of characters, as in a shell."""
+    others = {**SNAPSHOT, "rows": [row(one, used=1.0, utilisation=0.1) for one in (name, "1", "b", "abc")]}
+    for searched in (name, f"User:{name}", f"*{name}*", f"{name[:-1]}?"):
+        (found,) = chosen(others, user=searched, sort=Sort.THROTTLED, rows=9)["rows"]
+        assert found["bucket"] == {"user": name}
+
+
 def test_the_snapshot_itself_stays_as_it_was() -> None:
     chosen(SNAPSHOT, user="alice", sort=Sort.NAME, rows=1)
     assert SNAPSHOT["rows"] == ROWS

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,23 @@ def test_a_name_that_cannot_be_read_passes_and_names_nobody() -> None:
     shell.client_sends(bytes(frame))
     assert (shell.state, bytes(shell.to_broker)) == (State.READING, bytes(frame))
     assert shell.session._throttling.delay_limit_ms(PRODUCE) == 8_000
+
+
+def test_of_long_names_nothing_stays() -> None:
+    """Anybody may send them, before a login too; 256 of half a megabyte each were kept for good."""
+    tracemalloc.start()
+    try:
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        for number in range(8):
+            shell = Shell(session_of(produce_rate=RATE))
+            shell.client_sends(named(f"{number}" * 400_000))
+            assert len(shell.to_broker) > 400_000
+            del shell
+        gc.collect()
+        after_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after_bytes - before_bytes < 400_000
 
 
 def test_the_documentation_has_the_table() -> None:
