@@ -54,7 +54,7 @@ from sluice.proxy.runtime.listening import CannotListen
 from sluice.proxy.runtime.log import configure_logging, get_logger
 from sluice.proxy.runtime.signals import take_signals
 from sluice.proxy.runtime.supervision import Work, keep_running
-from sluice.proxy.runtime.tasks import next_beat, spawn
+from sluice.proxy.runtime.tasks import beat_of_clients, spawn
 from sluice.proxy.runtime.wall_clock import watch_wall_clock
 from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.causes import DisconnectCause
@@ -224,7 +224,7 @@ class Server:
         """Begin all that runs until the end. `beside`: the work beside the listeners."""
         work: list[tuple[Work, str]] = [
             *self._quota_source.work(self._apply),
-            (self._meter.run, "usage_meter"),
+            (partial(self._meter.run, self._gauges.occupied), "usage_meter"),
             (self._expire, "expire"),
             (partial(self._sweep, worker), "sweep"),
             (self._clean_up_ids, "producer_ids_clean_up"),
@@ -341,7 +341,7 @@ class Server:
     async def _sweep(self, worker: Worker) -> None:
         """End the connections in which nothing moves."""
         while True:
-            await next_beat(SWEEP_INTERVAL_MS / 1000.0)
+            await beat_of_clients(SWEEP_INTERVAL_MS / 1000.0, worker.gauges.occupied)
             now_ms = worker.clock.tick(monotonic() * 1000.0)
             if not any(listener.connections for listener in self._listeners):
                 continue

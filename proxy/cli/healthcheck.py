@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from stat import S_ISREG
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -44,12 +45,8 @@ def probe_address(environ: Mapping[str, str], config: str = "") -> tuple[str, in
 
     What cannot be read is passed over; a port that the system chose (0) cannot be known, and is the default.
     """
-    admin: dict[str, Any] = {}
-    file = config or environ.get("SLUICE_CONFIG")
-    if file:
-        with suppress(OSError, UnicodeDecodeError), open(file, encoding="utf-8") as opened:
-            document = _parsed(opened.read())
-            admin |= _section(document.get("admin")) if isinstance(document, dict) else {}
+    document, _ = _read(config or environ.get("SLUICE_CONFIG", ""))
+    admin = _section(document.get("admin"))
     admin |= _section(_parsed(environ.get("SLUICE_ADMIN", "")))
     probes = _section(admin.get("probes")) | _section(_parsed(environ.get("SLUICE_ADMIN__PROBES", "")))
     host = environ.get("SLUICE_ADMIN__BIND_HOST", admin.get("bind_host"))
@@ -87,14 +84,22 @@ def failure(host: str, port: int) -> str | None:
 
 def why_passed_over(file: str) -> str:
     """Why the configuration file says nothing; empty: it does, or there is none."""
+    return _read(file)[1]
+
+
+def _read(file: str) -> tuple[dict[str, Any], str]:
+    """What is in the configuration file, and why nothing is. What is no file is not opened: a pipe would
+    keep the check waiting for whoever writes into it."""
     if not file:
-        return ""
+        return {}, ""
     try:
+        if not S_ISREG(os.stat(file).st_mode):
+            return {}, f"{file} is no file"
         with open(file, encoding="utf-8") as opened:
-            is_document = isinstance(_parsed(opened.read()), dict)
-    except (OSError, UnicodeDecodeError) as error:
-        return f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
-    return "" if is_document else f"{file} is no configuration"
+            document = _parsed(opened.read())
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        return {}, f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
+    return (document, "") if isinstance(document, dict) else ({}, f"{file} is no configuration")
 
 
 def _parsed(text: str) -> Any:

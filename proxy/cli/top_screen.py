@@ -12,13 +12,15 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from sluice.proxy.admin.top.order import MAX_ROWS, Sort, chosen
 from sluice.proxy.cli.options import CommandFailed
 from sluice.quotas.files.config_error import USER_TYPE
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.console import Console, RenderableType
 
     from sluice.proxy.cli.local_admin import Snapshots
@@ -113,6 +115,8 @@ def watch(look: Look, console: Console, interval_s: float) -> None:
 
     # Python leaves it ignored where it was so at the start, as in a shell's background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ends in (signal.SIGTERM, signal.SIGHUP):  # else the terminal stays as `top` has made it
+        signal.signal(ends, _end)
     try:
         first = shown()  # if there is no proxy, it ends here
         with _keys_at_once(), Live(first, console=console, screen=True, auto_refresh=False) as live:
@@ -128,6 +132,10 @@ def watch(look: Look, console: Console, interval_s: float) -> None:
                     live.update(Text(str(error), style="red"))
     except KeyboardInterrupt:
         return
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def framed(body: RenderableType, keys: str, console: Console) -> RenderableType:

@@ -23,6 +23,7 @@ from sluice.proxy.metrics.quota_warning import QuotaWarnings
 from sluice.proxy.metrics.throttle_log import ThrottleLog, bucket_of
 from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.loop_lag import LoopLag
+from sluice.proxy.runtime.tasks import beat_of_clients
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.kinds import KINDS, QuotaKind
@@ -137,15 +138,16 @@ class UsageMeter:
         self.warned: dict[tuple[str, str, str], int] = {}
         """(quota, user, client_id) → live sensors behind it of which a warning has begun, at the last fold"""
 
-    async def run(self) -> None:
-        """Drain and fold until cancelled."""
+    async def run(self, occupied: asyncio.Event) -> None:
+        """Drain and fold until cancelled; more rarely while no client is there (Gauges.occupied)."""
         fold_at_s = idle_at_s = round_at_s = time.monotonic()
         while True:
             begun_s = time.monotonic()
-            interval_s = DRAIN_INTERVAL_S
-            if begun_s >= idle_at_s:  # on the beat of the others that have nothing to do
-                interval_s = IDLE_DRAIN_INTERVAL_S - begun_s % IDLE_DRAIN_INTERVAL_S
-            await asyncio.sleep(interval_s)
+            if begun_s < idle_at_s:
+                interval_s = DRAIN_INTERVAL_S
+                await asyncio.sleep(interval_s)
+            else:  # on the beat of the others that have nothing to do
+                interval_s = await beat_of_clients(IDLE_DRAIN_INTERVAL_S, occupied)
             now_s = time.monotonic()
             self.loop_lag.note(now_s - begun_s - interval_s, now_s)
             if not self._recorder.is_empty:

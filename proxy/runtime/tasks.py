@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sluice.proxy.runtime.log import get_logger
+
+_RARER: Final = 2.0
+"""how much, of beats while no client is there; by the last of them a new connection tells the time"""
 
 _log = get_logger()
 _running: set[asyncio.Task[Any]] = set()
@@ -43,6 +47,20 @@ async def next_beat(every_s: float) -> None:
     Tasks that have little to do wake up together: on an idle machine the wake-up is what costs, not the work.
     """
     await asyncio.sleep(to_beat_s(every_s))
+
+
+async def beat_of_clients(every_s: float, occupied: asyncio.Event) -> float:
+    """`next_beat` for what has to do with clients alone: while none is there (`occupied` is clear) a rarer
+    one, or the moment when one comes. Returns how long it would have slept, in seconds."""
+    if occupied.is_set():
+        left_s = to_beat_s(every_s)
+        await asyncio.sleep(left_s)
+        return left_s
+    left_s = to_beat_s(every_s * _RARER)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(left_s):
+            await occupied.wait()
+    return left_s
 
 
 def to_beat_s(every_s: float) -> float:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bench.demo import __main__ as demo
+from bench.demo import run as demo
 from bench.demo import setup
 from bench.demo.figures import (
     KINDS,

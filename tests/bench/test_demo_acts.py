@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from bench.demo import __main__ as demo
+from bench.demo import run as demo
 from bench.demo.closing import READ_ON, Outcome, storm_sentences, summary, three_numbers
 from bench.demo.figures import KINDS, NATIVE, SIDES, SLUICE, ClientReport, LaneFigures
 from bench.demo.overload_figures import OverloadFigures, Poured, overload_figures

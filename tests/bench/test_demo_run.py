@@ -80,6 +80,19 @@ def test_it_tells_all_three_acts_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ctrl_c_while_its_modules_load_ends_it_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # a line for each module
+    with the_demo(tmp_path) as process:
+        read_until(process, b" rich.")
+        process.send_signal(signal.SIGINT)
+        text = read_until(process, b"\0never").decode()
+        assert process.wait() in {-signal.SIGINT, 128 + signal.SIGINT}
+    assert "Traceback" not in text
+    assert left_running(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     "shown",
     [b"starting Kafka", b"  2 of ", b"Act 2 of 3", b"Act 3 of 3", b"     2 s "],

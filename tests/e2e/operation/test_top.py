@@ -9,6 +9,7 @@ import select
 import signal
 import stat
 import subprocess
+import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -128,14 +129,16 @@ def test_connections_are_listed_by_what_passes_through_them(
         assert client_id in {row["client_id"] for row in by_port["rows"]}
 
 
-def test_the_table_is_live_on_a_terminal_and_ends_with_ctrl_c(
-    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique
+@pytest.mark.parametrize(("ends", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_the_table_is_live_on_a_terminal_which_is_as_before_at_its_end(
+    kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, ends: signal.Signals, code: int
 ) -> None:
     client_id = unique("app")
     sluice.set_quotas({"client-id": client_id, "producer_byte_rate": SLOW})
     with flowing(kafka, sluice, unique("topic"), client_id):
         time.sleep(SETTLE_S)
         main, terminal = pty.openpty()
+        before = termios.tcgetattr(terminal)
         process = subprocess.Popen(
             [SLUICE, "top", "--config", str(sluice.folder / "sluice.yaml"), "--interval-s", "0.2"],
             stdin=terminal,
@@ -144,21 +147,23 @@ def test_the_table_is_live_on_a_terminal_and_ends_with_ctrl_c(
             env={**os.environ, "TERM": "xterm", "COLUMNS": "250", "LINES": "50"},
             start_new_session=True,
         )
-        os.close(terminal)
         seen = b""
         until_s = time.monotonic() + WITHIN_S
         while seen.count(b"buckets delayed in the last minute") < 3 and time.monotonic() < until_s:
             if select.select([main], [], [], 1.0)[0]:
                 seen += os.read(main, 65_536)
-        process.send_signal(signal.SIGINT)
-        while process.poll() is None and time.monotonic() < until_s + WITHIN_S:
+        assert termios.tcgetattr(terminal) != before
+        process.send_signal(ends)
+        while process.poll() is None or select.select([main], [], [], 0.1)[0]:
+            assert time.monotonic() < until_s + WITHIN_S
             if select.select([main], [], [], 0.1)[0]:
-                try:
-                    seen += os.read(main, 65_536)
-                except OSError:
-                    break
-        assert process.wait(WITHIN_S) == 0
+                seen += os.read(main, 65_536)
+        assert process.wait() == code
+        assert termios.tcgetattr(terminal) == before
+        os.close(terminal)
         os.close(main)
+    assert (seen.count(b"\x1b[?1049h"), seen.count(b"\x1b[?1049l")) == (1, 1), "the screen as it was"
+    assert seen.rfind(b"\x1b[?25h") > seen.rfind(b"\x1b[?25l"), "the cursor is seen"
     assert seen.count(b"buckets delayed in the last minute") >= 3
     assert client_id.encode() in seen
     assert b"Traceback" not in seen

@@ -170,6 +170,15 @@ def test_if_nobody_answers_it_says_that_the_file_told_nothing(
     assert line.endswith(f"({why.format(file)})")
 
 
+def test_a_pipe_is_no_configuration_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "sluice.yaml")
+    environ = {"SLUICE_ADMIN__PROBES__BIND_PORT": str(free_port())}
+    asked = run(environ, [*SLUICE, str(tmp_path / "sluice.yaml")])
+    assert asked.returncode == 1
+    (line,) = asked.stderr.splitlines()
+    assert line.endswith(f"({tmp_path}/sluice.yaml is no file)")
+
+
 def test_it_fails_and_says_why_if_livez_is_not_fine() -> None:
     with answering(503) as port:
         assert failure(LOOPBACK, port) == f"/livez at {LOOPBACK}:{port} answers 503"

@@ -10,8 +10,17 @@ from types import SimpleNamespace
 import pytest
 
 from sluice.proxy.metrics import usage_meter
+from sluice.proxy.runtime import tasks
+from sluice.proxy.runtime.gauges import Gauges
 from sluice.usage.records import Recorder
 from testkit.proxy.meter_bench import NOW_MS, PRODUCE, Bench, event, limits_of
+
+
+def occupied() -> asyncio.Event:
+    """A client is there."""
+    gauges = Gauges()
+    gauges.opened()
+    return gauges.occupied
 
 
 class Pace:
@@ -30,12 +39,13 @@ class Pace:
         self._sleep = asyncio.sleep
         monkeypatch.setattr(asyncio, "sleep", self._pass_time)
         monkeypatch.setattr(usage_meter, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(tasks, "monotonic", lambda: self.now_s)
 
     def run(self, until_s: float) -> None:
         """Let the meter run until then."""
 
         async def run() -> None:
-            running = asyncio.ensure_future(self._meter.run())
+            running = asyncio.ensure_future(self._meter.run(occupied()))
             while self.now_s < until_s:
                 await self._sleep(0)
             running.cancel()
@@ -100,7 +110,7 @@ def test_run_keeps_the_meter_current_until_it_is_cancelled() -> None:
     bench.sensor("alice").charge(5, NOW_MS)
 
     async def follow() -> None:
-        running = asyncio.ensure_future(bench.meter.run())
+        running = asyncio.ensure_future(bench.meter.run(occupied()))
         while not bench.meter.limits:  # noqa: ASYNC110  nothing tells that a fold is over
             await asyncio.sleep(0.005)
         running.cancel()
