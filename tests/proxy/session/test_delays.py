@@ -92,6 +92,14 @@ def test_bytes_left_behind_are_capped_for_each_user_and_given_back() -> None:
     assert not left_behind.take("alice", 1)
 
 
+def test_a_single_byte_that_is_left_behind_counts() -> None:
+    left_behind = LeftBehind(cap_bytes=1_000)
+    assert left_behind.take("alice", 601)
+    left_behind.give_back("alice", 600)
+    assert not left_behind.take("alice", 1_000)
+    assert left_behind.take("alice", 999)
+
+
 def test_nothing_is_remembered_of_a_user_who_left_nothing_behind() -> None:
     left_behind = LeftBehind(cap_bytes=1_000)
     left_behind.take("alice", 600)
