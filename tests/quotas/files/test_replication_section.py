@@ -74,3 +74,14 @@ def test_nobody_is_named_twice() -> None:
     ):
         with pytest.raises(QuotaFileError, match="put them together"):
             replication_of(GOOD.replace("  topics:", twice), "quotas.yaml")
+
+
+def test_a_broker_or_a_topic_that_sets_nothing_is_told_what_it_could() -> None:
+    for part, name, told in (("brokers", "id: 3", "leader.replication"), ("topics", "name: t", "replicas")):
+        text = f"quotas: []\nreplication:\n  {part}:\n    - {name}\n"
+        with pytest.raises(QuotaFileError) as caught:
+            replication_of(text, "quotas.yaml")
+        (problem,) = caught.value.problems
+        assert problem.line == 4
+        assert "sets nothing; give " in str(problem)
+        assert told in str(problem)

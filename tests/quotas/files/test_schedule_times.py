@@ -45,3 +45,48 @@ def test_what_is_no_yaml_is_told_with_its_line(text: str) -> None:
     with pytest.raises(QuotaFileError) as caught:
         parse_quotas(text, "quotas.yaml")
     assert "line" in str(caught.value)
+
+
+WINDOW = """quotas:
+  - user: alice
+    producer_byte_rate: 1000
+    schedule:
+      - days: [mon]
+        from: "01:00"
+        to: "02:00"
+        timezone: UTC
+"""
+
+
+def problems_of(text: str) -> list[str]:
+    with pytest.raises(QuotaFileError) as caught:
+        parse_quotas(text, "q")
+    return str(caught.value).splitlines()
+
+
+def test_a_window_without_a_limit_is_told_so_and_one_with_a_wrong_limit_of_that_alone() -> None:
+    (problem,) = problems_of(WINDOW)
+    assert "sets no limit; give producer_byte_rate" in problem
+    (problem,) = problems_of(WINDOW + "        producer_byte_rate: -5\n")
+    assert "sets no limit" not in problem
+    (problem,) = problems_of(WINDOW + "        consumer_byte_rate: 5\n")
+    assert "is no limit of this entry" in problem
+
+
+def test_an_address_that_is_none_is_told_so() -> None:
+    (problem,) = problems_of("quotas:\n  - ip: 10.0.0.300\n    connection_creation_rate: 5\n")
+    assert "must be an address such as 10.1.2.3, is '10.0.0.300'" in problem
+
+
+def test_a_member_with_a_type_is_told_to_leave_it_out_each_time_and_is_no_member() -> None:
+    tenants = "tenants:\n  - name: t\n    members: ['User:alice', 'User:alice', bob]\n"
+    problems = problems_of(tenants + "quotas: []\n")
+    assert len(problems) == 2
+    assert all("write it without its type: alice" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\nexempt: []\n"])
+def test_a_tab_in_the_indentation_is_told_with_its_line_and_column_on_the_last_line_too(end: str) -> None:
+    (problem,) = problems_of(f"quotas:\n  - user: alice\n  \tproducer_byte_rate: 5{end}")
+    assert "column 3 of this line is a tab" in problem
+    assert problem.startswith("q:3:")
