@@ -64,3 +64,16 @@ def test_a_cap_that_was_too_small_for_a_batch_is_no_guess() -> None:
     follower.mirror.take(follower.asks(A, at=10))
     follower.now_ms += 10_000.0
     assert next(cap for _, cap, _, _ in follower.fetches().grants) == 180
+
+
+def test_who_asks_again_for_what_has_come_or_goes_on_without_it_tells_nothing_of_records() -> None:
+    """100 B came for A, and it asks at the same offset again; then from 10 on, for which nothing came."""
+    follower = Follower(A, B)
+    plan = follower.fetches(A, B)
+    follower.is_answered(plan, (A, 1_000, 100), (B, 3, 0))
+    follower.mirror.take(follower.asks(A, at=0))
+    follower.mirror.take(follower.asks(A, at=10))
+    follower.now_ms += 10_000.0
+    plan = follower.fetches()
+    grants = {partition.key: (cap, expected) for partition, cap, expected, _ in plan.grants}
+    assert grants[B] == (200, 200)

@@ -222,6 +222,15 @@ def test_a_produce_costs_by_its_batches_and_records_and_whether_all_must_have_it
         assert connection.time._marks == []
 
 
+def test_a_produce_that_is_known_by_its_begin_costs_as_much_as_the_first_that_was_read() -> None:
+    frame = produce({"orders": [(0, record_batch(b"x" * 400, count=7))]}, version=9)
+    connection = Connection(bucket())
+    for number in (1, 2, 3):
+        connection.produces(frame, correlation_id=number)
+        connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
+        assert connection.charged == number * 77.0
+
+
 def test_a_batch_says_how_it_is_compressed() -> None:
     for count in (1, 2):
         frame = bytearray(produce_of_ids(*[5] * count))
