@@ -73,6 +73,15 @@ def test_all_users_together_have_room_for_so_many_and_the_largest_gives_way() ->
     assert len(timeouts) == 4
 
 
+def test_a_timeout_of_a_millisecond_is_one_and_none_is_not() -> None:
+    timeouts = SessionTimeouts()
+    for session_timeout_ms in (0, -1):
+        timeouts.saw(*APP, session_timeout_ms)
+    assert len(timeouts) == 0
+    timeouts.saw(*APP, 1)
+    assert timeouts.fetch_limit_ms(*APP, LIMITS) == 0.5
+
+
 def test_a_member_that_joins_again_takes_no_further_room() -> None:
     timeouts = SessionTimeouts(max_members=2)
     for session_timeout_ms in range(9_000, 8_000, -1):

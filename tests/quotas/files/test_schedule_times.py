@@ -90,3 +90,11 @@ def test_a_tab_in_the_indentation_is_told_with_its_line_and_column_on_the_last_l
     (problem,) = problems_of(f"quotas:\n  - user: alice\n  \tproducer_byte_rate: 5{end}")
     assert "column 3 of this line is a tab" in problem
     assert problem.startswith("q:3:")
+
+
+def test_midnight_ends_a_day_and_a_second_behind_it_does_not() -> None:
+    for end, end_s in (("00:00", 86_400), ("24:00", 86_400), ("00:00:01", 1), ("23:59:59", 86_399)):
+        text = WINDOW.replace('"02:00"', f'"{end}"').replace('"01:00"', '"00:00"')
+        (schedule,) = parse_quotas(text + "        producer_byte_rate: 5\n", "q").schedules.values()
+        (window,) = schedule
+        assert (window.begin_s, window.end_s) == (0, end_s)

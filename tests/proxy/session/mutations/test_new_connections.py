@@ -105,6 +105,7 @@ def test_a_debt_beyond_the_bound_lets_it_go_after_eight_seconds_and_it_counts() 
     assert bytes(shell.to_broker) == ONE
     assert tokens(shell) == -100 - 1 + 16
     assert shell.state is State.READING, "hold and mute together end after the bound"
+    assert [event.kind for event in shell.events][1:] == [EventKind.HOLD], "there is no mute"
 
 
 def test_on_a_groups_connection_it_is_held_for_two_seconds_at_most() -> None:

@@ -89,6 +89,13 @@ def test_a_name_that_cannot_be_read_passes_and_names_nobody() -> None:
     assert shell.session._throttling.delay_limit_ms(PRODUCE) == 8_000
 
 
+def test_of_a_clients_name_and_version_64_characters_are_told() -> None:
+    body = {"clientSoftwareName": "n" * 59, "clientSoftwareVersion": "1.2.345"}
+    shell = Shell(session_of())
+    shell.client_sends(request(API_VERSIONS, 3, body))
+    assert shell.session.identity.software == "n" * 59 + " 1.2."
+
+
 def test_the_documentation_has_the_table() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs/sizing.md").read_text(encoding="utf-8")
     told = {name: float(figure) for name, figure in re.findall(r"^\| `([\w.-]+)` \| ([\d.]+) \|", text, re.M)}

@@ -287,6 +287,19 @@ def test_a_single_bit_of_the_lengths_or_of_the_id_that_differs_is_enough_not_to_
             assert not fits(template, other, version, behind_bytes=0), (at - batch, bit)
 
 
+def test_what_is_shorter_than_a_batchs_head_does_not_fit() -> None:
+    """60 bytes, all lengths of which agree."""
+    request = frame(61)
+    template = known(frame(), 9)
+    assert fits(template, request, 9)
+    batch = request.index(record_batch(producer_id=PRODUCER_ID, epoch=0, sequence=0))
+    assert request[batch - 1] == 62
+    del request[batch + 60]
+    request[batch - 1], request[batch + 11] = 61, 60 - 12
+    struct.pack_into(">i", request, 0, len(request) - 4)
+    assert not fits(template, request, 9)
+
+
 def mutated(original: bytearray, random: Random) -> bytearray:
     """Up to three things changed: a byte, a number, a part doubled, missing or put in; its size is right."""
     request = bytearray(original)
