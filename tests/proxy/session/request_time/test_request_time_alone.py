@@ -267,7 +267,7 @@ def test_what_cannot_be_read_brings_no_batch() -> None:
     assert connection.charged == 50.0
 
 
-@pytest.mark.parametrize(("owed_ms", "wait_ms"), [(0.0, 0.0), (300.0, 300.0), (5_000.0, 1_000.0)])
+@pytest.mark.parametrize(("owed_ms", "wait_ms"), [(0.0, 0.0), (0.5, 0.5), (300.0, 300.0), (5_000.0, 1_000.0)])
 def test_the_first_request_of_a_connection_waits_for_what_its_user_owes(
     owed_ms: float, wait_ms: float
 ) -> None:
