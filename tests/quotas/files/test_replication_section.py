@@ -85,3 +85,13 @@ def test_a_broker_or_a_topic_that_sets_nothing_is_told_what_it_could() -> None:
         assert problem.line == 4
         assert "sets nothing; give " in str(problem)
         assert told in str(problem)
+
+
+def test_what_is_no_broker_or_topic_is_told_and_nothing_else_of_it() -> None:
+    for part, name, item in (
+        ("brokers", "id", "5"), ("brokers", "id", "{rate: 1}"), ("topics", "name", "orders"),
+    ):  # fmt: skip
+        with pytest.raises(QuotaFileError) as caught:
+            replication_of(f"quotas: []\nreplication:\n  {part}:\n    - {item}\n", "quotas.yaml")
+        (problem,) = caught.value.problems
+        assert (problem.line, f"must be a mapping with `{name}:`" in str(problem)) == (4, True)

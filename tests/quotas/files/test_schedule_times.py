@@ -98,3 +98,16 @@ def test_midnight_ends_a_day_and_a_second_behind_it_does_not() -> None:
         (schedule,) = parse_quotas(text + "        producer_byte_rate: 5\n", "q").schedules.values()
         (window,) = schedule
         assert (window.begin_s, window.end_s) == (0, end_s)
+
+
+def test_tenants_without_a_name_are_told_each_and_are_not_the_same() -> None:
+    problems = problems_of("tenants:\n  - members: [alice]\n  - members: [alice]\nquotas: []\n")
+    assert len(problems) == 2
+    assert all("has no name" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("tagged", ["!list []", "!map {}", "!!set {a}", "!text alice"])
+def test_tags_are_refused_wherever_they_stand(tagged: str) -> None:
+    for text in (f"quotas: {tagged}\n", f"quotas: []\nexempt:\n  - {tagged}\n", f"{tagged}\n"):
+        (problem,) = problems_of(text)
+        assert "tag" in problem
