@@ -141,7 +141,12 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_Q + "files/yaml_lines.py", "_syntax_problem",
      "context and error.context_mark → (context or error.context_mark)"): "errors have both, or neither",
     (_Q + "files/yaml_lines.py", "_tab", "1 → 2"): "split once more behind it, the line is the same",
+    (_Q + "producer_ids/fair_queue.py", "_Address.__init__", "0 → 1"): "turns have an order, no more",
     (_Q + "producer_ids/forced_queue.py", "ForcedQueue.__init__", "0 → 1"): "numbers have an order, no more",
+    (_Q + "producer_ids/forced_queue.py", "ForcedQueue.bury", "0 → 1"):
+        "tidied up earlier than need be: time alone",
+    (_Q + "producer_ids/forced_queue.py", "ForcedQueue.bury", "return → pass"):
+        "tidied up earlier than need be: time alone",
     (_Q + "producer_ids/quota.py", "ProducerIdQuota.__init__", "0 → 1"): "numbers have an order, no more",
     (_Q + "sensors/hold_queue.py", "HoldQueue.ask", "self._go(ticket, now_ms) → pass"):
         "never reached: all whose deadline is over have gone before",

@@ -117,6 +117,11 @@ def test_another_limit_begins_with_what_is_owed_there(owed_ms: float, *, shadow:
     other.shadow = shadow
     connection.time.use(other, 0.0)
     assert (connection.time.sensor, connection.pace.max_in_flight) == (other, most)
+    spent = bucket()
+    for charged, most_then in ((100.0, 6), (0.5, 1)):
+        spent.charge(charged, 0.0)
+        connection.time.use(spent, 0.0)
+        assert connection.pace.max_in_flight == most_then, "what is spent is not owed"
 
 
 def test_who_owes_is_muted_until_it_is_paid_for_a_second_at_most_and_told_so() -> None:
@@ -229,6 +234,9 @@ def test_a_produce_that_is_known_by_its_begin_costs_as_much_as_the_first_that_wa
         connection.produces(frame, correlation_id=number)
         connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
         assert connection.charged == number * 77.0
+    connection.produces(frame, arrived=frame.index(b"x" * 400) - 30)
+    connection.answered(PRODUCE, 9, now_ms=500_000.0)
+    assert connection.charged == 3 * 77.0 + 50.0, "what has not come is not looked at"
 
 
 def test_a_batch_says_how_it_is_compressed() -> None:
