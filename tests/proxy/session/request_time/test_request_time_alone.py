@@ -227,16 +227,20 @@ def test_a_produce_costs_by_its_batches_and_records_and_whether_all_must_have_it
         assert connection.time._marks == []
 
 
-def test_a_produce_that_is_known_by_its_begin_costs_as_much_as_the_first_that_was_read() -> None:
+@pytest.mark.parametrize(("acks", "cost", "cost_without"), [(1, 77.0, 50.0), (-1, 102.0, 75.0)])
+def test_a_produce_that_is_known_by_its_begin_costs_as_much_as_the_first_that_was_read(
+    acks: int, cost: float, cost_without: float
+) -> None:
     frame = produce({"orders": [(0, record_batch(b"x" * 400, count=7))]}, version=9)
     connection = Connection(bucket())
     for number in (1, 2, 3):
-        connection.produces(frame, correlation_id=number)
+        connection.produces(frame, correlation_id=number, acks=acks)
         connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
-        assert connection.charged == number * 77.0
-    connection.produces(frame, arrived=frame.index(b"x" * 400) - 30)
+        assert connection.charged == number * cost
+        assert connection.time._marks == []
+    connection.produces(frame, acks=acks, arrived=frame.index(b"x" * 400) - 30)
     connection.answered(PRODUCE, 9, now_ms=500_000.0)
-    assert connection.charged == 3 * 77.0 + 50.0, "what has not come is not looked at"
+    assert connection.charged == 3 * cost + cost_without, "what has not come is not looked at"
 
 
 def test_a_batch_says_how_it_is_compressed() -> None:
