@@ -13,6 +13,11 @@ def place_at(tag: float) -> Place:
     return place
 
 
+def test_a_new_connection_has_had_nothing_and_keeps_no_place() -> None:
+    place = Place()
+    assert (place.tag, place.kept_tag, place.kept_until_ms) == (0.0, 0.0, -inf)
+
+
 def test_a_connection_that_is_told_again_is_expected_once_with_what_it_sent_last() -> None:
     expected, place = Expected(), Place()
     expected.add(place, 100.0, 50.0)
