@@ -132,6 +132,9 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
      "frame_end else frame_end…"): "a short cut: the longer way reads the same acks",
     (_S + "produce/requests.py", "ProduceSide.pass_unacknowledged",
      "clears_at_ms > now_ms → (clears_at_ms >= now_ms)"): "of what is paid now, nothing is over",
+    (_S + "request_time.py", "RequestTime.note_produce",
+     "self._one_batch.walked(buf, client_id_end, version, usage) → pass"):
+        "a short cut that is never taken: the longer way reads the same",
     (_S + "replication/mirror.py", "SessionMirror._sort", "0 → 1"):
         "with a high watermark of 0 no follower is behind",
     (_Q + "files/schedule_entries.py", "ScheduleReader._second", "0 → 1"):

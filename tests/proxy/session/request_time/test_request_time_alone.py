@@ -44,13 +44,15 @@ def bucket(*, owed_ms: float = 0.0) -> SmoothSensor:
 class Connection:
     """One of alice, of the client id `app`."""
 
-    def __init__(self, sensor: Sensor, limits: QuotaLimits | None = None) -> None:
+    def __init__(
+        self, sensor: Sensor, limits: QuotaLimits | None = None, costs: RequestCosts = COSTS
+    ) -> None:
         self.shared = shared_of(limits or QuotaLimits([]))
         self.pace = Pace()
         identity = Identity(authentication_required=False, user="alice")
         identity.client_id = "app"
         self.flow = Flow("app")
-        policy = SessionPolicy(request_costs=COSTS)
+        policy = SessionPolicy(request_costs=costs)
         self.time = RequestTime(sensor, policy, self.shared, self.pace, identity, "10.0.0.1")
         self.sensor = sensor
 
@@ -94,6 +96,16 @@ def test_a_request_costs_what_its_kind_does_and_no_more_than_it_took() -> None:
     connection.answered(upstream_ms=30.0)
     assert connection.charged == 80.0
     assert connection.shared.recorder.throttles == []
+
+
+def test_what_is_no_produce_has_neither_batches_nor_a_codec_nor_acks() -> None:
+    costs = RequestCosts([
+        CostRow(Coefficients(900.0), acks_all=True), CostRow(Coefficients(800.0), codec=1),
+        CostRow(Coefficients(50.0, batch_ms=20.0, record_ms=1.0)),
+    ])  # fmt: skip
+    connection = Connection(bucket(), costs=costs)
+    connection.answered(upstream_ms=5_000.0)
+    assert connection.charged == 50.0
 
 
 def test_within_its_limit_six_requests_may_be_under_way_and_in_debt_one() -> None:
@@ -217,6 +229,7 @@ def produce_of_ids(*counts: int) -> bytes:
 def test_a_produce_costs_by_its_batches_and_records_and_whether_all_must_have_it() -> None:
     for frame, acks, costs in (
         (produce_of_ids(7), 1, 77.0), (produce_of_ids(7), -1, 102.0), (produce_of_ids(3, 4), 1, 97.0),
+        (produce_of_ids(1), 1, 71.0), (produce_of_ids(1, 0), 1, 91.0),
     ):  # fmt: skip
         connection = Connection(bucket())
         for number in (1, 2):
