@@ -6,6 +6,7 @@ import pytest
 
 from sluice.quotas.files.config_error import QuotaFileError
 from sluice.quotas.files.quota_file import parse_quotas
+from sluice.quotas.files.schedule_entries import ScheduleReader
 
 FILE = """
 quotas:
@@ -111,3 +112,34 @@ def test_tags_are_refused_wherever_they_stand(tagged: str) -> None:
     for text in (f"quotas: {tagged}\n", f"quotas: []\nexempt:\n  - {tagged}\n", f"{tagged}\n"):
         (problem,) = problems_of(text)
         assert "tag" in problem
+
+
+@pytest.mark.parametrize("windows", [100, 101])
+def test_an_entry_may_have_a_hundred_windows(windows: int) -> None:
+    one = WINDOW[WINDOW.index("      - days") :] + "        producer_byte_rate: 5\n"
+    text = WINDOW[: WINDOW.index("      - days")] + one * windows
+    if windows == 100:
+        (schedule,) = parse_quotas(text, "q").schedules.values()
+        assert len(schedule) == 100
+    else:
+        (problem,) = problems_of(text)
+        assert "has 101 windows; at most 100" in problem
+
+
+def test_days_that_are_none_are_told_one_by_one() -> None:
+    text = WINDOW.replace("[mon]", "[mon, mo, 7]") + "        producer_byte_rate: 5\n"
+    first, second = problems_of(text)
+    assert "must be one of mon, tue" in first
+    assert first.endswith("is 'mo'")
+    assert second.endswith("is 7")
+
+
+def test_a_schedule_of_which_a_window_is_wrong_is_none_until_it_is_right() -> None:
+    """A nightly job reads it by itself, and is told nothing."""
+    right: dict[str, object] = {"days": ["mon"], "from": "01:00", "to": "02:00", "producer_byte_rate": 5}
+    for wrong in ({**right, "from": "1 h"}, {**right, "days": ["monday"]}, {}, {**right, "rate": 5}):
+        told: list[str] = []
+        reader = ScheduleReader(lambda _, message, told=told: told.append(message))  # type: ignore[misc]
+        assert reader.read((), [right, wrong], ["producer_byte_rate"]) == ()  # type: ignore[list-item]
+        assert told
+        assert len(reader.read((), [right], ["producer_byte_rate"])) == 1  # type: ignore[list-item]
