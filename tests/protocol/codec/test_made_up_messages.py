@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from sluice.protocol.codec.compile import struct_codec
@@ -28,12 +30,12 @@ SMALLEST = [
 """In a flexible version the element's own empty tags are in it, too."""
 
 
-def fields(*described: list[object], flexible: bool = False) -> tuple[Field, ...]:
+def fields(*described: Sequence[object], flexible: bool = False) -> tuple[Field, ...]:
     raw = {"name": "Example", "versions": "0-9", "flexible": "0+" if flexible else "none"}
     return message_from_json({**raw, "fields": list(described)}).fields
 
 
-def codec_of(*described: list[object], flexible: bool = False, version: int = 0) -> Codec:
+def codec_of(*described: Sequence[object], flexible: bool = False, version: int = 0) -> Codec:
     return struct_codec(fields(*described, flexible=flexible), version, flexible)
 
 
@@ -124,7 +126,7 @@ def test_a_section_of_the_smallest_tags_is_read_and_one_more_is_refused_at_its_c
     """Each a tag and a size of 0."""
     codec = codec_of(flexible=True)
     tags = b"".join(bytes([tag, 0]) for tag in range(7))
-    unknown = [{"tag": tag, "hex": ""} for tag in range(7)]
+    unknown: list[Value] = [{"tag": tag, "hex": ""} for tag in range(7)]
     assert codec.read(Reader(b"\7" + tags)) == {UNKNOWN_TAGS: unknown}
     assert written(codec, {UNKNOWN_TAGS: unknown}) == b"\7" + tags
     for tail in (b"", b"\7"):
@@ -162,7 +164,8 @@ def test_null_is_refused_where_the_version_has_none_and_so_is_a_length_below_it(
 def test_a_nullable_struct_has_one_of_two_markers() -> None:
     field = ["of", "struct", "0+", {"nullable": "0+", "fields": [["inner", "int8", "0+"]]}]
     codec = codec_of(field)
-    for data, value in ((b"\xff", None), (b"\1\5", {"inner": 5})):
+    values: list[tuple[bytes, Value]] = [(b"\xff", None), (b"\1\5", {"inner": 5})]
+    for data, value in values:
         assert codec.read(Reader(data)) == {"of": value}
         assert written(codec, {"of": value}) == data
     for marker in (b"\0\5", b"\2\5", b"\xfe\5"):

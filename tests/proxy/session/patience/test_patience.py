@@ -90,7 +90,7 @@ def test_a_name_that_cannot_be_read_passes_and_names_nobody() -> None:
 
 
 def test_of_a_clients_name_and_version_64_characters_are_told() -> None:
-    body = {"clientSoftwareName": "n" * 59, "clientSoftwareVersion": "1.2.345"}
+    body: Struct = {"clientSoftwareName": "n" * 59, "clientSoftwareVersion": "1.2.345"}
     shell = Shell(session_of())
     shell.client_sends(request(API_VERSIONS, 3, body))
     assert shell.session.identity.software == "n" * 59 + " 1.2."
