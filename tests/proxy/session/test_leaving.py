@@ -11,9 +11,10 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import LeftBehind
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.produce.unacknowledged import unacknowledged
 from sluice.proxy.session.session import Session
 from sluice.usage.records import EventKind
-from testkit.frames.frames import METADATA, produce_answer, produce_of, request
+from testkit.frames.frames import METADATA, produce, produce_answer, produce_of, request
 from testkit.proxy.playbook import (
     Broker,
     Client,
@@ -319,3 +320,16 @@ def test_within_the_quota_it_is_over_nothing_and_what_is_not_whole_does_not_go()
         kept = bytearray(produce_of(200, acks=0) + behind)
         assert shell.session.take_unacknowledged(kept, shell.now_ms) == 200
         assert (shell.sensor().charged, shell.sensor().over) == (300, 0)
+
+
+@pytest.mark.parametrize("client_id", [None, "", "app"])
+@pytest.mark.parametrize("header_tags", [0, 2])
+def test_it_is_found_behind_any_client_id_and_whatever_the_header_has(
+    client_id: str | None, header_tags: int
+) -> None:
+    frames = [
+        produce({"t": [(0, None)]}, version=9, acks=acks, client_id=client_id, header_tags=header_tags)
+        for acks in (0, 1)
+    ]
+    assert list(unacknowledged(bytearray(frames[0] * 2))) == [(len(frames[0]), 9), (2 * len(frames[0]), 9)]
+    assert list(unacknowledged(bytearray(frames[1]))) == []
