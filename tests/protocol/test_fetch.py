@@ -10,9 +10,15 @@ from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import encode_frame
 from sluice.protocol.codec.wire import Struct
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.fetch import forget_session, max_bytes_offset, read_session, write_max_bytes
+from sluice.protocol.fetch import (
+    closing_fetch,
+    forget_session,
+    max_bytes_offset,
+    read_session,
+    write_max_bytes,
+)
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, request_body
-from testkit.frames.frames import FETCH, SHARE_FETCH, max_bytes_of, request, sized
+from testkit.frames.frames import FETCH, SHARE_FETCH, decoded, max_bytes_of, request, sized
 from testkit.frames.message_values import random_frame
 
 FETCH_VERSIONS = [(FETCH, version) for version in readable_versions(ApiKey.FETCH)]
@@ -107,3 +113,17 @@ def test_a_session_is_forgotten_in_an_answer_without_an_error_that_has_arrived(
     buf = bytearray(b"\xff" * 3 + bytes(4) + error_code.to_bytes(2, "big") + b"\xff" * 3)
     forget_session(buf, 3, 3 + arrived_bytes)
     assert buf == b"\xff" * 3 + bytes(4) + told.to_bytes(2, "big") + b"\xff" * 3
+
+
+@pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
+def test_a_fetch_that_ends_a_session_asks_for_nothing_and_waits_for_nothing(version: int) -> None:
+    asked: Struct = {"maxWaitMs": 500, "minBytes": 9, "maxBytes": 9_999}
+    frame = request(FETCH, version, asked, correlation_id=7)
+    closing = closing_fetch(bytearray(b"xx" + frame), 2, 2 + REQUEST_HEAD_BYTES + 3, version, 5)
+    found = decoded("request", FETCH, version, closing)
+    body = found.body
+    assert found.header["correlationId"] == 7
+    assert (body["maxWaitMs"], body["minBytes"], body["maxBytes"], body["topics"]) == (0, 0, 1, [])
+    assert body.get("isolationLevel", 0) == 0
+    if version >= 7:
+        assert (body["sessionId"], body["sessionEpoch"], body["forgottenTopicsData"]) == (5, -1, [])

@@ -118,6 +118,15 @@ def test_a_bad_size_tells_what_the_peer_really_speaks(first_bytes: bytes, said: 
         assert str(error).startswith(said)
 
 
+@pytest.mark.parametrize("first_bytes", [b"\x16\x03", b"GET ", b"POST"])
+def test_what_has_not_arrived_tells_nothing_of_the_peer(first_bytes: bytes) -> None:
+    """Behind `end` stands what an earlier frame has left in the buffer."""
+    buf = bytearray(b"ab" + first_bytes + b"/ HTTP")
+    for end in range(2, 2 + len(first_bytes)):
+        assert type(refuse_size(buf, 2, end, -1, 100)) is FrameTooLarge
+        assert str(refuse_size(buf, 2, end, -1, 100)).startswith("negative frame size -1")
+
+
 def test_the_offset_of_a_bad_size_is_absolute_like_every_readers() -> None:
     """The session makes it relative to the frame: a frame at 40 in the buffer would be at −40 otherwise."""
     buf = bytearray(40) + b"\xff\xff\xff\xff"

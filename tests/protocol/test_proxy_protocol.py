@@ -71,6 +71,7 @@ def test_ipv4_mapped_into_ipv6_is_the_same_client() -> None:
 
 def test_tlvs_are_stepped_over() -> None:
     tlvs = tlv(0x02, b"kafka.example") + tlv(0x04, b"") + tlv(0xEA, b"\x01vpce-08d2bf15fac5001c9")
+    tlvs += tlv(0x04, bytes(300)) + tlv(0x02, b"x")  # a length of two bytes that are not 0
     found = parse(header(TCP4_BLOCK + tlvs) + b"next")
     assert found is not None
     assert found.source == Endpoint("10.1.2.3", 40_000)

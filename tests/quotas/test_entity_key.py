@@ -25,3 +25,9 @@ def test_an_address_has_a_bucket_of_its_own_where_there_is_a_limit() -> None:
     limits = QuotaLimits([(QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 5})])
     assert key_of_address(limits, "10.0.0.1") == '{"ip": "10.0.0.1"}'
     assert key_of_address(limits, "10.0.0.2") is None
+
+
+def test_a_name_is_written_as_it_is_told_and_not_in_escapes() -> None:
+    limits = QuotaLimits([(QuotaEntity("jürgen", "поток"), {KEY: 5})])
+    assert key_of_client(limits, PRODUCE, "jürgen", "поток") == '{"client-id": "поток", "user": "jürgen"}'
+    assert limit_of(limits, PRODUCE, '{"client-id": "поток", "user": "jürgen"}') == 5

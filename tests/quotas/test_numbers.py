@@ -28,6 +28,8 @@ from sluice.quotas.numbers import number
         (-0.0, 6, "0"),
         (inf, 6, "inf"),
         (1e15, 6, "1,000,000,000,000,000"),
+        (1.234_567_8e-10, 6, "0.000000000123"),  # twelve places are the most
+        (4e-13, 6, "0"),
     ],
 )
 def test_numbers(value: float, digits: int, text: str) -> None:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sluice.usage.collector import AccessCollector
-from sluice.usage.flow import AccessFlow
-from sluice.usage.index import OTHER, AccessIndex
+from sluice.usage.flow import AccessFlow, Origin
+from sluice.usage.index import OTHER, AccessIndex, FlowCost
 from sluice.usage.records import ASK, EventKind, ThrottleEvent
+from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
 from sluice.usage.requests import RequestRows
 from sluice.usage.rollup import Window
 from testkit.access_log.access_records import NOW_MS, OFFSET_MS, connection, flow, record, recorder_of, rollup
@@ -41,6 +42,17 @@ def test_connections_of_one_client_share_a_place_and_have_numbers_of_their_own()
     one, other = flow(connection()), flow(connection())
     assert index.number(one, 0, 9) != index.number(other, 0, 9)
     assert index.place(one) is index.place(other)
+
+
+def test_a_produce_costs_a_batch_and_a_record_beside_what_every_request_does() -> None:
+    costs = RequestCosts([
+        CostRow(Coefficients(2.0, 0.25, 0.5, batch_ms=10.0, record_ms=20.0), 0),
+        CostRow(Coefficients(1.0, 0.125, 0.75, batch_ms=10.0, record_ms=20.0)),
+    ])  # fmt: skip
+    index, origin = AccessIndex(max_keys=100), Origin("alice", costs=costs)
+    for api_key in (0, 1):
+        index.number(flow(origin, api_key=api_key), api_key, 9)
+    assert index.costs[-2:] == [FlowCost(32.0, 0.25, 0.5), FlowCost(1.0, 0.125, 0.75)]
 
 
 def test_a_flow_whose_user_is_another_now_is_asked_anew() -> None:

@@ -66,3 +66,12 @@ def test_what_clients_can_make_it_remember_is_bounded() -> None:
     for version in range(10_000):
         table.of(1_000, version)
     assert len(table._remembered) <= 4_096
+
+
+def test_what_is_remembered_of_requests_is_bounded_and_what_they_cost_stays() -> None:
+    """Clients choose keys and versions of requests."""
+    table = costs(CostRow(Coefficients(4.0), FETCH, versions=(4, 12)))
+    for version in range(10_000):
+        table.of(FETCH, version)
+        assert len(table._remembered) == version % 4_096 + 1
+    assert [table.of(FETCH, version).request_ms for version in (3, 4, 12, 13)] == [9.0, 4.0, 4.0, 9.0]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.usage import flow
+from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, ROLLUP_COLUMNS, heartbeat
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import ConnectionRecord, Recorder
 from sluice.usage.rollup import Window
@@ -73,3 +74,25 @@ def test_a_window_has_one_row_more_than_its_keys_at_most() -> None:
     assert window.most_rows == 3
     window.max_keys = 1
     assert window.most_rows == 2
+
+
+def test_a_flow_whose_topics_name_has_become_known_keeps_it_though_the_name_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flow, "MAX_TOPICS", 1)
+    names = TopicNames()
+    of = flow.AccessFlow(flow.Origin("alice", names=names), "app", "produce", "ab12", b"1")
+    assert of.named_topic() == "ab12"
+    names.learn(b"1", "orders")
+    assert (of.named_topic(), of.topic, of.topic_id) == ("orders", "orders", b"")
+    names.learn(b"2", "returns")
+    assert of.named_topic() == "orders"
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_heartbeat_says_its_window_and_its_proxy_and_nothing_else(is_last: bool) -> None:
+    columns = heartbeat(10_000, "p", is_last=is_last)
+    told = dict(zip((column.name for column in ROLLUP_COLUMNS), (value for (value,) in columns), strict=True))
+    api_class = HEARTBEAT_END_CLASS if is_last else HEARTBEAT_CLASS
+    assert (told.pop("window_start_ms"), told.pop("proxy"), told.pop("api_class")) == (10_000, "p", api_class)
+    assert set(told.values()) <= {None, "", 0}

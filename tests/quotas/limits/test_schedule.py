@@ -189,3 +189,16 @@ def test_the_next_begin_is_a_begin_and_none_is_before_it(window: Window, now: in
         assert found[0][0] == begin
     if begin is None:
         assert not found
+
+
+@pytest.mark.parametrize(("minute", "second"), [(0, 0), (0, 1), (15, 0), (29, 59), (31, 7), (59, 59)])
+def test_every_time_that_is_left_out_is_the_same_instant(minute: int, second: int) -> None:
+    """Forward by an hour in Berlin, by half an hour on Lord Howe."""
+    for zone, change in (
+        (BERLIN, "2026-03-29T01:00+00:00"),
+        (ZoneInfo("Australia/Lord_Howe"), "2026-10-03T15:30+00:00"),
+    ):
+        at_s = 2 * 3_600 + (minute * 60 + second) % (3_600 if zone is BERLIN else 1_800)
+        window = Window({KEY: 1}, at_s, 6 * 3_600, zone, frozenset({6}))
+        found = list(occurrences(window, unix(change) - DAY_S, unix(change) + DAY_S))
+        assert unix(change) in [begin for begin, _ in found]

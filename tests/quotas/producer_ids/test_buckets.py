@@ -52,6 +52,13 @@ def test_more_than_the_capacity_is_never_ready() -> None:
     assert bucket.ready_ms(11, 0.0) == math.inf
 
 
+def test_a_bucket_that_does_not_fill_is_never_ready_once_it_is_empty() -> None:
+    bucket = IdBucket((5.0, 0.0), 0.0)
+    assert bucket.reserve(5, 0.0)
+    assert bucket.ready_ms(0, 1.0) == 1.0
+    assert bucket.ready_ms(1, 1.0) == math.inf
+
+
 def test_a_charge_may_go_below_zero_by_one_capacity_and_tells_that_it_did() -> None:
     bucket = IdBucket((10.0, 60.0), 0.0)
     assert bucket.charge(10, 0.0)

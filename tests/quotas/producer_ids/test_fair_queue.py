@@ -218,3 +218,10 @@ def test_one_bad_client_of_a_team_does_not_take_all_of_its_ids() -> None:
         for ticket in door.quota.serve(minute * 60_000.0 + 1.0):
             door.quota.commit(ticket, minute * 60_000.0 + 1.0)
     assert not good.waits
+
+
+def test_of_a_client_with_many_requests_its_turn_stands_once_in_the_order() -> None:
+    queue = queue_of([Asked(("a", "app"), float(number)) for number in range(100)])
+    assert (len(queue._turns), len(queue._addresses["a"].turns)) == (1, 1)
+    queue.push(Asked(("a", "app"), -1.0))
+    assert (len(queue._turns), len(queue._addresses["a"].turns)) == (2, 2), "an older one has come"

@@ -202,3 +202,12 @@ def test_who_was_not_seen_for_ten_minutes_is_no_member() -> None:
     assert len(members) == 1
     members.expire(MS_PER_HOUR)
     assert len(members) == 0
+
+
+def test_a_client_of_512_characters_with_its_address_is_remembered_and_a_longer_one_is_not() -> None:
+    members = Members()
+    for count, is_known in ((512, True), (513, False)):
+        client = ("10.0.0.1", "c" * (count - 8))
+        members.saw("alice", client, 9_000.0, 0.0)
+        assert (members.wait_ms("alice", client, 0.0) is not None) == is_known
+    assert len(members) == 1

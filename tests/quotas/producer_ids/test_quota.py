@@ -334,6 +334,22 @@ def test_who_was_granted_by_the_rate_or_by_force_is_not_kept_in_the_other_queue(
         sum(len(queue) for queue in door.quota._queues.get(principal, ()))
         <= 2 * principal.waiting_tickets + 66
     )
+    assert len(door.quota._forced.get(principal, ())) <= 2 * principal.waiting_tickets + 66
+
+
+def test_who_is_granted_by_the_rate_before_its_time_is_not_kept_among_those_to_be_forced_in() -> None:
+    """One comes each minute, as its token does; the door is never without one that waits."""
+    door = Door(60)
+    door.drain()
+    door.ask(0, 1, client=("b", "patient"))
+    for number in range(2, 300):
+        now_ms = number * 60_000.0
+        ticket = door.ask(number, now_ms=now_ms)
+        for granted in [ticket] if ticket.granted else door.quota.serve(now_ms + 29_000.0):
+            door.quota.commit(granted, now_ms)
+    principal = door.principal()
+    assert principal.admitted > 250
+    assert len(door.quota._forced.get(principal, ())) <= 2 * principal.waiting_tickets + 66
 
 
 def test_what_is_asked_for_has_a_queue_by_its_kind_and_the_older_goes_first() -> None:

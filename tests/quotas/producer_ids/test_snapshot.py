@@ -136,7 +136,10 @@ def test_damage_anywhere_is_noticed(position: int, change: int, cut: bool) -> No
 
 
 def test_a_clock_set_back_by_less_than_five_minutes_is_no_reason_to_forget() -> None:
-    assert len(list(restarted(SAVED, after_ms=-200_000.0).principals())) == 1
+    for back_ms in (200_000.0, 300_000.0):
+        assert len(list(restarted(SAVED, after_ms=-back_ms).principals())) == 1
+    with pytest.raises(SnapshotError, match="from the future: 300 s ahead"):
+        restarted(SAVED, after_ms=-300_001.0)
 
 
 def test_more_ids_than_one_piece_come_back_whole() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mmh3 import hash128
 
-from sluice.quotas.producer_ids.store import BloomStore, ExactStore, ProducerIdStore
+from sluice.quotas.producer_ids.store import BloomStore, ExactStore, IdLayer, ProducerIdStore
 
 HOUR = 3_600_000.0
 BLOCK = range(5_000, 6_000)
@@ -283,3 +283,12 @@ def test_two_bloom_stores_do_not_mix_ids_in_the_same_way() -> None:
         assert not isinstance(data, array)
         dumps.add(data[24:])  # behind the key and the additions
     assert len(dumps) == 2
+
+
+def test_layers_are_dumped_in_the_order_in_which_they_were_loaded() -> None:
+    """Oldest first: of the oldest it is known when it ends."""
+    store = ExactStore(4, HOUR)
+    layers: list[IdLayer] = [(number * HOUR, [number]) for number in range(3)]
+    store.load(layers, 3.0 * HOUR)
+    assert store.dump() == layers
+    assert store.eligible_at_ms == 4.0 * HOUR

@@ -47,6 +47,15 @@ class Held(HoldDeadlines):
         return self.may_overtake(ticket, 1.0)
 
 
+def test_where_nobody_was_held_yet_nothing_is_due_and_the_first_is_due_by_its_own_bytes() -> None:
+    held = Held()
+    assert (held.held_bytes, held.pace(), held.is_late()) == (0.0, 0.0, False)
+    assert (held.first(), held.lowest()) == (None, None)
+    ticket = held.arrives(100.0, 1_000.0)
+    assert (ticket.due_bytes, held.held_bytes) == (100.0, 100.0)
+    assert (held.pace(), held.first()) == (0.0, ticket)
+
+
 def test_the_least_slack_of_all_is_how_much_may_overtake() -> None:
     """Deadline − (when all up to it are paid); in the order of deadlines, however they came."""
     held = Held()

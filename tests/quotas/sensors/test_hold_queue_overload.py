@@ -127,3 +127,26 @@ def test_who_went_in_its_time_or_at_its_deadline_went_not_ahead_for_anyone() -> 
     assert not urgent.is_in
     queue.leave(ticket, 701.0)
     assert queue._deadlines.trusts
+
+
+def test_whoever_is_next_is_woken_when_others_come_for_whom_it_has_to_go_earlier() -> None:
+    """Eight of 2,000 B until 8,000 ms: 2 B a ms, though 1,500 ms are owed before."""
+    queue = Queue(1_500.0)
+    first = queue.comes(2_000.0)
+    assert first.told_ms == 1_500.0
+    for _ in range(7):
+        queue.tat_ms += 2_000.0
+        queue.enter(2_000.0, queue.tat_ms - 2_000.0, DUE_MS, 0.0)
+    assert first.told_ms == 1_000.0
+    assert first in queue.take_woken()
+
+
+def test_the_first_at_a_pace_has_its_turn_from_the_last_that_went_on() -> None:
+    """1,000 B went at 500 ms, and are paid at 1,500; at 550 others come: 15,000 B in 7,450 ms."""
+    queue = Queue(500.0)
+    first, second = queue.comes(1_000.0), queue.comes(1_000.0)
+    assert queue.ask(first, 500.0) == 500.0
+    for _ in range(7):
+        queue.tat_ms += 2_000.0
+        queue.enter(2_000.0, queue.tat_ms - 2_000.0, DUE_MS, 550.0)
+    assert queue.ask(second, 550.0) == pytest.approx(500.0 + 1_000.0 * (DUE_MS - 550.0) / 15_000.0)

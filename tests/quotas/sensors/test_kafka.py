@@ -172,3 +172,16 @@ def test_a_token_bucket_holds_all_windows_and_pays_debt_at_the_quota() -> None:
 def test_halves_are_rounded_up_and_nothing_else_is_as_in_java(value: float, rounded: int) -> None:
     """The largest float below a half, and 2⁵² + 1, are what floor(x + 0.5) gets wrong."""
     assert java_round(value) == rounded
+
+
+@pytest.mark.parametrize("above", [0.25, 1.0, 2.0])
+def test_however_little_is_above_the_limit_it_is_waived(above: float) -> None:
+    sensor = sensor_of()
+    sensor.charge(11_000, 0)
+    free = sensor.tokens(0)
+    sensor.charge(free + above, 0)
+    assert sensor.tokens(0) == -above
+    sensor.waive(0)
+    assert sensor.tokens(0) == 0.0
+    sensor.waive(0)
+    assert sensor.tokens(0) == 0.0

@@ -52,6 +52,17 @@ def test_a_request_is_over_by_no_more_than_its_own_bytes_and_a_byte_that_is_paid
     assert sensor.over == 0, "what rounding leaves"
 
 
+def test_what_is_over_counts_anew_behind_a_debt_that_was_waived() -> None:
+    sensor = smooth()
+    sensor.charge(30_000, 0.0)
+    sensor.count_over(30_000, 10_000.0)
+    sensor.waive(0.0)
+    assert (sensor.tokens(0.0), sensor.over) == (0.0, 19_000)
+    sensor.charge(30_000, 0.0)
+    sensor.count_over(30_000, 10_000.0)
+    assert sensor.over == 19_000 + 20_000
+
+
 def test_nothing_is_over_in_shadow_mode() -> None:
     sensor = smooth()
     sensor.shadow = True

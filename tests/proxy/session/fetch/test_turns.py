@@ -272,8 +272,10 @@ def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
 
 
 def test_a_drain_ends_a_held_fetch_unforwarded() -> None:
-    (Playbook(shell_of(fetch_debt())) >> Client(fetch()) << Held(for_ms=3_000) >> Drain()
+    shell = shell_of(fetch_debt())
+    (Playbook(shell) >> Client(fetch()) << Held(for_ms=3_000) >> Drain()
      << Ending(DisconnectCause.DRAINED)).done()  # fmt: skip
+    assert len(shell.sensor(QuotaKind.FETCH).fetch_queue()) == 0, "nobody waits behind it"
 
 
 def test_a_limit_that_goes_while_a_fetch_is_held_lets_it_go_as_it_came() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.errors import BrokerMalformed
@@ -340,6 +341,17 @@ def test_a_request_too_large_to_be_kept_whole_ends_the_connection() -> None:
     shell.client_sends(delete([f"{n:0240}" for n in range(2_200)]))
     assert shell.cause is DisconnectCause.FRAME_TOO_LARGE
     assert not shell.to_broker
+
+
+def test_the_largest_request_that_is_kept_whole_is_counted() -> None:
+    names = [f"{number:0240}" for number in range(WHOLE_MAX_BYTES // 264)]
+    missing = WHOLE_MAX_BYTES - len(delete([*names, "x" * 5_000]))
+    for more, cause in ((0, None), (1, DisconnectCause.FRAME_TOO_LARGE)):
+        frame = delete([*names, "x" * (5_000 + missing + more)])
+        assert len(frame) == WHOLE_MAX_BYTES + more
+        shell = shell_of()
+        shell.client_sends(frame)
+        assert (shell.cause, bool(shell.to_broker)) == (cause, not more), "the question how large they are"
 
 
 def test_a_version_that_would_go_uncounted_ends_the_connection() -> None:

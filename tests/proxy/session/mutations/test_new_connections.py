@@ -92,6 +92,7 @@ def test_a_request_on_a_new_connection_waits_until_the_debt_is_paid() -> None:
     assert (record.api_key, record.held_ms, record.throttle_ms) == (CREATE_TOPICS, 5_000, 5_500)
     kinds = [(event.kind, event.delay_ms, event.charged) for event in shell.events]
     assert kinds[1:] == [(EventKind.HOLD, 5_000, 1), (EventKind.MUTE, 500, 1)]
+    assert [event.continues for event in shell.events][1:] == [False, True], "one delay"
 
 
 def test_a_debt_beyond_the_bound_lets_it_go_after_eight_seconds_and_it_counts() -> None:
@@ -104,6 +105,7 @@ def test_a_debt_beyond_the_bound_lets_it_go_after_eight_seconds_and_it_counts() 
     assert bytes(shell.to_broker) == ONE
     assert tokens(shell) == -100 - 1 + 16
     assert shell.state is State.READING, "hold and mute together end after the bound"
+    assert [event.kind for event in shell.events][1:] == [EventKind.HOLD], "there is no mute"
 
 
 def test_on_a_groups_connection_it_is_held_for_two_seconds_at_most() -> None:

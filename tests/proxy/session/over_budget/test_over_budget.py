@@ -62,7 +62,7 @@ def test_what_has_no_turn_in_its_budget_is_refused_and_given_back(version: int) 
     assert (sensor.held, sensor.refunded, sensor.used) == (0, 700, 6_000)
     refusal = shell.events[-1]
     assert (refusal.kind, refusal.quota, refusal.reason) == (EventKind.REFUSAL, "produce", "over_budget")
-    assert (refusal.charged_bytes, refusal.rule) == (700, "default_user")
+    assert (refusal.charged_bytes, refusal.rule, refusal.delay_ms) == (700, "default_user", 0.0)
     record = shell.records[-1]
     assert (record.held_ms, record.throttle_ms, record.upstream_ms) == (BUDGET_MS, BUDGET_MS, 0.0)
     assert record.sensor is sensor

@@ -90,6 +90,14 @@ def test_a_client_that_waits_for_one_answer_at_a_time_has_the_shorter_time() -> 
     assert arrivals.latest_ms(0, 100, 5_000.0, SLOW) == 8_000
 
 
+def test_what_comes_a_quarter_of_a_second_later_is_not_one_with_what_came_before() -> None:
+    for ms, marks in ((249.9, 1), (250.0, 2)):
+        arrivals = arrivals_of()
+        arrivals.came(0, 100, 0.0)
+        arrivals.came(0, 200, ms)
+        assert len(arrivals) == marks
+
+
 def test_bytes_that_come_one_by_one_are_kept_as_few_marks() -> None:
     """A mark for what comes within 250 ms of it: 40 in 10 s."""
     arrivals = arrivals_of()

@@ -108,6 +108,13 @@ def test_of_long_names_nothing_stays() -> None:
     assert after_bytes - before_bytes < 400_000
 
 
+def test_of_a_clients_name_and_version_64_characters_are_told() -> None:
+    body: Struct = {"clientSoftwareName": "n" * 59, "clientSoftwareVersion": "1.2.345"}
+    shell = Shell(session_of())
+    shell.client_sends(request(API_VERSIONS, 3, body))
+    assert shell.session.identity.software == "n" * 59 + " 1.2."
+
+
 def test_the_documentation_has_the_table() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs/sizing.md").read_text(encoding="utf-8")
     told = {name: float(figure) for name, figure in re.findall(r"^\| `([\w.-]+)` \| ([\d.]+) \|", text, re.M)}

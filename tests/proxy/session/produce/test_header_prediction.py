@@ -267,6 +267,39 @@ def test_whatever_is_done_to_a_request_what_fits_is_what_the_walk_finds(version:
     assert fitting > 100
 
 
+@pytest.mark.parametrize(
+    ("version", "batch_bytes", "length_bytes"),
+    [(8, 300, 4), (9, 80, 1), (9, 300, 2), (9, 20_000, 3), (13, 20_000, 3)],
+)
+def test_a_single_bit_of_the_lengths_or_of_the_id_that_differs_is_enough_not_to_fit(
+    version: int, batch_bytes: int, length_bytes: int
+) -> None:
+    request = frame(batch_bytes, version=version)
+    template = known(frame(version=version), version)
+    assert fits(template, request, version, behind_bytes=0)
+    batch = walked(request, version)[0][1] + (12 if version < 9 else 5 + length_bytes)
+    assert request[batch + 16] == 2, "its magic"
+    lengths = (*range(batch - length_bytes, batch), *range(batch + 8, batch + 12))
+    for at in (*lengths, *range(batch + 43, batch + 51)):
+        for bit in range(8):
+            other = request.copy()
+            other[at] ^= 1 << bit
+            assert not fits(template, other, version, behind_bytes=0), (at - batch, bit)
+
+
+def test_what_is_shorter_than_a_batchs_head_does_not_fit() -> None:
+    """60 bytes, all lengths of which agree."""
+    request = frame(61)
+    template = known(frame(), 9)
+    assert fits(template, request, 9)
+    batch = request.index(record_batch(producer_id=PRODUCER_ID, epoch=0, sequence=0))
+    assert request[batch - 1] == 62
+    del request[batch + 60]
+    request[batch - 1], request[batch + 11] = 61, 60 - 12
+    struct.pack_into(">i", request, 0, len(request) - 4)
+    assert not fits(template, request, 9)
+
+
 def mutated(original: bytearray, random: Random) -> bytearray:
     """Up to three things changed: a byte, a number, a part doubled, missing or put in; its size is right."""
     request = bytearray(original)

@@ -349,6 +349,16 @@ def test_who_is_charged_elsewhere_is_not_waited_for() -> None:
     assert first.turns.tell_ms(sensor, 900.0, 900, 0.0) == 900.0
 
 
+def test_who_has_closed_is_not_waited_for() -> None:
+    sensor = bucket()
+    first, second = Connection(sensor), Connection(sensor)
+    first.sends(900)
+    first.turns.tell_ms(sensor, 900.0, 900, 0.0)
+    second.sends(100)
+    first.turns.closed(0.0)
+    assert second.turns.tell_ms(sensor, 900.0, 100, 0.0) == pytest.approx(1_000.0)
+
+
 def test_who_has_come_is_not_expected_any_more() -> None:
     sensor = bucket()
     first, second = Connection(sensor), Connection(sensor)

@@ -106,6 +106,19 @@ def test_a_gate_ends_two_minutes_after_its_own_batch_was_refused_last() -> None:
     assert len(table) == 0
 
 
+def test_a_gate_that_is_refused_anew_does_not_keep_one_that_is_over() -> None:
+    for epoch, sequence in ((0, 10), (0, 5), (1, 10)):
+        table = GateTable()
+        table.refused({KEY: (0, 10)}, 0.0)
+        table.refused({OTHER: (0, 10)}, 10.0)
+        table.refused({KEY: (epoch, sequence)}, 60_000.0)
+        table.expire(120_009.0)
+        assert len(table) == 2
+        table.expire(120_010.0)
+        assert len(table) == 1
+        assert table.blocks({KEY: (epoch, sequence + 1)}, 120_010.0)
+
+
 def test_a_full_table_keeps_its_gates_and_says_that_others_are_missing() -> None:
     table = GateTable(max_gates=1)
     table.refused({KEY: (0, 10)}, 0.0)
@@ -141,7 +154,10 @@ def test_a_table_is_kept_while_a_connection_may_still_look_at_it() -> None:
     tables.expire(9_999.0)
     assert len(table) == 0
     assert tables.table("alice", 9_999.0) is table
-    tables.expire(20_000.0)
+    tables.expire(19_998.0)
+    assert tables.counts() == [("alice", 0)]
+    tables.expire(19_999.0)
+    assert tables.counts() == []
     assert tables.table("alice", 20_000.0) is not table
 
 

@@ -105,3 +105,14 @@ def test_a_members_request_of_a_version_that_is_not_offered_names_no_timeout_and
     three[1].client_sends(bytes(frame))
     assert three[1].to_broker == frame
     assert wait_of_a_new_id(three) == pytest.approx(15_000)
+
+
+def test_what_is_over_is_dropped_on_both_sides_ids_and_gates() -> None:
+    shared = ProducerIds()
+    shared.quota.principal("alice", 60.0, 0.0).main.restore(0.0, 0.0)
+    shared.tables.table("alice", 0.0).refused({(1, b"orders", 0): (0, 5)}, 0.0)
+    shared.expire(0.0)
+    assert [principal.user for principal in shared.quota.principals()] == ["alice"]
+    shared.expire(1e12)
+    assert list(shared.quota.principals()) == []
+    assert shared.tables.counts() == []

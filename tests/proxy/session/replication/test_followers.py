@@ -200,3 +200,8 @@ def test_of_more_than_a_thousand_sessions_the_longest_unused_is_forgotten() -> N
     replication.begun(mirrors[-1], MAX_SESSIONS)
     assert len(replication.sessions) == MAX_SESSIONS
     assert (mirrors[0].left, mirrors[1].left, mirrors[2].left) == (0, 1, 0)
+
+
+def test_what_is_in_sync_is_measured_over_the_brokers_windows() -> None:
+    assert Replication(LEADER, window_num=3, window_size_s=2.0).in_sync_rate.window_ms == 2_000
+    assert Replication(LEADER, window_num=3, window_size_s=0.5).in_sync_rate.window_ms == 500

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.proxy.session.replication.test_mirror_alone import A, B, C, Follower, goes
+from sluice.quotas.replication.throttle import ReplicationBucket
+from tests.proxy.session.replication.test_mirror_alone import NOW_MS, A, B, C, Follower, goes
 
 
 def test_those_that_wait_are_let_through_by_turns() -> None:
@@ -64,3 +65,46 @@ def test_a_cap_that_was_too_small_for_a_batch_is_no_guess() -> None:
     follower.mirror.take(follower.asks(A, at=10))
     follower.now_ms += 10_000.0
     assert next(cap for _, cap, _, _ in follower.fetches().grants) == 180
+
+
+def test_who_asks_again_for_what_has_come_or_goes_on_without_it_tells_nothing_of_records() -> None:
+    """100 B came for A, and it asks at the same offset again; then from 10 on, for which nothing came."""
+    follower = Follower(A, B)
+    plan = follower.fetches(A, B)
+    follower.is_answered(plan, (A, 1_000, 100), (B, 3, 0))
+    follower.mirror.take(follower.asks(A, at=0))
+    follower.mirror.take(follower.asks(A, at=10))
+    follower.now_ms += 10_000.0
+    plan = follower.fetches()
+    grants = {partition.key: (cap, expected) for partition, cap, expected, _ in plan.grants}
+    assert grants[B] == (200, 200)
+
+
+def test_what_is_followed_no_more_is_not_asked_for_beside_those_that_are_let_through() -> None:
+    """Nothing is known yet of either."""
+    follower = Follower(A, B, C)
+    follower.fetches(A, B, C)
+    follower.now_ms += 10_000.0
+    asked, forgotten, _ = goes(follower.fetches(forgets=(B,)))
+    assert ({key for key, _ in asked}, forgotten) == ({A, C}, [B])
+
+
+def test_what_was_asked_before_a_session_began_anew_is_not_asked_for() -> None:
+    follower = Follower()
+    follower.mirror.take(follower.asks(A, B))
+    follower.epoch = 0
+    asked = follower.asks(A)
+    follower.mirror.begin_anew(asked)
+    plan = follower.plans(asked)
+    assert [partition.key for partition, _ in plan.sent] == [A]
+
+
+def test_something_may_be_let_through_when_the_last_of_their_buckets_has_room() -> None:
+    follower = Follower(A)
+    other = ReplicationBucket(1_000.0, 0.0)
+    follower.rules.throttled[B] = (other,)
+    assert follower.mirror.wait_ms(NOW_MS) == 0.0, "nothing waits"
+    follower.fetches(A, B)
+    follower.bucket.tat_ms, other.tat_ms = NOW_MS + 300.0, NOW_MS + 700.0
+    waits = follower.bucket.wait_ms(NOW_MS), other.wait_ms(NOW_MS)
+    assert 0.0 < waits[0] < waits[1] == follower.mirror.wait_ms(NOW_MS)

@@ -274,3 +274,14 @@ def test_what_is_let_through_at_its_own_cap_and_brought_nothing_is_not_asked_for
     plan = mirror.plan(asking(mirror, max_bytes=CAP, topics=32), world.now_ms)
     assert {partition.key for partition, *_ in plan.grants} >= {late}
     assert plan.sent == []
+
+
+def test_a_follower_that_begins_anew_with_its_old_session_has_left_that_one_when_its_request_goes() -> None:
+    """KIP-227: epoch 0 with an id closes that session, and asks for another."""
+    world, (follower,) = a_world()
+    rounds(world, follower, 2)
+    assert [mirror.session_id for mirror in world.replication.sessions] == [follower.session_id]
+    follower.epoch = 0
+    assert follower.session_id
+    assert world.to_broker(follower) is not None
+    assert world.replication.sessions == ()

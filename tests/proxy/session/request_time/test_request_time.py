@@ -295,6 +295,17 @@ def test_a_new_connection_of_an_entity_in_debt_waits_and_begins_with_one_request
     assert shell.to_broker == metadata(1)
 
 
+def test_who_has_come_waits_no_second_time_when_its_limits_are_looked_up_again() -> None:
+    """What its user owes by then is waited for behind its answers."""
+    shell = shell_of()
+    exchange(shell, metadata(), metadata_answer())
+    shell.sensor(QuotaKind.REQUEST).charge(1_000.0, shell.now_ms)
+    shell.shared.quotas.reload(limits_of(), shell.now_ms)
+    shell.to_broker.clear()
+    shell.client_sends(metadata(2))
+    assert shell.to_broker == metadata(2)
+
+
 def test_within_the_quota_a_connection_has_a_few_requests_under_way() -> None:
     shell = shell_of()
     shell.client_sends(b"".join(metadata(number) for number in range(1, 21)))

@@ -44,13 +44,15 @@ def bucket(*, owed_ms: float = 0.0) -> SmoothSensor:
 class Connection:
     """One of alice, of the client id `app`."""
 
-    def __init__(self, sensor: Sensor, limits: QuotaLimits | None = None) -> None:
+    def __init__(
+        self, sensor: Sensor, limits: QuotaLimits | None = None, costs: RequestCosts = COSTS
+    ) -> None:
         self.shared = shared_of(limits or QuotaLimits([]))
         self.pace = Pace()
         identity = Identity(authentication_required=False, user="alice")
         identity.client_id = "app"
         self.flow = Flow("app")
-        policy = SessionPolicy(request_costs=COSTS)
+        policy = SessionPolicy(request_costs=costs)
         self.time = RequestTime(sensor, policy, self.shared, self.pace, identity, "10.0.0.1")
         self.sensor = sensor
 
@@ -96,6 +98,16 @@ def test_a_request_costs_what_its_kind_does_and_no_more_than_it_took() -> None:
     assert connection.shared.recorder.throttles == []
 
 
+def test_what_is_no_produce_has_neither_batches_nor_a_codec_nor_acks() -> None:
+    costs = RequestCosts([
+        CostRow(Coefficients(900.0), acks_all=True), CostRow(Coefficients(800.0), codec=1),
+        CostRow(Coefficients(50.0, batch_ms=20.0, record_ms=1.0)),
+    ])  # fmt: skip
+    connection = Connection(bucket(), costs=costs)
+    connection.answered(upstream_ms=5_000.0)
+    assert connection.charged == 50.0
+
+
 def test_within_its_limit_six_requests_may_be_under_way_and_in_debt_one() -> None:
     connection = Connection(bucket())
     connection.answered(now_ms=0.0)
@@ -117,6 +129,11 @@ def test_another_limit_begins_with_what_is_owed_there(owed_ms: float, *, shadow:
     other.shadow = shadow
     connection.time.use(other, 0.0)
     assert (connection.time.sensor, connection.pace.max_in_flight) == (other, most)
+    spent = bucket()
+    for charged, most_then in ((100.0, 6), (0.5, 1)):
+        spent.charge(charged, 0.0)
+        connection.time.use(spent, 0.0)
+        assert connection.pace.max_in_flight == most_then, "what is spent is not owed"
 
 
 def test_who_owes_is_muted_until_it_is_paid_for_a_second_at_most_and_told_so() -> None:
@@ -212,6 +229,7 @@ def produce_of_ids(*counts: int) -> bytes:
 def test_a_produce_costs_by_its_batches_and_records_and_whether_all_must_have_it() -> None:
     for frame, acks, costs in (
         (produce_of_ids(7), 1, 77.0), (produce_of_ids(7), -1, 102.0), (produce_of_ids(3, 4), 1, 97.0),
+        (produce_of_ids(1), 1, 71.0), (produce_of_ids(1, 0), 1, 91.0),
     ):  # fmt: skip
         connection = Connection(bucket())
         for number in (1, 2):
@@ -220,6 +238,22 @@ def test_a_produce_costs_by_its_batches_and_records_and_whether_all_must_have_it
             connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
         assert connection.charged == 2 * costs
         assert connection.time._marks == []
+
+
+@pytest.mark.parametrize(("acks", "cost", "cost_without"), [(1, 77.0, 50.0), (-1, 102.0, 75.0)])
+def test_a_produce_that_is_known_by_its_begin_costs_as_much_as_the_first_that_was_read(
+    acks: int, cost: float, cost_without: float
+) -> None:
+    frame = produce({"orders": [(0, record_batch(b"x" * 400, count=7))]}, version=9)
+    connection = Connection(bucket())
+    for number in (1, 2, 3):
+        connection.produces(frame, correlation_id=number, acks=acks)
+        connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
+        assert connection.charged == number * cost
+        assert connection.time._marks == []
+    connection.produces(frame, acks=acks, arrived=frame.index(b"x" * 400) - 30)
+    connection.answered(PRODUCE, 9, now_ms=500_000.0)
+    assert connection.charged == 3 * cost + cost_without, "what has not come is not looked at"
 
 
 def test_a_batch_says_how_it_is_compressed() -> None:
@@ -258,7 +292,7 @@ def test_what_cannot_be_read_brings_no_batch() -> None:
     assert connection.charged == 50.0
 
 
-@pytest.mark.parametrize(("owed_ms", "wait_ms"), [(0.0, 0.0), (300.0, 300.0), (5_000.0, 1_000.0)])
+@pytest.mark.parametrize(("owed_ms", "wait_ms"), [(0.0, 0.0), (0.5, 0.5), (300.0, 300.0), (5_000.0, 1_000.0)])
 def test_the_first_request_of_a_connection_waits_for_what_its_user_owes(
     owed_ms: float, wait_ms: float
 ) -> None:

@@ -40,6 +40,12 @@ from testkit.proxy.sasl_events import (
 # --- exchanges that go well
 
 
+def test_before_a_handshake_nothing_has_begun() -> None:
+    watch = SaslWatch()
+    assert (watch.user, watch.failed) == (None, False)
+    assert (watch.awaiting_broker, watch.in_exchange, watch.raw_tokens) == (False, False, False)
+
+
 @pytest.mark.parametrize(("mechanism", "version"), NAMED)
 def test_the_user_is_known_from_the_brokers_yes_on_and_not_before(mechanism: str, version: int) -> None:
     watch = SaslWatch()

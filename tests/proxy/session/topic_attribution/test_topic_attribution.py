@@ -201,6 +201,7 @@ def test_a_login_belongs_to_the_user_whom_the_broker_said_yes_to() -> None:
     shell.broker_sends(answer(SASL_HANDSHAKE, 1, {"mechanisms": ["PLAIN"]}))
     shell.client_sends(request(36, 2, {"authBytes": b"\0alice\0secret".hex()}))
     shell.broker_sends(answer(36, 2))
+    assert handshake.named_key()[1] == "alice", "though nothing has followed"
     shell.client_sends(produced(["a"], 9))
     keys = [handshake.named_key(), flow_of(shell).named_key()]
     assert [key[1:] for key in keys] == [

@@ -76,11 +76,21 @@ def test_a_later_fetch_of_a_session_is_of_the_topic_that_it_has() -> None:
     assert topic_of(flows, "b", epoch=3) == "", "it has both now"
     assert topic_of(flows, epoch=4) == ""
     assert topic_of(flows, "b", epoch=5) == "", "of several it stays"
+    assert flows.fetch_head == NO_HEAD, "it names one"
     assert topic_of(flows, "b") == "b", "a new one"
     assert topic_of(flows, "a", "b") == ""
     assert topic_of(flows, epoch=1) == ""
     assert topic_of(flows) == "", "a session that is opened without topics"
     assert topic_of(flows, "c", epoch=1) == "c"
+
+
+def test_a_fetch_that_names_no_topic_is_known_by_that_in_flexible_versions_alone() -> None:
+    """A classic one ends with its topics: what follows is another request."""
+    for version, head in ((7, NO_HEAD), (11, NO_HEAD), (12, NO_TOPICS)):
+        flows = flows_of()
+        topic_of(flows, "a", version=version)
+        assert topic_of(flows, version=version, epoch=1) == "a"
+        assert flows.fetch_head == head
 
 
 def test_a_fetch_without_a_session_is_of_its_topic_alone() -> None:

@@ -196,3 +196,15 @@ def test_the_same_bytes_at_another_version_have_the_acks_of_that_version() -> No
         assert len(shell.session._in_flight) == 0
     shell.client_sends(flexible[:6] + b"\0\x08" + flexible[8:])
     assert len(shell.session._in_flight) == 1
+
+
+def test_a_produce_whose_topics_name_never_comes_is_of_none_and_not_of_the_last_ones() -> None:
+    """200,000 bytes long: more than are waited for to know whose it is."""
+    shell = logged()
+    assert topic_of(shell, produced(["a"], 9)) == "a"
+    late = produce({"t" * 32_767: [(0, record_batch(b"x"))]}, version=9)
+    late = late.replace(b"\x80\x80\x02" + b"t" * 32_767, b"\xc1\x9a\x0c" + b"t" * 200_000)
+    begin = ((len(late) - 4).to_bytes(4, "big") + late[4:])[: 130 * 1024]
+    shell.client_sends(begin)
+    assert (shell.cause, shell.to_broker.endswith(begin)) == (None, True)
+    assert flow_of(shell).named_key()[-1] == ""
