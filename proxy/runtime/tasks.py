@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from time import monotonic
 from typing import Any, Final, TypeVar
 
 from sluice.proxy.runtime.log import get_logger
@@ -65,8 +64,14 @@ async def beat_of_clients(every_s: float, occupied: asyncio.Event) -> float:
 
 def to_beat_s(every_s: float) -> float:
     """How long `next_beat` sleeps, for waits that something else may end."""
-    left_s = every_s - monotonic() % every_s
+    left_s = every_s - now_s() % every_s
     return left_s if left_s > every_s / 10.0 else left_s + every_s
+
+
+def now_s() -> float:
+    """The loop's, which stands still while it works: by the clock's, tasks that it woke together would sleep
+    to another millisecond each, and wake it as often."""
+    return asyncio.get_running_loop().time()
 
 
 def _ended(task: asyncio.Task[Any]) -> None:
