@@ -233,7 +233,7 @@ class Server:
             *((one, "beside a listener") for one in beside),
         ]
         if kafka_page is not None:
-            work.append((kafka_page.run, "kafka_page"))
+            work.append((partial(kafka_page.run, self._gauges.occupied), "kafka_page"))
         if self._config_watch is not None:
             work.append((partial(self._config_watch.watch, self._reconfigure), "configuration"))
         if self._access_log is not None:

@@ -21,6 +21,7 @@ from sluice.proxy.metrics.producer_id_meter import UserIds
 from sluice.proxy.metrics.replication import replication_rates
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.tasks import beat_of_clients
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.sensors.kafka_rate import DEFAULT_WINDOW_NUM, DEFAULT_WINDOW_SIZE_S, Average, Rate
@@ -100,10 +101,10 @@ class KafkaPage:
         self._exempt = Rate(*_METRIC_WINDOWS)
         self._exempt_growth = _Growth()
 
-    async def run(self) -> None:
-        """Look once a second until cancelled."""
+    async def run(self, occupied: asyncio.Event) -> None:
+        """Look once a second until cancelled; more rarely while no client is there (Gauges.occupied)."""
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            await beat_of_clients(INTERVAL_S, occupied)
             await self.refresh()
 
     async def refresh(self) -> None:
