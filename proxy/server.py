@@ -224,7 +224,7 @@ class Server:
         """Begin all that runs until the end. `beside`: the work beside the listeners."""
         work: list[tuple[Work, str]] = [
             *self._quota_source.work(self._apply),
-            (partial(self._meter.run, self._gauges.occupied), "usage_meter"),
+            (partial(self._meter.run, worker.occupied), "usage_meter"),
             (self._expire, "expire"),
             (partial(self._sweep, worker), "sweep"),
             (self._clean_up_ids, "producer_ids_clean_up"),
@@ -233,7 +233,7 @@ class Server:
             *((one, "beside a listener") for one in beside),
         ]
         if kafka_page is not None:
-            work.append((partial(kafka_page.run, self._gauges.occupied), "kafka_page"))
+            work.append((partial(kafka_page.run, worker.occupied), "kafka_page"))
         if self._config_watch is not None:
             work.append((partial(self._config_watch.watch, self._reconfigure), "configuration"))
         if self._access_log is not None:
@@ -341,7 +341,7 @@ class Server:
     async def _sweep(self, worker: Worker) -> None:
         """End the connections in which nothing moves."""
         while True:
-            await beat_of_clients(SWEEP_INTERVAL_MS / 1000.0, worker.gauges.occupied)
+            await beat_of_clients(SWEEP_INTERVAL_MS / 1000.0, worker.occupied)
             now_ms = worker.clock.tick(monotonic() * 1000.0)
             if not any(listener.connections for listener in self._listeners):
                 continue

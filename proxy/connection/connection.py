@@ -62,7 +62,7 @@ class Connection(Relay):
 
     def start(self) -> None:
         """Begin to relay between client and broker."""
-        self._worker.gauges.opened()
+        self._worker.opened()
         identity = self.session.identity
         if self._guest is not None and (not identity.authenticated or self.session.user == ANONYMOUS):
             self._footprint.may_end(self._is_to_speak, self._make_room)
@@ -301,7 +301,7 @@ class Connection(Relay):
         self._worker.recorder.connections.append(self.session.record(self.peer, self._opened_ms, now_ms))
         self.session.closed(now_ms)
         self._footprint.closed()
-        self._worker.gauges.closed()
+        self._worker.closed()
         if self._eof or client.gone or not client.finish_sending():
             client.close()
             self._on_close(self)

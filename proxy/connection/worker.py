@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, Event
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.connection.budget import WINDOW_BYTES, BufferBudget
@@ -36,6 +36,7 @@ class Worker:
         "head_view",
         "limits",
         "loop",
+        "occupied",
         "pipe",
         "poller",
         "quota_desk",
@@ -67,6 +68,8 @@ class Worker:
         self.quota_desk: QuotaDesk | None = None
         """who answers what clients ask about quotas, where sessions take that out"""
         self.clock = SweepClock(loop.time() * 1000.0)
+        self.occupied = Event()
+        """set while a client connection is open: what has to do with clients alone sleeps until then"""
         # A window of 1 MiB halves the CPU per byte against 64 KiB (docs/decisions.md).
         self.buf = bytearray(WINDOW_BYTES)
         self.view = memoryview(self.buf)
@@ -74,6 +77,20 @@ class Worker:
         self.head_view = self.view[:HEAD_BYTES]
         self.pipe = KernelPipe()
         self.poller = poller(loop)
+
+    def opened(self) -> None:
+        """A client connection more."""
+        gauges = self.gauges
+        gauges.connections += 1
+        gauges.connections_opened += 1
+        if gauges.connections == 1:
+            self.occupied.set()
+
+    def closed(self) -> None:
+        """One of them less."""
+        self.gauges.connections -= 1
+        if not self.gauges.connections:
+            self.occupied.clear()
 
     def close(self) -> None:
         """Connections are not served any more."""

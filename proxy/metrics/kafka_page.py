@@ -102,7 +102,7 @@ class KafkaPage:
         self._exempt_growth = _Growth()
 
     async def run(self, occupied: asyncio.Event) -> None:
-        """Look once a second until cancelled; more rarely while no client is there (Gauges.occupied)."""
+        """Look once a second until cancelled; more rarely while no client is there (Worker.occupied)."""
         while True:
             await beat_of_clients(INTERVAL_S, occupied)
             await self.refresh()

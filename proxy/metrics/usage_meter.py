@@ -139,7 +139,7 @@ class UsageMeter:
         """(quota, user, client_id) → live sensors behind it of which a warning has begun, at the last fold"""
 
     async def run(self, occupied: asyncio.Event) -> None:
-        """Drain and fold until cancelled; more rarely while no client is there (Gauges.occupied)."""
+        """Drain and fold until cancelled; more rarely while no client is there (Worker.occupied)."""
         fold_at_s = idle_at_s = round_at_s = time.monotonic()
         while True:
             begun_s = time.monotonic()

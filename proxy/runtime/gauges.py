@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from sluice.quotas.kinds import KINDS
@@ -18,13 +17,10 @@ class Gauges:
         "delayed",
         "guests_delayed",
         "guests_s",
-        "occupied",
         "over_rate",
     )
 
     def __init__(self) -> None:
-        self.occupied = asyncio.Event()
-        """set while a client connection is open: what has to do with clients alone sleeps until then"""
         self.connections = 0
         """client connections open now"""
         self.connections_opened = 0
@@ -39,16 +35,3 @@ class Gauges:
         """connections above their address's rate, by rule and whether that is in shadow mode; never falls"""
         self.delayed = {kind.value: 0 for kind in KINDS}
         """by quota kind: connections that are held or muted now"""
-
-    def opened(self) -> None:
-        """A client connection more."""
-        self.connections += 1
-        self.connections_opened += 1
-        if self.connections == 1:
-            self.occupied.set()
-
-    def closed(self) -> None:
-        """One of them less."""
-        self.connections -= 1
-        if not self.connections:
-            self.occupied.clear()

@@ -11,16 +11,15 @@ import pytest
 
 from sluice.proxy.metrics import usage_meter
 from sluice.proxy.runtime import tasks
-from sluice.proxy.runtime.gauges import Gauges
 from sluice.usage.records import Recorder
 from testkit.proxy.meter_bench import NOW_MS, PRODUCE, Bench, event, limits_of
 
 
 def occupied() -> asyncio.Event:
     """A client is there."""
-    gauges = Gauges()
-    gauges.opened()
-    return gauges.occupied
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 class Pace:

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from sluice.proxy.runtime import tasks
-from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.tasks import beat_of_clients
 
 
@@ -23,9 +22,9 @@ def test_with_a_client_it_is_the_next_beat(
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(tasks, "now_s", lambda: now_s)
-    gauges = Gauges()
-    gauges.opened()
-    assert asyncio.run(beat_of_clients(1.0, gauges.occupied)) == pytest.approx(wanted_s)
+    occupied = asyncio.Event()
+    occupied.set()
+    assert asyncio.run(beat_of_clients(1.0, occupied)) == pytest.approx(wanted_s)
     assert slept_s == pytest.approx([wanted_s])
 
 
@@ -41,30 +40,20 @@ def test_without_one_it_is_every_other_beat(
 
     monkeypatch.setattr(asyncio, "timeout", timeout)
     monkeypatch.setattr(tasks, "now_s", lambda: now_s)
-    assert asyncio.run(beat_of_clients(1.0, Gauges().occupied)) == pytest.approx(wanted_s)
+    assert asyncio.run(beat_of_clients(1.0, asyncio.Event())) == pytest.approx(wanted_s)
     assert waited_s == pytest.approx([wanted_s])
 
 
 def test_when_a_client_comes_it_goes_on_at_once() -> None:
-    gauges = Gauges()
+    occupied = asyncio.Event()
 
     async def wait() -> float:
-        waiting = asyncio.ensure_future(beat_of_clients(100_000.0, gauges.occupied))
+        waiting = asyncio.ensure_future(beat_of_clients(100_000.0, occupied))
         await asyncio.sleep(0)
         assert not waiting.done()
-        gauges.opened()
+        occupied.set()
         return await waiting
 
     begun_s = time.monotonic()
     assert asyncio.run(wait()) > 1_000.0  # what it would have slept
     assert time.monotonic() - begun_s < 1_000.0
-
-
-def test_it_is_occupied_from_the_first_client_to_the_last() -> None:
-    gauges = Gauges()
-    seen = []
-    for change in (gauges.opened, gauges.opened, gauges.closed, gauges.opened, gauges.closed, gauges.closed):
-        change()
-        seen.append((gauges.connections, gauges.occupied.is_set()))
-    assert seen == [(1, True), (2, True), (1, True), (2, True), (1, True), (0, False)]
-    assert gauges.connections_opened == 3
