@@ -19,6 +19,7 @@ from testkit.clients.kafka_clients import (
     CLIENTS,
     CONFLUENT,
     KAFKA_PYTHON,
+    LEAVES_SOCKETS,
     Client,
     Options,
     confluent_producer,
@@ -31,6 +32,8 @@ from testkit.kafka.java_tools import run_tool
 from testkit.kafka.node import KafkaNode
 from testkit.kafka.sasl_clients import java_client_properties, write_properties
 from testkit.proxy.sluice_process import SluiceProcess
+
+pytestmark = [*LEAVES_SOCKETS]
 
 Unique = Callable[[str], str]
 DOOR = "SLUICE_SASL"
