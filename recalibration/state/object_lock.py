@@ -66,7 +66,10 @@ def object_lock(
 
 def _refuse_if_held(place: LogFolder, folder: str, number: int, stale_s: float, out: str) -> None:
     path = f"{folder}/{number}"
-    whose = _read(place, path).decode(errors="replace").strip()
+    try:
+        whose = _read(place, path).decode(errors="replace").strip()
+    except FileNotFoundError:  # who comes next removes it
+        raise AnotherNightError(f"{out}: another night has begun here at this moment") from None
     if not whose:
         return
     # Times by one clock: the store's.

@@ -68,6 +68,14 @@ def test_a_second_night_is_told_and_the_next_may_run(store: ObjectStore, out: st
     assert numbers(store, out) == ["3"], "one object is left, and no probe"
 
 
+def test_whoever_finds_its_predecessor_removed_meanwhile_is_told(
+    out: str, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluice.recalibration.state.object_lock._numbers", lambda *_: [7])
+    with pytest.raises(AnotherNightError, match="another night has begun here at this moment"):
+        object_lock(out, create).__enter__()
+
+
 def test_of_many_at_once_one_has_it(out: str, create: Create) -> None:
     for _ in range(5):
         begin, end = Barrier(8), Barrier(8)
