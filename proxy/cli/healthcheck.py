@@ -82,11 +82,6 @@ def failure(host: str, port: int) -> str | None:
     return None if status == http.client.OK else f"/livez at {host}:{port} answers {status}"
 
 
-def why_passed_over(file: str) -> str:
-    """Why the configuration file says nothing; empty: it does, or there is none."""
-    return _read(file)[1]
-
-
 def _read(file: str) -> tuple[dict[str, Any], str]:
     """What is in the configuration file, and why nothing is. What is no file is not opened: a pipe would
     keep the check waiting for whoever writes into it."""
@@ -117,7 +112,8 @@ def main(config: str = "") -> NoReturn:
 
     `config`: its configuration file; else the one that SLUICE_CONFIG names.
     """
+    config = config or os.environ.get("SLUICE_CONFIG", "")
     reason = failure(*probe_address(os.environ, config))
-    if reason is not None and (why := why_passed_over(config or os.environ.get("SLUICE_CONFIG", ""))):
-        reason += f" ({why})"
+    if reason is not None and (why_passed_over := _read(config)[1]):
+        reason += f" ({why_passed_over})"
     sys.exit(reason)

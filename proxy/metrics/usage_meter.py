@@ -144,12 +144,12 @@ class UsageMeter:
         while True:
             begun_s = time.monotonic()
             if begun_s < idle_at_s:
-                interval_s = DRAIN_INTERVAL_S
-                await asyncio.sleep(interval_s)
+                await asyncio.sleep(DRAIN_INTERVAL_S)
+                late_s = time.monotonic() - begun_s - DRAIN_INTERVAL_S
             else:  # on the beat of the others that have nothing to do
-                interval_s = await beat_of_clients(IDLE_DRAIN_INTERVAL_S, occupied)
+                late_s = await beat_of_clients(IDLE_DRAIN_INTERVAL_S, occupied)
             now_s = time.monotonic()
-            self.loop_lag.note(now_s - begun_s - interval_s, now_s)
+            self.loop_lag.note(late_s, now_s)
             if not self._recorder.is_empty:
                 idle_at_s = now_s + IDLE_DRAIN_INTERVAL_S
             elif idle_at_s <= now_s < round_at_s:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 from sluice.proxy.runtime.log import get_logger
@@ -50,16 +50,20 @@ async def next_beat(every_s: float) -> None:
 
 async def beat_of_clients(every_s: float, occupied: asyncio.Event) -> float:
     """`next_beat` for what has to do with clients alone: while none is there (`occupied` is clear) a rarer
-    one, or the moment when one comes. Returns how long it would have slept, in seconds."""
-    if occupied.is_set():
-        left_s = to_beat_s(every_s)
-        await asyncio.sleep(left_s)
-        return left_s
-    left_s = to_beat_s(every_s * _RARER)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(left_s):
-            await occupied.wait()
-    return left_s
+    one, or the next one after one came: as often as with clients, however often they come and go. Returns how
+    late it is, in seconds."""
+    if not occupied.is_set():
+        left_s = to_beat_s(every_s * _RARER)
+        due_s = monotonic() + left_s
+        try:
+            async with asyncio.timeout(left_s):
+                await occupied.wait()
+        except TimeoutError:
+            return monotonic() - due_s
+    left_s = to_beat_s(every_s)
+    due_s = monotonic() + left_s
+    await asyncio.sleep(left_s)
+    return monotonic() - due_s
 
 
 def to_beat_s(every_s: float) -> float:

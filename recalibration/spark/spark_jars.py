@@ -112,10 +112,6 @@ SETS: Final = (
     JarSet("3.5.0", "2.35.4", frozenset(), "1.3.1"),  # Spark 4.2, 4.3
 )
 NEWEST: Final = SETS[-1]
-LOCK_FILE: Final = {each.hadoop: each.lock_file for each in SETS}.get(
-    installed_hadoop() or NEWEST.hadoop, NEWEST.lock_file
-)
-"""of the Spark that is installed here"""
 
 
 def jar_set(hadoop: str | None = None) -> JarSet:

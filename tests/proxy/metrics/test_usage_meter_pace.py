@@ -39,6 +39,7 @@ class Pace:
         monkeypatch.setattr(asyncio, "sleep", self._pass_time)
         monkeypatch.setattr(usage_meter, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         monkeypatch.setattr(tasks, "now_s", lambda: self.now_s)
+        monkeypatch.setattr(tasks, "monotonic", lambda: self.now_s)
 
     def run(self, until_s: float) -> None:
         """Let the meter run until then."""

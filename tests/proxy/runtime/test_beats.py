@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
@@ -11,49 +13,94 @@ from sluice.proxy.runtime import tasks
 from sluice.proxy.runtime.tasks import beat_of_clients
 
 
-@pytest.mark.parametrize(("now_s", "wanted_s"), [(1000.25, 0.75), (1001.25, 0.75), (1000.95, 1.05)])
+class Clock:
+    """Time passes only while somebody sleeps, and as long; what is due meanwhile happens at its time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, now_s: float) -> None:
+        self.now_s = now_s
+        self.late_s = 0.0
+        """how late who sleeps wakes up"""
+        self.occupied = asyncio.Event()
+        self._at: list[tuple[float, Callable[[], None]]] = []
+        sleep = asyncio.sleep
+
+        async def pass_time(delay_s: float) -> None:
+            until_s = self.now_s + delay_s
+            while self._at and self._at[0][0] <= until_s:
+                self.now_s, change = self._at.pop(0)
+                change()
+                await sleep(0)
+            self.now_s = until_s + self.late_s
+
+        @asynccontextmanager
+        async def timeout(delay_s: float) -> AsyncIterator[None]:
+            until_s = self.now_s + delay_s
+            if self._at and self._at[0][0] <= until_s:
+                self.now_s, change = self._at.pop(0)
+                asyncio.get_running_loop().call_soon(change)
+                yield
+            else:
+                self.now_s = until_s + self.late_s
+                raise TimeoutError
+
+        monkeypatch.setattr(asyncio, "sleep", pass_time)
+        monkeypatch.setattr(asyncio, "timeout", timeout)
+        monkeypatch.setattr(tasks, "now_s", lambda: self.now_s)
+        monkeypatch.setattr(tasks, "monotonic", lambda: self.now_s)
+
+    def at(self, now_s: float, change: Callable[[], None]) -> None:
+        """Have it happen then; in their order."""
+        self._at.append((now_s, change))
+
+    def beats_s(self, until_s: float) -> list[float]:
+        """When it beat."""
+
+        async def beats() -> list[float]:
+            found = []
+            while self.now_s < until_s:
+                assert await beat_of_clients(1.0, self.occupied) == pytest.approx(self.late_s)
+                found.append(self.now_s)
+            return found
+
+        return asyncio.run(beats())
+
+
+@pytest.mark.parametrize(("now_s", "first_s"), [(1000.25, 1001.0), (1001.25, 1002.0), (1000.95, 1002.0)])
 def test_with_a_client_it_is_the_next_beat(
-    monkeypatch: pytest.MonkeyPatch, now_s: float, wanted_s: float
+    monkeypatch: pytest.MonkeyPatch, now_s: float, first_s: float
 ) -> None:
-    slept_s: list[float] = []
-
-    async def sleep(delay_s: float) -> None:
-        slept_s.append(delay_s)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    monkeypatch.setattr(tasks, "now_s", lambda: now_s)
-    occupied = asyncio.Event()
-    occupied.set()
-    assert asyncio.run(beat_of_clients(1.0, occupied)) == pytest.approx(wanted_s)
-    assert slept_s == pytest.approx([wanted_s])
+    clock = Clock(monkeypatch, now_s)
+    clock.occupied.set()
+    assert clock.beats_s(first_s + 2.0) == pytest.approx([first_s, first_s + 1.0, first_s + 2.0])
 
 
-@pytest.mark.parametrize(("now_s", "wanted_s"), [(1000.25, 1.75), (1001.25, 0.75)])
+@pytest.mark.parametrize(("now_s", "first_s"), [(1000.25, 1002.0), (1001.25, 1002.0)])
 def test_without_one_it_is_every_other_beat(
-    monkeypatch: pytest.MonkeyPatch, now_s: float, wanted_s: float
+    monkeypatch: pytest.MonkeyPatch, now_s: float, first_s: float
 ) -> None:
-    waited_s: list[float] = []
-
-    def timeout(delay_s: float) -> asyncio.Timeout:
-        waited_s.append(delay_s)
-        return asyncio.Timeout(0.0)
-
-    monkeypatch.setattr(asyncio, "timeout", timeout)
-    monkeypatch.setattr(tasks, "now_s", lambda: now_s)
-    assert asyncio.run(beat_of_clients(1.0, asyncio.Event())) == pytest.approx(wanted_s)
-    assert waited_s == pytest.approx([wanted_s])
+    clock = Clock(monkeypatch, now_s)
+    assert clock.beats_s(first_s + 4.0) == pytest.approx([first_s, first_s + 2.0, first_s + 4.0])
 
 
-def test_when_a_client_comes_it_goes_on_at_once() -> None:
-    occupied = asyncio.Event()
+def test_when_a_client_comes_it_is_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 1000.0)
+    clock.at(1002.5, clock.occupied.set)
+    assert clock.beats_s(1005.0) == pytest.approx([1002.0, 1003.0, 1004.0, 1005.0])
 
-    async def wait() -> float:
-        waiting = asyncio.ensure_future(beat_of_clients(100_000.0, occupied))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        occupied.set()
-        return await waiting
 
-    begun_s = time.monotonic()
-    assert asyncio.run(wait()) > 1_000.0  # what it would have slept
-    assert time.monotonic() - begun_s < 1_000.0
+def test_however_often_clients_come_and_go_it_is_not_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a beat each limit may be looked at: once for each connection that comes would be too much."""
+    clock = Clock(monkeypatch, 1000.0)
+    for number in range(500):
+        clock.at(1000.0 + number / 100.0, clock.occupied.set)
+        clock.at(1000.005 + number / 100.0, clock.occupied.clear)
+    beats_s = clock.beats_s(1005.0)
+    assert len(beats_s) <= 5
+    assert all(after_s - before_s <= 2.0 + 1e-6 for before_s, after_s in pairwise([1000.0, *beats_s]))
+
+
+def test_it_tells_how_late_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 1000.0)
+    clock.late_s = 0.3
+    clock.at(1005.0, clock.occupied.set)
+    assert clock.beats_s(1008.0) == pytest.approx([1002.3, 1004.3, 1006.3, 1007.3, 1008.3])

@@ -335,12 +335,18 @@ def test_an_answer_tells_the_mute_or_what_the_next_request_will_wait_for() -> No
     assert connection.turns.tell_ms(bucket(), 350.0, 900, 200.0) == 150.0, "of another bucket"
 
 
-def test_who_is_charged_elsewhere_is_not_waited_for() -> None:
-    sensor = bucket()
+def one_behind_another(sensor: SmoothSensor) -> tuple[Connection, Connection]:
+    """Both have asked for more than the bucket has: 900 bytes, and 100."""
     first, second = Connection(sensor), Connection(sensor)
     first.sends(900)
     first.turns.tell_ms(sensor, 900.0, 900, 0.0)
     second.sends(100)
+    return first, second
+
+
+def test_who_is_charged_elsewhere_is_not_waited_for() -> None:
+    sensor = bucket()
+    first, second = one_behind_another(sensor)
     assert second.turns.tell_ms(sensor, 900.0, 100, 0.0) == 1_900.0
     place = first.turns._place
     first.turns.use(bucket())
@@ -351,10 +357,7 @@ def test_who_is_charged_elsewhere_is_not_waited_for() -> None:
 
 def test_who_has_closed_is_not_waited_for() -> None:
     sensor = bucket()
-    first, second = Connection(sensor), Connection(sensor)
-    first.sends(900)
-    first.turns.tell_ms(sensor, 900.0, 900, 0.0)
-    second.sends(100)
+    first, second = one_behind_another(sensor)
     first.turns.closed(0.0)
     assert second.turns.tell_ms(sensor, 900.0, 100, 0.0) == pytest.approx(1_000.0)
 
