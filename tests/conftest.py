@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let pass the warnings that no change of ours would end."""
     for warning in FOREIGN_WARNINGS:
         config.addinivalue_line("filterwarnings", warning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the above, which hold from the collection on
+        from testkit.clients.kafka_python_leaks import close_what_fails
+    close_what_fails()
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], AbstractEventLoop]]:
