@@ -1,8 +1,9 @@
 """Tells when files may have changed, at no cost to the event loop while they have not.
 
 A daemon thread looks at what the paths lead to, and wakes the loop only for what is new: a proxy that has
-nothing to do is not woken each second for every file. A look may hang (a dead network mount); so the loop
-asks now and then how long the last look has been under way. What is in the files the thread does not know.
+nothing to do is not woken each second for every file. Where the kernel tells of changes (file_events.py)
+the thread sleeps until it does. A look may hang (a dead network mount); so the loop asks now and then how
+long the last look has been under way. What is in the files the thread does not know.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, TypeAlias
 
+from sluice.proxy.runtime.file_events import FileEvents
 from sluice.proxy.runtime.tasks import to_beat_s
 from sluice.proxy.runtime.watched_file import WatchedFiles
 
@@ -23,6 +25,8 @@ _ASKED_EVERY_S: Final = 5.0
 """by the loop, whether the thread still looks"""
 _LATE_S: Final = 2.0
 """a look that takes longer is nobody's ordinary file system"""
+_SURE_S: Final = 10.0
+"""between two looks where the kernel tells of changes: it does not of a folder above that was moved"""
 
 Found: TypeAlias = tuple[tuple[int, ...], ...]
 """of each path what `stat` tells of the file that it leads to; empty: of none"""
@@ -38,8 +42,8 @@ class FileSentinel:
         watched: WatchedFiles,
         look: Callable[[Iterable[Path]], Found] | None = None,
     ) -> None:
-        """`interval_s`: between two looks; `watched`: what the task knows of the files; `look`: blocks as
-        long as the file system does."""
+        """`interval_s`: between two looks, at least; `watched`: what the task knows of the files; `look`:
+        blocks as long as the file system does."""
         self._paths = tuple(paths)
         self._interval_s = interval_s
         self._watched = watched
@@ -49,6 +53,7 @@ class FileSentinel:
         self._was_late = False
         self._ended = False
         self._thread: threading.Thread | None = None
+        self._events: FileEvents | None = None
         self._new = asyncio.Event()
 
     async def changed(self) -> None:
@@ -76,25 +81,43 @@ class FileSentinel:
     def close(self) -> None:
         """The thread ends, after an interval at most; one that hangs ends with the process."""
         self._ended = True
+        if self._events is not None:
+            self._events.end()
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, args=(loop,), name="file-sentinel", daemon=True)
+        self._events = FileEvents(self._paths)
+        self._thread = threading.Thread(
+            target=self._run, args=(loop, self._events), name="file-sentinel", daemon=True
+        )
         self._thread.start()
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        while not self._ended:
-            self._looks_since_s = monotonic()
-            seen = self._look(self._paths)
-            was_late = self._was_late
-            self._looks_since_s, self._was_late = 0.0, False
-            if seen != self._seen or was_late:
-                self._seen = seen
-                try:
-                    loop.call_soon_threadsafe(self._new.set)
-                except RuntimeError:  # the loop is closed: the process ends
-                    return
-            sleep(self._interval_s)  # Event.wait costs three times as much
+    def _run(self, loop: asyncio.AbstractEventLoop, events: FileEvents) -> None:
+        try:
+            while not self._ended and self._looked(loop, events):
+                pass
+        finally:
+            events.close()
+
+    def _looked(self, loop: asyncio.AbstractEventLoop, events: FileEvents) -> bool:
+        """One look, and the wait after it. Returns False when the loop is closed: the process ends."""
+        self._looks_since_s = since_s = monotonic()
+        is_told = events.follow()
+        seen = self._look(self._paths)
+        was_late = self._was_late
+        self._looks_since_s, self._was_late = 0.0, False
+        if seen != self._seen or was_late:
+            self._seen = seen
+            try:
+                loop.call_soon_threadsafe(self._new.set)
+            except RuntimeError:
+                return False
+        events.wait(_SURE_S if is_told else self._interval_s)
+        too_soon_s = self._interval_s - (monotonic() - since_s)
+        if too_soon_s > 0.0 and not self._ended:
+            sleep(too_soon_s)
+        events.drain()
+        return True
 
 
 def states_of(paths: Iterable[Path]) -> Found:

@@ -1,4 +1,4 @@
-"""kafka-python 3.0 leaves a socket to the garbage collector when a connect or a TLS handshake comes to nothing.
+"""kafka-python 3.0 leaves a socket to the garbage collector when a connect or a TLS handshake fails.
 
 The collector runs when it likes: its ResourceWarning then ends whichever test is running.
 """
