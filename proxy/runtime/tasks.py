@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from sluice.proxy.runtime.log import get_logger
 
-_RARER: Final = 2.0
-"""how much, of beats while no client is there; by the last of them a new connection tells the time"""
+_RARER: Final = 5.0
+"""how much, of beats while no client is there: a second's become those at which the broker is asked, too"""
 
 _log = get_logger()
 _running: set[asyncio.Task[Any]] = set()

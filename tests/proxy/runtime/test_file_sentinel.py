@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,10 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_events, "are_local", lambda _folders: True)
+
+
+def holds(watcher: Watcher, text: str) -> bool:
+    return watcher.watched.status.hash == text
 
 
 def write(path: Path, text: str, written_s: float = OLD_S) -> None:
@@ -189,7 +194,7 @@ async def test_a_configmap_and_a_checked_out_folder_that_are_exchanged_are_told(
             assert watcher.watched.status.hash == "one"
             (tmp_path / "new").symlink_to("at-1")
             (tmp_path / "new").rename(tmp_path / "data")
-            await until(lambda watched=watcher.watched: watched.status.hash == "another")
+            await until(partial(holds, watcher, "another"))
         (tmp_path / "new").symlink_to("at-0")
         (tmp_path / "new").rename(tmp_path / "data")
 
