@@ -17,7 +17,7 @@ from typing import Final
 from bench.hostile.good import read_samples
 from bench.hostile.probes import SILENT
 from bench.hostile.report import HostileRun, progress, report
-from bench.hostile.rig import CONTROL, DIRECT, HOSTILE, Phase, open_rig
+from bench.hostile.rig import CONTROL, DECOY, DIRECT, HOSTILE, SINK, Phase, open_rig
 from bench.lib.results import results_folder
 from testkit.kafka.lock import KafkaDistError
 from testkit.kafka.node import KafkaNodeError
@@ -34,6 +34,7 @@ QUICK_SECONDS: Final = 8.0
 QUICK_SHARE: Final = 0.1
 WARM_UP_S: Final = 8.0  # for the broker's compilers, what goes wrong included
 KINDS: Final = (CONTROL, HOSTILE, DIRECT)
+PARTS: Final = (DECOY, SINK)
 
 
 def measure_all(arguments: argparse.Namespace) -> HostileRun:
@@ -41,7 +42,7 @@ def measure_all(arguments: argparse.Namespace) -> HostileRun:
     share = (QUICK_SHARE if arguments.quick else 1.0) / arguments.rounds
     damaged, others = round(DAMAGED_FRAMES * share), round(OTHER_CONNECTIONS * share)
     phases: list[Phase] = []
-    with open_rig() as (rig, frame_kinds):
+    with open_rig(with_sink=not set(PARTS).isdisjoint(arguments.phases)) as (rig, frame_kinds):
         print(
             f"{frame_kinds} kinds of requests; a phase has {damaged} damaged ones, {others} other connections"
         )
@@ -68,7 +69,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, help=f"of a phase ({SECONDS:.0f}; quick: {QUICK_SECONDS:.0f})"
     )
-    parser.add_argument("--phases", nargs="+", choices=KINDS, default=list(KINDS), help="only these")
+    parser.add_argument(
+        "--phases",
+        nargs="+",
+        choices=[*KINDS, *PARTS],
+        default=list(KINDS),
+        help="only these; decoy and sink, which are in no ordinary run, tell what of hostile is whose",
+    )
     parser.add_argument("--out", type=Path, help="folder for results instead of bench/results")
     arguments = parser.parse_args(argv)
     arguments.rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)

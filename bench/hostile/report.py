@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bench.hostile.good import FETCH, LAG, PRODUCE, Samples
 from bench.hostile.probes import ProbeRun
-from bench.hostile.rig import CONTROL, DIRECT, FETCHERS, HOSTILE, PERIOD_MS, PRODUCERS, Phase
+from bench.hostile.rig import CONTROL, DECOY, DIRECT, FETCHERS, HOSTILE, PERIOD_MS, PRODUCERS, SINK, Phase
 from bench.lib.results import machine, print_last_line, wide_console, write_json
 from bench.lib.stats import Spread, median, pairwise_ratios, percentile, spread
 
@@ -24,8 +24,10 @@ SHOWN: Final = {
     CONTROL: "good clients alone",
     HOSTILE: "hostile connections through Sluice",
     DIRECT: "the same hostile connections at the broker itself",
+    DECOY: "the same hostile connections at a sink",
+    SINK: "the same hostile connections through Sluice to a sink",
 }
-COLOURS: Final = {CONTROL: "C2", HOSTILE: "C0", DIRECT: "C1"}
+COLOURS: Final = {CONTROL: "C2", HOSTILE: "C0", DIRECT: "C1", DECOY: "C3", SINK: "C4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,11 @@ def summary_of(run: HostileRun) -> dict[str, object]:
         direct = run.ratio(DIRECT)
         summary["p99_ratio_past_sluice"] = round(direct.median, 3)
         summary["p99_ratio_past_sluice_range"] = direct.as_range()
+    for kind in (DECOY, SINK):
+        if run.of(kind):
+            part = run.ratio(kind)
+            summary[f"p99_ratio_{kind}"] = round(part.median, 3)
+            summary[f"p99_ratio_{kind}_range"] = part.as_range()
     if noise := run.control_ratio():
         summary["p99_ratio_of_controls_range"] = noise.as_range()
     return summary | {
@@ -170,7 +177,7 @@ def _latency_table(run: HostileRun) -> Table:
     table.add_column("meanwhile")
     for column in ("p50 ms", "p99 ms", "p99 ratio", "hostile connections", "cores: Sluice", "broker", "load"):
         table.add_column(column, justify="right")
-    for kind in (CONTROL, HOSTILE, DIRECT):
+    for kind in SHOWN:
         phases = run.of(kind)
         if not phases:
             continue
@@ -232,7 +239,7 @@ def _plot(run: HostileRun, path: Path) -> None:
     axes[0].set_ylabel("latency of good requests, ms")
     axes[0].set_title("Each good request; lines: p99 of each phase")
     axes[0].legend(loc="upper left")
-    for kind in (CONTROL, HOSTILE, DIRECT):
+    for kind in SHOWN:
         if phases := run.of(kind):
             latencies = sorted(x for phase in phases for x in _latencies_s(phase, run.samples, BOTH))
             shares = [(index + 1) / len(latencies) for index in range(len(latencies))]

@@ -3,6 +3,10 @@
 control:  good clients → Sluice → broker
 hostile:  the same, and hostile connections → Sluice → broker
 direct:   the same, and hostile connections → broker, past Sluice: what the broker itself makes of them
+
+To tell the parts of `hostile` from each other, when asked for:
+decoy:    the same, and hostile connections → a sink: what the attackers' own process takes from the machine
+sink:     the same, and hostile connections → Sluice → a sink: with what Sluice does, without the broker
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +39,10 @@ from testkit.proxy.soak_proxy import Sluice
 CONTROL: Final = "control"
 HOSTILE: Final = "hostile"
 DIRECT: Final = "direct"
+DECOY: Final = "decoy"
+SINK: Final = "sink"
+THROUGH_SLUICE: Final = (HOSTILE, SINK)
+DOORS: Final = ("SLUICE", "SLUICE_SASL")
 GOOD_TOPIC: Final = "good"
 RECORDED_TOPIC: Final = "recorded"
 PRODUCERS: Final = 20
@@ -80,7 +88,7 @@ class Phase:
     @property
     def uncounted(self) -> int:
         """Hostile connections through Sluice without a counted end; negative: more ends than connections."""
-        through = self.connections if self.kind == HOSTILE else 0
+        through = self.connections if self.kind in THROUGH_SLUICE else 0
         return through - sum(self.disconnects.values())
 
 
@@ -88,11 +96,19 @@ class HostileRig:
     """All that runs during the benchmark."""
 
     def __init__(
-        self, node: KafkaNode, sluice: Sluice, good: GuardedProcess, folder: Path, ports: tuple[int, int]
+        self,
+        node: KafkaNode,
+        sluice: Sluice,
+        good: GuardedProcess,
+        folder: Path,
+        ports: tuple[int, int],
+        doors: Mapping[str, Sequence[int]],
     ) -> None:
-        """`ports`: of the admin, and of the probes."""
+        """`ports`: of the admin, and of the probes; `doors`: of what hostile connections go to, by the kind
+        of the phase."""
         self.node = node
         self._ports = ports
+        self._doors = doors
         self.sluice = sluice
         self._good = good
         self._folder = folder
@@ -187,18 +203,19 @@ class HostileRig:
         time.sleep(PAUSE_S)  # a connection that Sluice ended lingers for up to 1 s
 
     def _load_command(self, kind: str, number: int, damaged: int, others: int, seconds: float) -> list[str]:
-        listeners = ("SLUICE", "SLUICE_SASL")
-        doors = [self.node.address(x) if kind == DIRECT else self.node.advertised(x) for x in listeners]
-        ports = ",".join(str(port) for _, port in doors)
+        ports = ",".join(str(port) for port in self._doors[kind])
         frames = str(self._folder / "frames")
         numbers = [str(x) for x in (number, damaged, others, seconds)]  # the round is the seed
         return [sys.executable, "-m", "bench.hostile.load", ports, frames, *numbers]
 
 
 @contextlib.contextmanager
-def open_rig() -> Iterator[tuple[HostileRig, int]]:
-    """The rig, and of how many (API, version) pairs there are frames; all gone when the block ends."""
-    door, sasl_door, relay_port, admin_port, probe_port = free_ports(5)
+def open_rig(*, with_sink: bool = False) -> Iterator[tuple[HostileRig, int]]:
+    """The rig, and of how many (API, version) pairs there are frames; all gone when the block ends.
+
+    `with_sink`: phases DECOY and SINK can be had.
+    """
+    door, sasl_door, relay_port, admin_port, probe_port, *sinks = free_ports(8)
     advertised = {
         "SLUICE": (LOOPBACK, door),
         "SLUICE_SASL": (LOOPBACK, sasl_door),
@@ -218,12 +235,23 @@ def open_rig() -> Iterator[tuple[HostileRig, int]]:
         (folder / "frames").write_bytes(b"".join(frames))
         _fill(node)
         admin = {"bind_host": LOOPBACK, "bind_port": admin_port, "probes": {"bind_port": probe_port}}
-        sluice = Sluice("sluice", folder, admin_port, _listeners(node), [QUOTA], limits=LIMITS, admin=admin)
+        listeners = _listeners(node)
+        doors = {HOSTILE: (door, sasl_door), DIRECT: [node.address(name)[1] for name in DOORS]}
+        if with_sink:
+            sink, *sink_doors = sinks
+            listeners += [
+                _listener(f"SINK_{name}", port, sink) for name, port in zip(DOORS, sink_doors, strict=True)
+            ]
+            doors |= {DECOY: (sink, sink), SINK: sink_doors}
+            command = [sys.executable, "-m", "bench.hostile.sink", str(sink)]
+            taker = stack.enter_context(GuardedProcess(command, output=folder / "sink.log"))
+            wait_for_line(taker, folder / "sink.log", READY, 30.0)
+        sluice = Sluice("sluice", folder, admin_port, listeners, [QUOTA], limits=LIMITS, admin=admin)
         stack.enter_context(sluice)
         numbers = [str(x) for x in (door, GOOD_TOPIC, PRODUCERS, FETCHERS, PERIOD_MS)]
         command = [sys.executable, "-m", "bench.hostile.good", *numbers, str(folder / "good.samples")]
         good = stack.enter_context(GuardedProcess(command, output=folder / "good.log"))
-        rig = HostileRig(node, sluice, good, folder, (admin_port, probe_port))
+        rig = HostileRig(node, sluice, good, folder, (admin_port, probe_port), doors)
         try:
             yield rig, len(frames)
         except BaseException:
@@ -240,16 +268,17 @@ def _result_of(log: Path) -> dict[str, Any]:
 
 
 def _listeners(node: KafkaNode) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "bind_port": node.advertised(name)[1],
-            "upstream_host": LOOPBACK,
-            "upstream_port": node.address(name)[1],
-            "security_protocol": "SASL_PLAINTEXT" if name.endswith("SASL") else "PLAINTEXT",
-        }
-        for name in ("SLUICE", "SLUICE_SASL")
-    ]
+    return [_listener(name, node.advertised(name)[1], node.address(name)[1]) for name in DOORS]
+
+
+def _listener(name: str, port: int, upstream_port: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "bind_port": port,
+        "upstream_host": LOOPBACK,
+        "upstream_port": upstream_port,
+        "security_protocol": "SASL_PLAINTEXT" if name.endswith("SASL") else "PLAINTEXT",
+    }
 
 
 def _fill(node: KafkaNode) -> None:
