@@ -37,7 +37,7 @@ _WHAT: Final = (
 
 
 class FileEvents:
-    """Of the folders in which the files and the links to them lie."""
+    """What happens in the folders in which the files and the links to them lie."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = tuple(paths)
