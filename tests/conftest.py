@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # of the above, which hold from the collection on
         from testkit.clients.kafka_python_leaks import close_what_fails
     close_what_fails()
+
+
+def pytest_collection_finish() -> None:
+    """16,000 tests stay for good: a sixth of the suite's processor time went into walking through them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], AbstractEventLoop]]:
