@@ -107,7 +107,8 @@ exempt:
     client-id: replicator          # only beside user or address
 ```
 
-The file is looked at every `quotas.reload_interval_s`. A change, also the exchange of a ConfigMap's
+The file is looked at every `quotas.reload_interval_s`; on a disk of the machine when the kernel tells of a
+change, and every 10 s. A change, also the exchange of a ConfigMap's
 symbolic link (mount the ConfigMap as a directory: a `subPath` mount never changes), is put in force as a
 whole. If the new content cannot be used, or the file is gone, the last good limits stay, the event is
 counted (`sluice_config_reloads_total`) and logged. A debt survives a changed limit. At the start the file
