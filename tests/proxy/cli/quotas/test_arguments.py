@@ -71,7 +71,7 @@ def test_shorthands_say_type_and_name_at_once(
     [
         ([], ["a"], {}, "--entity-type: give users, clients or ips"),
         (["user"], ["a"], {}, "--entity-type: must be users, clients or ips, is 'user'"),
-        (["topics"], ["a"], {}, "is 'topics'"),
+        (["topics"], ["a"], {}, "topics have no quotas here"),
         (["users", "users"], ["a", "b"], {}, "each type only once"),
         (["users", "ips"], ["a", "10.0.0.1"], {}, "only users and clients go together"),
         (["users"], ["a", DEFAULT_NAME], {}, "more names than types"),
