@@ -151,7 +151,7 @@ def changes_of(add: str, delete: str, whom: Whom = ()) -> dict[str, float | None
                     problems.append(Problem(reason, path=key, source=ADD))
     for key in filter(None, (part.strip() for part in delete.split(","))):
         if _is_known(DELETE, key, problems):
-            if key in changes:
+            if changes.get(key) is not None:
                 problems.append(Problem(f"is in {ADD} too", path=key, source=DELETE))
             changes[key] = None
     if problems:

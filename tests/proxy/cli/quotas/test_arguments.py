@@ -145,3 +145,7 @@ def test_a_key_that_is_not_for_this_kind_of_entity_is_refused_but_may_be_removed
 def test_a_key_is_not_set_and_removed_at_once() -> None:
     with pytest.raises(ConfigError, match="--delete-config: producer_byte_rate: is in --add-config too"):
         changes_of("producer_byte_rate=5", "producer_byte_rate")
+
+
+def test_a_key_that_is_removed_twice_is_removed_once() -> None:
+    assert changes_of("", "producer_byte_rate,producer_byte_rate") == {"producer_byte_rate": None}
