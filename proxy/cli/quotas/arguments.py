@@ -115,8 +115,8 @@ def _check_types(types: Sequence[str]) -> None:
     for name in types:
         if name in _OF_REPLICATION:
             raise ArgumentError(
-                f"{name} have no quotas here; replication throttles are set by kafka-configs at the cluster, or "
-                "under `replication:` in the quota file (docs/replication.md)",
+                f"{name} have no quotas here; replication throttles are set by kafka-configs at the cluster, "
+                "or under `replication:` in the quota file (docs/replication.md)",
                 "--entity-type",
             )
         if name not in KEY_OF_TYPE:
@@ -188,5 +188,5 @@ def _number(text: str) -> object:
     """What the quota file would make of it."""
     try:
         return parse_yaml(text, ADD).value
-    except ConfigError:
+    except (ConfigError, UnicodeEncodeError):  # the bytes of an argument need not be text
         return text

@@ -147,5 +147,10 @@ def test_a_key_is_not_set_and_removed_at_once() -> None:
         changes_of("producer_byte_rate=5", "producer_byte_rate")
 
 
+def test_a_value_that_is_no_text_is_no_number() -> None:
+    with pytest.raises(ConfigError, match="producer_byte_rate must be a whole number"):
+        changes_of("producer_byte_rate=\udc80", "")
+
+
 def test_a_key_that_is_removed_twice_is_removed_once() -> None:
     assert changes_of("", "producer_byte_rate,producer_byte_rate") == {"producer_byte_rate": None}
