@@ -168,7 +168,7 @@ def test_an_answer_of_many_partitions_may_be_cut_anywhere(partitions: int) -> No
         {"partitionIndex": index, "highWatermark": 7, "abortedTransactions": None, "records": ""}
         for index in range(partitions)
     ]
-    topic = {"topicId": uuid_text(bytes(range(16))), "partitions": entries}
+    topic: Any = {"topicId": uuid_text(bytes(range(16))), "partitions": entries}
     value = DecodedFrame({"correlationId": 1}, {"sessionId": 5, "responses": [topic]})
     frame = sized(encode_frame("response", FETCH, LAST_KNOWN, value))
     for cut in range(RESPONSE_HEAD_BYTES + 1, len(frame), 41):
