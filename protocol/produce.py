@@ -198,8 +198,8 @@ class ProduceUsage:
         pos += 1
         if length:
             if length > 0x7F:
-                length, pos = _uvarint(buf, pos - 1, limit)
-            pos = _advance(pos, length - 1, frame_end)
+                length, pos = _uvarint(buf, pos - 1, limit)  # null, too, may take bytes that it does not need
+            pos = _advance(pos, length - 1 if length else 0, frame_end)
         if pos + 6 > limit:
             raise _NotArrived
         (self.acks, _) = _ACKS_TIMEOUT.unpack_from(buf, pos)

@@ -114,6 +114,8 @@ def with_refused(
     body = response_body(buf, pos, end, api_key, version)
     theirs_ms, at = int32(buf, body, end)
     first, topics = _head_count(buf, at, end, flexible)
+    if topics > int.from_bytes(buf[pos : pos + SIZE_BYTES], "big"):  # a topic takes more than a byte
+        raise MalformedFrame(f"array of {topics} topics", api_key=api_key, api_version=version, offset=at)
     middle = bytes(buf[pos + SIZE_BYTES : body]) + INT32.pack(max(theirs_ms, throttle_ms))
     middle += array_head(topics + count, flexible=flexible) + refused
     size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big") + len(middle) - (first - pos - SIZE_BYTES)

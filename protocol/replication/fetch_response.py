@@ -83,8 +83,10 @@ class ReplicaAnswer:
                 start += passed
             elif self._cut:
                 cut = self._cut
-                piece = cut + bytes(buf[start : min(end, start + _PIECE_BYTES)])
-                pos = self._read_on(piece, 0, len(piece))
+                # Longer, the more is cut already: a unit of a megabyte would else be read 256 times.
+                stop = min(end, start + max(_PIECE_BYTES, len(cut)))
+                piece = cut + bytes(buf[start:stop])
+                pos = self._read_on(piece, 0, len(piece), is_all=stop == end)
                 if pos > len(cut):
                     self._cut = b""
                     start += pos - len(cut)
@@ -93,7 +95,7 @@ class ReplicaAnswer:
                     start += len(piece) - len(cut)
                     self._check_cut()
             else:
-                start = self._read_on(buf, start, end)
+                start = self._read_on(buf, start, end, is_all=True)
                 if not self._skip_bytes and start < end:
                     self._cut = bytes(buf[start:end])
                     start = end
@@ -107,13 +109,14 @@ class ReplicaAnswer:
         if len(self._cut) > _MAX_CUT_BYTES:
             raise MalformedFrame(f"more than {_MAX_CUT_BYTES} bytes between records")
 
-    def _read_on(self, buf: Buffer, pos: int, end: int) -> int:
-        """Unit by unit, up to records that go beyond `end`, or a unit that does. Returns how far it came."""
+    def _read_on(self, buf: Buffer, pos: int, end: int, *, is_all: bool) -> int:
+        """Unit by unit, up to records that go beyond `end`, or a unit that does. Returns how far it came.
+        `is_all`: nothing that `feed` was given stands behind `end`."""
         while pos < end and not self._skip_bytes:
             try:
                 pos = self._unit(buf, pos, end)
             except MalformedFrame:
-                if not self._left_bytes and end - pos < _PIECE_BYTES:
+                if is_all and not self._left_bytes:
                     raise  # nothing more comes that could complete it
                 break
             if pos > end:

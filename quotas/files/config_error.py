@@ -86,7 +86,10 @@ def why_not_user(name: str) -> str | None:
     return f"write it without its type: {name.removeprefix(USER_TYPE)}"
 
 
-_PLAIN: Final = re.compile(r"\d+|\d{1,3}(?:[,_' ]\d{3})+")
+_SEPARATORS: Final = "[,_' ]"
+_PLAIN: Final = re.compile(rf"\d+|\d{{1,3}}(?:{_SEPARATORS}\d{{3}})+")
+_LONGEST_NUMBER: Final = 60
+"""characters; int refuses 4,300"""
 _WITH_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z%µ]+)(?:/s|ps)?", re.IGNORECASE)
 _THOUSANDS: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS: Final = {
@@ -111,8 +114,10 @@ def number_meant(value: object, measure: str) -> str:
     if not isinstance(value, str):
         return ""
     text = value.strip()
+    if len(text) > _LONGEST_NUMBER:
+        return ""
     if _PLAIN.fullmatch(text):
-        return f"; write {int(re.sub(r'[^0-9]', '', text))}"
+        return f"; write {int(re.sub(_SEPARATORS, '', text))}"  # of digits of any script
     found = _WITH_UNIT.fullmatch(text)
     factor = None if found is None else _factor(found[2].lower(), measure)
     return "" if found is None or factor is None else f"; write {float(found[1]) * factor:.15g}"

@@ -33,6 +33,7 @@ _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BEGIN_NUMBERS = frozenset("+-.0123456789")
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _GLUED = re.compile(r"\s*(-\s+)?[\w-]+:\S")
 """a key whose value follows the colon at once"""
 _INDENTED = "mapping values are not allowed in this context"
@@ -114,7 +115,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, source: str, text: str) -> Prob
         return Problem(reason, source=source, line=mark.line + 1)
     if context == "while scanning a simple key" and error.context_mark:
         line = error.context_mark.line
-        is_glued = _GLUED.match(text.split("\n", line + 1)[line]) is not None
+        is_glued = _GLUED.match(_line_of(text, line)) is not None
         reason = "a blank is missing behind the colon" if is_glued else "no `key: value`, and no `- entry`"
         return Problem(f"not YAML: {reason}", source=source, line=line + 1)
     if error.problem == _INDENTED and mark:
@@ -128,9 +129,15 @@ def _syntax_problem(error: yaml.MarkedYAMLError, source: str, text: str) -> Prob
 
 def _tab(text: str, line: int) -> int | None:
     """The column, from 1 on, of a tab in the indentation of a line; None: there is none."""
-    begin = text.split("\n", line + 1)[line] if text.count("\n") >= line else ""
+    begin = _line_of(text, line)
     indentation = begin[: len(begin) - len(begin.lstrip())]
     return indentation.index("\t") + 1 if "\t" in indentation else None
+
+
+def _line_of(text: str, number: int) -> str:
+    """A line, from 0 on, as YAML counts them; empty behind the last."""
+    lines = _LINE_BREAK.split(text, number + 1)
+    return lines[number] if number < len(lines) else ""
 
 
 class _Builder:
@@ -254,5 +261,5 @@ def _resolve(event: yaml.ScalarEvent) -> str | int | float | bool | None:
     if _FLOAT.fullmatch(text):
         return float(text)
     if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
-        return int(text, 0)
+        return int(text, 0) if len(text) <= 40 else text
     return text

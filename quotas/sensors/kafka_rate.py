@@ -192,6 +192,8 @@ def throttle_ms(rate_per_s: float, quota_per_s: float, elapsed_ms: int) -> int:
 
 
 def java_round(value: float) -> int:
-    """Math.round of a value ≥ 0: to the nearest whole number, halves up, at most 2⁶³−1."""
+    """Math.round of a value ≥ 0: to the nearest whole number, halves up, at most 2⁶³−1 (of infinity, too)."""
+    if value >= _LONG_MAX:
+        return _LONG_MAX
     whole = floor(value)
-    return min(whole + 1 if value - whole >= 0.5 else whole, _LONG_MAX)
+    return whole + 1 if value - whole >= 0.5 else whole

@@ -55,9 +55,9 @@ def test_an_api_without_a_reader_is_offered_as_it_is_generated() -> None:
 def test_no_version_of_newer_tables_is_offered_that_a_hand_written_reader_does_not_know() -> None:
     found = offered(NEWER, THROTTLE)
     assert {key: found[key] for key in READABLE} == READABLE
-    assert {key: found[key] for key in found if key not in READABLE} == {
-        key: NEWER[key] for key in NEWER if key not in READABLE
-    }
+    # One that is not offered as it is generated is told by the test before this one.
+    others = {key for key in OFFERED if key not in READABLE and OFFERED[key] == VERSIONS[key]}
+    assert {key: found[key] for key in others} == {key: NEWER[key] for key in others}
 
 
 def test_versions_that_newer_tables_have_dropped_are_not_offered_either() -> None:
@@ -68,8 +68,7 @@ def test_versions_that_newer_tables_have_dropped_are_not_offered_either() -> Non
 
 def test_an_api_without_a_reader_ends_before_the_version_whose_throttle_time_takes_a_walk() -> None:
     walk_from_3 = ((0, 1, 0, 0), (3, 4, 2, 0))
-    key = ApiKey.LIST_GROUPS
-    assert key not in READABLE
+    key = min(OFFERED.keys() - READABLE.keys())
     assert offered({key: (0, 4)}, {key: walk_from_3}) == {key: (0, 2)}
 
 
@@ -96,8 +95,8 @@ entries = [
 shell.broker_sends(answer(18, 3, {"apiKeys": entries}))
 shown = decoded("response", 18, 3, shell.to_client).body["apiKeys"]
 told = {one["apiKey"]: one["maxVersion"] for one in shown}
-print({key: told[key] for key in READABLE} == {key: last for key, (_, last) in READABLE.items()}, told[36])
-print([throttle_offset(bytearray(99), 0, 99, key, version) for key, version in ((18, 5), (41, 4))])
+print({key: told[key] for key in READABLE} == {key: last for key, (_, last) in READABLE.items()})
+print([throttle_offset(bytearray(99), 0, 99, key, READABLE[key][1] + 1) for key in (18, 41)])
 """
 
 
@@ -105,21 +104,23 @@ def test_a_session_with_newer_tables_offers_no_version_that_it_would_refuse() ->
     """SaslAuthenticate v3 was offered, and then refused. Nor is a throttle_time_ms written by guess."""
     command = [sys.executable, "-c", SESSION_WITH_NEWER_TABLES]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.stdout == "True 2\n[None, None]\n", done.stderr
+    assert done.stdout == "True\n[None, None]\n", done.stderr
 
 
 NEWER_KAFKA = """
 import sys
 import pytest
 from sluice.protocol._tables import VERSIONS
-VERSIONS.update({0: (3, 14), 16: (0, 6), 36: (0, 3)})
+from sluice.protocol.apis import READABLE
+newer = 0, 36, min(VERSIONS.keys() - READABLE.keys())
+VERSIONS.update({key: (VERSIONS[key][0], VERSIONS[key][1] + 1) for key in newer})
 options = ["-p", "no:cacheprovider", "-q", "--tb=no", "-rf", "-k", "know_every_version"]
 sys.exit(pytest.main([*options, "tests/protocol/test_apis.py"]))
 """
 
 
 def test_a_newer_kafka_turns_exactly_the_tests_red_whose_reader_must_be_looked_at() -> None:
-    """Of these three ListGroups (16) is read by nobody."""
+    """The third of these is read by nobody."""
     command = [sys.executable, "-c", NEWER_KAFKA]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert set(re.findall(r"^FAILED .*\[(\w+)\]", done.stdout, re.MULTILINE)) == {

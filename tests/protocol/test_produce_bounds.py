@@ -25,6 +25,16 @@ def test_a_transactional_id_may_have_any_length(length: int, version: int) -> No
     assert (usage.acks, usage.complete, [batch[2] for batch in found]) == (-1, True, [61])
 
 
+@pytest.mark.parametrize("null", [b"\x80\x00", b"\x80\x80\x80\x80\x00"])
+def test_no_transactional_id_may_take_more_bytes_than_it_needs(null: bytes) -> None:
+    frame = bytearray(produce(version=9, client_id=""))
+    frame[15:16] = null
+    struct.pack_into(">i", frame, 0, len(frame) - 4)
+    usage = ProduceUsage()
+    assert [batch[2] for batch in read(usage, bytes(frame), 9)] == [61]
+    assert (usage.acks, usage.complete) == (1, True)
+
+
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_a_partition_without_records_may_be_the_last(version: int) -> None:
     for records in (None, b""):

@@ -27,6 +27,7 @@ KEY_OF_TYPE: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 """--entity-type → the key in the quota file, which is also the type in Kafka's API"""
 SHORTHANDS: Final = ("client", "user", "ip", "client_defaults", "user_defaults", "ip_defaults")
 """in the order in which Kafka's tool looks at them"""
+_OF_REPLICATION: Final = frozenset({"brokers", "topics"})
 ADD: Final = "--add-config"
 DELETE: Final = "--delete-config"
 
@@ -112,6 +113,12 @@ def _check_types(types: Sequence[str]) -> None:
     if not types:
         raise ArgumentError("give users, clients or ips", "--entity-type")
     for name in types:
+        if name in _OF_REPLICATION:
+            raise ArgumentError(
+                f"{name} have no quotas here; replication throttles are set by kafka-configs at the cluster, "
+                "or under `replication:` in the quota file (docs/replication.md)",
+                "--entity-type",
+            )
         if name not in KEY_OF_TYPE:
             raise ArgumentError(f"must be users, clients or ips, is {name!r}", "--entity-type")
     if len(set(types)) != len(types):
@@ -144,7 +151,7 @@ def changes_of(add: str, delete: str, whom: Whom = ()) -> dict[str, float | None
                     problems.append(Problem(reason, path=key, source=ADD))
     for key in filter(None, (part.strip() for part in delete.split(","))):
         if _is_known(DELETE, key, problems):
-            if key in changes:
+            if changes.get(key) is not None:
                 problems.append(Problem(f"is in {ADD} too", path=key, source=DELETE))
             changes[key] = None
     if problems:
@@ -181,5 +188,5 @@ def _number(text: str) -> object:
     """What the quota file would make of it."""
     try:
         return parse_yaml(text, ADD).value
-    except ConfigError:
+    except (ConfigError, UnicodeEncodeError):  # the bytes of an argument need not be text
         return text

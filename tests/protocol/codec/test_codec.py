@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sluice.protocol._tables import API_NAMES
+from sluice.protocol._tables import API_NAMES, KAFKA_VERSION, VERSIONS
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec.compile import struct_codec
 from sluice.protocol.codec.spec_model import Direction, Field
@@ -283,10 +283,10 @@ def test_a_frame_that_contradicts_its_layout_is_refused_with_field_and_offset(
 @pytest.mark.parametrize(
     ("direction", "api_key", "version", "reason"),
     [
-        ("request", 0, 2, "Kafka 4.3.1 knows versions 3 to 13"),
-        ("response", 0, 14, "Kafka 4.3.1 knows versions 3 to 13"),
-        ("request", 7, 0, "not an API of Kafka 4.3.1"),
-        ("response", 1000, 0, "not an API of Kafka 4.3.1"),
+        ("request", 0, VERSIONS[0][0] - 1, f"Kafka {KAFKA_VERSION} knows versions 3 to {VERSIONS[0][1]}"),
+        ("response", 0, VERSIONS[0][1] + 1, f"Kafka {KAFKA_VERSION} knows versions 3 to {VERSIONS[0][1]}"),
+        ("request", 7, 0, f"not an API of Kafka {KAFKA_VERSION}"),
+        ("response", 1000, 0, f"not an API of Kafka {KAFKA_VERSION}"),
     ],
 )
 def test_a_version_that_kafka_does_not_know_is_refused(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.protocol._tables import KAFKA_VERSION, VERSIONS
 from sluice.protocol.codec.codec import encode_frame
 from sluice.protocol.codec.decode import decode_line, run
 from testkit.frames.message_values import all_versions, random_frame
@@ -88,9 +89,12 @@ def test_a_frame_spelled_in_an_unusual_way_shows_it_and_comes_back() -> None:
             line(hex=""),
             "requestApiKey: 2 bytes are due where 0 are left, api Metadata (3), version 4, offset 0",
         ),
-        (line(api_key=7), "not an API of Kafka 4.3.1, api ControlledShutdown (7), version 4"),
-        (line(api_key=-1), "not an API of Kafka 4.3.1, api ApiKey-1 (-1), version 4"),
-        (line(api_version=99), "Kafka 4.3.1 knows versions 0 to 13, api Metadata (3), version 99"),
+        (line(api_key=7), f"not an API of Kafka {KAFKA_VERSION}, api ControlledShutdown (7), version 4"),
+        (line(api_key=-1), f"not an API of Kafka {KAFKA_VERSION}, api ApiKey-1 (-1), version 4"),
+        (
+            line(api_version=99),
+            f"Kafka {KAFKA_VERSION} knows versions 0 to {VERSIONS[3][1]}, api Metadata (3), version 99",
+        ),
         (line(api_version=5), "the header is of api 3 version 4, not 3 version 5"),
         (
             line(hex=METADATA + "00"),

@@ -176,6 +176,14 @@ def test_refusals_stand_in_front_of_the_brokers_topics(api_key: int, version: in
         assert head + bytes(buf[first:end]) == sized(expected)
 
 
+@pytest.mark.parametrize(("api_key", "version"), [(CREATE_TOPICS, 2), (CREATE_TOPICS, 7)])
+def test_an_answer_of_more_topics_than_its_bytes_has_none_put_in(api_key: int, version: int) -> None:
+    count = b"\x7f\xff\xff\xff" if version == 2 else b"\x00" + b"\xff\xff\xff\xff\x0f"
+    frame = bytearray(sized(b"\0\0\0\1" + count[: version == 7] + bytes(4) + count[version == 7 :]))
+    with pytest.raises(MalformedFrame):
+        with_refused(frame, 0, len(frame), api_key, version, 40, 2, b"")
+
+
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
 def test_what_became_of_each_topic_is_read_however_the_answer_is_cut(api_key: int, version: int) -> None:
     random = Random(f"{api_key} {version}")

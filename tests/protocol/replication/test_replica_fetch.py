@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
-from sluice.protocol.codec.wire import uuid_bytes
+from sluice.protocol.codec.wire import uuid_bytes, uuid_text
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, request_body
 from sluice.protocol.replication.fetch_request import (
@@ -158,3 +158,22 @@ def test_what_stands_between_records_is_not_kept_without_end() -> None:
     walk.feed(bytes(1024 * 1024 - len(begin)), 0, 1024 * 1024 - len(begin))
     with pytest.raises(MalformedFrame):
         walk.feed(bytes(1), 0, 1)
+
+
+@pytest.mark.parametrize("partitions", [150, 1_000])
+def test_an_answer_of_many_partitions_may_be_cut_anywhere(partitions: int) -> None:
+    """As at a broker's start: a full fetch, and hardly any partition brings records. Two reads, of which the
+    second holds far more than what the cut left open."""
+    entries: list[Any] = [
+        {"partitionIndex": index, "highWatermark": 7, "abortedTransactions": None, "records": ""}
+        for index in range(partitions)
+    ]
+    topic: Any = {"topicId": uuid_text(bytes(range(16))), "partitions": entries}
+    value = DecodedFrame({"correlationId": 1}, {"sessionId": 5, "responses": [topic]})
+    frame = sized(encode_frame("response", FETCH, LAST_KNOWN, value))
+    for cut in range(RESPONSE_HEAD_BYTES + 1, len(frame), 41):
+        walk = ReplicaAnswer(len(frame) - RESPONSE_HEAD_BYTES)
+        walk.feed(frame, RESPONSE_HEAD_BYTES, cut)
+        walk.feed(frame, cut, len(frame))
+        assert walk.left_bytes == 0
+        assert [key[1] for key, *_ in walk.partitions] == list(range(partitions))

@@ -110,6 +110,9 @@ def test_infinity_is_written_as_yaml_writes_it() -> None:
     [
         ("a:\n- user: alice\n  rate:5\n", "f:3: not YAML: a blank is missing behind the colon"),
         ("a:\n- user: alice\n  rate\nb: 1\n", "f:3: not YAML: no `key: value`, and no `- entry`"),
+        # Breaks of lines, too, though no editor shows them as such; a page from the web may have them.
+        ("a: 1\u2028b\u2028\u2028c: 1\n", "f:2: not YAML: no `key: value`, and no `- entry`"),
+        ("a: 1\u2028\u2028\u2028rate:5\nb: 1\n", "f:4: not YAML: a blank is missing behind the colon"),
         (
             "a:\n- user: alice\n   rate: 5\n",
             "f:3: not YAML: mapping values are not allowed in this context: is this line indented as the one "
@@ -121,3 +124,8 @@ def test_a_slip_of_the_pen_is_told_on_its_own_line_with_what_is_missing(text: st
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, "f")
     assert str(caught.value) == told
+
+
+def test_a_number_longer_than_any_stays_the_text_that_it_is() -> None:
+    texts = ["9" * 41, "0x" + "f" * 400, "0o" + "7" * 400]
+    assert parse_yaml(f"[{', '.join(texts)}]", "f").value == texts

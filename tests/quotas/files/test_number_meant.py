@@ -20,6 +20,8 @@ MEANT = [
     ("5m", "s", "300"),
     ("2 s", "ms", "2000"),
     ("50%", "%", "50"),
+    ("\uff11\uff10\uff10\uff10", "bytes", "1000"),  # as a Japanese keyboard writes it
+    ("\u0663", "bytes", "3"),
 ]
 
 
@@ -39,6 +41,7 @@ def test_a_number_with_a_unit_or_separators_is_told_as_it_is_written(
         ("8s", ""),
         ("10Mbps", "bytes"),
         ("1,5", ""),
+        ("9" * 5_000, ""),
         (5, ""),
         ("", "s"),
     ],

@@ -71,7 +71,7 @@ def test_shorthands_say_type_and_name_at_once(
     [
         ([], ["a"], {}, "--entity-type: give users, clients or ips"),
         (["user"], ["a"], {}, "--entity-type: must be users, clients or ips, is 'user'"),
-        (["topics"], ["a"], {}, "is 'topics'"),
+        (["topics"], ["a"], {}, "topics have no quotas here"),
         (["users", "users"], ["a", "b"], {}, "each type only once"),
         (["users", "ips"], ["a", "10.0.0.1"], {}, "only users and clients go together"),
         (["users"], ["a", DEFAULT_NAME], {}, "more names than types"),
@@ -145,3 +145,12 @@ def test_a_key_that_is_not_for_this_kind_of_entity_is_refused_but_may_be_removed
 def test_a_key_is_not_set_and_removed_at_once() -> None:
     with pytest.raises(ConfigError, match="--delete-config: producer_byte_rate: is in --add-config too"):
         changes_of("producer_byte_rate=5", "producer_byte_rate")
+
+
+def test_a_value_that_is_no_text_is_no_number() -> None:
+    with pytest.raises(ConfigError, match="producer_byte_rate must be a whole number"):
+        changes_of("producer_byte_rate=\udc80", "")
+
+
+def test_a_key_that_is_removed_twice_is_removed_once() -> None:
+    assert changes_of("", "producer_byte_rate,producer_byte_rate") == {"producer_byte_rate": None}

@@ -12,6 +12,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import EventKind, Recorder
+from testkit.frames.frames import throttle_of
 from testkit.frames.mutation_frames import (
     CREATE_TOPICS,
     create,
@@ -180,3 +181,24 @@ def test_no_more_than_ten_thousand_topics_are_known() -> None:
     assert len(defaults._recent) == 10_000
     assert defaults.recent("4", 0.0) is None
     assert defaults.recent("5", 0.0) == 1
+
+
+@pytest.mark.parametrize("rate", [0.1, 1e-300])
+def test_a_debt_of_more_days_than_the_field_holds_is_told_as_its_most(rate: float) -> None:
+    """A topic of a million partitions, which the broker was still at when its time was over: so it stays
+    counted. Whoever asks next is refused for 24 days, whole or in part, and keeps his connection."""
+    shell = shell_of(rate)
+    shell.client_sends(create({"huge": 1_000_000}))
+    shell.broker_sends(created({"huge": (7, 0)}))
+    shell.to_client.clear()
+    shell.advance(8_000.0)
+    shell.client_sends(create({"a": 1}, correlation_id=2))
+    shell.broker_sends(sizes({"a": (0, 0)}, correlation_id=2))
+    assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 2**31 - 1
+    shell.to_client.clear()
+    shell.advance(8_000.0)
+    shell.client_sends(create({"b": 1, "huge": 2}, correlation_id=3))
+    shell.broker_sends(sizes({"b": (0, 0), "huge": (0, 1)}, correlation_id=3))
+    shell.broker_sends(created({"huge": (36, 0)}, correlation_id=3))
+    assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 2**31 - 1
+    assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"b": 89, "huge": 36}
