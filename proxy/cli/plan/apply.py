@@ -16,7 +16,16 @@ from typing import Final
 
 from sluice.proxy.cli.plan.choice import Bounds, Choice, PlanRefused, Reviews, choose
 from sluice.proxy.cli.plan.file import PlanFile, is_plan, parse_plan, whom_of_key
-from sluice.proxy.cli.plan.ledger import add_cuts, add_grants, cuts_of_week, folder_of, forget_cuts
+from sluice.proxy.cli.plan.ledger import (
+    add_cuts,
+    add_grants,
+    cuts_of_week,
+    cuts_since,
+    folder_of,
+    forget_cuts,
+    forget_grants,
+    newer_plan,
+)
 from sluice.proxy.cli.plan.nightly import cuts_in
 from sluice.proxy.cli.plan.record import RECORD, PlanRecord, Replaced
 from sluice.proxy.cli.quotas.edit import Whom, number
@@ -45,7 +54,7 @@ class RolledBack:
 
     found: list[Difference]
     others: list[str] = field(default_factory=list)
-    """limits that somebody has changed since, and that stay; a sentence for each"""
+    """limits that somebody has changed since, and that stay; grants that end; a sentence for each"""
 
 
 def plan_file_of(path: Path) -> Path | None:
@@ -55,7 +64,8 @@ def plan_file_of(path: Path) -> Path | None:
     """
     if path.is_dir():
         latest = path / _LATEST
-        folder = path / _PLANS / latest.read_text(encoding="utf-8").strip() if latest.is_file() else path
+        name = latest.read_text(encoding="utf-8", errors="replace").strip() if latest.is_file() else None
+        folder = path if name is None else path / _PLANS / name
         file = folder / PLAN_NAME
         if not file.is_file():
             message = f"has no {PLAN_NAME}; name a plan's folder, or the job's --out"
@@ -126,8 +136,20 @@ def apply_unattended(
             "look at its report, then apply it by `sluice quotas apply`"
         )
     now = today or datetime.now(UTC).date()
-    cuts = cuts_of_week(folder_of(Path(plan.source)), _id_of(place), now)
-    bounds = replace(bounds or Bounds(), is_unattended=True, cuts_of_week=cuts)
+    newer = newer_plan(Path(plan.source), plan.day, now)
+    if newer is not None:
+        # By the next night's memory its limits would be a person's, and anchor what was a flood.
+        raise PlanRefused(
+            f"{plan.source}: not applied: {newer}, of a later date, was made already; apply that, or "
+            "this one by `sluice quotas apply` without --unattended"
+        )
+    folder, where = folder_of(Path(plan.source)), _id_of(place)
+    bounds = replace(
+        bounds or Bounds(),
+        is_unattended=True,
+        cuts_of_week=cuts_of_week(folder, where, now),
+        cuts_of_night=cuts_since(folder, where, now),
+    )
     return apply_plan(plan, place, record=record, bounds=bounds, reviews=reviews, dry_run=dry_run, today=now)
 
 
@@ -176,6 +198,9 @@ def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: 
         now.refusing & {whom for whom, its in limits.items() if its},
     )
     found = list(differences(now, wanted))
+    of = [(json.dumps(dict(one.whom), ensure_ascii=False, sort_keys=True), one.key) for one in replaced]
+    ended = forget_grants(folder_of(plan), of, dry_run=dry_run)  # or the next night would go there again
+    others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
     if not dry_run:
         if found:
             place.become(wanted, found)

@@ -57,6 +57,8 @@ class Bounds:
     """what is beyond the shares and the fall is left for a later night, rather than the plan refused"""
     cuts_of_week: Mapping[str, float] = field(default_factory=dict)
     """key → what unattended nights have cut in the last seven days"""
+    cuts_of_night: Mapping[str, float] = field(default_factory=dict)
+    """key → what of it today, by a night that is run again"""
     skip_changed: bool = False
     """leave limits out that have changed since the plan was made, rather than refuse it"""
 
@@ -136,6 +138,7 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
                 plan,
                 choice.chosen,
                 bounds.cuts_of_week,
+                bounds.cuts_of_night,
                 max_cut_share=bounds.max_cut_share,
                 max_total_fall=bounds.max_total_fall,
                 shares_from=SHARES_FROM,
