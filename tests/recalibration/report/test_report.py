@@ -113,6 +113,16 @@ def test_all_files_are_written_and_say_the_same(tmp_path: Path) -> None:
     }
 
 
+def test_a_limit_that_is_no_float_is_written_too(tmp_path: Path) -> None:
+    """2⁶³−1 stands in many quota files for "unlimited"; with one, each night died."""
+    most = 2**63 - 1
+    write_outputs(plan_of(replace(ALICE, current=most, proposed=most, anchor=most)), tmp_path)
+    (entry,) = json.loads((tmp_path / "plan.json").read_text())["entries"]
+    assert (entry["current"], entry["proposed"]) == (most, most)
+    (row,) = parquet.read_table(tmp_path / "plan.parquet").to_pylist()
+    assert row["current"] == float(most)
+
+
 def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
