@@ -106,14 +106,14 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
     for planned in plan.limits:
         limit = planned
         is_reviewed = reviews.all or limit.whom in reviews.named
-        if limit.needs_review and plan.version > 1:
+        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
+        if limit.needs_review and plan.version > 1 and unnamable is None:
             if is_reviewed:
                 limit = _first_step(plan, limit, rooms)
             (choice.granted if is_reviewed else choice.waiting).append(limit)
         if limit.proposed == limit.current:
             continue
         found = in_force(before, limit.kind, limit.entity)
-        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
         if found is not None and found[0] == limit.proposed:
             choice.done += 1
         elif unnamable is not None:

@@ -121,6 +121,15 @@ def test_a_rollback_ends_what_was_granted_or_the_next_night_goes_there_again(tmp
     assert json.loads(grants.read_text()) == {"grants": []}
 
 
+def test_nothing_is_granted_to_whom_no_file_can_name(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {"<default>": 1_000})
+    entries = [of(user, 1_500, 1_000, needs_review=True, up_to=4_000) for user in (" ", "<default>")]
+    file = plan(tmp_path, DAY, entries)
+    choice = apply_plan(read_plan(file), place, reviews=Reviews(all=True), today=TODAY).choice
+    assert (choice.granted, choice.waiting, len(choice.left_out)) == ([], [], 2)
+    assert not (tmp_path / "out" / "grants.json").exists()
+
+
 def test_unattended_no_plan_is_applied_of_which_a_newer_one_was_made(tmp_path: Path) -> None:
     """An older date that was run again: what it set was a person's word to the next night."""
     place = quotas(tmp_path, {"alice": 1_000})
