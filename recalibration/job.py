@@ -141,8 +141,8 @@ def make_plan(
     """All entities that did something within the history and have a limit now."""
     # As far back as an entity may be old enough to be cut: a gap of weeks is no log that is new.
     far = max(SEEN_DAYS, job.policy.history_days)
-    logged: dict[date, Mapping[str, Set[int]]] = {each: {} for each in store.dates(day, far)}
-    seen = logged | store.seen(spark, day, SEEN_DAYS)
+    seen: dict[date, Mapping[str, Set[int]]] = {each: {} for each in store.dates(day, far)}
+    seen |= {each: its for each, its in store.seen(spark, day, SEEN_DAYS).items() if each in seen}
     beating = read_beats(store.root, day, far)
     if store.tonight is not None:
         beating |= read_beats(store.tonight, day, 1)
