@@ -142,7 +142,7 @@ def recalibrate(
     except (JavaNotFoundError, JarError, OSError) as error:
         _fail(str(error), EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
-        _fail(f"Spark: {str(error).splitlines()[0]}", EXIT_FAILED)
+        _fail(_spark_words(error), EXIT_FAILED)
     if outcome.folder is None:
         _show(outcome.plan)
         return
@@ -202,12 +202,28 @@ def run_alone(command: Callable[..., None]) -> NoReturn:
 
 
 def _date(text: str) -> date:
+    today = datetime.now(UTC).date()
     if not text:
-        return datetime.now(UTC).date() - timedelta(days=1)
+        return today - timedelta(days=1)
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no date such as 2026-11-20", param_hint="--date") from None
+    if day > today:
+        # A proxy's clock may have been there. By such a night all states there are would be too old to keep.
+        raise typer.BadParameter(f"{text} is yet to come: today is {today} (UTC)", param_hint="--date")
+    return day
+
+
+def _spark_words(error: Exception) -> str:
+    from sluice.recalibration.log.reader import unreadable_file
+
+    for path in unreadable_file(error) or ():
+        return (
+            f"Spark cannot read {path}: it is damaged; put it back from a backup, or remove its folder and "
+            "run that date again"
+        )
+    return f"Spark: {str(error).splitlines()[0]}"
 
 
 def _spark_settings(given: list[str]) -> dict[str, str]:
