@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -95,17 +96,30 @@ def apply_plan(
 
     Raises PlanRefused, nothing changed; ConfigError and CommandFailed as the place does.
     """
+    with _alone(place, dry_run):
+        return _applied(plan, place, record, bounds or Bounds(), reviews or Reviews(), dry_run, today)
+
+
+def _alone(place: Place, dry_run: bool) -> AbstractContextManager[None]:
+    """From the first look at a quota file to its last change, the records of both included."""
+    return place.alone() if isinstance(place, QuotaFilePlace) and not dry_run else nullcontext()
+
+
+def _applied(
+    plan: PlanFile,
+    place: Place,
+    record: Path | None,
+    bounds: Bounds,
+    reviews: Reviews,
+    dry_run: bool,
+    day: date | None,
+) -> Applied:
+    today = day or datetime.now(UTC).date()
     now = place.listing()
-    choice = choose(
-        plan,
-        now,
-        today or datetime.now(UTC).date(),
-        bounds or Bounds(),
-        reviews or Reviews(),
-    )
+    choice = choose(plan, now, today, bounds, reviews)
     found = list(differences(now, choice.wanted))
     if not dry_run:
-        _note(plan, place, choice, today or datetime.now(UTC).date(), bounds or Bounds())
+        _note(plan, place, choice, today, bounds)
     if found and not dry_run:
         replaced = (
             Replaced(limit.whom, limit.key, now.limits.get(limit.whom, {}).get(limit.key), limit.proposed)
@@ -144,13 +158,14 @@ def apply_unattended(
             "this one by `sluice quotas apply` without --unattended"
         )
     folder, where = folder_of(Path(plan.source)), _id_of(place)
-    bounds = replace(
-        bounds or Bounds(),
-        is_unattended=True,
-        cuts_of_week=cuts_of_week(folder, where, now),
-        cuts_of_night=cuts_since(folder, where, now),
-    )
-    return apply_plan(plan, place, record=record, bounds=bounds, reviews=reviews, dry_run=dry_run, today=now)
+    with _alone(place, dry_run):
+        bounds = replace(
+            bounds or Bounds(),
+            is_unattended=True,
+            cuts_of_week=cuts_of_week(folder, where, now),
+            cuts_of_night=cuts_since(folder, where, now),
+        )
+        return _applied(plan, place, record, bounds, reviews or Reviews(), dry_run, now)
 
 
 def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bounds) -> None:
@@ -168,6 +183,11 @@ def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bou
 
 def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: bool = False) -> RolledBack:
     """Put back what a plan has replaced at this place. Raises PlanRefused if nothing is on record."""
+    with _alone(place, dry_run):
+        return _rolled_back(plan, place, record, dry_run)
+
+
+def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -> RolledBack:
     kept = PlanRecord(record or plan.with_name(RECORD))
     replaced = kept.of(_id_of(place))
     if not replaced:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, read_plan, roll_back
 from sluice.proxy.cli.plan.choice import PlanRefused, Reviews
 from sluice.proxy.cli.plan.file import is_plan
+from sluice.proxy.cli.quotas.listing import Listing, differences
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
 from sluice.quotas.files.config_error import ConfigError
 from tests.proxy.cli.plan.test_nightly import DAY, KEY, limits_of, night, of, plan, quotas
@@ -149,3 +151,52 @@ def test_a_night_that_is_run_again_cuts_no_more_than_one(tmp_path: Path) -> None
     once = sum(limits_of(place).values())
     night(tmp_path, place, 0)
     assert sum(limits_of(place).values()) == once == 20_000 - 714
+
+
+def test_of_two_commands_that_change_a_file_at_once_none_loses_what_the_other_wrote(tmp_path: Path) -> None:
+    """A whole plan was lost to `sluice configs`, which had read the file before, and ended in a traceback."""
+    place = quotas(tmp_path, {"alice": 1_000, "bob": 1_000})
+    found = read_plan(plan(tmp_path, DAY, [of("alice", 1_500, 1_000)]))
+    with ThreadPoolExecutor() as pool, place.alone():
+        other = pool.submit(QuotaFilePlace(place.file).alter, {(("user", "bob"),): {KEY: 777}})
+        with pytest.raises(TimeoutError):
+            other.result(timeout=0.3)
+        apply_unattended(found, place, today=TODAY)
+        assert limits_of(place) == {"alice": 1_500, "bob": 1_000}
+    assert other.result(timeout=30)
+    assert limits_of(place) == {"alice": 1_500, "bob": 777}
+
+
+def test_what_an_editor_writes_between_the_look_and_the_change_stays(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {"alice": 1_000})
+    now = place.listing()
+    wanted = Listing({(("user", "alice"),): {KEY: 1_500}})
+    quotas(tmp_path, {"alice": 1_000, "bob": 5})
+    place.become(wanted, list(differences(now, wanted)))
+    assert limits_of(place) == {"alice": 1_500, "bob": 5}
+
+
+def test_who_waits_for_another_command_is_told_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluice.proxy.cli.quotas.places._WAIT_S", 0.1)
+    place = quotas(tmp_path, {"alice": 1_000})
+    with (
+        place.alone(),
+        pytest.raises(ConfigError, match=r"quotas\.yaml: another command has been changing it"),
+    ):
+        QuotaFilePlace(place.file).alter({(("user", "alice"),): {KEY: 5}})
+    assert QuotaFilePlace(place.file).alter({(("user", "alice"),): {KEY: 5}})
+
+
+def test_no_plan_makes_the_file_larger_than_proxies_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients choose their ids, and each that is given a limit of its own makes the file longer."""
+    monkeypatch.setattr("sluice.proxy.cli.quotas.places.MAX_QUOTAS_BYTES", 200)
+    place = quotas(tmp_path, {"<default>": 1_000})
+    before = place.file.read_bytes()
+    found = read_plan(plan(tmp_path, DAY, [of("x" * 200, 1_500, 1_000)]))
+    with pytest.raises(ConfigError, match="would have more than 200 bytes, which no proxy reads"):
+        apply_unattended(found, place, today=TODAY)
+    assert place.file.read_bytes() == before
