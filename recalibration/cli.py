@@ -6,9 +6,12 @@ when a night begins, so that `sluice --help` stays quick, and says so where Spar
 
 from __future__ import annotations
 
+import logging
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 EXIT_NO_LOG: Final = 3
+EXIT_INTERRUPTED: Final = 130
 SHOWN_CHANGES: Final = 20
 _SPARK_REMEDY: Final = (
     "which comes with the extra recalibration: in Sluice's folder pip install -r "
@@ -136,7 +140,10 @@ def recalibrate(
     try:
         with spark_session(f"sluice recalibrate {night_of}", master, _spark_settings(conf or [])) as spark:
             spark.sparkContext.setLogLevel("ERROR")
-            outcome = run_night(spark, night, limits, job, _tell)
+            with _ctrl_c_without_tracebacks():
+                outcome = run_night(spark, night, limits, job, _tell)
+    except KeyboardInterrupt:
+        _fail("interrupted; run the same date again", EXIT_INTERRUPTED)
     except (LogError, NothingToPlanError) as error:
         _fail(f"{night_of}: {error}", EXIT_NO_LOG)
     except (JavaNotFoundError, JarError, OSError) as error:
@@ -199,6 +206,20 @@ def run_alone(command: Callable[..., None]) -> NoReturn:
         print(error, file=sys.stderr)
         sys.exit(EXIT_CONFIG)
     sys.exit(0)
+
+
+@contextmanager
+def _ctrl_c_without_tracebacks() -> Iterator[None]:
+    """PySpark's own handler asks Java to cancel, while we wait for Java's answer: two pages of tracebacks."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    root = logging.getLogger()  # py4j tells there that it was interrupted
+    level = root.level
+    root.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        signal.signal(signal.SIGINT, before)
 
 
 def _date(text: str) -> date:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -180,6 +182,26 @@ def test_a_damaged_state_of_an_earlier_night_is_named_with_what_to_do(spark: Spa
     code, _, told = job.run()
     assert code == 1
     assert f"Spark cannot read {earlier}: it is damaged; put it back" in told
+
+
+def test_ctrl_c_ends_a_night_with_a_sentence(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with two pages of tracebacks: PySpark's handler, and what py4j logs of it."""
+    log(job)
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupted(*_: object) -> None:
+        logging.error("KeyboardInterrupt while sending command.")
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("sluice.recalibration.night.take_day", interrupted)
+    code, printed, told = job.run()
+    assert (code, printed) == (130, "")
+    assert told.splitlines()[-1] == "sluice recalibrate: interrupted; run the same date again"
+    assert "Traceback" not in told
+    assert "sending command" not in told
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_other_commands_load_neither_spark_nor_the_job() -> None:
