@@ -199,7 +199,7 @@ def test_each_reason_is_told_in_a_sentence_with_its_numbers(reason: Reason) -> N
 
 def test_the_words_of_a_review_and_of_guesses() -> None:
     told = " ".join(sentences(replace(BOB, reason=Reason.GUARD), SETTINGS))
-    assert "beyond 1.8 × the median" in told
+    assert "beyond 1.8 × the median of its days, or 2 × the last limit that a person" in told
     assert "Needs review" in told
     assert "Without a person's word it becomes 1.5 kB/s and no more" in told
     assert "On 1 of 10 days throttling hid the demand" in told
@@ -233,11 +233,15 @@ def test_what_the_replay_found_is_told() -> None:
     found = Page(page(plan_of(replace(ALICE, expected=expected), replace(ids, entity=BOB.entity))))
     assert "3,200 → 12 s" in found.text
     assert "replayed" not in Page(page(plan_of(ALICE))).text
+    assert "as proposed it may be more" in told, "of its latest day twice what passed was replayed, at most"
+    known = tuple(replace(day, identified=True) for day in DAYS)
+    assert "may be more" not in " ".join(sentences(replace(ALICE, expected=expected, days=known), SETTINGS))
 
 
 def test_entities_in_words() -> None:
     assert entity_words('{"client-id": "app", "user": "alice"}') == "user alice, client-id app"
     assert entity_words('{"client-id": ""}') == "client-id (none)"
+    assert entity_words('{"client-id": "  "}') == "client-id (blank)"
 
 
 limits = st.floats(1e-3, 1e15)
