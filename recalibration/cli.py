@@ -142,8 +142,6 @@ def recalibrate(
             spark.sparkContext.setLogLevel("ERROR")
             with _ctrl_c_without_tracebacks():
                 outcome = run_night(spark, night, limits, job, _tell)
-    except KeyboardInterrupt:
-        _fail("interrupted; run the same date again", EXIT_INTERRUPTED)
     except (LogError, NothingToPlanError) as error:
         _fail(f"{night_of}: {error}", EXIT_NO_LOG)
     except (JavaNotFoundError, JarError, OSError) as error:
@@ -217,6 +215,8 @@ def _ctrl_c_without_tracebacks() -> Iterator[None]:
     root.setLevel(logging.CRITICAL)
     try:
         yield
+    except KeyboardInterrupt:
+        _fail("interrupted; run the same date again", EXIT_INTERRUPTED)
     finally:
         root.setLevel(level)
         signal.signal(signal.SIGINT, before)

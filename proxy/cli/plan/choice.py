@@ -101,8 +101,7 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
     _check_names(plan, reviews)
     before = limits_of(now)
     choice = Choice(wanted=now)
-    changed = []
-    rooms = _rooms(plan)
+    changed, rooms = [], _rooms(plan)
     for planned in plan.limits:
         limit = planned
         is_reviewed = reviews.all or limit.whom in reviews.named
