@@ -6,9 +6,12 @@ when a night begins, so that `sluice --help` stays quick, and says so where Spar
 
 from __future__ import annotations
 
+import logging
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 EXIT_NO_LOG: Final = 3
+EXIT_INTERRUPTED: Final = 130
 SHOWN_CHANGES: Final = 20
 _SPARK_REMEDY: Final = (
     "which comes with the extra recalibration: in Sluice's folder pip install -r "
@@ -136,13 +140,14 @@ def recalibrate(
     try:
         with spark_session(f"sluice recalibrate {night_of}", master, _spark_settings(conf or [])) as spark:
             spark.sparkContext.setLogLevel("ERROR")
-            outcome = run_night(spark, night, limits, job, _tell)
+            with _ctrl_c_without_tracebacks():
+                outcome = run_night(spark, night, limits, job, _tell)
     except (LogError, NothingToPlanError) as error:
         _fail(f"{night_of}: {error}", EXIT_NO_LOG)
     except (JavaNotFoundError, JarError, OSError) as error:
         _fail(str(error), EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
-        _fail(f"Spark: {str(error).splitlines()[0]}", EXIT_FAILED)
+        _fail(_spark_words(error), EXIT_FAILED)
     if outcome.folder is None:
         _show(outcome.plan)
         return
@@ -201,13 +206,45 @@ def run_alone(command: Callable[..., None]) -> NoReturn:
     sys.exit(0)
 
 
-def _date(text: str) -> date:
-    if not text:
-        return datetime.now(UTC).date() - timedelta(days=1)
+@contextmanager
+def _ctrl_c_without_tracebacks() -> Iterator[None]:
+    """PySpark's own handler asks Java to cancel, while we wait for Java's answer: two pages of tracebacks."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    root = logging.getLogger()  # py4j tells there that it was interrupted
+    level = root.level
+    root.setLevel(logging.CRITICAL)
     try:
-        return date.fromisoformat(text)
+        yield
+    except KeyboardInterrupt:
+        _fail("interrupted; run the same date again", EXIT_INTERRUPTED)
+    finally:
+        root.setLevel(level)
+        signal.signal(signal.SIGINT, before)
+
+
+def _date(text: str) -> date:
+    today = datetime.now(UTC).date()
+    if not text:
+        return today - timedelta(days=1)
+    try:
+        day = date.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no date such as 2026-11-20", param_hint="--date") from None
+    if day > today:
+        # A proxy's clock may have been there. By such a night all states there are would be too old to keep.
+        raise typer.BadParameter(f"{text} is yet to come: today is {today} (UTC)", param_hint="--date")
+    return day
+
+
+def _spark_words(error: Exception) -> str:
+    from sluice.recalibration.log.reader import unreadable_file
+
+    for path in unreadable_file(error) or ():
+        return (
+            f"Spark cannot read {path}: it is damaged; put it back from a backup, or remove its folder and "
+            "run that date again"
+        )
+    return f"Spark: {str(error).splitlines()[0]}"
 
 
 def _spark_settings(given: list[str]) -> dict[str, str]:

@@ -33,7 +33,7 @@ from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
-from sluice.recalibration.state.memory import grants_on, standings_before, write_standings
+from sluice.recalibration.state.memory import grants_on, remembered, write_standings
 from sluice.recalibration.state.peaks import peaks_in, read_peaks, unusual, write_peaks
 from sluice.recalibration.state.scheduled import calendars
 from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
@@ -141,13 +141,13 @@ def make_plan(
     """All entities that did something within the history and have a limit now."""
     # As far back as an entity may be old enough to be cut: a gap of weeks is no log that is new.
     far = max(SEEN_DAYS, job.policy.history_days)
-    logged: dict[date, Mapping[str, Set[int]]] = {each: {} for each in store.dates(day, far)}
-    seen = logged | store.seen(spark, day, SEEN_DAYS)
+    seen: dict[date, Mapping[str, Set[int]]] = {each: {} for each in store.dates(day, far)}
+    seen |= {each: its for each, its in store.seen(spark, day, SEEN_DAYS).items() if each in seen}
     beating = read_beats(store.root, day, far)
     if store.tonight is not None:
         beating |= read_beats(store.tonight, day, 1)
     missing = missing_hours(seen, day, beating)
-    before, grants = standings_before(store.root, day), grants_on(store.root, day)
+    earlier, grants = remembered(store.root, day), grants_on(store.root, day)
     policies = {kind: job.policy_of(kind) for kind in QuotaKind}
     entries = []
     tops: dict[tuple[str, str], float] = {}
@@ -156,12 +156,14 @@ def make_plan(
         limit = limit_of(limits, kind, history.entity)
         if limit is not None:
             place = (KINDS[kind].config_key, history.entity)
-            known = Known(before.get(place), grants.get(place, 0.0), len(missing))
+            known = Known(
+                earlier.before.get(place), grants.get(place, 0.0), len(missing), earlier.again.get(place)
+            )
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
             tops[place] = _top_rate(history, job.replay_days)
     fitted = fitted_plan(_ordered(entries), job.room)
     if store.tonight is None:
-        write_standings(store.root, day, fitted, before)
+        write_standings(store.root, day, fitted, earlier)
     plan = Plan(
         day,
         fitted,

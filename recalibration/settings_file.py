@@ -42,7 +42,12 @@ _DAMAGED: Final = {"skip": True, "refuse": False}
 _SECONDS_OF_AN_HOUR: Final = 3_600.0
 _OWN_KEYS: Final = ("floor", "ceiling")
 _POLICY_KEYS: Final = tuple(each.name for each in fields(PolicySettings) if each.name not in _OWN_KEYS)
-_SHARES: Final = ("quantile", "day_quantile", "probe_share")
+_SHARES: Final = ("quantile", "day_quantile", "probe_share", "max_step_down", "hysteresis")
+_FACTORS: Final = (
+    "headroom", "cut_headroom", "max_step_up", "growth_of_median", "growth_of_past", "near_factor",
+    "near_growth", "max_unreviewed_rise",
+)  # fmt: skip
+"""below 1 a limit would fall where it is to rise: `headroom: 0.15` for 15 %"""
 _COUNTS: Final = ("history_days", "recent_days", "min_days_to_cut", "min_days_of_little", "near_days")
 _LEAST_LOG_DAYS: Final = 8
 """a week of dates can be run again"""
@@ -139,6 +144,8 @@ class _Reader:
                 self._put(found, key, self._count(place, number))
             elif key in _SHARES:
                 self._put(found, key, self._share(place, number))
+            elif key in _FACTORS:
+                self._put(found, key, self._factor(place, number))
             else:
                 self._put(found, key, self._number(place, number))
         return PolicySettings(**found)
@@ -180,6 +187,13 @@ class _Reader:
         number = self._number(at, value)
         if number is not None and number >= 1.0:
             self._problem(at, f"must be below 1, is {shown(value)}")
+            return None
+        return number
+
+    def _factor(self, at: YamlPath, value: YamlValue) -> float | None:
+        number = self._number(at, value)
+        if number is not None and number < 1.0:
+            self._problem(at, f"must be 1 or more, a factor such as 1.15, is {shown(value)}")
             return None
         return number
 

@@ -4,8 +4,9 @@ Every file's end is looked at first, where Parquet keeps its table of contents: 
 Parquet is *damaged*, and is named; it is then left out, or the run refused, as the caller has it. Files whose
 names begin with a dot or an underscore are being written, and are not there yet. What a compacted file has
 replaced is not there any more, even while it still is (compaction.py); a copy of a file is not read again
-(copies.py). Columns that an older file lacks get their defaults; those that a newer one has beyond ours are
-left. A log that has no roll-up but request rows is read from these (request_rows.py).
+(copies.py). Rows of another date, in whatever folder, do not count. Columns that an older file lacks get
+their defaults; those that a newer one has beyond ours are left. A log that has no roll-up but request rows is
+read from these (request_rows.py).
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ REPLACES_KEY: Final = "sluice_replaces"
 _AT_ONCE: Final = 8
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _UNREADABLE: Final = re.compile(r"FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
+
+
+_EPOCH: Final = date(1970, 1, 1)
+_DAY_MS: Final = 86_400_000
 
 
 class LogError(Exception):
@@ -166,8 +171,13 @@ def read_log(
             files = of_requests
     good = [path for path in files.good if path not in unreadable]
     files = replace(files, good=good, damaged=files.damaged | dict(unreadable))
+    if not files.good and not files.damaged:
+        raise LogError(f"no log of this date: no Parquet file in {logs.rstrip('/')}/{ROLLUP}/date={day}/")
     rows = read_table(spark, files, skip_damaged=skip_damaged)
-    return (as_rollup(rows) if files.table == REQUESTS else rows), files
+    told = as_rollup(rows) if files.table == REQUESTS else rows
+    # A folder that was copied under another date, or a clock that was far off, is no evidence of this one.
+    begin_ms = (day - _EPOCH).days * _DAY_MS
+    return told.where(f.col("window_start_ms").between(begin_ms, begin_ms + _DAY_MS - 1)), files
 
 
 def unreadable_file(error: Exception) -> dict[str, str] | None:

@@ -129,6 +129,8 @@ class Known:
     """in force tonight; 0: none"""
     incomplete_dates: int = 0
     """of the last week (coverage.py): with one, nothing is cut, and confidence falls by a seventh for each"""
+    again: Standing | None = None
+    """None: this date was not run before"""
 
 
 def planned(
@@ -162,7 +164,7 @@ def planned(
         )
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
-    anchor = anchor_of(known.before, limit, uses, settings, known.grant)
+    anchor = anchor_of(known.before, limit, uses, settings, known.grant, known.again)
     proposal = propose(
         worst,
         spec.rate_per_s(limit),

@@ -4,7 +4,8 @@ A *throttled* day tells how high a limit was, not how much is needed: were each 
 evidence, whoever floods would raise his own without end. So without review a limit rises to at most
 `max_unreviewed_rise` × its *anchor*:
 - the limit that a person set: the first that is seen, and each that is neither what the last plan found, nor
-  what it proposed or a grant allows, nor between them;
+  what it proposed or a grant allows, nor between them (the same date's plan, too, if that is run again: by
+  the one before alone, what it has set itself would be a person's, and each run double the limit);
 - after a day that was seen in full (identified, at most 1 % of its windows throttled, nothing above the limit
   but by bursts): what the days of the last 8 that were seen so ask for, headroom included, and not less than
   the limit that they were seen under, as far as that was anchored;
@@ -44,6 +45,19 @@ class Standing:
     """the limit when the last plan was made"""
     proposed: float
     """and what it proposed"""
+    applied: float | None = None
+    """the limit when that night was run again, if its first plan was applied meanwhile"""
+
+    @property
+    def numbers(self) -> list[float]:
+        """As it is kept: the last number is there if it is known."""
+        numbers = [self.anchor, self.current, self.proposed]
+        return numbers if self.applied is None else [*numbers, self.applied]
+
+    def has_made(self, limit: float, grant: float = 0.0) -> bool:
+        """Whether that night's plans lead to this limit: a night may go a part of the way."""
+        _, *limits = self.numbers
+        return min(limits) <= limit <= max(*limits, grant)
 
 
 def anchor_of(
@@ -52,13 +66,13 @@ def anchor_of(
     days: Sequence[DayUse],
     settings: PolicySettings,
     grant: float = 0.0,
+    again: Standing | None = None,
 ) -> float:
-    """Tonight's anchor. `days`: the latest first; `limit`: the one in force; `grant`: likewise, 0: none."""
-    anchor = limit
-    if before is not None:
-        # A night may go a part of the way.
-        low, high = sorted((before.current, before.proposed))
-        anchor = before.anchor if low <= limit <= max(high, grant) else limit
+    """Tonight's anchor. `days`: the latest first; `limit`: the one in force; `grant`: likewise, 0: none;
+    `again`: what an earlier run of the same date left."""
+    if again is not None and again.has_made(limit, grant):
+        limit = again.current  # no person set it, and the days were seen under that
+    anchor = before.anchor if before is not None and before.has_made(limit, grant) else limit
     if not days or days[0].age_days >= settings.recent_days:
         return anchor
     if not _in_full(days[0]):

@@ -254,7 +254,7 @@ def _reviews(plan: Plan, entries: Iterable[PlanEntry], shown: Mapping[str, list[
     more = len(reviews) - MAX_ROWS
     told = f"<p>And {more:,} more, in plan.parquet.</p>" if more > 0 else ""
     return (
-        f"<p>{len(reviews):,} ask for more than {plan.policy.growth_of_median:g} × their median day. "
+        f"<p>{len(reviews):,} ask for more than a limit rises to without a person's word. "
         "What is proposed here is within the guard, and applied without a word; who is named may rise "
         "further, up to what may be granted, for 14 days: "
         f"<code>sluice quotas apply PLAN --include user=…</code>.</p>{_table(rows, is_review=True)}{told}"

@@ -32,6 +32,8 @@ code{font:13px/1.4 ui-monospace,monospace}
 table{border-collapse:collapse;width:100%;background:var(--panel);border:1px solid var(--line)}
 th,td{text-align:left;padding:5px 10px;border-bottom:1px solid var(--line);vertical-align:top;
 overflow-wrap:anywhere;max-width:420px}
+.wide :is(th,td):not(.num){min-width:9.5em}
+.wide td:not(:first-child)>code{white-space:nowrap}
 th{font-size:13px;color:var(--soft);font-weight:600}
 .num{text-align:right;white-space:nowrap;overflow-wrap:normal;font-variant-numeric:tabular-nums}
 details{background:var(--panel);border:1px solid var(--line);border-radius:8px;margin:6px 0;padding:0 14px}

@@ -52,6 +52,8 @@ def write_tables(plan: Plan, folder: Path) -> None:
     """Write the plan's two tables."""
     rows = [
         {"date": plan.day, **entry.as_json(), "entity": entry.entity}
+        # Whole numbers above 2⁵³ are none of Arrow's floats: 2⁶³−1 is Kafka's "unlimited" in many files.
+        | {name: float(getattr(entry, name)) for name in ("current", "proposed", "anchor")}
         | {f"expected_{name}": getattr(entry.expected, name) for name in EXPECTED}
         for entry in plan.entries
     ]

@@ -8,7 +8,7 @@ from typing import Final
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.numbers import number
-from sluice.recalibration.policy.confidence import word
+from sluice.recalibration.policy.confidence import DAYS_OF_A_WEEK, word
 from sluice.recalibration.policy.plan import Expected, PlanEntry
 from sluice.recalibration.policy.policy import Reason
 from sluice.recalibration.policy.settings import PolicySettings
@@ -32,7 +32,13 @@ def entity_words(entity: str) -> str:
     """`{"client-id": "app", "user": "alice"}` → `user alice, client-id app`."""
     parts: dict[str, str] = json.loads(entity)
     order = ("user", "tenant", "client-id", "client-id-prefix", "ip")
-    return ", ".join(f"{part} {parts[part] or '(none)'}" for part in order if part in parts)
+    return ", ".join(f"{part} {_name(parts[part])}" for part in order if part in parts)
+
+
+def _name(name: str) -> str:
+    if not name:
+        return "(none)"
+    return name if name.strip() else "(blank)"  # clients may be called so
 
 
 def amount(key: str, value: float) -> str:
@@ -65,6 +71,7 @@ def sentences(entry: PlanEntry, policy: PolicySettings) -> Iterator[str]:
         hours=f"{policy.min_traffic_s / _HOUR_S:g}",
         days=policy.min_days_to_cut,
         factor=f"{policy.growth_of_median:g}",
+        rise=f"{policy.max_unreviewed_rise:g}",
     )
     if entry.needs_review:
         yield (
@@ -106,7 +113,8 @@ _REASONS: Final = {
     Reason.STEP_UP: "The demand asks for {wanted}; in one night a limit rises to × {up} at most.",
     Reason.STEP_DOWN: "The demand asks for {wanted} only; in one night a limit is cut to × {down} at most.",
     Reason.GUARD: (
-        "The demand asks for {wanted}, more than growth explains: beyond {factor} × the median of its days."
+        "The demand asks for {wanted}, more than is granted without a person's word: beyond {factor} × the "
+        "median of its days, or {rise} × the last limit that a person, or days seen in full, have set."
     ),
     Reason.FLOOR: "The lowest limit that the settings allow is {proposed}.",
     Reason.CEILING: "The highest limit that the settings allow is {proposed}; the demand asks for {wanted}.",
@@ -128,4 +136,10 @@ def _expected(entry: PlanEntry) -> str:
             (expected.week_now, expected.week_proposed),
         )
     )
-    return f"Replayed, the latest day: {day}; all days that were replayed: {week}."
+    hidden = " Throttling hid the demand: as proposed it may be more." if _is_hidden(entry) else ""
+    return f"Replayed, the latest day: {day}; all days that were replayed: {week}.{hidden}"
+
+
+def _is_hidden(entry: PlanEntry) -> bool:
+    """A day of its last week is a guess, and replayed as twice what passed at most."""
+    return any(not day.identified and day.age_days < DAYS_OF_A_WEEK for day in entry.days)

@@ -5,17 +5,16 @@ A date that is run again is written again; the dates of a fortnight are read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import date, timedelta
-from typing import Final
+from typing import Any, Final
 
-from pyarrow import fs
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.holes import Beats
+from sluice.recalibration.state.json_files import read_json, write_json
 from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, WINDOW_MS
 
 _FOLDER: Final = "beats"
@@ -53,27 +52,26 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
 def write_beats(out: str, day: date, beats: Mapping[str, Beats]) -> None:
     """Write down a date's heartbeats. Raises OSError."""
     place = LogFolder.of(out)
-    folder = f"{place.root.rstrip('/')}/{_FOLDER}"
-    place.filesystem.create_dir(folder, recursive=True)
     content = {
         proxy: [one.first, one.last, one.is_ended, [list(hole) for hole in one.holes]]
         for proxy, one in sorted(beats.items())
     }
-    with place.filesystem.open_output_stream(f"{folder}/{day}.json") as file:
-        file.write(json.dumps(content, ensure_ascii=False).encode())
+    write_json(place, f"{place.root.rstrip('/')}/{_FOLDER}/{day}.json", content)
 
 
 def read_beats(out: str, latest: date, days: int) -> dict[date, dict[str, Beats]]:
-    """The heartbeats of the last `days` dates up to `latest`, as far as there are any."""
+    """The heartbeats of the last `days` dates up to `latest`, as far as there are any. Raises OSError."""
     place = LogFolder.of(out)
     folder = f"{place.root.rstrip('/')}/{_FOLDER}"
-    found: dict[date, dict[str, Beats]] = {}
-    for day in (latest - timedelta(days=age) for age in range(days)):
-        (info,) = place.filesystem.get_file_info([f"{folder}/{day}.json"])
-        if info.type is fs.FileType.File:
-            with place.filesystem.open_input_stream(info.path) as file:
-                found[day] = {
-                    proxy: Beats(first, last, ended, tuple((begin, end) for begin, end in holes))
-                    for proxy, (first, last, ended, holes) in json.loads(file.read()).items()
-                }
-    return found
+    found = {
+        day: read_json(place, f"{folder}/{day}.json", _beats, None)
+        for day in (latest - timedelta(days=age) for age in range(days))
+    }
+    return {day: its for day, its in found.items() if its is not None}
+
+
+def _beats(content: dict[str, Any]) -> dict[str, Beats] | None:
+    return {
+        proxy: Beats(first, last, ended, tuple((begin, end) for begin, end in holes))
+        for proxy, (first, last, ended, holes) in content.items()
+    }

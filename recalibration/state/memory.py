@@ -1,78 +1,100 @@
 """What a night remembers besides states: each limit's anchor, and the grants that persons gave.
 
 OUT/standing/DATE.json   each night's: {key: {entity: [anchor, current, proposed]}}; a night reads the newest
-                         that is older than its own date, so that a date run again gives the same plan
+                         that is older than its own date, so that a date run again gives the same plan, and
+                         its own of before: by that it knows limits that it has set itself
 OUT/grants.json          `sluice quotas apply` writes it
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Final
-
-from pyarrow import fs
+from typing import Any, Final, TypeAlias
 
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.standing import Standing
+from sluice.recalibration.state.json_files import read_json, write_json
+from sluice.recalibration.state.store import dates_in
 
 _STANDING: Final = "standing"
 _GRANTS: Final = "grants.json"
 _Limit = tuple[str, str]
 """key, entity"""
+Standings: TypeAlias = Mapping[_Limit, Standing]
 
 
-def standings_before(out: str, day: date) -> dict[_Limit, Standing]:
-    """What the newest night before `day` knew; empty: there was none."""
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What earlier runs knew of limits."""
+
+    before: Standings = field(default_factory=dict)
+    """the newest night's before this date; of an older date that is run again the newest of all, for the
+    limits in force are by that"""
+    again: Standings = field(default_factory=dict)
+    """this date's own, when it was run before"""
+    is_newest: bool = True
+    """no later date was run yet"""
+
+
+def remembered(out: str, day: date) -> Remembered:
+    """Raises OSError."""
     place = LogFolder.of(out)
-    folder = f"{place.root.rstrip('/')}/{_STANDING}"
-    found = place.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    older = sorted(
-        info.path for info in found if info.path.endswith(".json") and info.base_name < f"{day}.json"
+    there = dates_in(place, _STANDING)
+    if not there:
+        return Remembered()
+    newest, newest_day = there[-1]
+    if newest_day > day:
+        return Remembered(_standings(place, newest), is_newest=False)
+    older = [path for path, its in there if its < day]
+    return Remembered(
+        _standings(place, older[-1]) if older else {}, _standings(place, newest) if newest_day == day else {}
     )
-    if not older:
-        return {}
-    return {
-        (key, entity): Standing(*map(float, numbers))
-        for key, entities in _read(place, older[-1]).items()
-        for entity, numbers in entities.items()
-    }
 
 
-def write_standings(
-    out: str, day: date, entries: Iterable[PlanEntry], before: Mapping[_Limit, Standing]
-) -> None:
-    """Write down what this night knows; who has no entry tonight keeps what was known."""
-    kept = dict(before)
+def write_standings(out: str, day: date, entries: Iterable[PlanEntry], known: Remembered) -> None:
+    """Write down what this night knows; who has no entry tonight keeps what was known. Raises OSError.
+
+    Of an older date that was run again nothing: later nights have gone on from what it was.
+    """
+    if not known.is_newest:
+        return
+    kept = {**known.before, **known.again}
     for entry in entries:
-        kept[entry.key, entry.entity] = Standing(entry.anchor, entry.current, entry.proposed)
+        again = known.again.get((entry.key, entry.entity))
+        now = Standing(entry.anchor, entry.current, entry.proposed)
+        if again is not None and again.has_made(entry.current) and again.current != entry.current:
+            now = Standing(entry.anchor, again.current, entry.proposed, entry.current)
+        kept[entry.key, entry.entity] = now
     content: dict[str, dict[str, list[float]]] = {}
     for (key, entity), one in kept.items():
-        content.setdefault(key, {})[entity] = [one.anchor, one.current, one.proposed]
+        content.setdefault(key, {})[entity] = one.numbers
     place = LogFolder.of(out)
-    folder = f"{place.root.rstrip('/')}/{_STANDING}"
-    place.filesystem.create_dir(folder, recursive=True)
-    with place.filesystem.open_output_stream(f"{folder}/{day}.json") as file:
-        file.write(json.dumps(content, ensure_ascii=False).encode())
+    write_json(place, f"{place.root.rstrip('/')}/{_STANDING}/{day}.json", content)
 
 
 def grants_on(out: str, day: date) -> dict[_Limit, float]:
-    """Those that have not ended by `day`."""
+    """Those that have not ended by `day`. Raises OSError."""
     place = LogFolder.of(out)
-    path = f"{place.root.rstrip('/')}/{_GRANTS}"
-    (info,) = place.filesystem.get_file_info([path])
-    if info.type is not fs.FileType.File:
-        return {}
-    return {
-        (item["key"], item["entity"]): float(item["up_to"])
-        for item in _read(place, path).get("grants", ())
-        if item["until"] >= day.isoformat()
-    }
+
+    def in_force(content: dict[str, Any]) -> dict[_Limit, float]:
+        return {
+            (item["key"], item["entity"]): float(item["up_to"])
+            for item in content.get("grants", ())
+            if item["until"] >= day.isoformat()
+        }
+
+    return read_json(place, f"{place.root.rstrip('/')}/{_GRANTS}", in_force, {})
 
 
-def _read(place: LogFolder, path: str) -> dict[str, Any]:
-    with place.filesystem.open_input_stream(path) as file:
-        found: dict[str, Any] = json.loads(file.read())
-    return found
+def _standings(place: LogFolder, path: str) -> dict[_Limit, Standing]:
+    def taken(content: dict[str, Any]) -> dict[_Limit, Standing]:
+        return {
+            (key, entity): Standing(*map(float, numbers))
+            for key, entities in content.items()
+            for entity, numbers in entities.items()
+        }
+
+    return read_json(place, path, taken, {})

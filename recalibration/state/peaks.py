@@ -8,14 +8,12 @@ file. A date that is run again has its entries anew; a night takes those up to i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from datetime import date, timedelta
 from statistics import median
 from typing import Any, Final, TypeAlias
 
-from pyarrow import fs
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -23,6 +21,7 @@ from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.seasons import PEAK_FACTOR, Peak, peaks_of
+from sluice.recalibration.state.json_files import read_json, write_json
 from sluice.recalibration.state.measures import MEASURES
 from sluice.recalibration.state.windows import entity_id
 from sluice.usage.access_record import WINDOW_MS
@@ -97,21 +96,25 @@ def write_peaks(out: str, day: date, peaks: Mapping[_Limit, list[Peak]], days: i
         for text, its in (_content(place) | {day.isoformat(): own}).items()
         if date.fromisoformat(text) > day - timedelta(days=days)
     }
-    place.filesystem.create_dir(place.root, recursive=True)
-    path = f"{place.root.rstrip('/')}/{_FILE}"
-    with place.filesystem.open_output_stream(f"{path}.new") as file:
-        file.write(json.dumps(dict(sorted(kept.items())), ensure_ascii=False).encode())
-    place.filesystem.move(f"{path}.new", path)
+    write_json(place, _path(place), dict(sorted(kept.items())))
 
 
 def _content(place: LogFolder) -> dict[str, Any]:
-    path = f"{place.root.rstrip('/')}/{_FILE}"
-    (info,) = place.filesystem.get_file_info([path])
-    if info.type is not fs.FileType.File:
-        return {}
-    with place.filesystem.open_input_stream(path) as file:
-        found: dict[str, Any] = json.loads(file.read())
-    return found
+    return read_json(place, _path(place), _checked, {})
+
+
+def _checked(content: dict[str, Any]) -> dict[str, Any]:
+    """Raises what a file that no night wrote brings about."""
+    for text, its in content.items():
+        date.fromisoformat(text)
+        for entities in its.values():
+            for peaks in entities.values():
+                [Peak(*peak) for peak in peaks]
+    return content
+
+
+def _path(place: LogFolder) -> str:
+    return f"{place.root.rstrip('/')}/{_FILE}"
 
 
 def _is_hourly(key: str) -> bool:

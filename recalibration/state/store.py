@@ -96,8 +96,12 @@ class StateStore:
         return found
 
     def dates(self, latest: date, days: int) -> list[date]:
-        """Those of the last `days` up to `latest` of which there are windows, in order."""
-        there = {day for _, day in dates_in(LogFolder.of(self.root), WINDOWS)}
+        """Those of the last `days` up to `latest` of which there is all that a night leaves, in order.
+
+        Of one that was killed between the two there are windows alone, which no plan goes by.
+        """
+        place = LogFolder.of(self.root)
+        there = {day for _, day in dates_in(place, WINDOWS)} & {day for _, day in dates_in(place, STATE)}
         if self.tonight is not None:
             there.add(latest)
         return sorted(day for day in there if 0 <= (latest - day).days < days)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -116,7 +118,10 @@ def test_a_dry_run_shows_the_changes_and_writes_nothing(spark: SparkSession, job
 def test_a_date_without_a_log_ends_with_3_and_writes_nothing(spark: SparkSession, job: Job) -> None:
     code, printed, told = job.run()
     assert (code, printed) == (3, "")
-    assert told.splitlines()[-1] == f"sluice recalibrate: {DAY}: no log of this date"
+    where = f"{job.logs}/rollup/date={DAY}/"
+    assert told.splitlines()[-1] == (
+        f"sluice recalibrate: {DAY}: no log of this date: no Parquet file in {where}"
+    )
     assert not job.out.exists()
 
 
@@ -158,9 +163,45 @@ def test_a_wrong_quota_file_ends_with_2_and_its_line_before_spark_starts(job: Jo
 def test_wrong_settings_a_wrong_date_and_a_wrong_spark_setting_end_with_2(job: Job) -> None:
     assert job.run("--date=yesterday")[0] == 2
     assert job.run("--conf=spark.x")[0] == 2
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    code, _, told = job.run(f"--date={tomorrow}")
+    assert (code, f"{tomorrow} is yet to come" in told) == (2, True)
     (job.folder / "settings.yaml").write_text("policy: {headrom: 1}")
     code, _, told = job.run()
     assert (code, "settings.yaml:1: policy.headrom: unknown key; did you mean headroom?" in told) == (2, True)
+
+
+def test_a_damaged_state_of_an_earlier_night_is_named_with_what_to_do(spark: SparkSession, job: Job) -> None:
+    """It said: "An error occurred while calling o6322.toPythonIterator"."""
+    log(job)
+    assert job.run()[0] == 0
+    (file,) = (job.out / "state" / f"date={DAY}").glob("*.parquet")
+    earlier = job.out / "state" / f"date={DAY - timedelta(days=1)}" / file.name
+    earlier.parent.mkdir()
+    earlier.write_bytes(file.read_bytes()[:100])
+    code, _, told = job.run()
+    assert code == 1
+    assert f"Spark cannot read {earlier}: it is damaged; put it back" in told
+
+
+def test_ctrl_c_ends_a_night_with_a_sentence(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with two pages of tracebacks: PySpark's handler, and what py4j logs of it."""
+    log(job)
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupted(*_: object) -> None:
+        logging.error("KeyboardInterrupt while sending command.")
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("sluice.recalibration.night.take_day", interrupted)
+    code, printed, told = job.run()
+    assert (code, printed) == (130, "")
+    assert told.splitlines()[-1] == "sluice recalibrate: interrupted; run the same date again"
+    assert "Traceback" not in told
+    assert "sending command" not in told
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_other_commands_load_neither_spark_nor_the_job() -> None:

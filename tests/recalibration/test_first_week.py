@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -42,5 +43,21 @@ def test_after_a_long_gap_a_week_must_be_seen_again(spark: SparkSession, tmp_pat
     """Three weeks ago, then nothing for 17 dates: the first of the last week are missing, not before all."""
     plan = nights(spark, tmp_path, [20, 2, 1, 0])
     assert list(plan.missing) == [DAY - timedelta(days=age) for age in (6, 5, 4, 3)]
+    assert {entry.reason for entry in plan.entries} == {"log_incomplete"}
+    assert not any(entry.is_change for entry in plan.entries)
+
+
+def test_a_date_of_which_there_are_windows_but_no_state_is_missing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A night that was killed between the two: limits were cut as if that day, and its peak, had not been."""
+    nights(spark, tmp_path, list(range(9, 0, -1)))
+    store = StateStore(str(tmp_path / "out"))
+    lost = DAY - timedelta(days=3)
+    shutil.rmtree(tmp_path / "out" / "state" / f"date={lost}")
+    log_of(tmp_path / "logs", DAY)
+    files = take_day(spark, str(tmp_path / "logs"), store, DAY, LIMITS, JOB)
+    plan = make_plan(spark, store, DAY, LIMITS, JOB, files)
+    assert plan.missing == {lost: ["all of it"]}
     assert {entry.reason for entry in plan.entries} == {"log_incomplete"}
     assert not any(entry.is_change for entry in plan.entries)

@@ -108,6 +108,21 @@ def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_pa
     assert [entry.wanted for entry in after.entries] != [entry.wanted for entry in before.entries]
 
 
+def test_rows_of_another_date_are_no_evidence_of_this_one(spark: SparkSession, tmp_path: Path) -> None:
+    """A folder copied under another name, or a proxy whose clock was far off; it ended the night, too."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    log_of(logs, DAY)
+    before = night(spark, logs, out, DAY)
+    earlier = DAY - timedelta(days=1)
+    write(
+        logs, [row(at, day=earlier, request_bytes=900_000, user="bob") for at in range(9)], "copied.parquet"
+    )
+    write(logs, [row(at, api_class="heartbeat") for at in (0, 3 * 10**14)], "far.parquet")
+    after = night(spark, logs, out, DAY)
+    assert [entry.as_json() for entry in after.entries] == [entry.as_json() for entry in before.entries]
+    assert json.loads((out / "beats" / f"{DAY}.json").read_text()).keys() == {"p1"}
+
+
 def test_a_plan_is_there_whole_or_not_at_all(spark: SparkSession, tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     log_of(logs, DAY)

@@ -75,6 +75,8 @@ def test_capacity_alone_is_oversubscribed_by_the_default() -> None:
             "s.yaml:1: floor.producer_byte_rate: is above its ceiling, 8",
         ),
         ("policy: {headroom: 0}", "s.yaml:1: policy.headroom: must be a number above 0, is 0"),
+        ("policy: {headroom: 0.15}", "s.yaml:1: policy.headroom: must be 1 or more, a factor such as 1.15"),
+        ("policy: {max_step_down: 30}", "s.yaml:1: policy.max_step_down: must be below 1, is 30"),
         ("policy: {quantile: 1.5}", "s.yaml:1: policy.quantile: must be below 1, is 1.5"),
         (
             "policy: {past_days: [9, 3]}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,7 +17,16 @@ from typing import Final
 
 from sluice.proxy.cli.plan.choice import Bounds, Choice, PlanRefused, Reviews, choose
 from sluice.proxy.cli.plan.file import PlanFile, is_plan, parse_plan, whom_of_key
-from sluice.proxy.cli.plan.ledger import add_cuts, add_grants, cuts_of_week, folder_of, forget_cuts
+from sluice.proxy.cli.plan.ledger import (
+    add_cuts,
+    add_grants,
+    cuts_of_week,
+    cuts_since,
+    folder_of,
+    forget_cuts,
+    forget_grants,
+    newer_plan,
+)
 from sluice.proxy.cli.plan.nightly import cuts_in
 from sluice.proxy.cli.plan.record import RECORD, PlanRecord, Replaced
 from sluice.proxy.cli.quotas.edit import Whom, number
@@ -45,7 +55,7 @@ class RolledBack:
 
     found: list[Difference]
     others: list[str] = field(default_factory=list)
-    """limits that somebody has changed since, and that stay; a sentence for each"""
+    """limits that somebody has changed since, and that stay; grants that end; a sentence for each"""
 
 
 def plan_file_of(path: Path) -> Path | None:
@@ -55,7 +65,8 @@ def plan_file_of(path: Path) -> Path | None:
     """
     if path.is_dir():
         latest = path / _LATEST
-        folder = path / _PLANS / latest.read_text(encoding="utf-8").strip() if latest.is_file() else path
+        name = latest.read_text(encoding="utf-8", errors="replace").strip() if latest.is_file() else None
+        folder = path if name is None else path / _PLANS / name
         file = folder / PLAN_NAME
         if not file.is_file():
             message = f"has no {PLAN_NAME}; name a plan's folder, or the job's --out"
@@ -85,17 +96,30 @@ def apply_plan(
 
     Raises PlanRefused, nothing changed; ConfigError and CommandFailed as the place does.
     """
+    with _alone(place, dry_run):
+        return _applied(plan, place, record, bounds or Bounds(), reviews or Reviews(), dry_run, today)
+
+
+def _alone(place: Place, dry_run: bool) -> AbstractContextManager[None]:
+    """From the first look at a quota file to its last change, the records of both included."""
+    return place.alone() if isinstance(place, QuotaFilePlace) and not dry_run else nullcontext()
+
+
+def _applied(
+    plan: PlanFile,
+    place: Place,
+    record: Path | None,
+    bounds: Bounds,
+    reviews: Reviews,
+    dry_run: bool,
+    day: date | None,
+) -> Applied:
+    today = day or datetime.now(UTC).date()
     now = place.listing()
-    choice = choose(
-        plan,
-        now,
-        today or datetime.now(UTC).date(),
-        bounds or Bounds(),
-        reviews or Reviews(),
-    )
+    choice = choose(plan, now, today, bounds, reviews)
     found = list(differences(now, choice.wanted))
     if not dry_run:
-        _note(plan, place, choice, today or datetime.now(UTC).date(), bounds or Bounds())
+        _note(plan, place, choice, today, bounds)
     if found and not dry_run:
         replaced = (
             Replaced(limit.whom, limit.key, now.limits.get(limit.whom, {}).get(limit.key), limit.proposed)
@@ -126,9 +150,22 @@ def apply_unattended(
             "look at its report, then apply it by `sluice quotas apply`"
         )
     now = today or datetime.now(UTC).date()
-    cuts = cuts_of_week(folder_of(Path(plan.source)), _id_of(place), now)
-    bounds = replace(bounds or Bounds(), is_unattended=True, cuts_of_week=cuts)
-    return apply_plan(plan, place, record=record, bounds=bounds, reviews=reviews, dry_run=dry_run, today=now)
+    newer = newer_plan(Path(plan.source), plan.day, now)
+    if newer is not None:
+        # By the next night's memory its limits would be a person's, and anchor what was a flood.
+        raise PlanRefused(
+            f"{plan.source}: not applied: {newer}, of a later date, was made already; apply that, or "
+            "this one by `sluice quotas apply` without --unattended"
+        )
+    folder, where = folder_of(Path(plan.source)), _id_of(place)
+    with _alone(place, dry_run):
+        bounds = replace(
+            bounds or Bounds(),
+            is_unattended=True,
+            cuts_of_week=cuts_of_week(folder, where, now),
+            cuts_of_night=cuts_since(folder, where, now),
+        )
+        return _applied(plan, place, record, bounds, reviews or Reviews(), dry_run, now)
 
 
 def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bounds) -> None:
@@ -146,6 +183,11 @@ def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bou
 
 def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: bool = False) -> RolledBack:
     """Put back what a plan has replaced at this place. Raises PlanRefused if nothing is on record."""
+    with _alone(place, dry_run):
+        return _rolled_back(plan, place, record, dry_run)
+
+
+def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -> RolledBack:
     kept = PlanRecord(record or plan.with_name(RECORD))
     replaced = kept.of(_id_of(place))
     if not replaced:
@@ -176,6 +218,9 @@ def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: 
         now.refusing & {whom for whom, its in limits.items() if its},
     )
     found = list(differences(now, wanted))
+    of = [(json.dumps(dict(one.whom), ensure_ascii=False, sort_keys=True), one.key) for one in replaced]
+    ended = forget_grants(folder_of(plan), of, dry_run=dry_run)  # or the next night would go there again
+    others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
     if not dry_run:
         if found:
             place.become(wanted, found)

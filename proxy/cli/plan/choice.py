@@ -57,6 +57,8 @@ class Bounds:
     """what is beyond the shares and the fall is left for a later night, rather than the plan refused"""
     cuts_of_week: Mapping[str, float] = field(default_factory=dict)
     """key → what unattended nights have cut in the last seven days"""
+    cuts_of_night: Mapping[str, float] = field(default_factory=dict)
+    """key → what of it today, by a night that is run again"""
     skip_changed: bool = False
     """leave limits out that have changed since the plan was made, rather than refuse it"""
 
@@ -99,19 +101,18 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
     _check_names(plan, reviews)
     before = limits_of(now)
     choice = Choice(wanted=now)
-    changed = []
-    rooms = _rooms(plan)
+    changed, rooms = [], _rooms(plan)
     for planned in plan.limits:
         limit = planned
         is_reviewed = reviews.all or limit.whom in reviews.named
-        if limit.needs_review and plan.version > 1:
+        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
+        if limit.needs_review and plan.version > 1 and unnamable is None:
             if is_reviewed:
                 limit = _first_step(plan, limit, rooms)
             (choice.granted if is_reviewed else choice.waiting).append(limit)
         if limit.proposed == limit.current:
             continue
         found = in_force(before, limit.kind, limit.entity)
-        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
         if found is not None and found[0] == limit.proposed:
             choice.done += 1
         elif unnamable is not None:
@@ -136,6 +137,7 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
                 plan,
                 choice.chosen,
                 bounds.cuts_of_week,
+                bounds.cuts_of_night,
                 max_cut_share=bounds.max_cut_share,
                 max_total_fall=bounds.max_total_fall,
                 shares_from=SHARES_FROM,

@@ -7,14 +7,14 @@ can be named in a quota file, and nothing may stand there twice.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, NoReturn
 
 from sluice.proxy.cli.quotas.edit import Whom, canonical
-from sluice.quotas.files.config_error import ConfigError, Problem, shown
+from sluice.quotas.files.config_error import ConfigError, Problem, shown, why_not_user
 from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 
@@ -75,7 +75,7 @@ def is_plan(text: str) -> bool:
         return False
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and "entries" in document and "quotas" not in document
 
@@ -84,7 +84,7 @@ def parse_plan(text: str, source: str) -> PlanFile:
     """Raises ConfigError with what is wrong, the first 20 problems of entries."""
     try:
         document = json.loads(text, parse_constant=_no_number)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             [Problem(f"is no whole plan: {error}; run the night again", source=source)]
         ) from None
@@ -92,7 +92,7 @@ def parse_plan(text: str, source: str) -> PlanFile:
         raise ConfigError([Problem("is no plan: must be a JSON object", source=source)])
     reader = _Reader(source)
     version = document.get("version")
-    if version not in VERSIONS:
+    if isinstance(version, bool) or version not in VERSIONS:
         known = " or ".join(map(str, VERSIONS))
         reader.fail("version", f"is {shown(version)}; this Sluice reads {known}")
     policy = document.get("policy")
@@ -101,17 +101,16 @@ def parse_plan(text: str, source: str) -> PlanFile:
     items = document.get("entries")
     if not isinstance(items, list):
         reader.fail("entries", f"must be a list, is {shown(items)}")
-    damaged = document.get("damaged_files", {})
     plan = PlanFile(
         source,
         reader.day(document.get("date")),
         reader.factor(policy, "max_step_up"),
         reader.factor(policy, "max_step_down"),
-        len(damaged) if isinstance(damaged, dict) else 0,
+        len(reader.by_name(document, "damaged_files")),
         tuple(reader.limits(items)),
         version,
         reader.room(document.get("room", {})),
-        tuple(document.get("incomplete_log", {})),
+        tuple(reader.by_name(document, "incomplete_log")),
     )
     if reader.problems:
         raise ConfigError(reader.problems[:_MAX_PROBLEMS])
@@ -140,6 +139,12 @@ class _Reader:
             self.fail(f"policy.{key}", f"must be a number above 0, is {shown(value)}")
         return float(value)
 
+    def by_name(self, document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        value = document.get(key, {})
+        if not isinstance(value, dict):
+            self.fail(key, f"must be an object, {{}} if there is none; is {shown(value)}")
+        return value
+
     def room(self, value: Any) -> dict[str, float]:
         if not isinstance(value, dict) or not all(map(_is_positive, value.values())):
             self.fail("room", f"must be numbers above 0 by key, is {shown(value)}")
@@ -163,9 +168,10 @@ def _limit(item: Any) -> PlannedLimit:
     """The limit that an entry of a plan proposes. Raises ValueError."""
     if not isinstance(item, dict):
         raise ValueError(f"must be an object, is {shown(item)}")
-    kind = KIND_BY_KEY.get(item.get("key", ""))
+    key = item.get("key")
+    kind = KIND_BY_KEY.get(key) if isinstance(key, str) else None
     if kind is None:
-        raise ValueError(f"key: {shown(item.get('key'))} is no quota; known: {', '.join(KIND_BY_KEY)}")
+        raise ValueError(f"key: {shown(key)} is no quota; known: {', '.join(KIND_BY_KEY)}")
     entity, reason, review = item.get("entity"), item.get("reason"), item.get("needs_review")
     if isinstance(entity, dict):
         entity = json.dumps(entity)
@@ -203,10 +209,12 @@ def whom_of_key(key: str) -> Whom:
 def cannot_be_named(whom: Whom) -> str | None:
     """Why no limit can be set for this bucket; None: it can."""
     for part, name in whom:
-        if not name:
+        if not name.strip():  # " " is a client id, too
             return f"an empty {part} cannot have a limit of its own"
         if name in {DEFAULT_NAME, _OVERFLOW}:
             return f"no quota file can name a {part} that is really called {name}"
+        if part == "user" and (reason := why_not_user(name)) is not None:
+            return f"no quota file can name it: {reason}"
     return None
 
 
@@ -215,9 +223,9 @@ def _or_zero(value: Any) -> float:
 
 
 def _is_positive(value: Any) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-    )
+    # A whole number of JSON has any length; what is longer than this no limit can be.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value <= sys.float_info.max
 
 
 def _no_number(text: str) -> NoReturn:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.plan.file import PlannedLimit
@@ -24,6 +24,9 @@ GRANT: Final = timedelta(days=14)
 _CUTS: Final = "unattended.json"
 _GRANTS: Final = "grants.json"
 _PLANS: Final = "plans"
+Limit: TypeAlias = tuple[str, str]
+"""entity (quotas/entity_key.py), key"""
+_Content = TypeVar("_Content")
 
 
 def folder_of(plan: Path) -> Path:
@@ -32,22 +35,26 @@ def folder_of(plan: Path) -> Path:
     return folder.parent.parent if folder.parent.name == _PLANS else folder
 
 
+def cuts_since(folder: Path, place: str, first: date) -> dict[str, float]:
+    """Key → what unattended nights have cut at this place from a date on. Raises ConfigError."""
+    return {
+        key: sum(amount for day, amount in days if day >= first) for key, days in _cuts(folder, place).items()
+    }
+
+
 def cuts_of_week(folder: Path, place: str, today: date) -> dict[str, float]:
-    """Key → what unattended nights have cut at this place in the last seven days. Raises ConfigError."""
-    found: dict[str, float] = {}
-    for key, days in _read(folder / _CUTS).get(place, {}).items():
-        found[key] = sum(amount for day, amount in days if date.fromisoformat(day) > today - WEEK)
-    return found
+    """Likewise in the seven days up to `today`."""
+    return cuts_since(folder, place, today - WEEK + timedelta(days=1))
 
 
 def add_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, float]) -> None:
     """Before they are made; what is older than a week is forgotten. Raises ConfigError."""
-    places = _read(folder / _CUTS)
-    own = places.setdefault(place, {})
+    own = _cuts(folder, place)
     for key, amount in cuts.items():
-        kept = [item for item in own.get(key, ()) if date.fromisoformat(item[0]) > today - WEEK]
-        own[key] = [*kept, [today.isoformat(), amount]]
-    _write(folder / _CUTS, places)
+        kept = [(day, its) for day, its in own.get(key, ()) if day > today - WEEK]
+        own[key] = [*kept, (today, amount)]
+    told = {key: [[day.isoformat(), its] for day, its in days] for key, days in own.items()}
+    _write(folder / _CUTS, {**_read(folder / _CUTS), place: told})
 
 
 def forget_cuts(folder: Path, place: str) -> None:
@@ -59,13 +66,54 @@ def forget_cuts(folder: Path, place: str) -> None:
 
 def add_grants(folder: Path, granted: Iterable[PlannedLimit], today: date) -> None:
     """Each replaces an earlier one of the same limit. Raises ConfigError."""
-    kept = {(item["entity"], item["key"]): item for item in _read(folder / _GRANTS).get("grants", ())}
+    kept = _grants(folder)
     until = (today + GRANT).isoformat()
     for limit in granted:
         item = {"entity": limit.entity, "key": limit.key, "up_to": limit.up_to, "until": until}
         kept[limit.entity, limit.key] = item
     still = [item for item in kept.values() if item["until"] >= today.isoformat()]
     _write(folder / _GRANTS, {"grants": still})
+
+
+def forget_grants(folder: Path, of: Iterable[Limit], *, dry_run: bool = False) -> list[Limit]:
+    """Those of these limits that are granted more, and from now on are not. Raises ConfigError."""
+    kept = _grants(folder)
+    gone = [limit for limit in dict.fromkeys(of) if kept.pop(limit, None) is not None]
+    if gone and not dry_run:
+        _write(folder / _GRANTS, {"grants": list(kept.values())})
+    return gone
+
+
+def _cuts(folder: Path, place: str) -> dict[str, list[tuple[date, float]]]:
+    """Key → (date, cut by in all)."""
+
+    def taken(content: dict[str, Any]) -> dict[str, list[tuple[date, float]]]:
+        return {
+            key: [(date.fromisoformat(day), float(amount)) for day, amount in days]
+            for key, days in content.get(place, {}).items()
+        }
+
+    return _checked(folder / _CUTS, taken)
+
+
+def _grants(folder: Path) -> dict[Limit, dict[str, Any]]:
+    def taken(content: dict[str, Any]) -> dict[Limit, dict[str, Any]]:
+        items = content.get("grants", ())
+        for item in items:
+            date.fromisoformat(item["until"])
+            float(item["up_to"])
+        return {(item["entity"], item["key"]): item for item in items}
+
+    return _checked(folder / _GRANTS, taken)
+
+
+def _checked(file: Path, taken: Callable[[dict[str, Any]], _Content]) -> _Content:
+    """Raises ConfigError if it is not what we write."""
+    try:
+        return taken(_read(file))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        problem = f"is damaged, or not what Sluice wrote: {type(error).__name__}: {error}"
+    raise ConfigError([Problem(problem, source=str(file))])
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -76,7 +124,7 @@ def _read(file: Path) -> dict[str, Any]:
         problem = "is no JSON object"
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problem = f"cannot be read: {error}"
     raise ConfigError([Problem(problem, source=str(file))])
 
@@ -91,3 +139,16 @@ def _write(file: Path, content: Mapping[str, Any]) -> None:
         os.replace(beside, file)
     except OSError as error:
         raise ConfigError([Problem(f"cannot be written: {in_words(error)}", source=str(file))]) from None
+
+
+def newer_plan(plan: Path, day: date, today: date) -> str | None:
+    """The folder of a plan of a later date, up to today, in the same --out; None: there is none."""
+    plans = folder_of(plan) / _PLANS
+    for folder in sorted(plans.glob("*-*-*-*"), reverse=True) if plans.is_dir() else ():
+        try:
+            its = date.fromisoformat(folder.name[: len("2026-11-20")])
+        except ValueError:
+            continue  # not ours
+        if day < its <= today:
+            return folder.name
+    return None

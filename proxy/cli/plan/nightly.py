@@ -29,6 +29,7 @@ def allowed_tonight(
     plan: PlanFile,
     chosen: Sequence[PlannedLimit],
     cuts_of_week: Mapping[str, float],
+    cuts_of_night: Mapping[str, float],
     *,
     max_cut_share: float,
     max_total_fall: float,
@@ -46,7 +47,7 @@ def allowed_tonight(
         if len(limits) >= shares_from:
             cuts_left = max_cut_share * len(limits)
             week = max_total_fall * (total + cut_before)
-            fall_left = min(week - cut_before, week / _NIGHTS)
+            fall_left = min(week - cut_before, week / _NIGHTS - cuts_of_night.get(key, 0.0))
         mine = sorted((limit for limit in chosen if limit.kind is kind), key=_certainty)
         for limit in mine:
             fall = limit.current - limit.proposed

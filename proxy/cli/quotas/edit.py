@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import yaml
 from yaml.cyaml import CSafeLoader
@@ -30,6 +31,8 @@ Entry: TypeAlias = dict[str, Any]
 """an item of `quotas:`"""
 _Edit: TypeAlias = tuple[int, int, str]
 """from, to, what stands there then"""
+_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""JSON may have them in a text as they are; YAML takes them for damage, or for the end of a line"""
 
 
 def whom_of(item: Mapping[str, Any]) -> Whom:
@@ -78,7 +81,7 @@ def with_section(text: str, section: str, items: Sequence[Entry]) -> str:
     """The text with these items of `exempt:`, `tenants:`, on one line."""
     root = yaml.compose(text, Loader=CSafeLoader)
     assert isinstance(root, yaml.MappingNode)
-    shown = json.dumps(items, ensure_ascii=False)
+    shown = _shown(items)
     for name, value in root.value:
         if name.value == section:
             return text[: value.start_mark.index] + shown + text[_end(value) :]
@@ -198,7 +201,7 @@ def _without_parts(parts: list[tuple[int, int]], stays: list[bool]) -> Iterator[
 
 def _flow_entries(sequence: yaml.SequenceNode, stays: list[bool], added: list[Entry]) -> Iterator[_Edit]:
     if added:
-        shown = ", ".join(json.dumps(_plain(entry), ensure_ascii=False) for entry in added)
+        shown = ", ".join(_shown(_plain(entry)) for entry in added)
         if True in stays:
             at = _end(sequence.value[len(stays) - 1 - stays[::-1].index(True)])
             shown = f", {shown}"
@@ -228,8 +231,13 @@ def _block_entries(
 
 def block_lines(entry: Entry) -> list[str]:
     """One item of `quotas:` as YAML, without indentation."""
-    pairs = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in _plain(entry).items()]
+    pairs = [f"{key}: {_shown(value)}" for key, value in _plain(entry).items()]
     return [f"{'  ' if index else '- '}{pair}" for index, pair in enumerate(pairs)]
+
+
+def _shown(value: object) -> str:
+    """As JSON that is YAML, too: clients choose their ids, and one must not stop the writing of all."""
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _plain(entry: Entry) -> Entry:

@@ -5,9 +5,12 @@ A *place* is either. Both can list what they have and take changes; a running pr
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -15,11 +18,13 @@ from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.quotas.files.config_error import Problem, QuotaFileError
-from sluice.quotas.files.load import read_given, read_text
+from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_given, read_text
 from sluice.quotas.files.quota_file import parse_quotas
 
 STANDARD_INPUT: Final = "-"
 _NO_LIMITS: Final = "quotas: []\n"
+_WAIT_S: Final = 60.0
+_AGAIN_S: Final = 0.05
 RELOAD_S: Final = 1.0
 """QuotaOptions.reload_interval_s's default; a test compares them"""
 
@@ -59,6 +64,7 @@ class QuotaFilePlace:
         self.name = "standard input" if str(file) == STANDARD_INPUT else str(file)
         self.may_be_new = False
         """a file that is not there yet is one without limits, and is made when it gets some"""
+        self._alone = False
         self._reload_interval_s = reload_interval_s
 
     @property
@@ -87,28 +93,67 @@ class QuotaFilePlace:
 
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
         """Raises ConfigError, the file untouched, if it cannot be read, used, edited so, or written."""
-        before = self._text()
-        return self._write(before, edited(before, self.name, changes))
+        with self.alone():
+            before = self._text()
+            return self._write(before, edited(before, self.name, changes))
 
     def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
         """Entries of which an option changes are written anew, without the comments within them;
         so are those in shadow mode that get or lose a limit."""
-        before = self._text()
-        now = self.listing()
-        touched = {difference.whom for difference in found if difference.whom}
-        anew = {whom for whom in touched if _is_written_anew(now, wanted, whom)}
-        changes: dict[Whom, dict[str, float | None]] = {}
-        for difference in found:
-            if difference.whom and difference.whom not in anew:
-                limit = wanted.limits.get(difference.whom, {}).get(difference.key)
-                changes.setdefault(difference.whom, {})[difference.key] = limit
-        new = [wanted.entry(whom) for whom in wanted.limits if whom in anew]
-        after = edited(before, self.name, changes, gone=anew, new=new)
-        for section in {difference.section for difference in found if difference.section}:
-            after = with_section(after, section, (wanted.sections or {}).get(section, ()))
-        self._write(before, after)
-        left = list(differences(self.listing(), wanted))
-        assert not left, left
+        with self.alone():
+            before = self._text()
+            now = self.listing()
+            touched = {difference.whom for difference in found if difference.whom}
+            anew = {whom for whom in touched if _is_written_anew(now, wanted, whom)}
+            changes: dict[Whom, dict[str, float | None]] = {}
+            for difference in found:
+                if difference.whom and difference.whom not in anew:
+                    limit = wanted.limits.get(difference.whom, {}).get(difference.key)
+                    changes.setdefault(difference.whom, {})[difference.key] = limit
+            new = [wanted.entry(whom) for whom in wanted.limits if whom in anew]
+            after = edited(before, self.name, changes, gone=anew, new=new)
+            sections = {difference.section for difference in found if difference.section}
+            for section in sections:
+                after = with_section(after, section, (wanted.sections or {}).get(section, ()))
+            self._write(before, after)
+            # Whoever else was changed since the differences were found stays as he is now.
+            left = differences(self.listing(), wanted)
+            missed = [one for one in left if one.whom in touched or one.section in sections]
+            assert not missed, missed
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other command of Sluice changes the file meanwhile; an editor may. Raises ConfigError.
+
+        A lock on its folder, so that nothing is left beside it: the file itself is exchanged for another.
+        """
+        if self._alone or str(self.file) == STANDARD_INPUT:
+            yield
+            return
+        try:
+            folder = os.open(Path(os.path.realpath(self.file)).parent, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # what is wrong there is told by who reads or writes the file
+            yield
+            return
+        try:
+            self._lock(folder)
+            self._alone = True
+            yield
+        finally:
+            self._alone = False
+            os.close(folder)
+
+    def _lock(self, folder: int) -> None:
+        for _ in range(int(_WAIT_S / _AGAIN_S)):
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                time.sleep(_AGAIN_S)
+            except OSError:  # a file system without such locks
+                return
+        message = f"another command has been changing it for {_WAIT_S:g} s; try again when that has ended"
+        raise QuotaFileError([Problem(message, source=self.name)])
 
     def _text(self) -> str:
         """With its own ends of lines."""
@@ -123,6 +168,12 @@ class QuotaFilePlace:
         if after == before and not self.is_new:
             return False
         parse_quotas(after, f"{self.file}, as it would be")
+        if len(after.encode()) > MAX_QUOTAS_BYTES:  # no proxy would read it again
+            message = (
+                f"would have more than {MAX_QUOTAS_BYTES:,} bytes, which no proxy reads; remove entries that "
+                "are not needed any more"
+            )
+            raise QuotaFileError([Problem(message, source=self.name)])
         try:
             _replace(self.file, after)
         except OSError as error:

@@ -113,6 +113,16 @@ def test_all_files_are_written_and_say_the_same(tmp_path: Path) -> None:
     }
 
 
+def test_a_limit_that_is_no_float_is_written_too(tmp_path: Path) -> None:
+    """2⁶³−1 stands in many quota files for "unlimited"; with one, each night died."""
+    most = 2**63 - 1
+    write_outputs(plan_of(replace(ALICE, current=most, proposed=most, anchor=most)), tmp_path)
+    (entry,) = json.loads((tmp_path / "plan.json").read_text())["entries"]
+    assert (entry["current"], entry["proposed"]) == (most, most)
+    (row,) = parquet.read_table(tmp_path / "plan.parquet").to_pylist()
+    assert row["current"] == float(most)
+
+
 def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -189,7 +199,7 @@ def test_each_reason_is_told_in_a_sentence_with_its_numbers(reason: Reason) -> N
 
 def test_the_words_of_a_review_and_of_guesses() -> None:
     told = " ".join(sentences(replace(BOB, reason=Reason.GUARD), SETTINGS))
-    assert "beyond 1.8 × the median" in told
+    assert "beyond 1.8 × the median of its days, or 2 × the last limit that a person" in told
     assert "Needs review" in told
     assert "Without a person's word it becomes 1.5 kB/s and no more" in told
     assert "On 1 of 10 days throttling hid the demand" in told
@@ -223,11 +233,15 @@ def test_what_the_replay_found_is_told() -> None:
     found = Page(page(plan_of(replace(ALICE, expected=expected), replace(ids, entity=BOB.entity))))
     assert "3,200 → 12 s" in found.text
     assert "replayed" not in Page(page(plan_of(ALICE))).text
+    assert "as proposed it may be more" in told, "of its latest day twice what passed was replayed, at most"
+    known = tuple(replace(day, identified=True) for day in DAYS)
+    assert "may be more" not in " ".join(sentences(replace(ALICE, expected=expected, days=known), SETTINGS))
 
 
 def test_entities_in_words() -> None:
     assert entity_words('{"client-id": "app", "user": "alice"}') == "user alice, client-id app"
     assert entity_words('{"client-id": ""}') == "client-id (none)"
+    assert entity_words('{"client-id": "  "}') == "client-id (blank)"
 
 
 limits = st.floats(1e-3, 1e15)

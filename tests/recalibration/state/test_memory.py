@@ -6,31 +6,107 @@ import json
 from datetime import date, timedelta
 from pathlib import Path
 
+import pytest
+
 from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.policy.demand import DayState
-from sluice.recalibration.policy.plan import EntityDay, PlanEntry, planned
+from sluice.recalibration.policy.plan import EntityDay, Known, PlanEntry, planned
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.policy.standing import Standing
-from sluice.recalibration.state.memory import grants_on, standings_before, write_standings
+from sluice.recalibration.state.beats import read_beats
+from sluice.recalibration.state.memory import Remembered, grants_on, remembered, write_standings
+from sluice.recalibration.state.peaks import read_peaks
 
 DAY = date(2026, 11, 20)
 ALICE = '{"user": "alice"}'
+NOTHING = Remembered()
 PLACE = ("producer_byte_rate", ALICE)
 
 
-def entry(limit: float) -> PlanEntry:
-    flood = EntityDay("p1", 0, DayState({}, {430: 8_000}, {480: 8_000}))
-    return planned(QuotaKind.PRODUCE, ALICE, limit, [flood], PolicySettings())
+def entry(limit: float, earlier: Remembered = NOTHING) -> PlanEntry:
+    """Of one who floods."""
+    flood = EntityDay("p1", 0, DayState({}, {460: 8_000}, {480: 8_000}))
+    known = Known(earlier.before.get(PLACE), again=earlier.again.get(PLACE))
+    return planned(QuotaKind.PRODUCE, ALICE, limit, [flood], PolicySettings(), known)
 
 
 def test_a_night_reads_the_newest_older_than_its_date_and_keeps_who_was_absent(tmp_path: Path) -> None:
     out = str(tmp_path)
-    assert standings_before(out, DAY) == {}
+    assert remembered(out, DAY) == Remembered()
     other = {("producer_byte_rate", '{"user": "bob"}'): Standing(1, 2, 3)}
-    write_standings(out, DAY - timedelta(days=1), [entry(1_000)], other)
-    write_standings(out, DAY, [entry(9_000)], {})
-    assert standings_before(out, DAY) == other | {PLACE: Standing(1_000, 1_000, entry(1_000).proposed)}
-    assert standings_before(out, DAY + timedelta(days=5))[PLACE].anchor == 9_000
+    write_standings(out, DAY - timedelta(days=1), [entry(1_000)], Remembered(other))
+    write_standings(out, DAY, [entry(9_000)], Remembered())
+    before = other | {PLACE: Standing(1_000, 1_000, entry(1_000).proposed)}
+    assert remembered(out, DAY).before == before
+    assert remembered(out, DAY + timedelta(days=5)).before[PLACE].anchor == 9_000
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_a_date_that_is_run_again_and_applied_again_does_not_take_its_own_limit_for_a_persons(
+    is_applied: bool, tmp_path: Path
+) -> None:
+    """Each run doubled the anchor, and `--apply` the limit of who floods: × 8 in three runs of one date."""
+    out, limit, proposed = str(tmp_path), 1_000.0, []
+    write_standings(out, DAY - timedelta(days=1), [entry(1_000)], Remembered())
+    for _ in range(4):
+        known = remembered(out, DAY)
+        found = entry(limit, known)
+        write_standings(out, DAY, [found], known)
+        proposed.append((found.anchor, found.proposed))
+        limit = found.proposed if is_applied else limit
+    assert proposed == [(1_000, 2_000)] * 4
+    later = entry(limit, remembered(out, DAY + timedelta(days=1)))
+    assert (later.anchor, later.proposed) == (1_000, 2_000)
+
+
+def test_a_date_that_is_run_again_after_a_person_has_set_the_limit_has_that_for_its_anchor(
+    tmp_path: Path,
+) -> None:
+    out = str(tmp_path)
+    write_standings(out, DAY, [entry(1_000)], Remembered())
+    assert entry(5_000, remembered(out, DAY)).anchor == 5_000
+
+
+def test_an_older_date_that_is_run_again_goes_by_the_newest_night_and_leaves_the_memory_as_it_is(
+    tmp_path: Path,
+) -> None:
+    out = str(tmp_path)
+    write_standings(out, DAY - timedelta(days=1), [entry(1_000)], Remembered())
+    write_standings(out, DAY, [entry(2_000, remembered(out, DAY))], remembered(out, DAY))
+    files = {file: file.read_bytes() for file in tmp_path.rglob("*.json")}
+    known = remembered(out, DAY - timedelta(days=1))
+    again = entry(2_000, known)
+    write_standings(out, DAY - timedelta(days=1), [again], known)
+    assert (again.anchor, again.proposed) == (1_000, 2_000)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*.json")} == files
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"producer_byte_rate": {"', "[]", '{"producer_byte_rate": 3}', "[" * 9_999]
+)
+def test_a_damaged_file_is_named_with_what_to_do(text: str, tmp_path: Path) -> None:
+    """A night that was killed while it wrote left half a file, at which all later nights died unexplained."""
+    for name, read in (
+        (f"standing/{DAY}.json", lambda: remembered(str(tmp_path), DAY)),
+        (f"beats/{DAY}.json", lambda: read_beats(str(tmp_path), DAY, 1)),
+        ("grants.json", lambda: grants_on(str(tmp_path), DAY)),
+        ("peaks.json", lambda: read_peaks(str(tmp_path), DAY, 400)),
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        if name == "grants.json" and text.startswith('{"producer_byte_rate": 3'):
+            continue  # no grants, and more that a later version may have
+        with pytest.raises(OSError, match=f"{name}: is damaged, or not what a night wrote"):
+            read()
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    write_standings(str(tmp_path), DAY, [entry(1_000)], Remembered())
+    (tmp_path / "standing" / f"{DAY}.json.new").mkdir()
+    with pytest.raises(OSError, match=r"json\.new"):
+        write_standings(str(tmp_path), DAY, [entry(9_000)], Remembered())
+    assert remembered(str(tmp_path), DAY).again[PLACE].anchor == 1_000
 
 
 def test_a_grant_is_in_force_up_to_its_last_date(tmp_path: Path) -> None:
