@@ -86,7 +86,8 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
             f.sum("amount").alias("amount"),
             f.max("throttled").alias("throttled"),
             # Whole microseconds: the sum of floats depends on their order, and so on who has read which file.
-            (f.sum(f.round(f.col("throttle_ms") * 1000.0).cast("long")) / 1000.0).alias("throttle_ms"),
+            # By FLOOR: Spark's ROUND goes by way of a decimal's text, for each row.
+            f.expr("SUM(FLOOR(throttle_ms * 1000D + 0.5D)) / 1000D AS throttle_ms"),
             f.sum("connections").alias("connections"),
             f.sum("busiest").alias("busiest"),
         )
