@@ -68,6 +68,10 @@ class Plan:
     """whose declared windows do not count (state/scheduled.py)"""
 
     def as_json(self) -> dict[str, Any]:
+        return self.head_as_json() | {"entries": [entry.as_json() for entry in self.entries]}
+
+    def head_as_json(self) -> dict[str, Any]:
+        """All but the entries, which may be many."""
         changes = [entry for entry in self.entries if entry.is_change]
         return {
             "version": PLAN_VERSION,
@@ -96,7 +100,6 @@ class Plan:
                 }
                 for (key, entity), season in self.seasons.items()
             ],
-            "entries": [entry.as_json() for entry in self.entries],
         }
 
     def season_limit(self, season: Season) -> float:

@@ -32,6 +32,8 @@ STATE: Final = "state"
 WINDOWS: Final = "windows"
 _TEN_SECOND_WINDOWS: Final = 10_000_000
 """since 1973 their number is above it, that of hours until the year 3110 below"""
+_UNLIKE: Final = ("rate", "offered")
+"""columns of windows with hardly two values alike: Parquet would look each up before it gives up"""
 _SCHEMAS: Final = {STATE: daily_state.SCHEMA, WINDOWS: windows.SCHEMA}
 
 
@@ -58,9 +60,10 @@ class StateStore:
         """Atomically for readers of whole partitions: Spark writes beside it and renames."""
         folder = f"{(self.tonight or self.root).rstrip('/')}/{table}"
         dated = rows.withColumn("date", f.lit(day))
-        dated.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("date").parquet(
-            folder
-        )
+        writer = dated.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        for column in _UNLIKE:
+            writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
+        writer.partitionBy("date").parquet(folder)
 
     def read(self, spark: SparkSession, table: str, latest: date, days: int) -> DataFrame | None:
         """The last `days` dates up to `latest`, with their `date`. None: there is nothing."""
