@@ -118,10 +118,10 @@ class StateStore:
         rows = self.read(spark, STATE, latest, days)
         if rows is None:
             return
-        days = _figures(rows, quantile).persist(StorageLevel.MEMORY_AND_DISK)
+        figures = _figures(rows, quantile).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            unknown = days.where("day.found IS NULL").select("kind", "entity").distinct()
-            of_day = days.groupBy("kind", "entity").agg(_sorted("day", "days"))
+            unknown = figures.where("day.found IS NULL").select("kind", "entity").distinct()
+            of_day = figures.groupBy("kind", "entity").agg(_sorted("day", "days"))
             whole = (
                 rows.join(f.broadcast(unknown), ["kind", "entity"], "left_semi")
                 .selectExpr("kind", "entity", "STRUCT(proxy, date, buckets) AS day")
@@ -132,7 +132,7 @@ class StateStore:
             for kind, entity, its_days, its_whole in packed.toLocalIterator(prefetchPartitions=True):
                 yield _history(kind, entity, latest, its_days, its_whole)
         finally:
-            days.unpersist()
+            figures.unpersist()
 
 
 def _figures(rows: DataFrame, quantile: float) -> DataFrame:
