@@ -32,8 +32,6 @@ STATE: Final = "state"
 WINDOWS: Final = "windows"
 _TEN_SECOND_WINDOWS: Final = 10_000_000
 """since 1973 their number is above it, that of hours until the year 3110 below"""
-_UNLIKE: Final = ("rate", "offered")
-"""columns of windows with hardly two values alike: Parquet would look each up before it gives up"""
 _SCHEMAS: Final = {STATE: daily_state.SCHEMA, WINDOWS: windows.SCHEMA}
 
 
@@ -60,10 +58,9 @@ class StateStore:
         """Atomically for readers of whole partitions: Spark writes beside it and renames."""
         folder = f"{(self.tonight or self.root).rstrip('/')}/{table}"
         dated = rows.withColumn("date", f.lit(day))
-        writer = dated.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-        for column in _UNLIKE:
-            writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
-        writer.partitionBy("date").parquet(folder)
+        dated.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("date").parquet(
+            folder
+        )
 
     def read(self, spark: SparkSession, table: str, latest: date, days: int) -> DataFrame | None:
         """The last `days` dates up to `latest`, with their `date`. None: there is nothing."""
@@ -95,9 +92,8 @@ class StateStore:
         found: dict[date, dict[str, set[int]]] = {}
         # A number that is so large counts windows of 10 s; those of producer ids last an hour.
         span_s = f"IF(window > {_TEN_SECOND_WINDOWS}, 10, 3600)"
-        hours = rows.selectExpr("date", "proxy", f"(window * {span_s} DIV 3600) % 24 AS hour")
-        # Counted, not DISTINCT: Spark has its faster table of keys only for what is summed up.
-        for day, proxy, hour, _ in hours.groupBy("date", "proxy", "hour").count().collect():
+        hours = rows.selectExpr("date", "proxy", f"(window * {span_s} DIV 3600) % 24 AS hour").distinct()
+        for day, proxy, hour in hours.collect():
             found.setdefault(day, {}).setdefault(proxy, set()).add(int(hour))
         return found
 

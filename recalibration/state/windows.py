@@ -65,8 +65,7 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
     `busiest`: the least limit that lets the busiest second pass at once: its units ÷ (1 s + `burst_s`).
     """
     spark = rows.sparkSession
-    # Counted, not DISTINCT: Spark has its faster table of keys only for what is summed up.
-    found = rows.groupBy(*_CLIENT).count().selectExpr(*_CLIENT, _HASH).collect()
+    found = rows.select(*_CLIENT).distinct().selectExpr(*_CLIENT, _HASH).collect()
     clients = {(user, client_id, address): hashed for user, client_id, address, hashed in found}
     numbers: dict[tuple[QuotaKind, str], int] = {}
     charged = _charged(rows, list(_numbered(clients, limits, numbers)), clients)
