@@ -114,7 +114,7 @@ bench-storm: setup kafka  ## 10,000 new producer ids a second, through Sluice an
 bench-calibration: setup  ## how well nightly limits fit demands that are known, a score of 0 to 100; last line JSON
 	@$(PY) -m bench.calibration $(ARGS)
 
-bench-recalibration: setup  ## what the nightly job costs, beside DuckDB; the full size: ARGS='--rows 100000000'; last line JSON
+bench-recalibration: setup  ## what the nightly job costs, beside DuckDB; its goals: ARGS='--rows 100000000 --skip-growth'; last line JSON
 	@$(PY) -m bench.recalibration $(ARGS)
 
 bench-access-writer: setup  ## what writing the access log costs, and the loop's tail latency beside it; last line JSON

@@ -38,6 +38,7 @@ from sluice.recalibration.state.peaks import peaks_in, read_peaks, unusual, writ
 from sluice.recalibration.state.scheduled import calendars
 from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
 from sluice.recalibration.state.windows import windows_of
+from sluice.usage.access_record import REQUESTS
 
 PLAN_VERSION: Final = 2
 
@@ -67,6 +68,10 @@ class Plan:
     """whose declared windows do not count (state/scheduled.py)"""
 
     def as_json(self) -> dict[str, Any]:
+        return self.head_as_json() | {"entries": [entry.as_json() for entry in self.entries]}
+
+    def head_as_json(self) -> dict[str, Any]:
+        """All but the entries, which may be many."""
         changes = [entry for entry in self.entries if entry.is_change]
         return {
             "version": PLAN_VERSION,
@@ -95,7 +100,6 @@ class Plan:
                 }
                 for (key, entity), season in self.seasons.items()
             ],
-            "entries": [entry.as_json() for entry in self.entries],
         }
 
     def season_limit(self, season: Season) -> float:
@@ -116,7 +120,8 @@ def take_day(
         try:
             found = windows_of(rows, limits, day, job.burst_s)
             store.write(WINDOWS, found.rows, day)
-            write_beats(store.tonight or store.root, day, beats_of(rows))
+            # A pass over all rows: those of requests have none.
+            write_beats(store.tonight or store.root, day, {} if files.table == REQUESTS else beats_of(rows))
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
             # What a file's end does not show: a page in its middle is damaged.
@@ -217,8 +222,8 @@ def _with_expectations(
         replace(entry, expected=found.get((KIND_BY_KEY[entry.key], entry.entity), entry.expected))
         for entry in plan.entries
     ]
-    days = windows.select("date").distinct().count()
-    return replace(plan, entries=entries, replayed_days=days)
+    days = store.dates(plan.day, job.replay_days)
+    return replace(plan, entries=entries, replayed_days=len(days))
 
 
 def _top_rate(history: EntityHistory, days: int) -> float:

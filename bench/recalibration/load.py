@@ -27,6 +27,8 @@ TOPICS: Final = 50
 MS_OF_A_DAY: Final = 86_400_000
 FILES: Final = 144
 """of a day: one in ten minutes, as if compacted"""
+BUCKETS: Final = 50
+"""of an entity's day"""
 PRODUCE_SHARE: Final = 0.6
 THROTTLED_SHARE: Final = 0.01
 ARROW: Final = {
@@ -133,44 +135,44 @@ def write_quotas(path: Path) -> None:
 def write_states(out: Path, days: int, entities: int, seed: int = 2) -> int:
     """States of `days` dates up to DAY as nights leave them, of one kind; returns how many buckets.
 
-    An entity's rates spread over 50 buckets around a level of its own; a tenth of the entities is throttled
-    on a fifth of their days, at their limit.
+    An entity's rates spread over BUCKETS buckets around a level of its own; a tenth of the entities is
+    throttled on a fifth of their days, at their limit.
     """
-    numbers = np.random.default_rng(seed)
-    keys = [key_of(QuotaEntity(*pair(index))) for index in range(entities)]
-    levels = numbers.lognormal(9.0, 1.2, entities)
-    packed = pa.struct([(name, pa.int32()) for name in ("bucket", "free", "throttled", "inflated")])
-    total = 0
+    levels = np.random.default_rng(seed).lognormal(9.0, 1.2, entities)
+    keys = pa.array([key_of(QuotaEntity(*pair(index))) for index in range(entities)])
+    middles = np.array([bucket_of(level) for level in levels], dtype=np.int32)
+    around = np.arange(-BUCKETS // 2, BUCKETS // 2, dtype=np.int32)
+    usual = np.maximum(1, 600 * np.exp(-((around / 10.0) ** 2))).astype(np.int32)
+    offsets = pa.array(np.arange(0, (entities + 1) * BUCKETS, BUCKETS, dtype=np.int32))
+    names = ("bucket", "free", "throttled", "inflated")
     for age in range(days):
-        offsets = [0]
-        columns: dict[str, list[Any]] = {name: [] for name in ("bucket", "free", "throttled", "inflated")}
-        for index in range(entities):
-            middle = bucket_of(levels[index])
-            is_throttled = index % 10 == 0 and (age + index) % 5 == 0
-            span = np.arange(middle - 25, middle + 25, dtype=np.int32)
-            free = np.maximum(1, 600 * np.exp(-(((span - middle) / 10.0) ** 2))).astype(np.int32)
-            columns["bucket"].append(span)
-            columns["free"].append(np.where(is_throttled & (span > middle), 0, free))
-            columns["throttled"].append(np.where(is_throttled & (span == middle + 10), 900, 0))
-            columns["inflated"].append(np.where(is_throttled & (span == middle + 20), 900, 0))
-            offsets.append(offsets[-1] + len(span))
-        arrays = [pa.array(np.concatenate(columns[name]).astype(np.int32)) for name in columns]
-        buckets = pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(arrays, fields=list(packed))
+        index = np.arange(entities)[:, np.newaxis]
+        is_throttled = (index % 10 == 0) & ((age + index) % 5 == 0)
+        columns = (
+            middles[:, np.newaxis] + around,
+            np.where(is_throttled & (around > 0), 0, usual),
+            np.where(is_throttled & (around == 10), 900, 0),
+            np.where(is_throttled & (around == 20), 900, 0),
+        )
+        buckets = pa.StructArray.from_arrays(
+            [pa.array(column.ravel().astype(np.int32)) for column in columns], names
         )
         table = pa.table(
             {
-                "kind": pa.array(["produce"] * entities),
-                "entity": pa.array(keys),
-                "proxy": pa.array(["proxy-0"] * entities),
-                "buckets": buckets,
+                "kind": pa.DictionaryArray.from_arrays(np.zeros(entities, np.int8), ["produce"]).cast(
+                    "string"
+                ),
+                "entity": keys,
+                "proxy": pa.DictionaryArray.from_arrays(np.zeros(entities, np.int8), ["proxy-0"]).cast(
+                    "string"
+                ),
+                "buckets": pa.ListArray.from_arrays(offsets, buckets),
             }
         )
         path = out / f"state/date={DAY - timedelta(days=age)}/part-0.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(table, path, compression="zstd")
-        total += offsets[-1]
-    return total
+    return days * entities * BUCKETS
 
 
 def _begin_ms(day: date) -> int:

@@ -6,6 +6,7 @@ Nothing in them depends on the clock: the same night again gives the same files.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
 
 def write_outputs(plan: Plan, folder: Path) -> None:
     """All files of a plan into a folder that is there; the caller gives it its name when it is whole."""
-    (folder / "plan.json").write_text(_as_text(plan), encoding="utf-8")
+    with (folder / "plan.json").open("w", encoding="utf-8") as file:
+        file.writelines(_as_text(plan))
     write_tables(plan, folder)
     (folder / "report.html").write_text(page(plan), encoding="utf-8")
 
 
-def _as_text(plan: Plan) -> str:
+def _as_text(plan: Plan) -> Iterator[str]:
     """A line for each limit: what `diff` and `grep` show of two plans are whole limits."""
-    head = plan.as_json()
-    entries = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in head.pop("entries"))
-    begin = json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}")
-    return f'{begin},\n "entries": [\n{entries}\n ]\n}}\n'
+    head = json.dumps(plan.head_as_json(), indent=1, ensure_ascii=False).removesuffix("\n}")
+    yield f'{head},\n "entries": [\n'
+    before = ""
+    for entry in plan.entries:
+        yield f"{before}  {json.dumps(entry.as_json(), ensure_ascii=False)}"
+        before = ",\n"
+    yield "\n ]\n}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from sluice.recalibration.policy.plan import EXPECTED
+from sluice.recalibration.policy.plan import EXPECTED, PlanEntry
 
 if TYPE_CHECKING:
     from sluice.recalibration.job import Plan
@@ -34,6 +35,8 @@ PLAN_COLUMNS: Final = pa.schema(
         *((f"expected_{name}", pa.float64()) for name in EXPECTED),
     ]
 )
+_AT_ONCE: Final = 20_000
+"""limits; each part is a row group"""
 _OF_A_DAY: Final = ("demand", "identified", "throttled_share", "traffic_s")
 USAGE_COLUMNS: Final = pa.schema(
     [
@@ -49,17 +52,30 @@ USAGE_COLUMNS: Final = pa.schema(
 
 
 def write_tables(plan: Plan, folder: Path) -> None:
-    """Write the plan's two tables."""
+    """Write the plan's two tables, part by part: all at once, 100,000 limits were half a gigabyte of rows."""
+    with (
+        parquet.ParquetWriter(folder / "plan.parquet", PLAN_COLUMNS, compression="zstd") as limits,
+        parquet.ParquetWriter(folder / "usage.parquet", USAGE_COLUMNS, compression="zstd") as usage,
+    ):
+        for begin in range(0, len(plan.entries), _AT_ONCE):
+            entries = plan.entries[begin : begin + _AT_ONCE]
+            limits.write_table(_limits(plan, entries))
+            usage.write_table(_usage(plan, entries))
+
+
+def _limits(plan: Plan, entries: Sequence[PlanEntry]) -> pa.Table:
     rows = [
         {"date": plan.day, **entry.as_json(), "entity": entry.entity}
         # Whole numbers above 2⁵³ are none of Arrow's floats: 2⁶³−1 is Kafka's "unlimited" in many files.
         | {name: float(getattr(entry, name)) for name in ("current", "proposed", "anchor")}
         | {f"expected_{name}": getattr(entry.expected, name) for name in EXPECTED}
-        for entry in plan.entries
+        for entry in entries
     ]
-    _write(pa.Table.from_pylist(rows, PLAN_COLUMNS), folder / "plan.parquet")
-    # By columns: of 20,000 limits there are half a million days.
-    days = [(entry, use) for entry in plan.entries for use in entry.days]
+    return pa.Table.from_pylist(rows, PLAN_COLUMNS)
+
+
+def _usage(plan: Plan, entries: Sequence[PlanEntry]) -> pa.Table:
+    days = [(entry, use) for entry in entries for use in entry.days]
     dates = {age: plan.day - timedelta(days=age) for age in {use.age_days for _, use in days}}
     columns: dict[str, list[Any]] = {
         "key": [entry.key for entry, _ in days],
@@ -67,8 +83,4 @@ def write_tables(plan: Plan, folder: Path) -> None:
         "date": [dates[use.age_days] for _, use in days],
         **{name: [getattr(use, name) for _, use in days] for name in _OF_A_DAY},
     }
-    _write(pa.table(columns, schema=USAGE_COLUMNS), folder / "usage.parquet")
-
-
-def _write(table: pa.Table, file: Path) -> None:
-    parquet.write_table(table, file, compression="zstd")
+    return pa.table(columns, schema=USAGE_COLUMNS)

@@ -36,7 +36,7 @@ def daily_state(windows: DataFrame, names: DataFrame) -> DataFrame:
     each = windows.selectExpr(
         "entity_id", "proxy", "window", "GREATEST(rate, COALESCE(busiest, 0D)) AS rate", "offered"
     )
-    if each.select("proxy").distinct().count() > 1:
+    if _is_of_several(windows):
         each = each.unionByName(_pooled(each))
     told = each.selectExpr(
         "entity_id",
@@ -53,6 +53,13 @@ def daily_state(windows: DataFrame, names: DataFrame) -> DataFrame:
     packed = f.sort_array(f.collect_list(f.struct("bucket", *_COUNTS)))
     states = counted.groupBy("entity_id", "proxy").agg(packed.alias("buckets"))
     return states.join(f.broadcast(names), "entity_id").select("kind", "entity", "proxy", "buckets")
+
+
+def _is_of_several(windows: DataFrame) -> bool:
+    """Whether there is another proxy than that of the first window. What Parquet knows of its pages answers
+    that for most of them, unread."""
+    first = windows.select("proxy").first()
+    return first is not None and not windows.where(f.col("proxy") != first.proxy).isEmpty()
 
 
 def _pooled(windows: DataFrame) -> DataFrame:

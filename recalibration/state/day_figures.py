@@ -18,14 +18,12 @@ _ROUNDING = 1e-12
 """what rounding leaves of 1 − 0.99; as in policy/demand.py"""
 
 
-def windows_sql(buckets: str) -> str:
-    """All windows with traffic."""
-    return f"AGGREGATE({buckets}, 0, (sum, b) -> sum + b.free + b.throttled)"
-
-
-def throttled_sql(buckets: str) -> str:
-    """Those in which something was throttled."""
-    return f"AGGREGATE({buckets}, 0, (sum, b) -> sum + b.throttled)"
+def totals_sql(buckets: str) -> str:
+    """All windows with traffic, and those in which something was throttled: a struct (windows, throttled)."""
+    return (
+        f"AGGREGATE({buckets}, NAMED_STRUCT('windows', 0, 'throttled', 0), (sum, b) -> NAMED_STRUCT("
+        "'windows', sum.windows + b.free + b.throttled, 'throttled', sum.throttled + b.throttled))"
+    )
 
 
 def top_sql(buckets: str) -> str:
@@ -33,18 +31,21 @@ def top_sql(buckets: str) -> str:
     return f"ELEMENT_AT({buckets}, -1).bucket"
 
 
-def quantile_sql(buckets: str, quantile: float) -> str:
-    """The bucket of the percentile of the demand; null: not known. `buckets`: ascending, not empty."""
+def quantile_sql(buckets: str, totals: str, quantile: float) -> str:
+    """The bucket of the percentile of the demand; null: not known. `buckets`: ascending, not empty; `totals`:
+    a column that has theirs.
+
+    Spark interprets a fold, node by node: S is reckoned once for each bucket, and looked at in the next step.
+    """
     beyond = 1.0 - quantile + _ROUNDING
-    after = "a.s * (1D - b.free / a.at_risk)"
+    last = f"COALESCE(a.found, IF(a.s <= {beyond!r}D, a.last, NULL))"
     found = (
         f"AGGREGATE({buckets},"
-        f" NAMED_STRUCT('at_risk', CAST({windows_sql(buckets)} AS DOUBLE), 's', 1D,"
-        " 'found', CAST(NULL AS INT)),"
+        f" NAMED_STRUCT('at_risk', CAST({totals}.windows AS DOUBLE), 's', 1D,"
+        " 'last', CAST(NULL AS INT), 'found', CAST(NULL AS INT)),"
         " (a, b) -> NAMED_STRUCT('at_risk', a.at_risk - b.free - b.throttled,"
-        f" 's', IF(b.free > 0, {after}, a.s),"
-        f" 'found', COALESCE(a.found, IF(b.free > 0, IF({after} <= {beyond!r}D, b.bucket, NULL), NULL))),"
-        " a -> a.found)"
+        " 's', IF(b.free > 0, a.s * (1D - b.free / a.at_risk), a.s),"
+        f" 'last', IF(b.free > 0, b.bucket, a.last), 'found', {last}),"
+        f" a -> {last})"
     )
-    share = f"{throttled_sql(buckets)} / {windows_sql(buckets)}"
-    return f"IF({share} <= {MOST_THROTTLED!r}D, {found}, NULL)"
+    return f"IF({totals}.throttled / {totals}.windows <= {MOST_THROTTLED!r}D, {found}, NULL)"

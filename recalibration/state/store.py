@@ -15,7 +15,9 @@ from datetime import date, timedelta
 from typing import Final
 
 from pyarrow import fs
+from pyspark import StorageLevel
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -24,7 +26,7 @@ from sluice.recalibration.policy.demand import DayState, Demand
 from sluice.recalibration.policy.plan import DayTotals, EntityDay
 from sluice.recalibration.state import daily_state, windows
 from sluice.recalibration.state.buckets import middle
-from sluice.recalibration.state.day_figures import quantile_sql, throttled_sql, top_sql, windows_sql
+from sluice.recalibration.state.day_figures import quantile_sql, top_sql, totals_sql
 
 STATE: Final = "state"
 WINDOWS: Final = "windows"
@@ -109,33 +111,43 @@ class StateStore:
     def histories(
         self, spark: SparkSession, latest: date, days: int, quantile: float
     ) -> Iterator[EntityHistory]:
-        """All that did something in the last `days` dates up to `latest`, entity by entity.
+        """All that did something in the last `days` dates up to `latest`, entity by entity, in any order.
 
         Whole histograms come with those alone of which some day's percentile is not known.
         """
         rows = self.read(spark, STATE, latest, days)
         if rows is None:
             return
-        found = quantile_sql("buckets", quantile)
-        unknown = rows.where(f"{found} IS NULL").select("kind", "entity").distinct()
-        packed = (
-            rows.join(f.broadcast(unknown.withColumn("unknown", f.lit(True))), ["kind", "entity"], "left")
-            .selectExpr(
-                "kind",
-                "entity",
-                f"STRUCT(proxy, date, {windows_sql('buckets')}, {throttled_sql('buckets')},"
-                f" {top_sql('buckets')}, {found}) AS day",
-                "IF(unknown, STRUCT(proxy, date, buckets), NULL) AS whole",  # null: not collected
+        figures = _figures(rows, quantile).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            unknown = figures.where("day.found IS NULL").select("kind", "entity").distinct()
+            of_day = figures.groupBy("kind", "entity").agg(_sorted("day", "days"))
+            whole = (
+                rows.join(f.broadcast(unknown), ["kind", "entity"], "left_semi")
+                .selectExpr("kind", "entity", "STRUCT(proxy, date, buckets) AS day")
+                .groupBy("kind", "entity")
+                .agg(_sorted("day", "whole"))
             )
-            .groupBy("kind", "entity")
-            .agg(  # sorted: they come in whatever order they were read
-                f.sort_array(f.collect_list("day")).alias("days"),
-                f.sort_array(f.collect_list("whole")).alias("whole"),
-            )
-            .orderBy("kind", "entity")
-        )
-        for kind, entity, its_days, whole in packed.toLocalIterator(prefetchPartitions=True):
-            yield _history(kind, entity, latest, its_days, whole)
+            packed = of_day.join(whole, ["kind", "entity"], "left")
+            for kind, entity, its_days, its_whole in packed.toLocalIterator(prefetchPartitions=True):
+                yield _history(kind, entity, latest, its_days, its_whole)
+        finally:
+            figures.unpersist()
+
+
+def _figures(rows: DataFrame, quantile: float) -> DataFrame:
+    """(kind, entity, day) of each histogram, which is gone through here alone."""
+    return rows.selectExpr("*", f"{totals_sql('buckets')} AS totals").selectExpr(
+        "kind",
+        "entity",
+        f"STRUCT(proxy, date, totals.windows, totals.throttled, {top_sql('buckets')} AS top,"
+        f" {quantile_sql('buckets', 'totals', quantile)} AS found) AS day",
+    )
+
+
+def _sorted(column: str, name: str) -> SparkColumn:
+    """They come in whatever order they were read."""
+    return f.sort_array(f.collect_list(column)).alias(name)
 
 
 def dates_in(place: LogFolder, folder: str) -> list[tuple[str, date]]:
@@ -156,7 +168,7 @@ def _history(
     entity: str,
     latest: date,
     days: list[tuple[str, date, int, int, int, int | None]],
-    whole: list[tuple[str, date, list[tuple[int, int, int, int]]]],
+    whole: list[tuple[str, date, list[tuple[int, int, int, int]]]] | None,
 ) -> EntityHistory:
     tops: dict[int, int] = {}
     for _, day, _, _, top, _ in days:

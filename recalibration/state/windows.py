@@ -86,7 +86,8 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
             f.sum("amount").alias("amount"),
             f.max("throttled").alias("throttled"),
             # Whole microseconds: the sum of floats depends on their order, and so on who has read which file.
-            (f.sum(f.round(f.col("throttle_ms") * 1000.0).cast("long")) / 1000.0).alias("throttle_ms"),
+            # By FLOOR: Spark's ROUND goes by way of a decimal's text, for each row.
+            f.expr("SUM(FLOOR(throttle_ms * 1000D + 0.5D)) / 1000D AS throttle_ms"),
             f.sum("connections").alias("connections"),
             f.sum("busiest").alias("busiest"),
         )
@@ -97,18 +98,15 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
         within = f.expr("number = of AND window BETWEEN first AND last")
         used = used.join(f.broadcast(windows), within, "left_anti")
     ids = names.select("number", "entity_id", "span_ms")
-    told = used.repartition("number").join(f.broadcast(ids), "number")
-    return Windows(
-        told.selectExpr(
-            "entity_id",
-            "proxy",
-            "window",
-            f"{_RATE} AS rate",
-            f"IF(throttled, {_offered()}, NULL) AS offered",
-            f"busiest / {1.0 + burst_s!r}D AS busiest",
-        ),
-        names.select("entity_id", "kind", "entity"),
+    told = used.join(f.broadcast(ids), "number").selectExpr(
+        "entity_id",
+        "proxy",
+        "window",
+        f"{_RATE} AS rate",
+        f"IF(throttled, {_offered()}, NULL) AS offered",
+        f"busiest / {1.0 + burst_s!r}D AS busiest",
     )
+    return Windows(told.repartition("entity_id"), names.select("entity_id", "kind", "entity"))
 
 
 _Keys = tuple[_Client, list[int | None]]
@@ -210,9 +208,8 @@ def _lanes(measures: Iterable[Measure]) -> list[list[Measure]]:
 
 def _of(lane: Sequence[Measure], name: str) -> str:
     """What the kind that looks at a row says of it; null: none does."""
-    cases = []
-    for measure in lane:
-        value = {
+    values = [
+        {
             "number": _key(measure.kind),
             "window": f"window_start_ms DIV {measure.window_ms}",
             "amount": f"CAST({measure.amount} AS DOUBLE)",
@@ -220,6 +217,12 @@ def _of(lane: Sequence[Measure], name: str) -> str:
             "throttled": f"CAST({measure.throttled} AS BOOLEAN)",
             "throttle_ms": measure.throttle_ms,
         }[name]
+        for measure in lane
+    ]
+    if len(set(values)) == 1 and name != "number":
+        return values[0]  # of rows that none looks at, it is left out by its number
+    cases = []
+    for measure, value in zip(lane, values, strict=True):
         own = f"= '{measure.api_class}'" if measure.api_class else f"<> '{CONNECTION_CLASS}'"
         cases.append(f"WHEN api_class {own} THEN {value}")
     return f"CASE {' '.join(cases)} END"

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sluice.recalibration.policy.demand import DayState, estimate
 from sluice.recalibration.state.buckets import middle
 from sluice.recalibration.state.daily_state import SCHEMA
-from sluice.recalibration.state.day_figures import quantile_sql, throttled_sql, top_sql, windows_sql
+from sluice.recalibration.state.day_figures import quantile_sql, top_sql, totals_sql
 
 Bucket = tuple[int, int, int, int]
 
@@ -39,7 +39,7 @@ def state(day: list[Bucket]) -> DayState:
     )
 
 
-@pytest.mark.parametrize("quantile", [0.99, 0.5])
+@pytest.mark.parametrize("quantile", [0.999, 0.99, 0.5])
 def test_spark_finds_the_percentile_that_python_finds(spark: SparkSession, quantile: float) -> None:
     hidden = [(10, 5, 0, 0), (40, 0, 90, 0), (41, 2, 0, 0), (60, 0, 0, 90)]  # free above what is throttled
     half_seen = [(10, 65, 0, 0), (40, 0, 60, 60), (41, 2, 0, 0)]
@@ -47,11 +47,12 @@ def test_spark_finds_the_percentile_that_python_finds(spark: SparkSession, quant
     frame = spark.createDataFrame(
         [("produce", str(index), "p", day) for index, day in enumerate(days)], SCHEMA
     )
-    figures = frame.selectExpr(
+    counted = frame.selectExpr("*", f"{totals_sql('buckets')} AS totals")
+    figures = counted.selectExpr(
         "CAST(entity AS INT) AS day",
-        f"{quantile_sql('buckets', quantile)} AS found",
-        f"{windows_sql('buckets')} AS windows",
-        f"{throttled_sql('buckets')} AS throttled",
+        f"{quantile_sql('buckets', 'totals', quantile)} AS found",
+        "totals.windows",
+        "totals.throttled",
         f"{top_sql('buckets')} AS top",
     ).collect()
     known = 0
@@ -66,4 +67,4 @@ def test_spark_finds_the_percentile_that_python_finds(spark: SparkSession, quant
         if found is not None:
             assert middle(found) == demand.rate
             known += 1
-    assert 50 < known < 250, "both sorts are drawn"
+    assert 50 < known < 260, "both sorts are drawn"
