@@ -98,8 +98,8 @@ class QuotaOptions(Options):
     )
     reload_interval_s: Annotated[float, Field(ge=0.05, le=3600), NO_BOOL] = Field(
         default=1.0,
-        description="How often the quota file is looked at for changes; on a disk of the machine, whose kernel "
-        "tells of them, at most so often.",
+        description="How often the quota file is looked at for changes; on a disk of the machine, of which "
+        "the kernel tells, at most so often.",
     )
 
     warning_share: Annotated[float, Field(ge=0, le=1), NO_BOOL] = Field(
