@@ -40,7 +40,7 @@ class Remembered:
 
 
 def remembered(out: str, day: date) -> Remembered:
-    """Raises OSError."""
+    """Read what the night of `day` must know of earlier ones. Raises OSError."""
     place = LogFolder.of(out)
     there = dates_in(place, _STANDING)
     if not there:
