@@ -27,7 +27,6 @@ KEY_OF_TYPE: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 """--entity-type → the key in the quota file, which is also the type in Kafka's API"""
 SHORTHANDS: Final = ("client", "user", "ip", "client_defaults", "user_defaults", "ip_defaults")
 """in the order in which Kafka's tool looks at them"""
-_OF_REPLICATION: Final = frozenset({"brokers", "topics"})
 ADD: Final = "--add-config"
 DELETE: Final = "--delete-config"
 
@@ -113,14 +112,10 @@ def _check_types(types: Sequence[str]) -> None:
     if not types:
         raise ArgumentError("give users, clients or ips", "--entity-type")
     for name in types:
-        if name in _OF_REPLICATION:
-            raise ArgumentError(
-                f"{name} have no quotas here; replication throttles are set by kafka-configs at the cluster, "
-                "or under `replication:` in the quota file (docs/replication.md)",
-                "--entity-type",
-            )
         if name not in KEY_OF_TYPE:
-            raise ArgumentError(f"must be users, clients or ips, is {name!r}", "--entity-type")
+            raise ArgumentError(
+                f"must be users, clients, ips, brokers or topics, is {name!r}", "--entity-type"
+            )
     if len(set(types)) != len(types):
         raise ArgumentError("each type only once", "--entity-type")
     if len(types) > 1 and "ips" in types:

@@ -43,8 +43,11 @@ from sluice.proxy.cli.quotas.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sluice.proxy.cli.quotas.listing import Listing
     from sluice.proxy.cli.quotas.places import Place
+    from sluice.proxy.cli.quotas.throttle_arguments import Throttled
 
 _DEFAULT = "<default>"
 _SHOWN = 5
@@ -87,9 +90,18 @@ def configs(
     """
     from sluice.proxy.cli.quotas.arguments import asked_of, changes_of
     from sluice.proxy.cli.quotas.places import lines_of
+    from sluice.proxy.cli.quotas.throttle_arguments import throttle_changes_of, throttled_of
 
     if alter == describe:
         raise typer.BadParameter("give one of --alter and --describe")
+    if describe and (add_config or delete_config):
+        raise typer.BadParameter("--add-config and --delete-config go with --alter")
+    throttled = throttled_of(entity_type or [], entity_name or [], alter=alter)
+    if throttled is not None:
+        changes = throttle_changes_of(throttled.kind, add_config, delete_config) if alter else None
+        where = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
+        _show_or_set_throttles(throttled, changes, where)
+        return
     shorthands: dict[str, str | bool | None] = {
         "user": user,
         "client": client,
@@ -101,19 +113,44 @@ def configs(
     asked = asked_of(entity_type or [], entity_name or [], shorthands, alter=alter)
     place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     if describe:
-        if add_config or delete_config:
-            raise typer.BadParameter("--add-config and --delete-config go with --alter")
         listing = place.listing()
         for line in lines_of(listing, [whom for whom in listing.limits if asked.fits(whom)]):
             print(line)
         return
-    changes = changes_of(add_config, delete_config, asked.whom)
+    limits = changes_of(add_config, delete_config, asked.whom)
+    if not limits:
+        raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
+    _print_done(asked.shown(), place.written, done=place.alter({asked.whom: limits}))
+
+
+def _show_or_set_throttles(asked: Throttled, changes: Mapping[str, str | None] | None, place: Place) -> None:
+    """`changes`: None: show them."""
+    from sluice.proxy.cli.quotas.places import QuotaFilePlace
+    from sluice.proxy.cli.quotas.server import QuotaServer
+    from sluice.proxy.cli.quotas.throttles import ThrottleFile, ThrottlePlace, ThrottleServer
+
+    at: ThrottlePlace
+    if isinstance(place, QuotaServer):
+        at = ThrottleServer(place.server)
+    elif isinstance(place, QuotaFilePlace):
+        at = ThrottleFile(place)
+    else:
+        raise typer.BadParameter(
+            f"of {asked.kind} a proxy keeps nothing; give --bootstrap-server HOST:PORT or --quotas FILE"
+        )
+    if changes is None:
+        for line in at.lines(asked):
+            print(line)
+        return
     if not changes:
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
-    done = place.alter({asked.whom: changes})
-    print(f"{'Completed updating' if done else 'Nothing to change in'} {asked.shown()}.")
+    _print_done(asked.shown(), at.written, done=at.alter(asked, changes))
+
+
+def _print_done(whom: str, written: str, *, done: bool) -> None:
+    print(f"{'Completed updating' if done else 'Nothing to change in'} {whom}.")
     if done:
-        print(place.written)
+        print(written)
 
 
 def place_of(

@@ -77,8 +77,8 @@ def edited(
     return after
 
 
-def with_section(text: str, section: str, items: Sequence[Entry]) -> str:
-    """The text with these items of `exempt:`, `tenants:`, on one line."""
+def with_section(text: str, section: str, items: Sequence[Entry] | Mapping[str, Any]) -> str:
+    """The text with these items of `exempt:`, `tenants:`, `replication:`, on one line."""
     root = yaml.compose(text, Loader=CSafeLoader)
     assert isinstance(root, yaml.MappingNode)
     shown = _shown(items)

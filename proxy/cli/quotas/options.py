@@ -13,7 +13,7 @@ _SHORT: Final = "As Kafka's shorthands"
 
 def entity_types(incomplete: str) -> list[str]:
     """For the shell's completion."""
-    return [name for name in ("users", "clients", "ips") if name.startswith(incomplete)]
+    return [name for name in ("users", "clients", "ips", "brokers", "topics") if name.startswith(incomplete)]
 
 
 def config_keys(incomplete: str) -> list[str]:
@@ -78,8 +78,8 @@ EntityTypeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--entity-type",
-        metavar="users|clients|ips",
-        help="Users with clients: give both.",
+        metavar="users|clients|ips|brokers|topics",
+        help="Users with clients: give both. Brokers and topics: their replication throttles.",
         autocompletion=entity_types,
     ),
 ]

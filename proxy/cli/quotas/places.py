@@ -9,7 +9,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -120,6 +120,12 @@ class QuotaFilePlace:
             left = differences(self.listing(), wanted)
             missed = [one for one in left if one.whom in touched or one.section in sections]
             assert not missed, missed
+
+    def rewrite(self, edit: Callable[[str], str]) -> bool:
+        """Put what `edit` makes of its text in its place. Raises ConfigError as `alter`."""
+        with self.alone():
+            before = self._text()
+            return self._write(before, edit(before))
 
     @contextmanager
     def alone(self) -> Iterator[None]:

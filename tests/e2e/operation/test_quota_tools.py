@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -262,3 +263,39 @@ def test_explain_names_a_broker_that_does_not_answer(tmp_path: Path) -> None:
     done = sluice(*explain, "--bootstrap-server", "127.0.0.1:1")
     assert (done.returncode, "cannot connect to 127.0.0.1:1" in done.stderr) == (1, True)
     assert sluice(*explain, "--broker-user", "bob").returncode == 2
+
+
+@pytest.mark.long
+def test_both_tools_set_and_describe_the_same_replication_throttles(kafka: KafkaNode, unique: Unique) -> None:
+    """KIP-73's four settings, each set by one tool and told, changed and removed by the other."""
+    topic = unique("throttled")
+    run_tool(kafka.dist, "topics", "--create", "--bootstrap-server", kafka.bootstrap, "--topic", topic)
+    rates = "leader.replication.throttled.rate=5000000,follower.replication.throttled.rate=6000000"
+    replicas = "leader.replication.throttled.replicas=[0:1,1:1],follower.replication.throttled.replicas=*"
+    whoms = {
+        ("--entity-type", "brokers", "--entity-name", "1"): rates,
+        ("--entity-type", "brokers", "--entity-default"): rates,
+        ("--entity-type", "topics", "--entity-name", topic): replicas,
+    }
+    for whom, values in whoms.items():
+        keys = ",".join(re.findall(r"[a-z.]+\.(?:rate|replicas)", values))
+        for sets, removes in ((configs, kafka_configs), (kafka_configs, configs)):
+            told = sets(kafka, "--alter", *whom, "--add-config", values).splitlines()[0]
+            assert settings(configs(kafka, "--describe", *whom)) == settings(
+                kafka_configs(kafka, "--describe", *whom)
+            )
+            assert len(settings(configs(kafka, "--describe", *whom))) == 3
+            done = removes(kafka, "--alter", *whom, "--delete-config", keys).splitlines()[0]
+            assert done == told
+            assert len(settings(configs(kafka, "--describe", *whom))) == 1
+    assert configs(kafka, "--describe", "--entity-type", "topics") == ""
+
+    of_nobody = ("--describe", "--entity-type", "brokers", "--entity-name", "77")
+    refused = sluice("configs", "--bootstrap-server", kafka.bootstrap, *of_nobody)
+    assert (refused.returncode, "there is no broker 77; known: 1" in refused.stderr) == (1, True)
+
+
+def settings(text: str) -> list[str]:
+    """What --describe tells of replication; in Kafka's tool the lines below the first have no order."""
+    first, *others = text.splitlines()
+    return [first, *sorted(line for line in others if ".replication.throttled." in line)]

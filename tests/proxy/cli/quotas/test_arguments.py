@@ -70,8 +70,7 @@ def test_shorthands_say_type_and_name_at_once(
     ("types", "names", "shorthands", "message"),
     [
         ([], ["a"], {}, "--entity-type: give users, clients or ips"),
-        (["user"], ["a"], {}, "--entity-type: must be users, clients or ips, is 'user'"),
-        (["topics"], ["a"], {}, "topics have no quotas here"),
+        (["user"], ["a"], {}, "--entity-type: must be users, clients, ips, brokers or topics, is 'user'"),
         (["users", "users"], ["a", "b"], {}, "each type only once"),
         (["users", "ips"], ["a", "10.0.0.1"], {}, "only users and clients go together"),
         (["users"], ["a", DEFAULT_NAME], {}, "more names than types"),

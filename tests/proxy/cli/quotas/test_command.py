@@ -180,9 +180,7 @@ def test_limits_are_described_as_by_kafkas_tool(
         ("--entity-type users", "give one of --alter and --describe"),
         ("--describe --add-config producer_byte_rate=5 --user a", "go with --alter"),
         ("--describe --entity-type users --entity-name a --entity-default", "more names than types"),
-        ("--describe --entity-type groups", "must be users, clients or ips"),
-        ("--describe --entity-type topics", "replication throttles are set by kafka-configs"),
-        ("--alter --entity-type brokers --entity-name 1", "under `replication:` in the quota file"),
+        ("--describe --entity-type groups", "must be users, clients, ips, brokers or topics"),
         (
             "--describe --user a --bootstrap-server localhost:1",
             "give one of --quotas, --bootstrap-server and --admin-socket",
