@@ -322,6 +322,16 @@ def test_within_the_quota_it_is_over_nothing_and_what_is_not_whole_does_not_go()
         assert (shell.sensor().charged, shell.sensor().over) == (300, 0)
 
 
+def test_what_cannot_be_read_ends_what_goes_at_a_drain_and_without_one_nothing_goes() -> None:
+    whole = produce_of(200, acks=0)
+    head = whole[: whole.index(b"app") + len(b"app")] if b"app" in whole else whole[:14]
+    broken = (len(head) - 4).to_bytes(4) + head[4:]  # a Produce that ends behind its client id
+    shell = Shell(session_of(produce_rate=1_000))
+    assert shell.session.take_unacknowledged(bytearray(whole), shell.now_ms) == 0
+    shell.session.drain(shell.now_ms)
+    assert shell.session.take_unacknowledged(bytearray(whole + broken + whole), shell.now_ms) == 200
+
+
 @pytest.mark.parametrize("client_id", [None, "", "app"])
 @pytest.mark.parametrize("header_tags", [0, 2])
 def test_it_is_found_behind_any_client_id_and_whatever_the_header_has(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.protocol.apis import API_VERSIONS, METADATA
+from sluice.protocol.apis import API_VERSIONS, METADATA, ApiKey
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.own_topic.topic_acl import OwnTopic
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -79,6 +79,19 @@ def test_the_first_produce_is_judged(before: str, logged: bool, guarded: bool, a
     assert second.to_broker == earlier
     assert second.session.pace.state is State.HOLDING
     assert is_limited(second)
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_the_first_transaction_looks_it_up_behind_requests_that_bring_no_ids(logged: bool) -> None:
+    shared = shared_by(ONE_AN_HOUR, logged=logged, guarded=False)
+    begins = request(ApiKey.INIT_PRODUCER_ID, 4, {"transactionalId": "tx", "transactionTimeoutMs": 1})
+    shell = connected(shared)
+    shell.client_sends(request(METADATA, 9))
+    assert shell.session._throttling.are_ids_due
+    shell.client_sends(begins)
+    assert not shell.session._throttling.are_ids_due
+    assert is_limited(shell)
+    assert shell.to_broker == request(METADATA, 9) + begins
 
 
 @pytest.mark.parametrize("logged", [False, True])
