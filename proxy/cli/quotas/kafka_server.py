@@ -25,7 +25,7 @@ Address: TypeAlias = tuple[str, int]
 
 
 class KafkaServer:
-    """Where commands ask."""
+    """Brokers, or a proxy, that answer a command's requests."""
 
     def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
         """`bootstrap`: `host:port,…`, tried in order. Raises ConfigError."""

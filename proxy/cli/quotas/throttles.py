@@ -40,7 +40,7 @@ Settings: TypeAlias = Mapping[str, Mapping[str, Setting]]
 
 
 class ThrottlePlace(ABC):
-    """Where these settings are."""
+    """A place that has these settings: a quota file or a cluster."""
 
     name: str
 
@@ -51,7 +51,7 @@ class ThrottlePlace(ABC):
 
     @abstractmethod
     def settings(self, asked: Throttled) -> Settings:
-        """Raises ConfigError, CommandFailed."""
+        """By name, those that are asked for. Raises ConfigError, CommandFailed."""
 
     @abstractmethod
     def change(self, asked: Throttled, changes: Changes) -> None:
@@ -101,7 +101,7 @@ class ThrottleFile(ThrottlePlace):
         return found if asked.name is None else {asked.name: found.get(asked.name, {})}
 
     def change(self, asked: Throttled, changes: Changes) -> None:
-        """In one write."""
+        """All are made in one write of the file."""
         self._place.rewrite(lambda text: _with_changes(text, self.name, asked, changes))
 
 
@@ -146,14 +146,14 @@ class ThrottleServer(ThrottlePlace):
 
     @property
     def written(self) -> str:
-        """Brokers act by them, too."""
+        """The cluster took it; brokers act by it, too."""
         return (
             f"Taken by {self.name}: the cluster's own settings, by which brokers throttle, and proxies with "
             "`replication.source: cluster` (within replication.refresh_interval_s)."
         )
 
     def settings(self, asked: Throttled) -> Settings:
-        """Of each broker it is asked itself, as by Kafka's tool."""
+        """Those that the cluster tells; each broker is asked for its own."""
         if asked.kind == TOPICS:
             names = self._topics() if asked.name is None else [asked.name]
             return self._described(asked.kind, names, None)
@@ -166,7 +166,7 @@ class ThrottleServer(ThrottlePlace):
         return found
 
     def change(self, asked: Throttled, changes: Changes) -> None:
-        """In one request."""
+        """All are made by one request."""
         assert asked.name is not None
         resource_of = IncrementalAlterConfigsRequest.AlterConfigsResource
         configs = [
@@ -219,7 +219,7 @@ class ThrottleServer(ThrottlePlace):
             raise CommandFailed(f"{self.name}: {asked.kind[:-1]} {asked.name}: {told}")
 
     def _address(self, name: str) -> Address | None:
-        """Of a broker; None: any will do."""
+        """Where a broker is; None: any broker will do."""
         if name == DEFAULT_NAME:
             return None
         brokers = self._brokers()

@@ -73,7 +73,7 @@ def complete(line: str) -> list[str]:
 
 def test_the_shell_completes_commands_types_and_keys() -> None:
     assert complete("sluice quotas e") == ["explain", "export"]
-    assert complete("sluice configs --entity-type ") == ["users", "clients", "ips"]
+    assert complete("sluice configs --entity-type ") == ["users", "clients", "ips", "brokers", "topics"]
     assert complete("sluice configs --delete-config producer_byte_rate,con") == [
         f"producer_byte_rate,{key}" for key in KIND_BY_KEY if key.startswith("con")
     ]

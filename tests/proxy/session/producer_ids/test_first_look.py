@@ -57,6 +57,10 @@ def connected(shared: SharedState) -> Shell:
     return Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
 
 
+def is_due(shell: Shell) -> bool:
+    return shell.session._throttling.are_ids_due
+
+
 def is_limited(shell: Shell) -> bool:
     return shell.session.has_id_limit
 
@@ -87,9 +91,9 @@ def test_the_first_transaction_looks_it_up_behind_requests_that_bring_no_ids(log
     begins = request(ApiKey.INIT_PRODUCER_ID, 4, {"transactionalId": "tx", "transactionTimeoutMs": 1})
     shell = connected(shared)
     shell.client_sends(request(METADATA, 9))
-    assert shell.session._throttling.are_ids_due
+    assert is_due(shell)
     shell.client_sends(begins)
-    assert not shell.session._throttling.are_ids_due
+    assert not is_due(shell)
     assert is_limited(shell)
     assert shell.to_broker == request(METADATA, 9) + begins
 
