@@ -25,7 +25,14 @@ _FOR_FEW_ROWS: Final = {
 @contextmanager
 def spark_for_few_rows(environ: Mapping[str, str]) -> Iterator[SparkSession]:
     """One that began with these variables. Its Java ends with it: the next Spark of this process would have
-    their values and its jars, whatever it asks for."""
+    their values and its jars, whatever it asks for.
+
+    While another test of this process holds one it is that one: a process has one Spark.
+    """
+    held_by_another = SparkSession.getActiveSession()
+    if held_by_another is not None:
+        yield held_by_another
+        return
     with ExitStack() as held:
         held.callback(_end_java)
         with pytest.MonkeyPatch.context() as patch:  # other tests have no object store
