@@ -39,8 +39,6 @@ REPLACES_KEY: Final = "sluice_replaces"
 _AT_ONCE: Final = 8
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _UNREADABLE: Final = re.compile(r"FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
-
-
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_MS: Final = 86_400_000
 

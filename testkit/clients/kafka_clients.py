@@ -389,4 +389,5 @@ LEAVES_SOCKETS: Final = (
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
     pytest.mark.usefixtures("collect_sockets"),
 )
-"""For tests whose connections may be refused: kafka-python leaves their sockets to the garbage collector."""
+"""For tests in which no kafka-python client comes about: it leaves what it has to the garbage collector.
+Sockets of its connections are closed (kafka_python_leaks.py)."""

@@ -11,9 +11,9 @@ ConfigCommandOptions.entityTypes, entityNames.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from sluice.proxy.cli.quotas.edit import Whom, canonical
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -29,6 +29,7 @@ SHORTHANDS: Final = ("client", "user", "ip", "client_defaults", "user_defaults",
 """in the order in which Kafka's tool looks at them"""
 ADD: Final = "--add-config"
 DELETE: Final = "--delete-config"
+_Value = TypeVar("_Value")
 
 
 class ArgumentError(ConfigError):
@@ -131,7 +132,7 @@ def changes_of(add: str, delete: str, whom: Whom = ()) -> dict[str, float | None
     changes: dict[str, float | None] = {}
     for text in filter(None, (part.strip() for part in add.split(","))):
         key, has_value, value = (part.strip() for part in text.partition("="))
-        if _is_known(ADD, key, problems) and not (has_value and value):
+        if is_known(ADD, key, KIND_BY_KEY, problems) and not (has_value and value):
             problems.append(Problem("has no value; write KEY=VALUE", path=key, source=ADD))
         elif key in KIND_BY_KEY:
             spec = KINDS[KIND_BY_KEY[key]]
@@ -144,11 +145,7 @@ def changes_of(add: str, delete: str, whom: Whom = ()) -> dict[str, float | None
             else:
                 if reason is not None:
                     problems.append(Problem(reason, path=key, source=ADD))
-    for key in filter(None, (part.strip() for part in delete.split(","))):
-        if _is_known(DELETE, key, problems):
-            if changes.get(key) is not None:
-                problems.append(Problem(f"is in {ADD} too", path=key, source=DELETE))
-            changes[key] = None
+    take_removals(delete, KIND_BY_KEY, changes, problems)
     if problems:
         raise ConfigError(problems)
     return changes
@@ -173,10 +170,22 @@ def _name(kind: str, name: str | None) -> str | None:
         raise ArgumentError(f"must be an address such as 10.1.2.3, is {name!r}", "--entity-name") from None
 
 
-def _is_known(option: str, key: str, problems: list[Problem]) -> bool:
-    if key not in KIND_BY_KEY:
-        problems.append(Problem(unknown_key_message(key, KIND_BY_KEY), path=key, source=option))
-    return key in KIND_BY_KEY
+def take_removals(
+    delete: str, known: Collection[str], changes: MutableMapping[str, _Value | None], problems: list[Problem]
+) -> None:
+    """What `key,…` asks for, as None in `changes`, which has what is added; what cannot be, in `problems`."""
+    for key in filter(None, (part.strip() for part in delete.split(","))):
+        if is_known(DELETE, key, known, problems):
+            if changes.get(key) is not None:
+                problems.append(Problem(f"is in {ADD} too", path=key, source=DELETE))
+            changes[key] = None
+
+
+def is_known(option: str, key: str, known: Collection[str], problems: list[Problem]) -> bool:
+    """Whether `key` is one of these; a problem that names the nearest if it is not."""
+    if key not in known:
+        problems.append(Problem(unknown_key_message(key, known), path=key, source=option))
+    return key in known
 
 
 def _number(text: str) -> object:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sluice.proxy.cli.quotas.arguments import ADD, DELETE, ArgumentError
-from sluice.quotas.files.config_error import ConfigError, Problem, unknown_key_message
+from sluice.proxy.cli.quotas.arguments import ADD, ArgumentError, is_known, take_removals
+from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.quota_file import DEFAULT_NAME
 from sluice.quotas.replication.limits import RATE_KEYS, REPLICAS_KEYS, parse_rate, parse_replicas
 
@@ -68,20 +68,15 @@ def throttle_changes_of(kind: str, add: str, delete: str) -> dict[str, str | Non
 
     Raises ConfigError that names the option and the key.
     """
+    known = KEYS_OF_TYPE[kind]
     problems: list[Problem] = []
     changes: dict[str, str | None] = {}
     for text in filter(None, (part.strip() for part in _BETWEEN_SETTINGS.split(add))):
         key, _, value = (part.strip() for part in text.partition("="))
-        value = value.removeprefix("[").removesuffix("]")
-        if why := _why_not(kind, key, value):
+        changes[key] = value.removeprefix("[").removesuffix("]")
+        if is_known(ADD, key, known, problems) and (why := _why_not(kind, key, changes[key] or "")):
             problems.append(Problem(why, path=key, source=ADD))
-        changes[key] = value
-    for key in filter(None, (part.strip() for part in delete.split(","))):
-        if key not in KEYS_OF_TYPE[kind]:
-            problems.append(Problem(unknown_key_message(key, KEYS_OF_TYPE[kind]), path=key, source=DELETE))
-        elif changes.get(key) is not None:
-            problems.append(Problem(f"is in {ADD} too", path=key, source=DELETE))
-        changes[key] = None
+    take_removals(delete, known, changes, problems)
     if problems:
         raise ConfigError(problems)
     return changes
@@ -89,8 +84,6 @@ def throttle_changes_of(kind: str, add: str, delete: str) -> dict[str, str | Non
 
 def _why_not(kind: str, key: str, value: str) -> str:
     """Empty: the setting can be made."""
-    if key not in KEYS_OF_TYPE[kind]:
-        return unknown_key_message(key, KEYS_OF_TYPE[kind])
     if not value:
         return "has no value; write KEY=VALUE"
     try:

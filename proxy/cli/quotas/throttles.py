@@ -8,8 +8,9 @@ IncrementalAlterConfigs (44).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -25,14 +26,32 @@ from sluice.quotas.files.quota_file import DEFAULT_NAME
 from sluice.quotas.files.replication_section import REPLICATION_KEY
 from sluice.quotas.files.yaml_lines import parse_yaml
 
+_RESOURCE_OF: Final = {TOPICS: 2, BROKERS: 4}
+"""ConfigResource.Type"""
+_SET, _DELETE = 0, 1
+"""AlterConfigOp.OpType"""
+_SOURCES: Final = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+"""DescribeConfigsResponse.ConfigSource"""
+_OF_TOPIC, _OF_BROKER, _OF_ALL_BROKERS = 1, 2, 3
+_DESCRIBE_VERSION: Final = 2
+_ALTER_VERSION: Final = 0
+_METADATA_VERSION: Final = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One value of a broker or topic."""
 
     value: str
-    synonyms: tuple[tuple[str, str], ...] = field(default=())
-    """(source, `key=value`), the one in force first; empty: the place does not know"""
+    synonyms: str = ""
+    """`SOURCE:key=value, …`, the one in force first; empty: the place does not know"""
 
 
 Settings: TypeAlias = Mapping[str, Mapping[str, Setting]]
@@ -63,8 +82,7 @@ class ThrottlePlace(ABC):
             if found or asked.name is not None:
                 yield asked.heading(name)
             for key, setting in found.items():
-                told = ", ".join(f"{source}:{text}" for source, text in setting.synonyms)
-                more = f" sensitive=false synonyms={{{told}}}" if setting.synonyms else ""
+                more = f" sensitive=false synonyms={{{setting.synonyms}}}" if setting.synonyms else ""
                 yield f"  {key}={setting.value}{more}"
 
     def alter(self, asked: Throttled, changes: Changes) -> bool:
@@ -96,7 +114,7 @@ class ThrottleFile(ThrottlePlace):
             _name_of(asked.kind, item): {
                 key: Setting(str(item[key])) for key in KEYS_OF_TYPE[asked.kind] if key in item
             }
-            for item in _items(self._place.read(), self.name, asked.kind)
+            for item in _section(self._place.read(), self.name).get(asked.kind) or ()
         }
         return found if asked.name is None else {asked.name: found.get(asked.name, {})}
 
@@ -108,10 +126,6 @@ class ThrottleFile(ThrottlePlace):
 def _section(text: str, source: str) -> dict[str, list[dict[str, Any]]]:
     value: Any = parse_yaml(text, source).value
     return dict(value.get(REPLICATION_KEY) or {}) if isinstance(value, dict) else {}
-
-
-def _items(text: str, source: str, kind: str) -> list[dict[str, Any]]:
-    return list(_section(text, source).get(kind) or ())
 
 
 def _name_of(kind: str, item: Mapping[str, Any]) -> str:
@@ -159,10 +173,9 @@ class ThrottleServer(ThrottlePlace):
             return self._described(asked.kind, names, None)
         if asked.name is not None:
             return self._described(asked.kind, [asked.name], self._address(asked.name))
-        brokers = self._brokers()
         found: dict[str, Mapping[str, Setting]] = {}
-        for name in [*brokers, DEFAULT_NAME]:
-            found |= self._described(asked.kind, [name], brokers.get(name))
+        for name in [*self._brokers, DEFAULT_NAME]:
+            found |= self._described(asked.kind, [name], self._address(name))
         return found
 
     def change(self, asked: Throttled, changes: Changes) -> None:
@@ -195,19 +208,12 @@ class ThrottleServer(ThrottlePlace):
         ]
         request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
         found = {}
-        for name, result in zip(
-            names, self._server.ask(request, _DESCRIBE_VERSION, address).results, strict=True
-        ):
+        results = self._server.ask(request, _DESCRIBE_VERSION, address).results
+        for name, result in zip(names, results, strict=True):
             self._check(Throttled(kind, name), result)
-            own = _OWN_SOURCE[TOPICS if kind == TOPICS else "" if name == DEFAULT_NAME else BROKERS]
+            own = _OF_TOPIC if kind == TOPICS else _OF_ALL_BROKERS if name == DEFAULT_NAME else _OF_BROKER
             found[name] = {
-                config.name: Setting(
-                    config.value,
-                    tuple(
-                        (_SOURCES.get(one.source, "UNKNOWN"), f"{one.name}={one.value}")
-                        for one in config.synonyms
-                    ),
-                )
+                config.name: Setting(config.value, _synonyms(config.synonyms))
                 for config in result.configs
                 if config.config_source == own and config.value is not None
             }
@@ -222,43 +228,28 @@ class ThrottleServer(ThrottlePlace):
         """Where a broker is; None: any broker will do."""
         if name == DEFAULT_NAME:
             return None
-        brokers = self._brokers()
-        if name not in brokers:
-            raise CommandFailed(f"{self.name}: there is no broker {name}; known: {', '.join(brokers)}")
-        return brokers[name]
+        if name not in self._brokers:
+            raise CommandFailed(f"{self.name}: there is no broker {name}; known: {', '.join(self._brokers)}")
+        return self._brokers[name]
 
+    @cached_property
     def _brokers(self) -> dict[str, Address]:
-        answer = self._server.ask(
-            MetadataRequest(topics=[], allow_auto_topic_creation=False), _METADATA_VERSION
-        )
-        brokers = sorted(answer.brokers, key=lambda broker: int(broker.node_id))
+        brokers = sorted(self._metadata(topics=[]).brokers, key=lambda broker: int(broker.node_id))
         return {str(broker.node_id): (broker.host, int(broker.port)) for broker in brokers}
 
     def _topics(self) -> list[str]:
-        answer = self._server.ask(
-            MetadataRequest(topics=None, allow_auto_topic_creation=False), _METADATA_VERSION
+        return sorted(topic.name for topic in self._metadata(topics=None).topics if not topic.error_code)
+
+    def _metadata(self, topics: list[Any] | None) -> Any:
+        """Brokers, and those topics that are asked for; None: all topics."""
+        return self._server.ask(
+            MetadataRequest(topics=topics, allow_auto_topic_creation=False), _METADATA_VERSION
         )
-        return sorted(topic.name for topic in answer.topics if not topic.error_code)
+
+
+def _synonyms(found: Iterable[Any]) -> str:
+    return ", ".join(f"{_SOURCES.get(one.source, 'UNKNOWN')}:{one.name}={one.value}" for one in found)
 
 
 def _resource_name(name: str) -> str:
     return "" if name == DEFAULT_NAME else name
-
-
-_RESOURCE_OF: Final = {TOPICS: 2, BROKERS: 4}
-"""ConfigResource.Type"""
-_SET, _DELETE = 0, 1
-"""AlterConfigOp.OpType"""
-_SOURCES: Final = {
-    1: "DYNAMIC_TOPIC_CONFIG",
-    2: "DYNAMIC_BROKER_CONFIG",
-    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    4: "STATIC_BROKER_CONFIG",
-    5: "DEFAULT_CONFIG",
-    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
-}
-"""DescribeConfigsResponse.ConfigSource"""
-_OWN_SOURCE: Final = {TOPICS: 1, BROKERS: 2, "": 3}
-_DESCRIBE_VERSION: Final = 2
-_ALTER_VERSION: Final = 0
-_METADATA_VERSION: Final = 4

@@ -19,7 +19,6 @@ from testkit.clients.kafka_clients import (
     CLIENTS,
     CONFLUENT,
     KAFKA_PYTHON,
-    LEAVES_SOCKETS,
     Client,
     Options,
     confluent_producer,
@@ -32,8 +31,6 @@ from testkit.kafka.java_tools import run_tool
 from testkit.kafka.node import KafkaNode
 from testkit.kafka.sasl_clients import java_client_properties, write_properties
 from testkit.proxy.sluice_process import SluiceProcess
-
-pytestmark = [*LEAVES_SOCKETS]
 
 Unique = Callable[[str], str]
 DOOR = "SLUICE_SASL"

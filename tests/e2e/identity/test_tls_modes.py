@@ -18,7 +18,6 @@ from testkit.clients.kafka_clients import (
     AIOKAFKA,
     CONFLUENT,
     KAFKA_PYTHON,
-    LEAVES_SOCKETS,
     Client,
     Options,
     confluent_producer,
@@ -32,7 +31,7 @@ from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.proxy.sluice_process import Door, SluiceProcess
 from testkit.proxy.tls_doors import MountedSecret, await_disconnects, certificate_at, secret_of, tls_of
 
-pytestmark = [pytest.mark.kafka, *LEAVES_SOCKETS]
+pytestmark = pytest.mark.kafka
 Unique = Callable[[str], str]
 TO_PLAIN, TO_TLS, AGAIN = "TO_PLAIN_SASL", "TO_TLS_SASL_SSL", "AGAIN_SASL"
 """doors, and the listeners of the broker behind them: clients come with SASL_SSL to all"""
