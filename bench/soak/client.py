@@ -26,6 +26,7 @@ import aiokafka.errors
 import confluent_kafka
 import kafka as kafka_python
 import kafka.errors
+from kafka.producer.transaction_manager import TransactionState
 
 from bench.soak.log import AnswerLog, value_of
 
@@ -72,6 +73,10 @@ class Pace:
 # Libraries with threads of their own ------------------------------------------------------------------------
 
 
+class ProducerBeyondUseError(Exception):
+    """It says nothing itself, and will not send again."""
+
+
 class Producer(ABC):
     """One library's producer, with what both sides have to say reduced to the log."""
 
@@ -90,6 +95,9 @@ class Producer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free it; what is under way may fail."""
+
+    def check(self) -> None:  # noqa: B027 - most libraries have an exception for that
+        """Raises ProducerBeyondUseError where a supervisor would find that nothing goes on for good."""
 
 
 class ConfluentProducer(Producer):
@@ -131,7 +139,11 @@ class ConfluentProducer(Producer):
 
 
 class KafkaPythonProducer(Producer):
-    """kafka-python; its own thread says what became of a record."""
+    """kafka-python; its own thread says what became of a record.
+
+    When a batch that was sent runs out of time, version 3.0.12 gives its producer id away and asks for no
+    new one (`TransactionManager.init_producer_id` does so in its first state alone): it waits for ever.
+    """
 
     def __init__(self, plan: Plan, log: AnswerLog) -> None:
         super().__init__(plan, log)
@@ -151,6 +163,11 @@ class KafkaPythonProducer(Producer):
     def close(self) -> None:
         self._producer.close(timeout=5.0)
 
+    def check(self) -> None:
+        manager = self._producer._transaction_manager
+        if manager._current_state is TransactionState.READY and not manager.has_producer_id():
+            raise ProducerBeyondUseError("kafka-python has given its producer id away for good")
+
 
 LIBRARIES: Final[dict[str, type[Producer]]] = {
     "confluent": ConfluentProducer,
@@ -168,6 +185,7 @@ def run_threaded(library: type[Producer], plan: Plan, log: AnswerLog) -> None:
     sent = 0
     while not stopped_s:
         try:
+            producer.check()
             while sent < pace.allowed(sent, log.answered) and not stopped_s:
                 producer.send(sent)
                 sent = log.sent = sent + 1

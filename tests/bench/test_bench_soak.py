@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
-from bench.soak.client import MAX_UNDER_WAY, WINDOW, Pace
+import pytest
+from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionManager, TransactionState
+
+from bench.soak.client import MAX_UNDER_WAY, WINDOW, KafkaPythonProducer, Pace, ProducerBeyondUseError
 from bench.soak.log import AnswerLog, Answers, client_and_number, read_answers, read_java_answers, value_of
 from bench.soak.run import Phase as SoakPhase
 from bench.soak.run import Restart, Sample, SoakRun
@@ -119,3 +123,24 @@ def test_flat_is_judged_where_no_proxy_was_restarted_and_its_beginning_is_left_o
     flat = run.flat()["sluice-1"]
     assert (flat.rss_first, flat.rss_last) == (51 * 2**20, 56 * 2**20)
     assert (flat.open_files_first, flat.open_files_last) == (31, 31)
+
+
+def test_a_kafka_python_producer_that_has_given_its_id_away_is_beyond_use() -> None:
+    """What 3.0.12 does when a batch that was sent runs out of time. Fails when kafka-python has mended it."""
+    manager = TransactionManager(api_version=(2, 8))
+    producer = object.__new__(KafkaPythonProducer)
+    producer._producer = SimpleNamespace(_transaction_manager=manager)
+    producer.check()  # it has not begun
+    manager.init_producer_id()
+    producer.check()  # it asks
+    manager.next_request_handler(False)
+    manager.set_producer_id_and_epoch(ProducerIdAndEpoch(7, 0))
+    manager._transition_to(TransactionState.READY)
+    producer.check()  # it has one
+
+    manager.reset_producer_id()
+    manager.init_producer_id()
+
+    assert manager.next_request_handler(False) is None
+    with pytest.raises(ProducerBeyondUseError):
+        producer.check()
