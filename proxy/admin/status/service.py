@@ -54,6 +54,7 @@ from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.replication.rows import ReplicationSurvey
 from sluice.proxy.runtime.file_work import FileWork
+from sluice.proxy.runtime.tasks import to_beat_s
 from sluice.proxy.runtime.watched_file import ReloadStatus, not_in_force
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
@@ -144,8 +145,8 @@ class StatusDesk:
             self._histories.note(points, now_ms)
             for _ in self._new_ids.note_in_steps(list(self._sources.producer_ids.quota.principals()), now_ms):
                 await asyncio.sleep(0)
-            interval_s = self._options.interval_s
-            to_next_s = interval_s - monotonic() % interval_s  # each point has a place of its own
+            # A timer that ends a little early would have the place just taken be the next one.
+            to_next_s = to_beat_s(self._options.interval_s)
             await asyncio.sleep(max(to_next_s, made.work_s / _CURVES_SHARE))
 
     # Answers ----------------------------------------------------------------------------------------------

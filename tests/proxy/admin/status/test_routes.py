@@ -355,3 +355,25 @@ def test_many_questions_at_once_are_answered_or_told_to_come_again() -> None:
 def test_the_feed_has_a_bucket_of_every_hostile_name() -> None:
     assert len(LIMITS.entries) > 3
     assert len(set(HOSTILE)) == len(HOSTILE) >= 8
+
+
+def test_a_timer_that_ends_early_brings_no_second_point_at_the_same_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """uvloop's timers count whole milliseconds: one may end up to half of one before its time."""
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def early(delay_s: float, result: Any = None) -> Any:
+        if delay_s:
+            slept.append(delay_s)
+        return await sleep(max(0.0, delay_s - 0.01), result)
+
+    async def use(_: AdminServer) -> None:
+        await sleep(3.0)
+
+    monkeypatch.setattr(asyncio, "sleep", early)
+    with_status(use, interval_s=1.0)
+
+    assert len(slept) > 1
+    assert [delay_s for delay_s in slept if delay_s < 0.1] == []
