@@ -16,9 +16,12 @@ from hypothesis import HealthCheck, settings
 from testkit.kafka.dist import KafkaDist, ensure_kafka
 from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_ports
+from testkit.spark.one_process import OneSparkScheduling, uses_spark
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+    from xdist.remote import Producer
 
 
 # Speed is shown in benchmarks, not in tests: a slow or busy machine is no failure.
@@ -91,8 +94,18 @@ def kafka(kafka_dist: KafkaDist) -> Iterator[KafkaNode]:
         yield node
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSparkScheduling | None:
+    """With `--dist loadfile` a Spark is in one of the processes."""
+    return OneSparkScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark `kafka` on every test that asks for the broker, so that `-m 'not kafka'` needs no second list."""
+    """Mark `kafka` on every test that asks for the broker, so that `-m 'not kafka'` needs no second list.
+
+    Those that share a Spark come first: together they take a process the longest.
+    """
+    items.sort(key=lambda item: not uses_spark(item.nodeid))
     for item in items:
         if "kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kafka)
