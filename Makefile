@@ -15,7 +15,7 @@ PYTHON ?= python3
 # Further arguments for the program that a target runs: make test ARGS='-k quota -x'
 ARGS ?=
 # How many test processes: most tests wait for brokers and clients, and each process starts its own broker.
-WORKERS ?= 3
+WORKERS ?= 4
 # Only for `make lock`; nothing at run time needs it.
 UV_VERSION := 0.13.9
 
@@ -35,11 +35,12 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: setup kafka  ## one quota, an overload, a storm of producer ids: broker alone and with Sluice, live; 90 seconds
 	@$(PY) -m bench.demo $(ARGS)
 
-# A file's tests stay with one process. Files go out in their order, real Kafkas early: with the largest first a
-# process would wait at the end for what the other has just begun.
+# A file's tests stay with one process, and so do all that share a Spark (testkit/spark/one_process.py). Files go
+# out in their order, real Kafkas early: with the largest first a process would wait at the end for what the other
+# has just begun.
 PYTEST := $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: twelve minutes
+test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: ten minutes
 	@$(PYTEST) -m 'not slow and not long' $(ARGS)
 
 test-long: setup kafka-all  ## the tests marked long, more of what `make test` has one of; CI runs both: eight minutes

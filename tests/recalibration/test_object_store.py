@@ -100,6 +100,7 @@ def test_damaged_copied_and_half_written_files_and_the_same_night_again(
         assert twice.in_store("logs").keys() == twice.on_disk("logs").keys(), "compacted alike"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(installed_hadoop() == "3.4.1", reason="Spark 4.0 has no lock there, and says so")
 def test_of_two_nights_at_once_one_is_told_and_what_is_left_is_one_nights(
     spark: SparkSession, twice: Twice
