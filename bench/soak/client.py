@@ -161,7 +161,11 @@ class KafkaPythonProducer(Producer):
         time.sleep(timeout_s)
 
     def close(self) -> None:
-        self._producer.close(timeout=5.0)
+        try:
+            self._producer.close(timeout=5.0)
+        except kafka.errors.KafkaTimeoutError:  # records are left of which nothing can become any more
+            self._producer._sender.force_close()
+            self._producer._sender.join(5.0)
 
     def check(self) -> None:
         manager = self._producer._transaction_manager
