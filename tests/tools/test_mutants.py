@@ -97,6 +97,7 @@ def test_what_is_argued_is_a_mutant_of_the_source_as_it_stands() -> None:
 
 
 APPLIED = """
+import gc
 from sluice.protocol import headers, primitives
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.protocol.produce import read_acks
@@ -105,6 +106,7 @@ import sluice.proxy.session.requests as requests
 from tools.mutants.mutant import Mutant, Process
 from tools.mutants.operators import mutants_of
 
+gc.freeze()  # as the suite does behind its collection
 process = Process()
 def apply(path, where, operator, change):
     (mutant,) = [m for m in mutants_of(path) if (m.where, m.operator, m.change) == (where, operator, change)]

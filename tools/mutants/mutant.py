@@ -100,6 +100,7 @@ class Process:
         self._functions: dict[tuple[str, str], list[FunctionType]] = {}
         self._caches: list[Any] = []
         names = {module.__name__ for module in self._modules()}
+        gc.unfreeze()  # what tests/conftest.py has frozen is not among the objects
         for thing in gc.get_objects():
             if type(thing).__name__ == "_lru_cache_wrapper" and thing.__module__ in names:
                 self._caches.append(thing)
