@@ -221,7 +221,7 @@ def test_a_granted_limit_is_doubled_while_throttling_hides_what_is_asked_for() -
 
 
 def test_a_granted_limit_rises_to_what_a_cut_would_leave_and_no_further_than_the_grant() -> None:
-    """It came to 1.15 × what days of 10-second windows told, 0.97 of its need, and a person was asked twice."""
+    """It came to 1.15 × what days of 10-second windows told, 0.97 of its need, and asked again."""
     days = steady(1_000, 14)
     assert propose(days, 1_100, SETTINGS).limit == 1_100
     assert propose(days, 900, SETTINGS).limit == pytest.approx(1_150)
