@@ -10,8 +10,9 @@
    median, and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
    A guard that opened grants 1.15 × what these days show, so that calm days open nothing for an older flood.
    And without review a limit never passes 2 × its anchor (standing.py), nor with a grant that grant; with one
-   it is doubled each night while more than a tenth of the day was throttled, for that hides what is wanted.
-3. *Step.* At most × 2 up and × 0.7 down. A cut leaves 1.3 × the demand, and there is none within 8 days of
+   it is doubled each night while more than a tenth of the day was throttled, for that hides what is wanted,
+   and rises to 1.5 × the demand, which a cut would leave: who has asked a person once need not ask again.
+3. *Step.* At most × 2 up and × 0.7 down. A cut leaves 1.5 × the demand, and there is none within 8 days of
    the first traffic, nor while rows of the last week are missing; on less than an hour of traffic only to
    1.15 × 1.25 × the highest of 14 days or more (that somebody is throttled is no matter of samples). What
    would change by less than 10 % stays.
@@ -106,12 +107,15 @@ def propose(
     if grant > limit:
         wanted = max(wanted, min(grant, _probe(days, limit, settings)))
     target, reason, needs_review = wanted, Reason.DEMAND, False
+    kept = max(settings.headroom, settings.cut_headroom)
+    if grant > limit:
+        target = max(wanted, min(grant, kept * _demand(days, settings)))
     allowed = max(min(_guard(days, settings), settings.max_unreviewed_rise * anchor), grant)
     if target > max(allowed, limit):
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True
     if target < limit:
-        target = min(limit, target * max(1.0, settings.cut_headroom / settings.headroom))
+        target = min(limit, wanted * kept / settings.headroom)
     if target < limit:
         target, reason = _cut(days, target, limit, settings, is_week_whole)
     if target > limit * settings.max_step_up:
@@ -127,7 +131,7 @@ def propose(
         if reason is Reason.DEMAND:
             reason = Reason.UNCHANGED
     latest = max(day.demand.ceiling for day in days[: settings.near_days])
-    up_to = max(wanted, settings.headroom * latest)
+    up_to = max(wanted, kept * latest)
     first_step = min(up_to, max(wanted, _probe(days, limit, settings)), limit * settings.max_step_up)
     return Proposal(target, wanted, reason, needs_review, up_to, first_step)
 

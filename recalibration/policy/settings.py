@@ -17,8 +17,12 @@ class PolicySettings:
     come 1 % of the requests wait, of clients of which none did"""
     headroom: float = 1.15
     """a quota at exactly the demand queues without end; at 1 / 1.15 = 87 % use queues stay short"""
-    cut_headroom: float = 1.3
-    """a cut leaves so much: what a limit has beyond it is waste, what lies within is room for an odd day"""
+    cut_headroom: float = 1.5
+    """a cut leaves so much, and a granted rise comes to it: what a limit has beyond it is waste, what lies
+    within is room for an odd day"""
+    anchor_headroom: float = 1.4
+    """days seen in full anchor no more than so much (standing.py): who floods without a word gets twice that,
+    however much room a cut has left him"""
     history_days: int = 28
     """four of each weekday"""
     half_life_days: float = 7.0

@@ -8,7 +8,8 @@ evidence, whoever floods would raise his own without end. So without review a li
   the one before alone, what it has set itself would be a person's, and each run double the limit);
 - after a day that was seen in full (identified, at most 1 % of its windows throttled, nothing above the limit
   but by bursts): what the days of the last 8 that were seen so ask for, headroom included, and not less than
-  the limit that they were seen under, as far as that was anchored;
+  the limit that they were seen under, as far as that was anchored and is within 1.4 × their demand: what room
+  a cut leaves beyond that is for an odd day, and not for twice as much again;
 - after three days that were seen in full, or are told by their shape with two fifths of their windows not
   throttled (demand.py), and are level within 15 %: what they tell, up to the limit in force. A service that
   has trebled shows it in its troughs; a flood throttles all of its day, or leaves the rest as it was.
@@ -80,7 +81,7 @@ def anchor_of(
     highest = max(day.demand for day in days if day.age_days < settings.recent_days and _in_full(day))
     if highest > limit:
         return anchor  # a burst let it through
-    return max(settings.headroom * highest, min(anchor, limit))
+    return max(settings.headroom * highest, min(anchor, limit, settings.anchor_headroom * highest))
 
 
 def _in_full(day: DayUse) -> bool:

@@ -97,15 +97,15 @@ def test_an_hour_of_traffic_is_enough_to_cut(traffic_s: float, *, is_cut: bool) 
     assert is_cut or proposal.reason is Reason.TOO_LITTLE
 
 
-@pytest.mark.parametrize(("count", "limit"), [(13, 2_000.0), (14, 1_437.5)])
+@pytest.mark.parametrize(("count", "limit"), [(13, 2_000.0), (14, 1_600.0)])
 def test_on_little_traffic_two_weeks_of_days_tell_what_is_kept(count: int, limit: float) -> None:
     days = [replace(each, traffic_s=60.0) for each in steady(1_000, count)]
-    proposal = propose(days, 2_000, SETTINGS)
+    proposal = propose(days, 2_000, replace(SETTINGS, growth_of_past=1.6 / 1.15))
     assert proposal.limit == pytest.approx(limit)
     assert proposal.reason is Reason.TOO_LITTLE
 
 
-@pytest.mark.parametrize(("days", "reason"), [(7, Reason.TOO_NEW_TO_CUT), (8, Reason.STEP_DOWN)])
+@pytest.mark.parametrize(("days", "reason"), [(7, Reason.TOO_NEW_TO_CUT), (8, Reason.DEMAND)])
 def test_nothing_is_cut_before_the_eighth_day(days: int, reason: Reason) -> None:
     assert propose([day(days - 1, 1_000), day(0, 1_000)], 2_000, SETTINGS).reason is reason
 

@@ -39,9 +39,18 @@ def test_a_limit_that_days_were_seen_under_stays_the_anchor_and_a_cut_lowers_it(
     before = Standing(1_300, 1_300, 1_300)
     assert anchor_of(before, 1_300, [seen(0, 1_000)], SETTINGS) == 1_300
     assert anchor_of(Standing(2_000, 2_000, 1_400), 1_400, [seen(0, 1_000)], SETTINGS) == 1_400
-    assert anchor_of(Standing(1_000, 2_000, 2_000), 2_000, [seen(0, 500)], SETTINGS) == 1_000, (
+    assert anchor_of(Standing(1_000, 2_000, 2_000), 2_000, [seen(0, 800)], SETTINGS) == 1_000, (
         "not the flood's"
     )
+
+
+def test_room_that_a_cut_left_beyond_what_days_ask_for_is_no_anchor() -> None:
+    """Twice the 1.5 × that a cut leaves would be 3 × the need, for a flood that nobody has looked at."""
+    before = Standing(1_500, 1_500, 1_500)
+    assert anchor_of(before, 1_500, [seen(0, 1_000)], SETTINGS) == 1_400
+    assert anchor_of(before, 1_500, [seen(0, 1_000), seen(2, 1_050)], SETTINGS) == 1.4 * 1_050
+    assert anchor_of(before, 1_500, [throttled(0, 3_000)], SETTINGS) == 1_500, "only by a day seen in full"
+    assert anchor_of(None, 6_000, [seen(0, 1_000)], SETTINGS) == 1_400, "a first limit's neither"
 
 
 def test_what_bursts_let_through_above_the_limit_anchors_nothing() -> None:
