@@ -61,6 +61,9 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "a short cut: read the longer way, a Fetch is of the same topic",
     (_Q + "exempt.py", "exempt_sensor", "0.0 → 1.0"): "the rate is endless: no time is of any meaning to it",
     (_Q + "files/config_error.py", "unknown_key_message", "1 → 2"): "the first of the close ones is told",
+    (_Q + "files/config_error.py", "number_meant", "len(text) > _LONGEST_NUMBER → (len(text) >= _LONGEST_NUMBER)"):
+        "how long a text is looked at: nobody means a number of that length",
+    (_Q + "files/yaml_lines.py", "_line_of", "1 → 2"): "splits once more, behind the line that is asked for",
     (_Q + "files/schedule_entries.py", "ScheduleReader.__init__", "0 → 1"):
         "compared with itself alone, before and after",
     (_Q + "producer_ids/buckets.py", "IdBucket.ready_ms", "missing <= _ROUNDING → (missing < _ROUNDING)"):
@@ -106,6 +109,8 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_P + "produce.py", "ProduceUsage._walk_classic",
      "self.heads_read = not (topics_left or partitions_left) → pass"):
         "with its last head a classic request is read to its end, and `read` says so",
+    (_P + "replication/fetch_response.py", "ReplicaAnswer.feed", "pos > len(cut) → (pos >= len(cut))"):
+        "what was cut is read to its end then: the rest is read where it lies",
     (_P + "replication/fetch_response.py", "ReplicaAnswer.feed", "start < end → (start <= end)"):
         "of nothing, nothing is kept",
     (_S + "delays.py", "SessionTimeouts.saw",

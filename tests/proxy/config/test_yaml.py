@@ -67,6 +67,8 @@ def test_a_number_with_thousands_of_digits_does_not_break_the_reader() -> None:
     assert parse_yaml(f"a: {digits}", "f").value == {"a": digits}
     assert parse_yaml(f"a: {digits[:40]}", "f").value == {"a": 10**40 - 1}
     assert parse_yaml(f"a: {digits[:41]}", "f").value == {"a": digits[:41]}
+    assert parse_yaml(f"a: 0x{digits[:38]}", "f").value == {"a": int(digits[:38], 16)}
+    assert parse_yaml(f"a: 0x{digits[:39]}", "f").value == {"a": f"0x{digits[:39]}"}
 
 
 def test_a_large_document_is_parsed_in_many_small_steps() -> None:
