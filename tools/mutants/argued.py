@@ -61,7 +61,8 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "a short cut: read the longer way, a Fetch is of the same topic",
     (_Q + "exempt.py", "exempt_sensor", "0.0 → 1.0"): "the rate is endless: no time is of any meaning to it",
     (_Q + "files/config_error.py", "unknown_key_message", "1 → 2"): "the first of the close ones is told",
-    (_Q + "files/config_error.py", "number_meant", "len(text) > _LONGEST_NUMBER → (len(text) >= _LONGEST_NUMBER)"):
+    (_Q + "files/config_error.py", "number_meant",
+     "len(text) > _LONGEST_NUMBER → (len(text) >= _LONGEST_NUMBER)"):
         "how long a text is looked at: nobody means a number of that length",
     (_Q + "files/yaml_lines.py", "_line_of", "1 → 2"): "splits once more, behind the line that is asked for",
     (_Q + "files/schedule_entries.py", "ScheduleReader.__init__", "0 → 1"):
