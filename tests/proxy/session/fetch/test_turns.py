@@ -29,6 +29,8 @@ from testkit.frames.frames import (
     fetch,
     fetch_answer_of,
     max_bytes_of,
+    produce,
+    record_batch,
     request,
     throttle_of,
 )
@@ -170,6 +172,18 @@ def test_a_replaced_fetch_may_arrive_in_parts_and_what_follows_it_goes_on() -> N
     shell.client_sends(large[150:] + request(METADATA, 12, correlation_id=5))
     assert shell.to_broker[replaced:] == request(METADATA, 12, correlation_id=5)
     assert shell.session.bytes_from_client == len(shell.to_broker)
+
+
+def test_what_follows_a_replaced_fetch_that_had_arrived_whole_may_come_in_parts() -> None:
+    shell = shell_of(fetch_debt())
+    shell.client_sends(fetch())
+    shell.advance(3_000)
+    replaced = len(shell.to_broker)
+    behind = produce({"orders": [(0, record_batch(bytes(5_000)))]}, version=9, correlation_id=5)
+    shell.client_sends(behind[:1_000])
+    shell.client_sends(behind[1_000:3_000])
+    shell.client_sends(behind[3_000:])
+    assert shell.to_broker[replaced:] == behind
 
 
 def test_a_held_fetch_whose_client_has_left_goes_nowhere() -> None:
