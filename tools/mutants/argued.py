@@ -122,6 +122,8 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "a poll that may come now waits for nothing, whether it is remembered or not",
     (_S + "mutations/requests.py", "MutationRequests._answer", "0.0 → 1.0"):
         "what keeps a place for an answer of our own: its times are read by nobody",
+    (_S + "other_requests.py", "OtherRequests.raw_token", "0 → 1"):
+        "bare tokens have neither correlation id nor version: an entry's are read by nobody",
     (_S + "other_requests.py", "OtherRequests.raw_token", "0.0 → 1.0"):
         "bare tokens are in no record: these times are read by nobody",
     (_S + "own_topic/topic_acl.py", "TopicGuard.judge", "0.0 → 1.0"):

@@ -390,3 +390,10 @@ def test_a_broker_that_ends_a_connection_whose_login_failed_ends_it_for_that() -
     shell.broker_sends(answer(SASL_AUTHENTICATE, 2, {"errorCode": 58}))
     shell.session.broker_closed(DisconnectCause.BROKER_CLOSED)
     assert shell.cause is DisconnectCause.AUTHENTICATION_FAILED
+
+
+def test_a_bare_token_without_bytes_goes_to_the_broker_which_judges_it() -> None:
+    shell = play(connection(), [("client", handshake(version=0)), ("broker", handshaken(version=0))])
+    before = len(shell.to_broker)
+    shell.client_sends(bare(b""))
+    assert (shell.to_broker[before:], shell.cause) == (bare(b""), None)
