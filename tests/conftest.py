@@ -42,8 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", warning)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of the above, which hold from the collection on
-        from testkit.clients.kafka_python_leaks import close_what_fails
-    close_what_fails()
+        from testkit.clients.kafka_python_leaks import close_what_is_left
+    close_what_is_left()
 
 
 def pytest_collection_finish() -> None:

@@ -390,4 +390,4 @@ LEAVES_SOCKETS: Final = (
     pytest.mark.usefixtures("collect_sockets"),
 )
 """For tests in which no kafka-python client comes about: it leaves what it has to the garbage collector.
-Sockets of its connections are closed (kafka_python_leaks.py)."""
+Its sockets end without a word (kafka_python_leaks.py)."""

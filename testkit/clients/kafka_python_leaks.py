@@ -1,33 +1,39 @@
-"""kafka-python 3.0 leaves a socket to the garbage collector when a connect or a TLS handshake fails.
+"""kafka-python 3.0 leaves sockets to the garbage collector: of connects, handshakes and logins that failed, and
+of clients that are closed while they connect.
 
-The collector runs when it likes: its ResourceWarning then ends whichever test is running.
+The collector runs when it likes: its ResourceWarning would end whichever test is running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import socket
+import ssl
 from functools import wraps
 from typing import Any
 
 from kafka.net.inet import KafkaNetSocket
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.net.transport import KafkaSSLTransport
 
 
-def close_what_fails() -> None:
-    """Have every kafka-python client of this process close such a socket itself, at once."""
-    connect = KafkaNetSocket.sock_connect
-    KafkaNetSocket.sock_connect = _ending(connect, lambda _self, _net, sock, *_: sock.close())
-    for transport in (KafkaTCPTransport, KafkaSSLTransport):
-        transport.handshake = _ending(transport.handshake, lambda self: self.abort())
+class _Socket(socket.socket):
+    def __del__(self) -> None:
+        self.close()
 
 
-def _ending(step: Callable[..., Awaitable[Any]], end: Callable[..., None]) -> Callable[..., Awaitable[Any]]:
-    @wraps(step)
-    async def ending(*args: Any, **options: Any) -> Any:
-        try:
-            return await step(*args, **options)
-        except BaseException:  # a client that is closed meanwhile ends the step by GeneratorExit
-            end(*args)
-            raise
+class _TlsSocket(ssl.SSLSocket):
+    def __del__(self) -> None:
+        self.close()
 
-    return ending
+
+def close_what_is_left() -> None:
+    """Have the sockets of kafka-python's clients end without a word, in this process, when nobody has them."""
+    KafkaNetSocket.socket = lambda _self, family, kind, protocol: _Socket(family, kind, protocol)
+    build = KafkaSSLTransport._build_ssl_context
+
+    @wraps(build)
+    def built(config: dict[str, Any]) -> ssl.SSLContext:
+        context: ssl.SSLContext = build(config)
+        context.sslsocket_class = _TlsSocket
+        return context
+
+    KafkaSSLTransport._build_ssl_context = staticmethod(built)
