@@ -1,5 +1,5 @@
-"""kafka-python 3.0 leaves sockets to the garbage collector: of connects, handshakes and logins that failed, and
-of clients that are closed while they connect.
+"""kafka-python 3.0 leaves sockets to the garbage collector: of connects, handshakes and logins that failed,
+and of clients that are closed while they connect.
 
 The collector runs when it likes: its ResourceWarning would end whichever test is running.
 """
@@ -26,7 +26,7 @@ class _TlsSocket(ssl.SSLSocket):
 
 
 def close_what_is_left() -> None:
-    """Have the sockets of kafka-python's clients end without a word, in this process, when nobody has them."""
+    """Have kafka-python's sockets end without a word when nobody has them; in this process."""
     KafkaNetSocket.socket = lambda _self, family, kind, protocol: _Socket(family, kind, protocol)
     build = KafkaSSLTransport._build_ssl_context
 
