@@ -40,7 +40,7 @@ demo: setup kafka  ## one quota, an overload, a storm of producer ids: broker al
 # has just begun.
 PYTEST := $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: ten minutes
+test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: twelve minutes
 	@$(PYTEST) -m 'not slow and not long' $(ARGS)
 
 test-long: setup kafka-all  ## the tests marked long, more of what `make test` has one of; CI runs both: eight minutes
