@@ -15,7 +15,7 @@ PYTHON ?= python3
 # Further arguments for the program that a target runs: make test ARGS='-k quota -x'
 ARGS ?=
 # How many test processes: most tests wait for brokers and clients, and each process starts its own broker.
-WORKERS ?= 4
+WORKERS ?= 3
 # Only for `make lock`; nothing at run time needs it.
 UV_VERSION := 0.13.9
 
