@@ -103,13 +103,13 @@ def propose(
     days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
     if not days:
         return Proposal(limit, 0.0, Reason.TOO_LITTLE, needs_review=False)
-    wanted = settings.headroom * _demand(days, settings)
+    demand = _demand(days, settings)
+    kept = max(settings.headroom, settings.cut_headroom)
+    wanted = target = settings.headroom * demand
     if grant > limit:
         wanted = max(wanted, min(grant, _probe(days, limit, settings)))
-    target, reason, needs_review = wanted, Reason.DEMAND, False
-    kept = max(settings.headroom, settings.cut_headroom)
-    if grant > limit:
-        target = max(wanted, min(grant, kept * _demand(days, settings)))
+        target = max(wanted, min(grant, kept * demand))
+    reason, needs_review = Reason.DEMAND, False
     allowed = max(min(_guard(days, settings), settings.max_unreviewed_rise * anchor), grant)
     if target > max(allowed, limit):
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyspark import SparkContext
+from pyspark.errors.exceptions import captured
 from pyspark.sql import SparkSession
 
 from sluice.recalibration.spark.session import spark_session
@@ -20,6 +21,24 @@ _FOR_FEW_ROWS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
 }
+
+
+_capture: Final[Callable[..., Callable[..., Any]]] = captured.capture_sql_exception
+
+
+def _capture_sparks_own(f: Callable[..., Any]) -> Callable[..., Any]:
+    """PySpark would have exceptions of any Java of this process judged by Spark's classes, for good."""
+    capturing = _capture(f)
+
+    def returned(answer: Any, gateway_client: Any, *rest: Any) -> Any:
+        gateway = SparkContext._gateway
+        is_sparks = gateway is not None and gateway_client is gateway._gateway_client
+        return (capturing if is_sparks else f)(answer, gateway_client, *rest)
+
+    return returned
+
+
+captured.capture_sql_exception = _capture_sparks_own
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from py4j import java_gateway, protocol
 from py4j.protocol import Py4JJavaError
 
 from sluice.proxy.listener.tls.principal_mapping import MappingRuleError, NoMatchingRule, PrincipalMapping
@@ -140,12 +139,6 @@ def principal_of(mapping: PrincipalMapping, name: str) -> str | None:
         return mapping.principal(name)
     except NoMatchingRule:
         return None
-
-
-@pytest.fixture(autouse=True)
-def plain_errors_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Spark that this process has had asks Spark's classes what an exception is, of any Java."""
-    monkeypatch.setattr(java_gateway, "get_return_value", protocol.get_return_value)
 
 
 def java_principal_of(mapper: Any, name: str) -> str | None:
