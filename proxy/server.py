@@ -10,6 +10,7 @@ import asyncio
 import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -149,31 +150,30 @@ class Server:
 
     async def serve(self) -> int:
         """Start everything, wait for a signal, drain. Returns the exit code."""
-        worker = self._worker()
-        kafka_page = kafka_page_of(self._config, self._meter, self._gauges, self._replication.replication)
-        admin = self._admin_server(kafka_page)
-        if self._id_file is not None:
-            self._id_file.restore(self._shared.producer_ids.quota)
-        try:
-            await admin.start()
-            beside = self._assemble(worker)
-        except CannotListen as error:
-            _log.error("cannot_listen", **error.place, reason=error.reason, remedy=error.remedy)
+        with closing(self._worker()) as worker:
+            kafka_page = kafka_page_of(self._config, self._meter, self._gauges, self._replication.replication)
+            admin = self._admin_server(kafka_page)
+            if self._id_file is not None:
+                self._id_file.restore(self._shared.producer_ids.quota)
+            try:
+                await admin.start()
+                beside = self._assemble(worker)
+            except CannotListen as error:
+                _log.error("cannot_listen", **error.place, reason=error.reason, remedy=error.remedy)
+                await self._stop_everything(admin)
+                return EXIT_FAILED
+            tasks = self._spawn_all(worker, kafka_page, beside)
+            await self._until_ready()
+            for listener in () if self._signals else self._listeners:
+                listener.start()
+            tune_garbage_collection()
+            self._health.started = not self._signals
+            await self._signalled.wait()
+            await self._drain()
+            for task in tasks:
+                task.cancel()
+            await self._write_the_rest()
             await self._stop_everything(admin)
-            return EXIT_FAILED
-        tasks = self._spawn_all(worker, kafka_page, beside)
-        await self._until_ready()
-        for listener in () if self._signals else self._listeners:
-            listener.start()
-        tune_garbage_collection()
-        self._health.started = not self._signals
-        await self._signalled.wait()
-        await self._drain()
-        for task in tasks:
-            task.cancel()
-        await self._write_the_rest()
-        await self._stop_everything(admin)
-        worker.close()
         return EXIT_FINE
 
     def _worker(self) -> Worker:

@@ -1,4 +1,5 @@
-"""Which sockets of the connections are ready: an epoll of their own, which the loop watches as one file.
+"""Which sockets of the connections are ready: an epoll of their own, which the loop watches as one file; with
+the pump, under uvloop, it is the other way about (proxy/pump/waiting.pxi).
 
 Not the loop's own readers, for two reasons (docs/decisions.md). One that hears of bytes and a reset at once
 is called for the bytes, and never again: the client of a broker that fails so would wait for ever. And it
@@ -28,7 +29,7 @@ class Poller:
     """The readers and writers of one event loop's connections, by file descriptor. Level-triggered, as the
     loop's own: what is left unread is told again."""
 
-    __slots__ = ("_epoll", "_loop", "_readers", "_writers", "fd")
+    __slots__ = ("_epoll", "_is_attached", "_loop", "_readers", "_writers", "fd")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,7 +38,7 @@ class Poller:
         self._epoll = select.epoll()
         self.fd = self._epoll.fileno()
         """the epoll's own file descriptor"""
-        loop.add_reader(self.fd, self._ready)
+        self._is_attached = False
 
     def add_reader(self, fd: int, call: Callable[[], None]) -> None:
         """Have it called, in the place of another, while there is something to read, an end or an error."""
@@ -48,6 +49,9 @@ class Poller:
                 self._epoll.modify(fd, _BOTH)
             else:
                 self._epoll.register(fd, _IN)
+                if not self._is_attached:
+                    self._is_attached = True
+                    self._attach()
 
     def add_writer(self, fd: int, call: Callable[[], None]) -> None:
         """Have it called, in the place of another, while something can be written, or nothing any more."""
@@ -58,6 +62,9 @@ class Poller:
                 self._epoll.modify(fd, _BOTH)
             else:
                 self._epoll.register(fd, _OUT)
+                if not self._is_attached:
+                    self._is_attached = True
+                    self._attach()
 
     def remove_reader(self, fd: int) -> None:
         """Harmless where there is none."""
@@ -79,7 +86,8 @@ class Poller:
         if not self._epoll.closed:
             self._readers.clear()
             self._writers.clear()
-            self._loop.remove_reader(self.fd)
+            if self._is_attached:
+                self._detach()
             self._epoll.close()
 
     def told_of(self, error: Exception) -> None:
@@ -90,6 +98,13 @@ class Poller:
         """Nobody wants to hear of it any more; mostly it is closed."""
         with suppress(OSError):
             self._epoll.unregister(fd)
+
+    def _attach(self) -> None:
+        """Hear of it from the loop when a socket is ready: from the first socket on."""
+        self._loop.add_reader(self.fd, self._ready)
+
+    def _detach(self) -> None:
+        self._loop.remove_reader(self.fd)
 
     def _end(self, fd: int, events: int) -> None:
         """Without events it is not watched at all: epoll would tell of an error again and again."""

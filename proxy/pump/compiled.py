@@ -45,7 +45,18 @@ class PumpedConnection(Connection):
 
 
 class PumpedPoller(Poller):
-    """What says which of their sockets are ready."""
+    """What says which of their sockets are ready; in uvloop's loop it also sleeps in the loop's place."""
 
-    __slots__ = ()
+    __slots__ = ("_sleep",)
     _ready = core.sockets_ready
+
+    def _attach(self) -> None:
+        self._sleep = core.sleep_for(self, self._loop)
+        if self._sleep is None:
+            super()._attach()
+
+    def _detach(self) -> None:
+        if self._sleep is None:
+            super()._detach()
+        else:
+            self._sleep.close()

@@ -1,8 +1,10 @@
-# Which sockets of the connections are ready: what Poller._ready does, without a list of what epoll says.
+# Which sockets of the connections are ready: what Poller._ready does, without a list of what epoll says; and
+# the loop's own wait in that place.
 
 cdef extern from "<sys/epoll.h>" nogil:
     """
     static inline int event_fd(const struct epoll_event *event) { return event->data.fd; }
+    static inline void watch_fd(struct epoll_event *event, int fd) { event->data.fd = fd; }
     """
     cdef struct epoll_event:
         unsigned int events
@@ -11,19 +13,21 @@ cdef extern from "<sys/epoll.h>" nogil:
     const unsigned int EPOLLERR
     const unsigned int EPOLLHUP
     int event_fd(const epoll_event *event)
+    void watch_fd(epoll_event *event, int fd)
+    const int EPOLL_CTL_ADD
     int epoll_wait(int epoll_fd, epoll_event *events, int at_most, int timeout_ms)
+    int epoll_ctl(int epoll_fd, int what, int fd, epoll_event *event)
 
 cdef enum:
     AT_ONCE = 256
 
 
-def sockets_ready(poller not None):
-    """As Poller._ready."""
-    cdef epoll_event events[AT_ONCE]
+cdef int serve(object poller, const epoll_event *events, int found) except -1:
+    """Call whom they are for."""
     cdef dict readers = poller._readers, writers = poller._writers
     cdef object number, call
     cdef unsigned int seen
-    cdef int found = epoll_wait(poller.fd, events, AT_ONCE, 0), at
+    cdef int at
     for at in range(found):
         seen = events[at].events
         number = event_fd(&events[at])
@@ -41,3 +45,12 @@ def sockets_ready(poller not None):
             poller.told_of(error)
         if seen & (EPOLLHUP | EPOLLERR) and number not in readers and number not in writers:
             poller.unwatch(number)
+    return 0
+
+
+def sockets_ready(poller not None):
+    """As Poller._ready."""
+    cdef epoll_event events[AT_ONCE]
+    cdef int found = epoll_wait(poller.fd, events, AT_ONCE, 0)
+    if found > 0:
+        serve(poller, events, found)

@@ -19,16 +19,18 @@ from sluice.proxy.pump.choice import PUMP
 from testkit.proxy.data_paths import over
 
 ON_THE_WAY = ("session", "connection", "listener")
-LONG_TWICE = {
-    "connection/test_limits.py",
+LONG_TWICE = (
+    "connection/",
+    "listener/",
     "session/gateway/test_address_rewrite.py",
     "session/producer_ids/test_gate_model.py",
     "session/replication/test_mirror.py",
     "session/sasl_observer/test_sasl_event_order.py",
+    "session/test_rate.py",
     "session/test_splits.py",
     "session/test_stateful.py",
-}
-"""exhaustive, or of many drawn examples"""
+)
+"""real sockets and their waits, exhaustive, or of many drawn examples"""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -38,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if path.is_relative_to(folder) and path.relative_to(folder).parts[0] in ON_THE_WAY:
         paths: list[str | ParameterSet] = [os.environ.get("TESTS_OVER", PURE.name)]
         if "TESTS_OVER" not in os.environ:
-            is_long = str(path.relative_to(folder)) in LONG_TWICE and is_built()
+            is_long = str(path.relative_to(folder)).startswith(LONG_TWICE) and is_built()
             paths = [pytest.param(PURE.name, marks=pytest.mark.long if is_long else ()), PUMP]
         metafunc.parametrize("data_path", paths, indirect=True, scope="module")
 

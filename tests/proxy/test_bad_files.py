@@ -150,7 +150,9 @@ async def test_the_content_in_force_that_hung_in_between_is_no_error_any_more(
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "fifo" else pytest.mark.long) for name in BAD]
+)
 async def test_a_process_serves_on_and_ends_in_time_whatever_its_files_become(name: str) -> None:
     make, why = BAD[name]
     async with FaultBroker(answers) as broker:

@@ -171,6 +171,7 @@ def test_wrong_settings_a_wrong_date_and_a_wrong_spark_setting_end_with_2(job: J
     assert (code, "settings.yaml:1: policy.headrom: unknown key; did you mean headroom?" in told) == (2, True)
 
 
+@pytest.mark.long
 def test_a_damaged_state_of_an_earlier_night_is_named_with_what_to_do(spark: SparkSession, job: Job) -> None:
     """It said: "An error occurred while calling o6322.toPythonIterator"."""
     log(job)
@@ -237,6 +238,7 @@ def test_with_apply_the_plan_is_in_the_quota_file_at_once(spark: SparkSession, j
     assert (job.folder / "quotas.yaml").read_text() == QUOTAS.replace("1000\n", "2000\n", 1)
 
 
+@pytest.mark.long
 def test_with_apply_a_plan_that_is_refused_ends_with_1_and_changes_nothing(
     spark: SparkSession, job: Job
 ) -> None:

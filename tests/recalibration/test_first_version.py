@@ -70,6 +70,7 @@ def test_its_access_log_makes_a_night(
     assert 0.0 < throttled["reports"] < 1.0
 
 
+@pytest.mark.long
 def test_its_states_and_windows_are_the_past_of_the_next_night(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def log_of(folder: Path, day: date) -> None:
     )
 
 
+@pytest.mark.long
 def test_after_a_long_gap_a_week_must_be_seen_again(spark: SparkSession, tmp_path: Path) -> None:
     """Three weeks ago, then nothing for 17 dates: the first of the last week are missing, not before all."""
     plan = nights(spark, tmp_path, [20, 2, 1, 0])

@@ -108,6 +108,7 @@ def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_pa
     assert [entry.wanted for entry in after.entries] != [entry.wanted for entry in before.entries]
 
 
+@pytest.mark.long
 def test_rows_of_another_date_are_no_evidence_of_this_one(spark: SparkSession, tmp_path: Path) -> None:
     """A folder copied under another name, or a proxy whose clock was far off; it ended the night, too."""
     logs, out = tmp_path / "logs", tmp_path / "out"

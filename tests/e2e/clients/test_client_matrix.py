@@ -35,8 +35,7 @@ PLAINTEXT: Final = "PLAINTEXT"
 SASL_SSL: Final = "SASL_SSL"
 MTLS: Final = "mTLS"
 SHORT: Final = {("broker", SASL_SSL, True), ("gateway", MTLS, True)}
-"""of the matrix what is in every run of all checks; the others are slow"""
-LONG: Final = {("broker", SASL_SSL, True): pytest.mark.long}
+"""of the matrix what is in every run of all checks, as long; the others are slow"""
 AT_WORK_S: Final = 5.0
 RULES: Final = r"RULE:^CN=([a-z]+),OU=Payments$/$1/"
 
@@ -97,7 +96,7 @@ def doors(cluster: KafkaCluster, secured: Secured, mode: str, kind: str) -> list
 @pytest.mark.parametrize(
     ("mode", "kind", "throttled"),
     [
-        pytest.param(*case, marks=pytest.mark.slow if case not in SHORT else LONG.get(case, ()))
+        pytest.param(*case, marks=pytest.mark.long if case in SHORT else pytest.mark.slow)
         for case in product(("broker", "gateway"), (PLAINTEXT, SASL_SSL, MTLS), (False, True))
     ],
 )

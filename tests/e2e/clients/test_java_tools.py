@@ -73,7 +73,7 @@ def test_the_console_producers_lines_arrive_in_order_with_every_compression(
         assert_exactly(RECORDS, stored(kafka, topic))
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.long), "consumer"])
 def test_the_console_consumer_prints_what_is_stored(
     kafka: KafkaNode, tools: Tools, unique: Unique, protocol: str
 ) -> None:
@@ -103,6 +103,7 @@ def test_the_transactions_of_the_performance_producer_are_committed(
 # Share groups -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_share_group_gets_everything_at_the_pace_of_its_quota(
     kafka: KafkaNode, sluice: SluiceProcess, tools: Tools, unique: Unique
 ) -> None:

@@ -47,6 +47,7 @@ def test_the_sidecars_readme_shows_what_it_says(stage: Stage) -> None:
         assert "client" in shown
 
 
+@pytest.mark.long
 def test_new_producer_ids_beyond_those_at_once_wait_for_their_turn_and_lose_nothing(
     stage: Stage, unique: Unique
 ) -> None:

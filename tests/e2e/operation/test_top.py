@@ -129,7 +129,14 @@ def test_connections_are_listed_by_what_passes_through_them(
         assert client_id in {row["client_id"] for row in by_port["rows"]}
 
 
-@pytest.mark.parametrize(("ends", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        (signal.SIGINT, 0),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.long),
+    ],
+)
 def test_the_table_is_live_on_a_terminal_which_is_as_before_at_its_end(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, ends: signal.Signals, code: int
 ) -> None:

@@ -155,6 +155,7 @@ def broker() -> Iterator[BrokerLimits]:
         yield limits
 
 
+@pytest.mark.long
 def test_a_real_broker_picks_the_same_level_and_limit_save_for_the_empty_client_id(
     broker: BrokerLimits,
 ) -> None:

@@ -1,0 +1,161 @@
+# The wait of uvloop's loop, in the connections' epoll. A loop sleeps in its own epoll, in which ours would be
+# one file: each request and each answer then took two epolls, the loop's round and a call of Python before a
+# byte was read. Here it is the other way about: before the loop would sleep we do, as long as it would, in
+# our epoll, in which the loop's own is one file. Sockets are served from there; for anything else, a timer or
+# a call that is due, the loop goes on with its round, and finds what it waited for.
+#
+# uvloop's module has libuv's functions among its dynamic symbols, and tells Cython code where its loop lies
+# (libuv_get_loop_t_ptr). Of a loop or a build without them sockets are watched as in Python.
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdlib cimport calloc, free
+
+cdef extern from "<dlfcn.h>" nogil:
+    const int RTLD_NOW
+    const int RTLD_NOLOAD
+    void *dlopen(const char *path, int flags)
+    void *dlsym(void *library, const char *name)
+
+ctypedef int (*OfLoop)(void *loop) noexcept nogil
+ctypedef int (*OfHandle)(void *handle, void *argument) noexcept nogil
+ctypedef size_t (*SizeOf)(int kind) noexcept nogil
+
+cdef enum:
+    UV_PREPARE = 9
+    HANDLE_BYTES = 256  # more than any libuv of version 1 takes for it
+
+cdef struct Sleeper:
+    char handle[HANDLE_BYTES]  # libuv's, of which the first word stays NULL: uvloop's own have an object there
+    void *loop
+    PyObject *poller
+    int fd, loop_fd
+    bint is_closed
+
+cdef OfLoop uv_backend_fd = NULL, uv_backend_timeout = NULL, uv_update_time = NULL
+cdef OfHandle uv_prepare_init = NULL, uv_prepare_start = NULL, uv_close = NULL
+cdef OfLoop uv_unref = NULL
+cdef set slept_for = set()  # addresses of loops: of two pollers of one loop the second is a file of the loop's own
+
+
+cdef bint has_libuv() except -1:
+    """Whether the functions have been found, in the module that runs the loops."""
+    global uv_backend_fd, uv_backend_timeout, uv_update_time, uv_unref
+    global uv_prepare_init, uv_prepare_start, uv_close
+    cdef void *library
+    cdef SizeOf size_of
+    if uv_unref is not NULL:
+        return True
+    import uvloop.loop
+
+    path = uvloop.loop.__file__.encode()
+    library = dlopen(path, RTLD_NOW | RTLD_NOLOAD)
+    if library is NULL:
+        return False
+    size_of = <SizeOf>dlsym(library, "uv_handle_size")
+    if size_of is NULL or not 0 < size_of(UV_PREPARE) <= HANDLE_BYTES:
+        return False
+    uv_backend_fd = <OfLoop>dlsym(library, "uv_backend_fd")
+    uv_backend_timeout = <OfLoop>dlsym(library, "uv_backend_timeout")
+    uv_update_time = <OfLoop>dlsym(library, "uv_update_time")
+    uv_prepare_init = <OfHandle>dlsym(library, "uv_prepare_init")
+    uv_prepare_start = <OfHandle>dlsym(library, "uv_prepare_start")
+    uv_close = <OfHandle>dlsym(library, "uv_close")
+    if (
+        uv_backend_fd is NULL or uv_backend_timeout is NULL or uv_update_time is NULL
+        or uv_prepare_init is NULL or uv_prepare_start is NULL or uv_close is NULL
+    ):
+        return False
+    uv_unref = <OfLoop>dlsym(library, "uv_unref")
+    return uv_unref is not NULL
+
+
+def _raise(error):
+    """In a round of the loop, which it ends: as if the loop had called who raised it."""
+    raise error
+
+
+cdef int serve_all(Sleeper *sleeper, const epoll_event *events, int found) noexcept with gil:
+    cdef object poller = <object>sleeper.poller
+    try:
+        serve(poller, events, found)
+    except BaseException as error:
+        poller._loop.call_soon(_raise, error)
+    return 0
+
+
+cdef void before_sleep(Sleeper *sleeper) noexcept nogil:
+    """What libuv calls in each round before it would sleep."""
+    cdef epoll_event events[AT_ONCE]
+    cdef int timeout_ms, found, at, others
+    while not sleeper.is_closed:
+        timeout_ms = uv_backend_timeout(sleeper.loop)
+        found = epoll_wait(sleeper.fd, events, AT_ONCE, timeout_ms)
+        others = -1
+        for at in range(found):
+            if event_fd(&events[at]) == sleeper.loop_fd:
+                others = at
+        if others >= 0:
+            found -= 1
+            events[others] = events[found]
+        if found > 0:
+            serve_all(sleeper, events, found)
+        # What it sleeps for is reckoned from the time that it last looked at.
+        uv_update_time(sleeper.loop)
+        if found <= 0 or others >= 0 or timeout_ms == 0:
+            return
+
+
+cdef void freed(void *sleeper) noexcept nogil:
+    free(sleeper)
+
+
+cdef class Sleep:
+    """A loop's wait, while it is ours."""
+
+    cdef Sleeper *_sleeper
+
+    def close(self):
+        """The loop sleeps by itself again; harmless when closed already."""
+        cdef Sleeper *sleeper = self._sleeper
+        if sleeper is NULL:
+            return
+        self._sleeper = NULL
+        sleeper.is_closed = True
+        slept_for.discard(<size_t>sleeper.loop)
+        poller = <object>sleeper.poller
+        Py_XDECREF(sleeper.poller)
+        uv_close(sleeper, <void *>freed)
+
+
+def sleep_for(poller not None, loop):
+    """Have the loop sleep in the poller's epoll. None: it does so in another's, is not uvloop's, or has none of
+    what that takes."""
+    cdef Sleeper *sleeper
+    cdef epoll_event event
+    cdef Sleep made
+    cdef void *at
+    import uvloop.loop
+
+    if type(loop) is not uvloop.Loop or not has_libuv():
+        return None
+    at = PyCapsule_GetPointer(uvloop.loop.libuv_get_loop_t_ptr(loop), NULL)
+    if <size_t>at in slept_for:
+        return None
+    sleeper = <Sleeper *>calloc(1, sizeof(Sleeper))
+    if sleeper is NULL:
+        raise MemoryError
+    sleeper.loop = at
+    sleeper.fd, sleeper.loop_fd = poller.fd, uv_backend_fd(sleeper.loop)
+    event.events = EPOLLIN
+    watch_fd(&event, sleeper.loop_fd)
+    if epoll_ctl(sleeper.fd, EPOLL_CTL_ADD, sleeper.loop_fd, &event) or uv_prepare_init(sleeper.loop, sleeper):
+        free(sleeper)
+        return None
+    sleeper.poller = <PyObject *>poller
+    Py_INCREF(poller)
+    uv_prepare_start(sleeper, <void *>before_sleep)
+    uv_unref(sleeper)
+    slept_for.add(<size_t>at)
+    made = Sleep.__new__(Sleep)
+    made._sleeper = sleeper
+    return made

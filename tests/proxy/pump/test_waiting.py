@@ -1,0 +1,244 @@
+"""Under uvloop the pump sleeps in the loop's place, in its own epoll, and keeps nobody from his turn."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from struct import Struct
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import uvloop
+
+from sluice.proxy.pump.choice import PUMP
+from testkit.frames.frames import produce_of
+from testkit.frames.wire import WITHIN_S
+from testkit.peers.fault_broker import Request, answer_to
+from testkit.processes.ports import LOOPBACK
+from testkit.proxy.data_paths import current, over
+from testkit.proxy.local_proxy import LocalProxy
+from testkit.proxy.playbook import limits_of
+
+HEAD = Struct(">4xhhi")
+
+
+@pytest.fixture(autouse=True)
+def over_pump() -> Iterator[None]:
+    with over(PUMP):
+        yield
+
+
+def frame_of(sock: socket.socket) -> bytes:
+    size = int.from_bytes(whole(sock, 4), "big")
+    return size.to_bytes(4, "big") + whole(sock, size)
+
+
+def whole(sock: socket.socket, size: int) -> bytes:
+    got = b""
+    while len(got) < size:
+        part = sock.recv(size - len(got))
+        if not part:
+            raise EOFError
+        got += part
+    return got
+
+
+@contextmanager
+def broker_in_a_thread() -> Iterator[int]:
+    """Yields its port. It answers one client, not in the loop of the proxy, which may wait for it."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError, EOFError):
+                sock, _ = server.accept()
+                with sock:
+                    while True:
+                        frame = frame_of(sock)
+                        sock.sendall(answer_to(Request(frame, *HEAD.unpack_from(frame))))
+
+        thread = Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+    thread.join(WITHIN_S)
+
+
+def ask(port: int, enough: Event, at_most: int) -> int:
+    """One Produce behind another's answer. Returns how many were answered."""
+    with socket.create_connection((LOOPBACK, port)) as sock:
+        for number in range(at_most):
+            if enough.is_set():
+                return number
+            sock.sendall(produce_of(300, correlation_id=number))
+            assert frame_of(sock)[4:8] == number.to_bytes(4, "big")
+    return at_most
+
+
+@pytest.mark.asyncio
+async def test_timers_and_other_calls_go_on_beside_traffic_that_never_pauses() -> None:
+    loop, enough = asyncio.get_running_loop(), Event()
+    with broker_in_a_thread() as port:
+        async with LocalProxy(port, limits_of(10**9)) as proxy:
+            asking = loop.run_in_executor(None, ask, proxy.listener.port, enough, 1_000_000)
+            async with asyncio.timeout(WITHIN_S):
+                for _ in range(100):
+                    await asyncio.sleep(0.001)
+                    await loop.run_in_executor(None, int)
+            poller: Any = proxy._worker.poller
+            assert poller._sleep is not None
+            enough.set()
+            assert await asking > 0
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+def poller_of(loop: asyncio.AbstractEventLoop) -> Any:
+    """The pump's, of which Python's types know only the base."""
+    return current().poller(loop)
+
+
+@pytest.mark.asyncio
+async def test_a_socket_is_served_while_the_loop_has_always_something_to_do(pair: Pair) -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    poller = poller_of(loop)
+
+    def ask_again() -> None:
+        if not told.is_set():
+            loop.call_soon(ask_again)
+
+    ask_again()
+    poller.add_reader(pair[0].fileno(), told.set)
+    pair[1].send(b"abc")
+    await asyncio.wait_for(told.wait(), WITHIN_S)
+    poller.close()
+
+
+@pytest.mark.asyncio
+async def test_the_loops_own_sockets_are_heard_while_it_sleeps_there(pair: Pair) -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    poller = poller_of(loop)
+    poller.add_reader(pair[1].fileno(), int)
+    loop.add_reader(pair[0].fileno(), told.set)
+    sender = Thread(target=pair[1].send, args=(b"a",))
+    sender.start()
+    await asyncio.wait_for(told.wait(), WITHIN_S)
+    sender.join()
+    loop.remove_reader(pair[0].fileno())
+    poller.close()
+
+
+@pytest.mark.asyncio
+async def test_it_does_sleep(pair: Pair) -> None:
+    """With sockets and a loop that have nothing, and after bytes that were read."""
+    poller = poller_of(asyncio.get_running_loop())
+    poller.add_reader(pair[0].fileno(), lambda: pair[0].recv(9))
+    pair[1].send(b"abc")
+    await asyncio.sleep(0.01)
+    begun_s = time.process_time()
+    await asyncio.sleep(0.5)
+    assert time.process_time() - begun_s < 0.25
+    poller.close()
+
+
+@pytest.mark.asyncio
+async def test_the_loop_sleeps_by_itself_again_behind_its_end(pair: Pair) -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    for _ in range(3):
+        poller = poller_of(loop)
+        poller.add_reader(pair[0].fileno(), told.set)
+        await asyncio.sleep(0.001)
+        poller.close()
+        poller.close()
+        pair[1].send(b"a")
+        await asyncio.sleep(0.001)
+        assert not told.is_set()
+        await loop.run_in_executor(None, int)
+        pair[0].recv(9)
+
+
+@pytest.mark.asyncio
+async def test_a_reader_may_end_it(pair: Pair) -> None:
+    poller = poller_of(asyncio.get_running_loop())
+    poller.add_reader(pair[0].fileno(), poller.close)
+    pair[1].send(b"abc")
+    await asyncio.sleep(0.01)
+    assert poller._epoll.closed
+
+
+def test_what_ends_the_loop_in_a_reader_ends_it(pair: Pair) -> None:
+    """As in a call of the loop's own."""
+    loop = uvloop.new_event_loop()
+
+    def interrupted() -> None:
+        pair[0].recv(9)
+        raise KeyboardInterrupt
+
+    async def wait() -> None:
+        poller = poller_of(loop)
+        try:
+            poller.add_reader(pair[0].fileno(), interrupted)
+            pair[1].send(b"abc")
+            await asyncio.sleep(WITHIN_S)
+        finally:
+            poller.close()
+
+    task = loop.create_task(wait())
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(task)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(task)
+    loop.close()
+
+
+def test_another_loop_is_asked_as_in_python(pair: Pair) -> None:
+
+    async def serve() -> None:
+        told = asyncio.Event()
+        poller = poller_of(asyncio.get_running_loop())
+        poller.add_reader(pair[0].fileno(), told.set)
+        assert poller._sleep is None
+        pair[1].send(b"abc")
+        await asyncio.wait_for(told.wait(), WITHIN_S)
+        poller.close()
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(serve())
+
+
+@pytest.mark.asyncio
+async def test_of_two_on_one_loop_both_are_served(pair: Pair) -> None:
+    """One of them sleeps in the loop's place, and then the next may."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    first, second = poller_of(loop), poller_of(loop)
+    first.add_reader(pair[1].fileno(), int)
+    second.add_reader(pair[0].fileno(), told.set)
+    assert first._sleep is not None
+    assert second._sleep is None
+    pair[1].send(b"a")
+    await asyncio.wait_for(told.wait(), WITHIN_S)
+    second.close()
+    first.close()
+    third = poller_of(loop)
+    third.add_reader(pair[0].fileno(), int)
+    assert third._sleep is not None
+    third.close()
+
+
+@pytest.mark.asyncio
+async def test_one_without_a_socket_asks_nothing_of_the_loop() -> None:
+    """A start that fails ends without it: the loop would not be closed with it open."""
+    poller = poller_of(asyncio.get_running_loop())
+    assert not poller._is_attached
