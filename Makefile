@@ -43,7 +43,7 @@ PYTEST := $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: twelve minutes
 	@$(PYTEST) -m 'not slow and not long' $(ARGS)
 
-test-long: setup kafka-all  ## the tests marked long, more of what `make test` has one of; CI runs both: eight minutes
+test-long: setup kafka-all  ## the tests marked long, more of what `make test` has one of; CI runs both: twelve minutes
 	@$(PYTEST) -m 'long and not slow' $(ARGS)
 
 test-quick: setup  ## only those of `make test` that need no Kafka: minutes

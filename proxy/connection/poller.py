@@ -48,10 +48,7 @@ class Poller:
             if fd in self._writers:
                 self._epoll.modify(fd, _BOTH)
             else:
-                self._epoll.register(fd, _IN)
-                if not self._is_attached:
-                    self._is_attached = True
-                    self._attach()
+                self._begin(fd, _IN)
 
     def add_writer(self, fd: int, call: Callable[[], None]) -> None:
         """Have it called, in the place of another, while something can be written, or nothing any more."""
@@ -61,10 +58,7 @@ class Poller:
             if fd in self._readers:
                 self._epoll.modify(fd, _BOTH)
             else:
-                self._epoll.register(fd, _OUT)
-                if not self._is_attached:
-                    self._is_attached = True
-                    self._attach()
+                self._begin(fd, _OUT)
 
     def remove_reader(self, fd: int) -> None:
         """Harmless where there is none."""
@@ -98,6 +92,12 @@ class Poller:
         """Nobody wants to hear of it any more; mostly it is closed."""
         with suppress(OSError):
             self._epoll.unregister(fd)
+
+    def _begin(self, fd: int, events: int) -> None:
+        self._epoll.register(fd, events)
+        if not self._is_attached:
+            self._is_attached = True
+            self._attach()
 
     def _attach(self) -> None:
         """Hear of it from the loop when a socket is ready: from the first socket on."""

@@ -1,5 +1,4 @@
-# Which sockets of the connections are ready: what Poller._ready does, without a list of what epoll says; and
-# the loop's own wait in that place.
+# Which sockets of the connections are ready: what Poller._ready does, without a list of what epoll says.
 
 cdef extern from "<sys/epoll.h>" nogil:
     """
