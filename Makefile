@@ -40,6 +40,9 @@ demo: setup kafka  ## one quota, an overload, a storm of producer ids: broker al
 # has just begun.
 PYTEST := $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# For a test of minutes, or one beside other load: no end to how long it takes.
+NO_LIMIT := -o faulthandler_timeout=0
+
 test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: twelve minutes
 	@$(PYTEST) -m 'not slow and not long' $(ARGS)
 
@@ -50,7 +53,7 @@ test-quick: setup  ## only those of `make test` that need no Kafka: minutes
 	@$(PYTEST) -m 'not slow and not long and not kafka' $(ARGS)
 
 test-slow: setup kafka-all  ## the tests marked slow: minutes each
-	@$(PY) -m pytest -m slow $(ARGS)
+	@$(PY) -m pytest $(NO_LIMIT) -m slow $(ARGS)
 
 # PySpark before 4.3 leaves sockets to the garbage collector, in whose test it may be.
 LEAKY := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
@@ -59,7 +62,7 @@ test-pyspark-range: setup  ## the nightly job at the lowest PySpark that it take
 	@$(PY) -m pytest tests/recalibration/spark/test_pyspark_range.py
 
 test-under-load: setup kafka-all  ## test and test-long, while other processes keep all cores busy: an hour
-	@$(PY) -m tools.under_load -- $(PYTEST) -m 'not slow' $(ARGS)
+	@$(PY) -m tools.under_load -- $(PYTEST) $(NO_LIMIT) -m 'not slow' $(ARGS)
 
 fuzz-pump: setup  ## the compiled data path against the Python code on random traffic: a million steps, minutes; last line JSON
 	@$(PY) -m tools.fuzz_pump $(ARGS)

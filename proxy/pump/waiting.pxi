@@ -4,6 +4,10 @@
 # our epoll, in which the loop's own is one file. Sockets are served from there; for anything else, a timer or
 # a call that is due, the loop goes on with its round, and finds what it waited for.
 #
+# Once it goes on it must not sleep itself, for nobody hears our sockets there; it could, behind a signal of
+# which Python does not know (SIGCONT), or where a call of ours took away what its epoll had to tell. So it has
+# an idle handle of ours, for which libuv looks without waiting, but while we reckon how long it would sleep.
+#
 # uvloop's module has libuv's functions among its dynamic symbols, and tells Cython code where its loop lies
 # (libuv_get_loop_t_ptr). Of a loop or a build without them sockets are watched as in Python.
 
@@ -21,11 +25,13 @@ ctypedef int (*OfHandle)(void *handle, void *argument) noexcept nogil
 ctypedef size_t (*SizeOf)(int kind) noexcept nogil
 
 cdef enum:
+    UV_IDLE = 6
     UV_PREPARE = 9
-    HANDLE_BYTES = 256  # more than any libuv of version 1 takes for it
+    HANDLE_BYTES = 256  # more than any libuv of version 1 takes for either
 
 cdef struct Sleeper:
-    char handle[HANDLE_BYTES]  # libuv's, of which the first word stays NULL: uvloop's own have an object there
+    char prepare[HANDLE_BYTES]  # libuv's, of which the first word stays NULL: uvloop's own have an object there
+    void *idle
     void *loop
     PyObject *poller
     int fd, loop_fd
@@ -33,14 +39,15 @@ cdef struct Sleeper:
 
 cdef OfLoop uv_backend_fd = NULL, uv_backend_timeout = NULL, uv_update_time = NULL
 cdef OfHandle uv_prepare_init = NULL, uv_prepare_start = NULL, uv_close = NULL
-cdef OfLoop uv_unref = NULL
+cdef OfHandle uv_idle_init = NULL, uv_idle_start = NULL
+cdef OfLoop uv_idle_stop = NULL, uv_unref = NULL
 cdef set slept_for = set()  # addresses of loops: of two pollers of one loop the second is a file of the loop's own
 
 
 cdef bint has_libuv() except -1:
     """Whether the functions have been found, in the module that runs the loops."""
     global uv_backend_fd, uv_backend_timeout, uv_update_time, uv_unref
-    global uv_prepare_init, uv_prepare_start, uv_close
+    global uv_prepare_init, uv_prepare_start, uv_idle_init, uv_idle_start, uv_idle_stop, uv_close
     cdef void *library
     cdef SizeOf size_of
     if uv_unref is not NULL:
@@ -52,17 +59,23 @@ cdef bint has_libuv() except -1:
     if library is NULL:
         return False
     size_of = <SizeOf>dlsym(library, "uv_handle_size")
-    if size_of is NULL or not 0 < size_of(UV_PREPARE) <= HANDLE_BYTES:
+    if size_of is NULL or not (
+        0 < size_of(UV_PREPARE) <= HANDLE_BYTES and 0 < size_of(UV_IDLE) <= HANDLE_BYTES
+    ):
         return False
     uv_backend_fd = <OfLoop>dlsym(library, "uv_backend_fd")
     uv_backend_timeout = <OfLoop>dlsym(library, "uv_backend_timeout")
     uv_update_time = <OfLoop>dlsym(library, "uv_update_time")
     uv_prepare_init = <OfHandle>dlsym(library, "uv_prepare_init")
     uv_prepare_start = <OfHandle>dlsym(library, "uv_prepare_start")
+    uv_idle_init = <OfHandle>dlsym(library, "uv_idle_init")
+    uv_idle_start = <OfHandle>dlsym(library, "uv_idle_start")
+    uv_idle_stop = <OfLoop>dlsym(library, "uv_idle_stop")
     uv_close = <OfHandle>dlsym(library, "uv_close")
     if (
-        uv_backend_fd is NULL or uv_backend_timeout is NULL or uv_update_time is NULL
-        or uv_prepare_init is NULL or uv_prepare_start is NULL or uv_close is NULL
+        uv_backend_fd is NULL or uv_backend_timeout is NULL or uv_update_time is NULL or uv_close is NULL
+        or uv_prepare_init is NULL or uv_prepare_start is NULL
+        or uv_idle_init is NULL or uv_idle_start is NULL or uv_idle_stop is NULL
     ):
         return False
     uv_unref = <OfLoop>dlsym(library, "uv_unref")
@@ -83,10 +96,12 @@ cdef int serve_all(Sleeper *sleeper, const epoll_event *events, int found) noexc
     return 0
 
 
-cdef void before_sleep(Sleeper *sleeper) noexcept nogil:
+cdef void before_sleep(void *prepare) noexcept nogil:
     """What libuv calls in each round before it would sleep."""
+    cdef Sleeper *sleeper = <Sleeper *>prepare
     cdef epoll_event events[AT_ONCE]
     cdef int timeout_ms, found, at, others
+    uv_idle_stop(sleeper.idle)
     while not sleeper.is_closed:
         timeout_ms = uv_backend_timeout(sleeper.loop)
         found = epoll_wait(sleeper.fd, events, AT_ONCE, timeout_ms)
@@ -102,11 +117,18 @@ cdef void before_sleep(Sleeper *sleeper) noexcept nogil:
         # What it sleeps for is reckoned from the time that it last looked at.
         uv_update_time(sleeper.loop)
         if found <= 0 or others >= 0 or timeout_ms == 0:
-            return
+            break
+    if not sleeper.is_closed:
+        uv_idle_start(sleeper.idle, <void *>does_nothing)
 
 
-cdef void freed(void *sleeper) noexcept nogil:
-    free(sleeper)
+cdef void does_nothing(void *idle) noexcept nogil:
+    pass
+
+
+cdef void freed(void *handle) noexcept nogil:
+    """What libuv calls behind a handle's end."""
+    free(handle)
 
 
 cdef class Sleep:
@@ -124,7 +146,8 @@ cdef class Sleep:
         slept_for.discard(<size_t>sleeper.loop)
         poller = <object>sleeper.poller
         Py_XDECREF(sleeper.poller)
-        uv_close(sleeper, <void *>freed)
+        uv_close(sleeper.idle, <void *>freed)
+        uv_close(sleeper.prepare, <void *>freed)
 
 
 def sleep_for(poller not None, loop):
@@ -144,17 +167,25 @@ def sleep_for(poller not None, loop):
     sleeper = <Sleeper *>calloc(1, sizeof(Sleeper))
     if sleeper is NULL:
         raise MemoryError
+    sleeper.idle = calloc(1, HANDLE_BYTES)
+    if sleeper.idle is NULL:
+        free(sleeper)
+        raise MemoryError
     sleeper.loop = at
     sleeper.fd, sleeper.loop_fd = poller.fd, uv_backend_fd(sleeper.loop)
     event.events = EPOLLIN
     watch_fd(&event, sleeper.loop_fd)
-    if epoll_ctl(sleeper.fd, EPOLL_CTL_ADD, sleeper.loop_fd, &event) or uv_prepare_init(sleeper.loop, sleeper):
+    if epoll_ctl(sleeper.fd, EPOLL_CTL_ADD, sleeper.loop_fd, &event):
+        free(sleeper.idle)
         free(sleeper)
         return None
+    uv_prepare_init(sleeper.loop, sleeper.prepare)  # these and the starts return 0, whatever they are given
+    uv_idle_init(sleeper.loop, sleeper.idle)
     sleeper.poller = <PyObject *>poller
     Py_INCREF(poller)
-    uv_prepare_start(sleeper, <void *>before_sleep)
-    uv_unref(sleeper)
+    uv_prepare_start(sleeper.prepare, <void *>before_sleep)
+    uv_unref(sleeper.prepare)  # the loop ends without them
+    uv_unref(sleeper.idle)
     slept_for.add(<size_t>at)
     made = Sleep.__new__(Sleep)
     made._sleeper = sleeper

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 SPARK_FOLDER: Final = "tests/recalibration/"
 
@@ -19,7 +20,24 @@ def uses_spark(test: str) -> bool:
 
 
 class OneSparkScheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """As `--dist loadfile`, but that folder stays together."""
+    """As `--dist loadfile`, but that folder stays together, and a test that ends its process is not tried
+    again: one that hangs would do so as often as there may be new processes."""
 
     def _split_scope(self, nodeid: str) -> str:
         return SPARK_FOLDER if uses_spark(nodeid) else super()._split_scope(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        unfinished = {
+            scope: tests for scope, tests in self.assigned_work.pop(node).items() if not all(tests.values())
+        }
+        if not unfinished:
+            return None
+        running = next(iter(unfinished.values()))
+        ended_it: str = next(test for test, is_done in running.items() if not is_done)
+        running[ended_it] = True
+        self.workqueue.update(
+            {scope: tests for scope, tests in unfinished.items() if not all(tests.values())}
+        )
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return ended_it

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import signal
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from struct import Struct
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from typing import Any, BinaryIO
 
 import pytest
@@ -139,6 +142,58 @@ async def test_it_does_sleep(pair: Pair) -> None:
     begun_s = time.process_time()
     await asyncio.sleep(0.5)
     assert time.process_time() - begun_s < 0.25
+    poller.close()
+
+
+@pytest.mark.asyncio
+async def test_a_signal_that_python_does_not_see_leaves_it_asleep_there(pair: Pair, tmp_path: Path) -> None:
+    """As of SIGSTOP and SIGCONT, a debugger or a frozen cgroup: the wait ends without an event."""
+    loop, told = asyncio.get_running_loop(), Event()
+    poller = poller_of(loop)
+    poller.add_reader(pair[0].fileno(), told.set)
+
+    def is_told(loops: int) -> bool:
+        for _ in range(20):
+            time.sleep(0.01)
+            signal.pthread_kill(loops, signal.SIGUSR2)
+        pair[1].send(b"a")
+        return told.wait(WITHIN_S)
+
+    with (tmp_path / "stacks").open("w") as stacks:
+        faulthandler.register(signal.SIGUSR2, file=stacks)  # in C: nothing wakes the loop
+        try:
+            assert await loop.run_in_executor(None, is_told, get_ident())
+        finally:
+            faulthandler.unregister(signal.SIGUSR2)
+    poller.close()
+
+
+@pytest.mark.asyncio
+async def test_a_call_takes_away_what_the_loop_would_have_heard(pair: Pair) -> None:
+    """The loop was to wake for it, and finds nothing: it does not sleep where the sockets are not heard."""
+    loop, told = asyncio.get_running_loop(), Event()
+    poller, (loops, to_loops) = poller_of(loop), socket.socketpair()
+    heard: list[bytes] = []
+
+    def take_away() -> None:
+        heard.append(pair[0].recv(1))
+        if heard == [b"1"]:
+            loops.recv(1)
+        else:
+            told.set()
+
+    def is_told() -> bool:
+        time.sleep(0.1)
+        pair[1].send(b"2")
+        return told.wait(WITHIN_S)
+
+    with loops, to_loops:
+        poller.add_reader(pair[0].fileno(), take_away)
+        loop.add_reader(loops.fileno(), loops.recv, 1)
+        pair[1].send(b"1")
+        to_loops.send(b"1")
+        assert await loop.run_in_executor(None, is_told)
+        loop.remove_reader(loops.fileno())
     poller.close()
 
 
