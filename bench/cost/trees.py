@@ -17,7 +17,7 @@ from typing import Final
 
 from rich.table import Table
 
-from bench.cost.cases import Case, CaseResult, all_cases
+from bench.cost.cases import Case, CaseResult, all_cases, further_cases
 from bench.cost.rig import Rig, measure_rounds
 from bench.lib.placement import Placement, place_benchmark
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
@@ -34,6 +34,8 @@ ROUNDS: Final = 5
 """of each pair"""
 SCALE: Final = 0.1
 """of bench.cost's cases"""
+LOW_RATE_SCALE: Final = 0.5
+"""of the one at a low rate: a second of it, for an idle loop's costs come in bursts"""
 
 
 def command_of(checkout: Path) -> Path:
@@ -98,7 +100,8 @@ def _interval(found: Spread) -> list[float]:
 def main(arguments: argparse.Namespace) -> int:
     """Exit code 0: measured; 2: could not be measured, and the message says why."""
     pairs = QUICK_PAIRS if arguments.quick else PAIRS
-    cases = [case for case in all_cases(SCALE) if not arguments.cases or case.name in arguments.cases]
+    known = [*all_cases(SCALE), *(case for case in further_cases(LOW_RATE_SCALE) if case.name == "low_rate")]
+    cases = [case for case in known if not arguments.cases or case.name in arguments.cases]
     placement: Placement = arguments.placement[0]
     try:
         raise_fd_limit(1000)

@@ -183,7 +183,7 @@ async def test_a_call_takes_away_what_the_loop_would_have_heard(pair: Pair) -> N
             told.set()
 
     def is_told() -> bool:
-        time.sleep(0.1)
+        time.sleep(0.1)  # by now the loop sleeps
         pair[1].send(b"2")
         return told.wait(WITHIN_S)
 
@@ -195,6 +195,31 @@ async def test_a_call_takes_away_what_the_loop_would_have_heard(pair: Pair) -> N
         assert await loop.run_in_executor(None, is_told)
         loop.remove_reader(loops.fileno())
     poller.close()
+
+
+@pytest.mark.asyncio
+async def test_what_a_call_writes_by_the_loops_own_transport_goes_out_at_once(pair: Pair) -> None:
+    """uvloop sends it in a later part of its round."""
+    loop = asyncio.get_running_loop()
+    poller, (loops, to_loops) = poller_of(loop), socket.socketpair()
+    loops.setblocking(False)
+    _, writer = await asyncio.open_connection(sock=loops)
+
+    def is_told() -> bool:
+        time.sleep(0.1)  # by now the loop sleeps
+        pair[1].send(b"1")
+        to_loops.settimeout(WITHIN_S)
+        return to_loops.recv(9) == b"abc"
+
+    def ask() -> None:
+        pair[0].recv(1)
+        writer.write(b"abc")
+
+    with to_loops:
+        poller.add_reader(pair[0].fileno(), ask)
+        assert await loop.run_in_executor(None, is_told)
+    poller.close()
+    writer.close()
 
 
 @pytest.mark.asyncio
