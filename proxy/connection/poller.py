@@ -89,8 +89,8 @@ class Poller:
         self._loop.call_exception_handler({"message": "of a connection's socket", "exception": error})
 
     def unwatch(self, fd: int) -> None:
-        """Nobody wants to hear of it any more; mostly it is closed."""
-        with suppress(OSError):
+        """Nobody wants to hear of it any more; mostly it is closed, or the epoll is."""
+        with suppress(OSError, ValueError):
             self._epoll.unregister(fd)
 
     def _begin(self, fd: int, events: int) -> None:

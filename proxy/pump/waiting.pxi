@@ -8,6 +8,9 @@
 # which Python does not know (SIGCONT), or where a call of ours took away what its epoll had to tell. So it has
 # an idle handle of ours, for which libuv looks without waiting, but while we reckon how long it would sleep.
 #
+# What ends the loop, an exception that is no Exception, ends it in the loop's next round but one, as uvloop does:
+# until then nobody is served, or a socket whose call raises again each time would keep the loop from its end.
+#
 # uvloop's module has libuv's functions among its dynamic symbols, and tells Cython code where its loop lies
 # (libuv_get_loop_t_ptr). Of a loop or a build without them sockets are watched as in Python.
 
@@ -22,9 +25,11 @@ cdef extern from "<dlfcn.h>" nogil:
 
 ctypedef int (*OfLoop)(void *loop) noexcept nogil
 ctypedef int (*OfHandle)(void *handle, void *argument) noexcept nogil
+ctypedef void (*Walk)(void *loop, void *call, void *argument) noexcept nogil
 ctypedef size_t (*SizeOf)(int kind) noexcept nogil
 
 cdef enum:
+    UV_ASYNC = 1
     UV_IDLE = 6
     UV_PREPARE = 9
     HANDLE_BYTES = 256  # more than any libuv of version 1 takes for either
@@ -33,21 +38,30 @@ cdef struct Sleeper:
     char prepare[HANDLE_BYTES]  # libuv's, of which the first word stays NULL: uvloop's own have an object there
     void *idle
     void *loop
-    PyObject *poller
+    void *waker  # the loop's first handle, and one of the first that it closes
+    PyObject *sleep
     int fd, loop_fd
+    int rests  # 2: nobody is served until told, 1: nor in this round
     bint is_closed
+
+cdef struct AnyHandle:  # what libuv shows of each
+    void *data
+    void *loop
+    int kind
 
 cdef OfLoop uv_backend_fd = NULL, uv_backend_timeout = NULL, uv_update_time = NULL
 cdef OfHandle uv_prepare_init = NULL, uv_prepare_start = NULL, uv_close = NULL
 cdef OfHandle uv_idle_init = NULL, uv_idle_start = NULL
-cdef OfLoop uv_idle_stop = NULL, uv_unref = NULL
+cdef OfLoop uv_idle_stop = NULL, uv_is_closing = NULL, uv_unref = NULL
+cdef Walk uv_walk = NULL
 cdef set slept_for = set()  # addresses of loops: of two pollers of one loop the second is a file of the loop's own
 
 
 cdef bint has_libuv() except -1:
     """Whether the functions have been found, in the module that runs the loops."""
     global uv_backend_fd, uv_backend_timeout, uv_update_time, uv_unref
-    global uv_prepare_init, uv_prepare_start, uv_idle_init, uv_idle_start, uv_idle_stop, uv_close
+    global uv_prepare_init, uv_prepare_start, uv_idle_init, uv_idle_start, uv_idle_stop
+    global uv_walk, uv_is_closing, uv_close
     cdef void *library
     cdef SizeOf size_of
     if uv_unref is not NULL:
@@ -71,11 +85,14 @@ cdef bint has_libuv() except -1:
     uv_idle_init = <OfHandle>dlsym(library, "uv_idle_init")
     uv_idle_start = <OfHandle>dlsym(library, "uv_idle_start")
     uv_idle_stop = <OfLoop>dlsym(library, "uv_idle_stop")
+    uv_walk = <Walk>dlsym(library, "uv_walk")
+    uv_is_closing = <OfLoop>dlsym(library, "uv_is_closing")
     uv_close = <OfHandle>dlsym(library, "uv_close")
     if (
         uv_backend_fd is NULL or uv_backend_timeout is NULL or uv_update_time is NULL or uv_close is NULL
         or uv_prepare_init is NULL or uv_prepare_start is NULL
         or uv_idle_init is NULL or uv_idle_start is NULL or uv_idle_stop is NULL
+        or uv_walk is NULL or uv_is_closing is NULL
     ):
         return False
     uv_unref = <OfLoop>dlsym(library, "uv_unref")
@@ -88,11 +105,19 @@ def _raise(error):
 
 
 cdef int serve_all(Sleeper *sleeper, const epoll_event *events, int found) noexcept with gil:
-    cdef object poller = <object>sleeper.poller
+    cdef Sleep sleep = <Sleep>sleeper.sleep
+    cdef object loop = sleep.poller._loop
     try:
-        serve(poller, events, found)
+        serve(sleep.poller, events, found)
     except BaseException as error:
-        poller._loop.call_soon(_raise, error)
+        sleeper.rests = 2
+        loop.call_soon(_raise, error)
+        loop.call_soon(sleep.serve_again)
+    return 0
+
+
+cdef int give_up(Sleeper *sleeper) noexcept with gil:
+    (<Sleep>sleeper.sleep).close()
     return 0
 
 
@@ -101,8 +126,15 @@ cdef void before_sleep(void *prepare) noexcept nogil:
     cdef Sleeper *sleeper = <Sleeper *>prepare
     cdef epoll_event events[AT_ONCE]
     cdef int timeout_ms, found, at, others
+    if uv_is_closing(sleeper.waker):
+        give_up(sleeper)
+        return
+    if sleeper.rests:
+        if sleeper.rests == 1:
+            sleeper.rests = 0
+        return
     uv_idle_stop(sleeper.idle)
-    while not sleeper.is_closed:
+    while not sleeper.is_closed and not sleeper.rests:
         timeout_ms = uv_backend_timeout(sleeper.loop)
         found = epoll_wait(sleeper.fd, events, AT_ONCE, timeout_ms)
         others = -1
@@ -131,10 +163,16 @@ cdef void freed(void *handle) noexcept nogil:
     free(handle)
 
 
+cdef void keep_waker(void *handle, void *sleeper) noexcept nogil:
+    if (<Sleeper *>sleeper).waker is NULL and (<AnyHandle *>handle).kind == UV_ASYNC:
+        (<Sleeper *>sleeper).waker = handle
+
+
 cdef class Sleep:
     """A loop's wait, while it is ours."""
 
     cdef Sleeper *_sleeper
+    cdef object poller
 
     def close(self):
         """The loop sleeps by itself again; harmless when closed already."""
@@ -144,10 +182,14 @@ cdef class Sleep:
         self._sleeper = NULL
         sleeper.is_closed = True
         slept_for.discard(<size_t>sleeper.loop)
-        poller = <object>sleeper.poller
-        Py_XDECREF(sleeper.poller)
         uv_close(sleeper.idle, <void *>freed)
         uv_close(sleeper.prepare, <void *>freed)
+        Py_XDECREF(sleeper.sleep)
+
+    def serve_again(self):
+        """From the next round on, if there is one: what had ended the loop was told."""
+        if self._sleeper is not NULL:
+            self._sleeper.rests = 1
 
 
 def sleep_for(poller not None, loop):
@@ -175,18 +217,20 @@ def sleep_for(poller not None, loop):
     sleeper.fd, sleeper.loop_fd = poller.fd, uv_backend_fd(sleeper.loop)
     event.events = EPOLLIN
     watch_fd(&event, sleeper.loop_fd)
-    if epoll_ctl(sleeper.fd, EPOLL_CTL_ADD, sleeper.loop_fd, &event):
+    uv_walk(at, <void *>keep_waker, sleeper)
+    if sleeper.waker is NULL or epoll_ctl(sleeper.fd, EPOLL_CTL_ADD, sleeper.loop_fd, &event):
         free(sleeper.idle)
         free(sleeper)
         return None
     uv_prepare_init(sleeper.loop, sleeper.prepare)  # these and the starts return 0, whatever they are given
     uv_idle_init(sleeper.loop, sleeper.idle)
-    sleeper.poller = <PyObject *>poller
-    Py_INCREF(poller)
     uv_prepare_start(sleeper.prepare, <void *>before_sleep)
     uv_unref(sleeper.prepare)  # the loop ends without them
     uv_unref(sleeper.idle)
     slept_for.add(<size_t>at)
     made = Sleep.__new__(Sleep)
+    made.poller = poller
     made._sleeper = sleeper
+    sleeper.sleep = <PyObject *>made
+    Py_INCREF(made)
     return made

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import signal
 import socket
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -271,6 +273,59 @@ def test_what_ends_the_loop_in_a_reader_ends_it(pair: Pair) -> None:
     with pytest.raises(asyncio.CancelledError):
         loop.run_until_complete(task)
     loop.close()
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, SystemExit])
+def test_a_reader_that_would_end_it_each_time_ends_it_once(pair: Pair, ends: type[BaseException]) -> None:
+    """Without having read: it is called again and again, and the loop ends all the same."""
+    calls: list[int] = []
+
+    def end() -> None:
+        calls.append(1)
+        raise ends
+
+    async def wait() -> None:
+        poller = poller_of(asyncio.get_running_loop())
+        try:
+            poller.add_reader(pair[0].fileno(), end)
+            pair[1].send(b"abc")
+            await asyncio.sleep(WITHIN_S)
+        finally:
+            poller.close()
+
+    with pytest.raises(ends):
+        uvloop.run(wait())
+    assert 1 <= len(calls) <= 3
+
+
+def test_a_loop_may_end_before_it(pair: Pair) -> None:
+    loop = uvloop.new_event_loop()
+    errors: list[object] = []
+    loop.set_exception_handler(lambda _, context: errors.append(context.get("exception")))
+    poller, calls = poller_of(loop), list[int]()
+    poller.add_reader(pair[0].fileno(), lambda: calls.append(1))
+    loop.run_until_complete(asyncio.sleep(0))
+    pair[1].send(b"abc")
+    loop.close()
+    poller.close()
+    assert not calls
+    assert set(errors) <= {None}  # uvloop tells of handles that are not its own
+    left = weakref.ref(loop)
+    del loop, poller
+    gc.collect()
+    assert left() is None
+
+
+@pytest.mark.asyncio
+async def test_a_reader_may_end_it_at_its_sockets_end(pair: Pair) -> None:
+    loop, errors = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+    poller = poller_of(loop)
+    poller.add_reader(pair[0].fileno(), poller.close)
+    pair[1].close()
+    await asyncio.sleep(0.01)
+    assert poller._epoll.closed
+    assert not errors
 
 
 def test_another_loop_is_asked_as_in_python(pair: Pair) -> None:
