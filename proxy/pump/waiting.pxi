@@ -36,7 +36,7 @@ cdef enum:
 
 cdef struct Sleeper:
     char prepare[HANDLE_BYTES]  # libuv's, of which the first word stays NULL: uvloop's own have an object there
-    void *idle
+    void *idle  # as well; by itself, for libuv ends the two in an order of its own, and each is freed then
     void *loop
     void *waker  # the loop's first handle, and one of the first that it closes
     PyObject *sleep
@@ -57,46 +57,54 @@ cdef Walk uv_walk = NULL
 cdef set slept_for = set()  # addresses of loops: of two pollers of one loop the second is a file of the loop's own
 
 
-cdef bint has_libuv() except -1:
-    """Whether the functions have been found, in the module that runs the loops."""
+cdef void *function(void *library, const char *name) except NULL:
+    cdef void *found = dlsym(library, name)
+    if found is NULL:
+        raise LookupError(name)
+    return found
+
+
+cdef bint find_libuv() except -1:
+    """Its functions, in the module that runs the loops. Raises LookupError where they, or the room for its
+    handles, are not as they have to be."""
     global uv_backend_fd, uv_backend_timeout, uv_update_time, uv_unref
     global uv_prepare_init, uv_prepare_start, uv_idle_init, uv_idle_start, uv_idle_stop
     global uv_walk, uv_is_closing, uv_close
     cdef void *library
     cdef SizeOf size_of
-    if uv_unref is not NULL:
-        return True
+    cdef int kind
     import uvloop.loop
 
     path = uvloop.loop.__file__.encode()
     library = dlopen(path, RTLD_NOW | RTLD_NOLOAD)
     if library is NULL:
-        return False
-    size_of = <SizeOf>dlsym(library, "uv_handle_size")
-    if size_of is NULL or not (
-        0 < size_of(UV_PREPARE) <= HANDLE_BYTES and 0 < size_of(UV_IDLE) <= HANDLE_BYTES
-    ):
-        return False
-    uv_backend_fd = <OfLoop>dlsym(library, "uv_backend_fd")
-    uv_backend_timeout = <OfLoop>dlsym(library, "uv_backend_timeout")
-    uv_update_time = <OfLoop>dlsym(library, "uv_update_time")
-    uv_prepare_init = <OfHandle>dlsym(library, "uv_prepare_init")
-    uv_prepare_start = <OfHandle>dlsym(library, "uv_prepare_start")
-    uv_idle_init = <OfHandle>dlsym(library, "uv_idle_init")
-    uv_idle_start = <OfHandle>dlsym(library, "uv_idle_start")
-    uv_idle_stop = <OfLoop>dlsym(library, "uv_idle_stop")
-    uv_walk = <Walk>dlsym(library, "uv_walk")
-    uv_is_closing = <OfLoop>dlsym(library, "uv_is_closing")
-    uv_close = <OfHandle>dlsym(library, "uv_close")
-    if (
-        uv_backend_fd is NULL or uv_backend_timeout is NULL or uv_update_time is NULL or uv_close is NULL
-        or uv_prepare_init is NULL or uv_prepare_start is NULL
-        or uv_idle_init is NULL or uv_idle_start is NULL or uv_idle_stop is NULL
-        or uv_walk is NULL or uv_is_closing is NULL
-    ):
-        return False
-    uv_unref = <OfLoop>dlsym(library, "uv_unref")
-    return uv_unref is not NULL
+        raise LookupError(path)
+    size_of = <SizeOf>function(library, "uv_handle_size")
+    for kind in (UV_IDLE, UV_PREPARE):
+        if not 0 < size_of(kind) <= HANDLE_BYTES:
+            raise LookupError("uv_handle_size")
+    uv_backend_fd = <OfLoop>function(library, "uv_backend_fd")
+    uv_backend_timeout = <OfLoop>function(library, "uv_backend_timeout")
+    uv_update_time = <OfLoop>function(library, "uv_update_time")
+    uv_prepare_init = <OfHandle>function(library, "uv_prepare_init")
+    uv_prepare_start = <OfHandle>function(library, "uv_prepare_start")
+    uv_idle_init = <OfHandle>function(library, "uv_idle_init")
+    uv_idle_start = <OfHandle>function(library, "uv_idle_start")
+    uv_idle_stop = <OfLoop>function(library, "uv_idle_stop")
+    uv_walk = <Walk>function(library, "uv_walk")
+    uv_is_closing = <OfLoop>function(library, "uv_is_closing")
+    uv_close = <OfHandle>function(library, "uv_close")
+    uv_unref = <OfLoop>function(library, "uv_unref")  # the last: all are there
+    return True
+
+
+cdef bint has_libuv() except -1:
+    if uv_unref is NULL:
+        try:
+            find_libuv()
+        except LookupError:
+            return False
+    return True
 
 
 def _raise(error):

@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
@@ -249,6 +249,17 @@ async def test_a_reader_may_end_it(pair: Pair) -> None:
     assert poller._epoll.closed
 
 
+async def wait_beside(pair: Pair, call: Callable[[], None]) -> None:
+    """For a reader's call that is due at once."""
+    poller = poller_of(asyncio.get_running_loop())
+    try:
+        poller.add_reader(pair[0].fileno(), call)
+        pair[1].send(b"abc")
+        await asyncio.sleep(WITHIN_S)
+    finally:
+        poller.close()
+
+
 def test_what_ends_the_loop_in_a_reader_ends_it(pair: Pair) -> None:
     """As in a call of the loop's own."""
     loop = uvloop.new_event_loop()
@@ -257,16 +268,7 @@ def test_what_ends_the_loop_in_a_reader_ends_it(pair: Pair) -> None:
         pair[0].recv(9)
         raise KeyboardInterrupt
 
-    async def wait() -> None:
-        poller = poller_of(loop)
-        try:
-            poller.add_reader(pair[0].fileno(), interrupted)
-            pair[1].send(b"abc")
-            await asyncio.sleep(WITHIN_S)
-        finally:
-            poller.close()
-
-    task = loop.create_task(wait())
+    task = loop.create_task(wait_beside(pair, interrupted))
     with pytest.raises(KeyboardInterrupt):
         loop.run_until_complete(task)
     task.cancel()
@@ -284,17 +286,8 @@ def test_a_reader_that_would_end_it_each_time_ends_it_once(pair: Pair, ends: typ
         calls.append(1)
         raise ends
 
-    async def wait() -> None:
-        poller = poller_of(asyncio.get_running_loop())
-        try:
-            poller.add_reader(pair[0].fileno(), end)
-            pair[1].send(b"abc")
-            await asyncio.sleep(WITHIN_S)
-        finally:
-            poller.close()
-
     with pytest.raises(ends):
-        uvloop.run(wait())
+        uvloop.run(wait_beside(pair, end))
     assert 1 <= len(calls) <= 3
 
 
