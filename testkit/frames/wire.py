@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from pathlib import Path
 from typing import Final, Literal, Self
 
 from testkit.processes.ports import LOOPBACK
@@ -16,6 +17,15 @@ from testkit.processes.ports import LOOPBACK
 WITHIN_S: Final = 20.0
 """how long something that must happen may take, on a busy machine"""
 End = Literal["closed", "reset"]
+
+
+def most_on_the_way_bytes() -> int:
+    """What a sender can get rid of at most, through a proxy, to one that reads nothing: Linux's own buffers.
+
+    Two send and two receive buffers, as large as tcp(7)'s tcp_wmem and tcp_rmem let Linux make them by itself.
+    """
+    largest = [int(Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[2]) for name in ("tcp_wmem", "tcp_rmem")]
+    return 2 * sum(largest)
 
 
 class Wire:

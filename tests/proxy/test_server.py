@@ -12,6 +12,7 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from testkit.frames.frames import API_VERSIONS, PRODUCE, fetch, produce
-from testkit.frames.wire import WITHIN_S, Wire, dial
+from testkit.frames.wire import WITHIN_S, Wire, dial, most_on_the_way_bytes
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_of, answer_to, answers
 from testkit.processes.guarded_process import GuardedProcess
 from testkit.processes.ports import LOOPBACK, free_port, free_ports
@@ -292,7 +293,7 @@ async def test_clients_that_take_nothing_of_what_they_ask_for_do_not_fill_its_me
 
 
 async def test_brokers_that_take_nothing_do_not_let_clients_fill_its_memory() -> None:
-    count, go_on = 20, asyncio.Event()
+    count, go_on, sent_bytes = 20, asyncio.Event(), Counter[Wire]()
 
     async def reads_late(client: BrokerSide) -> None:
         await go_on.wait()
@@ -306,10 +307,11 @@ async def test_brokers_that_take_nothing_do_not_let_clients_fill_its_memory() ->
         before_bytes = proxy.rss_bytes()
         clients = [await client_of(proxy) for _ in range(count)]
         frame = produce_of_size(32 * MIB)
-        pouring = [asyncio.ensure_future(client.send(frame)) for client in clients]
+        pouring = [asyncio.ensure_future(pour(client, frame, sent_bytes)) for client in clients]
         try:
             await asyncio.sleep(1.0)
             assert not any(task.done() for task in pouring)
+            assert max(sent_bytes.values(), default=0) <= most_on_the_way_bytes() + MIB
             assert proxy.rss_bytes() - before_bytes < (count + 10) * MIB
             with await client_of(proxy, "D1") as other:
                 await served(other)
@@ -321,6 +323,13 @@ async def test_brokers_that_take_nothing_do_not_let_clients_fill_its_memory() ->
                 client.close()
         go_on.set()
         await until(proxy, lambda: proxy.metric("sluice_connections") == 0, "rid of them")
+
+
+async def pour(client: Wire, frame: bytes, sent_bytes: Counter[Wire]) -> None:
+    """One after the other, without end."""
+    while True:
+        await client.send(frame)
+        sent_bytes[client] += len(frame)
 
 
 def produce_of_size(size_bytes: int) -> bytes:

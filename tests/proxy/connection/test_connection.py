@@ -17,7 +17,7 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import FETCH, METADATA, fetch, produce, produce_of, request
-from testkit.frames.wire import WITHIN_S
+from testkit.frames.wire import WITHIN_S, most_on_the_way_bytes
 from testkit.peers.fault_broker import (
     Behaviour,
     BrokerSide,
@@ -244,8 +244,8 @@ async def test_many_pipelined_requests_are_answered_in_order() -> None:
 
 # Back-pressure ----------------------------------------------------------------------------------------------
 
-POURED_BYTES = 64 * MIB
-"""many times what all buffers between two sockets take"""
+POURED_BYTES = 2 * most_on_the_way_bytes()
+"""twice what all buffers between two sockets take"""
 
 
 def kept_bytes(proxy: LocalProxy) -> int:

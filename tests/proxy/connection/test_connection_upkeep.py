@@ -21,7 +21,7 @@ from sluice.proxy.connection.timeouts import WatchRules, WatchTimeouts
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
 from testkit.frames.frames import SASL_HANDSHAKE, fetch, produce, produce_of, request, sized
-from testkit.frames.wire import Wire, dial
+from testkit.frames.wire import Wire, dial, most_on_the_way_bytes
 from testkit.peers.fault_broker import (
     BrokerSide,
     FaultBroker,
@@ -320,7 +320,7 @@ async def test_a_client_that_has_left_behind_a_broker_that_takes_nothing_is_noti
 async def test_a_broker_that_takes_nothing_for_long_ends_the_connection() -> None:
     async with FaultBroker(never_reads) as broker, LocalProxy(broker.port) as proxy:
         with await proxy.client() as client:
-            sending = asyncio.ensure_future(client.send(produce_of(64 * MIB)))
+            sending = asyncio.ensure_future(client.send(produce_of(most_on_the_way_bytes() + MIB)))
             await stands_still(proxy)
             sweeps = Sweeps(proxy)
             assert sweeps(0.0) == sweeps(599.0) == []
