@@ -22,10 +22,10 @@ End = Literal["closed", "reset"]
 def most_on_the_way_bytes() -> int:
     """What a sender can get rid of at most, through a proxy, to one that reads nothing: Linux's own buffers.
 
-    Two send and two receive buffers, as large as tcp(7)'s tcp_wmem and tcp_rmem let Linux make them by itself.
+    Two send and two receive buffers, as large as Linux lets them grow (tcp(7), tcp_wmem and tcp_rmem).
     """
-    largest = [int(Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[2]) for name in ("tcp_wmem", "tcp_rmem")]
-    return 2 * sum(largest)
+    settings = [Path(f"/proc/sys/net/ipv4/{name}").read_text() for name in ("tcp_wmem", "tcp_rmem")]
+    return 2 * sum(int(setting.split()[2]) for setting in settings)
 
 
 class Wire:
