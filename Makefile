@@ -46,8 +46,8 @@ NO_LIMIT := -o faulthandler_timeout=0
 test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: twelve minutes
 	@$(PYTEST) -m 'not slow and not long' $(ARGS)
 
-test-long: setup kafka-all  ## the tests marked long, more of what `make test` has one of; CI runs both: twelve minutes
-	@$(PYTEST) -m 'long and not slow' $(ARGS)
+test-long: setup kafka-all  ## further cases of what `make test` has one of, all examples of the property tests; CI runs both: twelve minutes
+	@TESTS_THOROUGH=1 $(PYTEST) -m '(long or thorough or hypothesis) and not slow' $(ARGS)
 
 test-quick: setup  ## only those of `make test` that need no Kafka: minutes
 	@$(PYTEST) -m 'not slow and not long and not kafka' $(ARGS)
@@ -62,7 +62,7 @@ test-pyspark-range: setup  ## the nightly job at the lowest PySpark that it take
 	@$(PY) -m pytest tests/recalibration/spark/test_pyspark_range.py
 
 test-under-load: setup kafka-all  ## test and test-long, while other processes keep all cores busy: an hour
-	@$(PY) -m tools.under_load -- $(PYTEST) $(NO_LIMIT) -m 'not slow' $(ARGS)
+	@TESTS_THOROUGH=1 $(PY) -m tools.under_load -- $(PYTEST) $(NO_LIMIT) -m 'not slow' $(ARGS)
 
 fuzz-pump: setup  ## the compiled data path against the Python code on random traffic: a million steps, minutes; last line JSON
 	@$(PY) -m tools.fuzz_pump $(ARGS)

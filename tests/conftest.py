@@ -17,6 +17,7 @@ from testkit.kafka.dist import KafkaDist, ensure_kafka
 from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.spark.one_process import OneSparkScheduling, uses_spark
+from testkit.thorough import cases
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 
 # Speed is shown in benchmarks, not in tests: a slow or busy machine is no failure.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", deadline=None, max_examples=cases(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 # Warnings are errors; these come from other people's code, which we cannot mend.

@@ -19,7 +19,7 @@ from bench.lib.fetcher import Fetcher, connected
 from testkit.frames import load_frames as frames
 from testkit.frames.frames import decoded, request
 from testkit.kafka.java_tools import run_tool
-from testkit.kafka.node import new_cluster_id
+from testkit.kafka.storage import random_id
 from testkit.processes.process import BenchError
 
 BATCH_BYTES: Final = 16_384
@@ -117,7 +117,7 @@ async def _join_share_group(rig: BypassRig, group: str, topic: str, name: str) -
     async with dialled(rig.broker_port) as wire:
         asked = await ask(wire, METADATA, 12, {"topics": [{"name": topic}]}, name)
         topic_id = asked["topics"][0]["topicId"]
-        ids = [new_cluster_id() for _ in range(SHARE_CONSUMERS)]
+        ids = [random_id() for _ in range(SHARE_CONSUMERS)]
         epochs = dict.fromkeys(ids, 0)
         given: dict[str, list[int]] = {}
         for _ in range(100):

@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient
 from testkit.kafka.cluster_view import ClusterView, Copies
 from testkit.kafka.config import NATIVE, BrokerTls
 from testkit.kafka.dist import KafkaDist, ensure_kafka
-from testkit.kafka.node import USERS, KafkaNode, new_cluster_id
+from testkit.kafka.node import USERS, KafkaNode
+from testkit.kafka.storage import random_id
 from testkit.processes.ports import LOOPBACK, free_ports
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
@@ -60,7 +61,7 @@ class KafkaCluster:
         ids = range(first_node_id, first_node_id + size)
         ports = iter(free_ports(size * (1 + len(proxied))))
         voters = {node_id: next(ports) for node_id in ids}
-        cluster_id = new_cluster_id()
+        cluster_id = random_id()
         self.nodes: Sequence[KafkaNode] = [
             KafkaNode(
                 self.dist,

@@ -9,11 +9,8 @@ Nothing of it outlives the Python process that started it, however that ends.
 
 from __future__ import annotations
 
-import base64
-import shlex
 import shutil
 import tempfile
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -24,11 +21,11 @@ from testkit.kafka.config import (
     BrokerTls,
     Listener,
     NodeConfig,
-    scram_arguments,
     server_properties,
 )
 from testkit.kafka.dist import KafkaDist, ensure_kafka
 from testkit.kafka.java_tools import BROKER, java_command
+from testkit.kafka.storage import random_id, started, starting
 from testkit.processes.guarded_process import GuardedProcess, log_tail, wait_for_line
 from testkit.processes.ports import LOOPBACK, free_ports, give_back, keep
 
@@ -92,7 +89,7 @@ class KafkaNode:
         self._ports = (controller_port, *ports, *(listener.advertised[1] for listener in listeners))
         keep(self._ports)
         self.users = users
-        self.cluster_id = cluster_id or new_cluster_id()
+        self.cluster_id = cluster_id or random_id()
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-kafka-"))
         self.log = self.folder / "kafka.log"
         self._config = NodeConfig(
@@ -181,12 +178,7 @@ class KafkaNode:
             command = broker
             self.log.rename(self.log.with_suffix(".before"))
         else:
-            storage = ["format", "-t", self.cluster_id, "-c", str(properties)]
-            if any(listener.is_sasl for listener in self.listeners.values()):
-                storage += scram_arguments(self.users)
-            format_data = java_command(self.dist, "kafka.tools.StorageTool", storage)
-            # One guarded command for both; exec keeps the pid.
-            command = ["/bin/sh", "-c", f"{shlex.join(format_data)} && exec {shlex.join(broker)}"]
+            command = starting(self.dist, self._config, self.cluster_id, properties, broker)
         self._process = GuardedProcess(command, output=self.log, remove_on_death=self.folder)
 
     def await_start(self, timeout_s: float = 90.0) -> None:
@@ -196,6 +188,7 @@ class KafkaNode:
             wait_for_line(self._process, self.log, STARTED, timeout_s)
         except RuntimeError as error:
             raise KafkaNodeError(f"Kafka did not start: {error}") from error
+        started(self.dist, self._config)
 
     def start(self, timeout_s: float = 90.0) -> None:
         """Start the broker, the first time or again with its data; return once it takes requests."""
@@ -222,11 +215,3 @@ class KafkaNode:
     def log_tail(self, lines: int = 40) -> str:
         """Return the last lines of the broker's log."""
         return log_tail(self.log, lines)
-
-
-def new_cluster_id() -> str:
-    """Return a random cluster id in Kafka's form: 16 bytes as 22 characters of URL-safe base 64."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):  # StorageTool would take it for an option
-            return text

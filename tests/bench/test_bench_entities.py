@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.entities.__main__ import limits_for
 from bench.entities.figures import KEYS, Loads, LookUps, load, memory, names_of, quota_file
 from sluice.quotas.files.quota_file import parse_quotas
@@ -25,6 +27,7 @@ def test_a_repeat_gives_one_sample_of_each_figure() -> None:
     assert len(look_ups.spreads()) == 4
 
 
+@pytest.mark.long
 def test_memory_counts_limits_buckets_and_what_is_remembered() -> None:
     """The numbers of a large file; a limit, a bucket of 25 fields and a key of two names are no less."""
     one, two = (memory(1_000, "", client_ids=True, keys=keys) for keys in (KEYS[:1], KEYS))

@@ -13,6 +13,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
+from testkit.thorough import cases
 
 PRODUCE = QuotaKind.PRODUCE
 TEAM = Tenant("team")
@@ -165,7 +166,7 @@ def ask(manager: QuotaManager, names: Iterable[tuple[str, str]], now_ms: float) 
             )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=cases(150))
 @given(before=LIMITS, after=LIMITS, first=NAMES, between=NAMES)
 def test_after_a_reload_the_manager_is_as_a_new_one_that_met_the_same_clients(
     before: dict[QuotaEntity, int],

@@ -69,6 +69,7 @@ def test_every_operator_finds_its_places_and_none_that_no_behaviour_hangs_on(
     ]
 
 
+@pytest.mark.long
 def test_a_sample_is_the_same_for_a_seed_and_has_every_module_by_its_size() -> None:
     chosen = sample(300, seed=7)
     assert len(chosen) >= 300

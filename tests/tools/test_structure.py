@@ -118,16 +118,17 @@ def test_outside_of_the_pure_packages_the_world_may_be_reached() -> None:
 
 
 def test_the_product_and_the_testkit_import_no_test_and_nothing_for_developers() -> None:
-    sources = {path: (ROOT / path).read_text() for path in tracked_files(ROOT) if path.endswith(".py")}
     forbidden = {
         **dict.fromkeys(PRODUCT, ("tests", "deploy", "bench", "testkit", "tools")),
         "testkit": ("tests", "deploy", "bench", "tools"),
     }
     found = [
         f"{path}: {name}"
-        for path, text in sources.items()
-        for name in imported_modules(text)
-        if name.split(".")[0] in forbidden.get(path.split("/")[0], ())
+        for folder, names in forbidden.items()
+        for path in tracked_files(ROOT, folder)
+        if path.endswith(".py")
+        for name in imported_modules((ROOT / path).read_text())
+        if name.split(".")[0] in names
     ]
     assert found == []
 

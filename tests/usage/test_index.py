@@ -17,6 +17,7 @@ from sluice.usage.requests import RequestRows
 from sluice.usage.rollup import Window
 from testkit.access_log.access_records import NOW_MS, OFFSET_MS, connection, flow, record, recorder_of, rollup
 from testkit.access_log.access_windows import Told
+from testkit.thorough import cases
 
 
 def test_a_number_is_anothers_only_when_its_window_has_been_told() -> None:
@@ -208,4 +209,4 @@ class Comings(RuleBasedStateMachine):
 
 
 TestComings = Comings.TestCase
-TestComings.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
+TestComings.settings = settings(deadline=None, max_examples=cases(100), stateful_step_count=40)

@@ -28,8 +28,9 @@ UNIT_TESTS: Final = (
 )  # fmt: skip
 PACKAGES: Final = ("protocol", "quotas", "usage", "proxy/session", "recalibration/policy")
 NO_KAFKA: Final = "not kafka and not slow"
-OVER: Final = {"TESTS_OVER": "pure"}
-"""a variable for tests/proxy/conftest.py: not over the pump too, for it is the Python code that is changed"""
+OVER: Final = {"TESTS_OVER": "pure", "TESTS_THOROUGH": "1"}
+"""for tests/proxy/conftest.py: not over the pump too, for it is the Python code that is changed; and for
+testkit/thorough.py: all examples"""
 KEPT: Final = ROOT / ".cache/mutants/lines.json"
 
 

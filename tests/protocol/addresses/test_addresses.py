@@ -29,6 +29,7 @@ from sluice.protocol.errors import MalformedFrame, ProtocolError, UnsupportedVer
 from sluice.protocol.headers import response_body
 from testkit.frames.frames import decoded, random_answer, sized
 from testkit.frames.message_values import message_of, versions_of
+from testkit.thorough import cases
 
 FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_ACKNOWLEDGE = 10, 60, 79
 BROKERS_ONLY = {
@@ -51,7 +52,9 @@ CARRIERS = [
 ]
 HOSTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=300)
 SEEDS = st.integers(0, 2**32)
-few = settings(max_examples=25, deadline=None)  # for each of 42 versions, each a frame with everything in it
+few = settings(
+    max_examples=cases(25), deadline=None
+)  # for each of 42 versions, each a frame with everything in it
 
 
 def has_address(fields: tuple[Field, ...], version: int) -> bool:

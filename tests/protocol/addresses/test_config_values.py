@@ -19,6 +19,7 @@ from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import request_body
 from testkit.frames.frames import answer, decoded, random_answer, random_request, request
+from testkit.thorough import cases
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 every_version = pytest.mark.parametrize("version", readable_versions(ApiKey.DESCRIBE_CONFIGS))
@@ -82,7 +83,7 @@ def test_the_clusters_defaults_belong_to_no_broker() -> None:
 
 
 @every_version
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(seed=SEEDS)
 def test_what_is_not_of_a_broker_stays_as_it_is(version: int, seed: int) -> None:
     frame = random_answer(ApiKey.DESCRIBE_CONFIGS, version, Random(seed), correlation_id=5)
@@ -117,7 +118,7 @@ def test_a_value_that_grows_beyond_its_field_is_an_answer_that_cannot_go_on() ->
 
 
 @every_version
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(seed=SEEDS)
 def test_a_request_for_a_brokers_configs_is_recognised(version: int, seed: int) -> None:
     random = Random(seed)
@@ -155,7 +156,7 @@ def test_a_request_cut_off_in_its_resources_is_malformed(version: int) -> None:
 # --- the quorum
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(seed=SEEDS)
 def test_the_quorum_is_shown_with_its_nodes_but_not_where_they_listen(seed: int) -> None:
     frame = random_answer(ApiKey.DESCRIBE_QUORUM, 2, Random(seed), correlation_id=5)
@@ -166,7 +167,7 @@ def test_the_quorum_is_shown_with_its_nodes_but_not_where_they_listen(seed: int)
     assert (seen.header, seen.body) == (expected.header, expected.body)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(seed=SEEDS, place=st.floats(0, 1, exclude_max=True), damage=st.binary(min_size=1, max_size=4))
 def test_a_damaged_answer_is_shown_or_refused(seed: int, place: float, damage: bytes) -> None:
     frame = bytearray(random_answer(ApiKey.DESCRIBE_CONFIGS, 4, Random(seed), correlation_id=5))

@@ -21,6 +21,7 @@ from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
 from testkit.frames.frames import TOPIC_ID, answer, decoded, random_answer, sized
 from testkit.oracles.java_oracle import JavaOracle, java_oracle
+from testkit.thorough import cases, some
 
 UNUSED_TAG = 127
 CARRIERS = [(PRODUCE, v) for v in range(10, 14)] + [(FETCH, v) for v in range(16, 19)]
@@ -88,7 +89,7 @@ def without_endpoints(frame: bytes, result: bytes, api_key: int, version: int) -
 
 
 @every_carrier
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(seed=SEEDS, data=st.data())
 def test_endpoints_are_gone_in_whatever_pieces_the_answer_comes(
     api_key: int, version: int, seed: int, data: st.DataObject
@@ -115,7 +116,7 @@ def test_endpoints_are_gone_in_every_two_parts_and_byte_by_byte(api_key: int, ve
 
 
 @every_carrier
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(seed=SEEDS, step=st.integers(1, 200))
 def test_an_answer_without_endpoints_is_not_touched(api_key: int, version: int, seed: int, step: int) -> None:
     random = Random(seed)
@@ -187,6 +188,7 @@ def test_kafka_python_reads_an_answer_without_endpoints() -> None:
     assert read.node_endpoints == []
 
 
+@pytest.mark.thorough
 @every_carrier
 def test_an_answer_that_ends_before_its_frame_or_runs_beyond_it_is_refused(
     api_key: int, version: int
@@ -197,7 +199,7 @@ def test_an_answer_that_ends_before_its_frame_or_runs_beyond_it_is_refused(
         seed += 1
         frame = answer_with_nodes(api_key, version, seed)
     refused = 0
-    for cut in range(RESPONSE_HEAD_BYTES + 1, len(frame)):
+    for cut in some(range(RESPONSE_HEAD_BYTES + 1, len(frame))):
         for cuts in (range(0), range(cut)):
             try:
                 result = erased(frame[:cut], api_key, version, cuts)
@@ -207,14 +209,14 @@ def test_an_answer_that_ends_before_its_frame_or_runs_beyond_it_is_refused(
             # What stands behind the count of ShareFetch's endpoints is blanked unread.
             assert api_key == SHARE_FETCH
             assert decoded("response", api_key, version, sized(result[4:])).body["nodeEndpoints"] == []
-    assert refused > 20
+    assert refused > cases(20)
     if api_key != SHARE_FETCH:
         with pytest.raises(MalformedFrame):
             erased(frame + b"\0", api_key, version, range(0, len(frame), 5))
 
 
 @every_carrier
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(
     seed=SEEDS,
     place=st.floats(0, 1, exclude_max=True),

@@ -32,6 +32,7 @@ from sluice.usage.access_record import (
     Value,
 )
 from testkit.access_log.access_rows import BEGIN_MS, columns, read, row, rows
+from testkit.thorough import cases
 
 _CELLS: dict[ColumnType, st.SearchStrategy[Value]] = {
     ColumnType.TEXT: st.one_of(st.sampled_from(["", "alice", "bob", "ünïcode 漢字"]), st.text(max_size=20)),
@@ -80,7 +81,7 @@ def _as_read(column: Column, value: Value) -> Value:
 
 @pytest.mark.parametrize("are_packed", [False, True])
 @pytest.mark.parametrize("table", TABLES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(data=st.data())
 def test_what_is_written_is_read(table: str, are_packed: bool, data: st.DataObject) -> None:
     pieces = data.draw(st.lists(_rows_of(table), min_size=1, max_size=3))

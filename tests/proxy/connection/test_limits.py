@@ -292,6 +292,7 @@ class Door(RuleBasedStateMachine):
 TestDoor = Door.TestCase
 
 
+@pytest.mark.long
 def test_a_million_addresses_leave_nothing() -> None:
     """A scan: half a million that come and go, and half a million that stay if they can."""
     limits = ConnectionLimits(max_connections=1_000, max_connections_per_address=10)

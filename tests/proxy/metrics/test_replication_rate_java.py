@@ -12,6 +12,7 @@ from sluice.proxy.metrics.replication import replication_rates
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.replication.throttle import ReplicationBucket
 from testkit.oracles.java_quotas import JavaQuotas, java_quotas
+from testkit.thorough import cases
 
 START_MS = 1_700_000_000_000
 GAPS_MS = st.one_of(st.sampled_from([0, 1, 999, 1_000, 1_001, 10_999, 11_000]), st.integers(0, 13_000))
@@ -25,7 +26,7 @@ def java() -> Iterator[JavaQuotas]:
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=cases(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -29,6 +29,7 @@ from testkit.frames.frames import (
     request,
 )
 from testkit.proxy.playbook import START_MS, Shell, limits_of, shared_of
+from testkit.thorough import cases
 
 MIB = 1024 * 1024
 RATE = 1_024_000
@@ -59,7 +60,9 @@ class Passed:
             self.most_ahead = max(self.most_ahead, self.bytes - paid)
 
 
-@pytest.mark.parametrize(("is_group", "seconds"), [(False, 62), (True, 21)])
+@pytest.mark.parametrize(
+    ("is_group", "seconds"), [pytest.param(False, 62, marks=pytest.mark.long), (True, 21)]
+)
 def test_fifty_connections_that_pour_are_over_by_what_passed_less_burst_and_rate_by_time(
     is_group: bool, seconds: int
 ) -> None:
@@ -108,7 +111,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=cases(300))
 @given(steps=STEPS)
 @example([(0, "send", 0, 20_000), (0, "send", 1, 5_000), (8, "leave", 1, 0), (8, "fold", 0, 0)])
 @example([(0, "send", 0, 20_000), (0, "send", 1, 5_000), (8, "drain", 1, 0), (0, "fold", 0, 0)])

@@ -203,7 +203,7 @@ def test_connections_that_carried_a_group_request_pass_the_bound_of_two_seconds(
     assert over_bytes >= sum(size for _, size in passed) - 21 * 1_000_000
 
 
-@pytest.mark.parametrize("count", [1, 5, 50])
+@pytest.mark.parametrize("count", [1, 5, pytest.param(50, marks=pytest.mark.long)])
 def test_consumers_keep_to_the_quota_in_every_span_of_time(count: int) -> None:
     """1 MB/s, batches of 1 kB: rate · t + burst, and a grant that goes while nothing is owed. From then on
     0.1 s of the rate, in grants of ten batches at least."""

@@ -14,6 +14,7 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.read_gate import Pace
 from sluice.quotas.kinds import QuotaKind
+from testkit.thorough import cases
 
 PRODUCE, FETCH = QuotaKind.PRODUCE, QuotaKind.FETCH
 
@@ -266,5 +267,5 @@ class EveryOrder(RuleBasedStateMachine):
             assert self.awaits
 
 
-EveryOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+EveryOrder.TestCase.settings = settings(max_examples=cases(150), stateful_step_count=40, deadline=None)
 TestEveryOrder = EveryOrder.TestCase

@@ -25,6 +25,7 @@ from testkit.frames.frames import FETCH, PRODUCE, fetch_answer_of, produce_of
 from testkit.proxy.data_paths import path_of
 from testkit.proxy.dialogue_kinds import KINDS, MAX_BYTES, Kind
 from testkit.proxy.playbook import Shell, limits_of, shared_of
+from testkit.thorough import cases
 
 RATE = 1_000
 BUDGET_MS = 8_000
@@ -305,7 +306,7 @@ class Dialogue(RuleBasedStateMachine):
 
 
 Dialogue.TestCase.settings = settings(
-    max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=cases(250), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDialogue = Dialogue.TestCase
 
@@ -340,7 +341,7 @@ class DialogueOfRequestTime(Dialogue):
 
 
 DialogueOfRequestTime.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=cases(150), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDialogueOfRequestTime = DialogueOfRequestTime.TestCase
 

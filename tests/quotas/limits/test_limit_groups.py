@@ -12,6 +12,7 @@ from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, QuotaLevel, Tenan
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import LevelExplanation, QuotaError, QuotaLimits
 from sluice.quotas.limits.tables import Match
+from testkit.thorough import cases
 
 PRODUCE: Final = QuotaKind.PRODUCE
 TEAM: Final = Tenant("team")
@@ -61,7 +62,7 @@ def first_configured(configured: dict[Path, int], user: str, client_id: str) -> 
     return None
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=cases(400))
 @given(st.sets(st.sampled_from(ALL_PATHS)))
 def test_the_first_configured_of_each_row_applies_and_its_group_shares_it(present: set[Path]) -> None:
     configured = {path: 101 + i for i, path in enumerate(ALL_PATHS) if path in present}

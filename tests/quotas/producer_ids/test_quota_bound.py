@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR
 from sluice.quotas.producer_ids.ticket import Ticket, TicketState
 from testkit.quotas.producer_id_door import SETTINGS, Door
+from testkit.thorough import cases
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 @given(
     ids_per_hour=st.sampled_from([0.5, 3.0, 50.0, 2_000.0]),
     steps=st.lists(
@@ -78,7 +79,7 @@ def test_in_any_span_no_more_ids_are_admitted_than_the_stated_bound(
         pytest.param(5_000, 100, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_connections_that_reconnect_for_each_request_stay_in_bound_for_ten_minutes(
     connections: int, ids_a_request: int, resumed: bool
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from sluice.quotas.sensors.hold_queue import HoldQueue
 from sluice.quotas.sensors.place import Place
+from testkit.thorough import few
 from tests.quotas.sensors.test_hold_queue import BUDGET_MS, RATE, World, times
 
 SECONDS = 60
@@ -60,10 +61,13 @@ def worst_second(world: World) -> int:
 )
 @pytest.mark.parametrize(
     ("announced_bytes", "leavers", "every_ms"),
-    [
-        (200_000_000, 1, 1_000), (200_000_000, 1, 100), (20_000_000, 1, 7_900), (20_000_000, 5, 200),
-        (20_000_000, 5, 1_500), (1_000_000, 100, 5), (1_000_000, 100, 70), (20_000, 500, 10),
-    ],
+    few(
+        [
+            (200_000_000, 1, 1_000), (200_000_000, 1, 100), (20_000_000, 1, 7_900), (20_000_000, 5, 200),
+            (20_000_000, 5, 1_500), (1_000_000, 100, 5), (1_000_000, 100, 70), (20_000, 500, 10),
+        ],
+        2,
+    ),
 )  # fmt: skip
 def test_who_announces_and_leaves_lets_others_pass_a_tenth_at_most(
     senders: int, request_bytes: int, announced_bytes: int, leavers: int, every_ms: int

@@ -20,6 +20,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.kafka import KafkaSensor
 from sluice.quotas.sensors.kafka_rate import Average, Rate, SimpleRate, TokenBucket
 from testkit.oracles.java_quotas import JavaQuotas, java_quotas
+from testkit.thorough import cases
 
 RECORDED = Path(__file__).parent / "recorded_produce.txt"
 START_MS = 1_700_000_000_000
@@ -27,7 +28,7 @@ Step: TypeAlias = tuple[int, float]
 """ms since the one before, units"""
 SETTINGS = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=cases(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 USERS = count()

@@ -11,6 +11,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import Pacing, QuotaManager
 from sluice.quotas.sensors.mutation import MutationSensor
+from testkit.thorough import cases
 
 ALICE = QuotaEntity("alice")
 START_MS = 10_000.0
@@ -72,7 +73,7 @@ def test_the_manager_gives_it_in_either_pacing_with_the_controllers_windows(paci
     assert sensor.tokens(START_MS) == 10
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=cases(300))
 @given(
     rate=st.floats(0.1, 1e4),
     steps=st.lists(st.tuples(st.integers(0, 30_000), st.integers(1, 10_000)), min_size=1, max_size=40),

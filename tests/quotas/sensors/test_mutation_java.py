@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.sensors.mutation import MutationSensor
 from testkit.oracles.java_quotas import JavaQuotas, java_quotas
+from testkit.thorough import cases
 
 START_MS = 1_700_000_000_000
 UPTIME_MS = 5_000
@@ -25,7 +26,7 @@ def java() -> Iterator[JavaQuotas]:
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=cases(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -16,6 +16,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.kafka import KafkaSensor
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.quotas.sensors.smooth import SmoothSensor
+from testkit.thorough import cases
 
 BURST = 50
 NO_CAP = 10**9
@@ -136,14 +137,14 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=1_000)
+@settings(deadline=None, max_examples=cases(1_000))
 @given(steps=STEPS, max_debt=st.sampled_from([NO_CAP, 400, 150]))
 @example([(0, "go", 300, 100), (0, "wait", 50, 0), (40, "turn", 0, 0), (0, "go", 50, 0)], NO_CAP)
 def test_over_equals_the_plain_account(steps: list[Step], max_debt: int) -> None:
     play(smooth(max_debt), Account(max_debt), steps)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=cases(500))
 @given(
     waves=st.lists(
         st.tuples(st.integers(1, 400), st.lists(st.integers(1, 300), min_size=1, max_size=10)), max_size=20

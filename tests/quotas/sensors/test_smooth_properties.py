@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.smooth import SmoothSensor
+from testkit.thorough import cases
 
 NO_CAP_MS = 1e18
 
@@ -123,7 +124,7 @@ def compare_with_the_plain_bucket(
         assert Fraction(sensor.forgiven) == plain.forgiven
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(200))
 @given(
     steps=steps_of("charge", "charge", "charge", "refund"),
     ms_per_unit=st.sampled_from(EXACT_MS_PER_UNIT),
@@ -138,7 +139,7 @@ def test_it_equals_the_plain_token_bucket(
     compare_with_the_plain_bucket(steps, ms_per_unit, start_ms, burst_s, max_debt_ms)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(200))
 @given(
     steps=steps_of("charge", "charge", "charge", "refund", "rate"),
     ms_per_unit=st.sampled_from([0.125, 1.0, 16.0]),
@@ -154,7 +155,7 @@ def test_it_equals_the_plain_token_bucket_while_its_limit_changes(
 RATES = st.one_of(st.sampled_from([1, 7, 1_000_000, 2**63 - 1]), st.integers(1, 10**12))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(200))
 @given(
     rate_per_s=RATES,
     start_ms=st.floats(0, 1e12),
@@ -217,7 +218,7 @@ class Traffic:
         return when_ms, 0
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(200))
 @given(
     requests=REQUESTS,
     burst_s=st.sampled_from([0.5, 1.0, 4.0]),
@@ -282,7 +283,7 @@ def test_no_refund_and_no_waiting_makes_credit_above_the_burst(
         assert now_ms - 1_000 <= sensor.charge(0, now_ms) <= now_ms + 60_000
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=cases(400))
 @given(requests=REQUESTS, max_debt_ms=st.sampled_from([8_000.0, 60_000.0, NO_CAP_MS]))
 @example([(0, 59_000, None), (0, 90_000, 0), (0, 10_000, None)], 60_000.0)
 def test_abandoned_requests_never_clear_a_debt_that_others_made(

@@ -18,7 +18,7 @@ from testkit.clients.kafka_records import create_topic, stored
 from testkit.frames.load_frames import produce_request, record_batch
 from testkit.kafka.dist import KafkaDist
 from testkit.kafka.java_tools import ToolError, run_tool
-from testkit.kafka.node import KafkaNode, KafkaNodeError, new_cluster_id
+from testkit.kafka.node import KafkaNode, KafkaNodeError
 from testkit.kafka.sasl_clients import java_client_properties, unsigned_token, write_properties
 
 
@@ -72,6 +72,7 @@ def test_a_tool_that_fails_raises_with_what_it_said(kafka: KafkaNode) -> None:
         run_tool(kafka.dist, "topics", "--bootstrap-server", kafka.bootstrap, "--describe", "--topic", "none")
 
 
+@pytest.mark.long
 def test_a_broker_on_the_packaged_java_keeps_its_data_over_a_restart_and_leaves_nothing(
     kafka_dist: KafkaDist,
 ) -> None:
@@ -98,13 +99,6 @@ def test_a_broker_that_cannot_start_says_why(kafka_dist: KafkaDist) -> None:
         KafkaNode(kafka_dist, config={"num.io.threads": "nonsense"}),
     ):
         pytest.fail("it started")
-
-
-def test_a_cluster_id_is_what_storage_tool_takes() -> None:
-    ids = {new_cluster_id() for _ in range(200)}
-    assert len(ids) == 200
-    assert {len(text) for text in ids} == {22}
-    assert not any(text.startswith("-") for text in ids)
 
 
 async def _told_addresses(bootstrap: str, **login: object) -> list[tuple[str, int]]:

@@ -28,6 +28,7 @@ from testkit.peers.login_broker import (
     login,
     refusal,
 )
+from testkit.thorough import cases
 
 untimed = settings(deadline=None)  # the machine may be busy
 
@@ -101,7 +102,7 @@ def test_a_broker_that_closes_upon_the_handshake_has_perhaps_another_security() 
     assert "does its listener speak SASL, with or without TLS" in str(subject.broker_closed())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=cases(300))
 @given(
     st.sampled_from(MECHANISMS),
     st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=3),

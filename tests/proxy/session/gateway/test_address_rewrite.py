@@ -45,6 +45,7 @@ from testkit.proxy.gateway import (
     told,
 )
 from testkit.proxy.playbook import Shell, session_of
+from testkit.thorough import cases, some
 
 FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_ACKNOWLEDGE = 10, 60, 79
 HEAD_BYTES = 1024
@@ -66,7 +67,7 @@ def small(api_key: int, version: int, limit_bytes: int = 700) -> bytes:
 
 
 @every_carrier
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(seed=SEEDS)
 def test_an_answer_that_comes_whole_names_the_gateways_addresses(
     api_key: int, version: int, seed: int
@@ -84,26 +85,28 @@ def test_an_answer_that_comes_whole_names_the_gateways_addresses(
     assert shell.session.bytes_to_client == len(frame)
 
 
+@pytest.mark.thorough
 @every_carrier
 def test_an_answer_in_any_two_parts_or_byte_by_byte_is_the_same(api_key: int, version: int) -> None:
     frame = small(api_key, version)
     expected = rewritten(api_key, version, frame)
-    for cuts in (*([cut] for cut in range(1, len(frame))), range(len(frame))):
+    for cuts in (*([cut] for cut in some(range(1, len(frame)))), range(len(frame))):
         shell = gateway()
         shell.client_sends(asking(api_key, version))
         assert arrives(shell, frame, cuts) == expected, cuts
         assert shell.session.in_flight == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("api_key", "version"), [c for c in CARRIERS if c[0] in CUT_THROUGH])
 def test_a_large_fetch_is_cut_through_wherever_it_is_cut(api_key: int, version: int) -> None:
     frame = naming(api_key, version, Random(5), at_least_bytes=2000)
     whole, cut_through = rewritten(api_key, version, frame), erased(api_key, version, frame)
     assert REAL not in cut_through
     for cut in (
-        *range(1, 40),
+        *some(range(1, 40)),
         *range(HEAD_BYTES - 20, HEAD_BYTES + 20),
-        *range(len(frame) - 700, len(frame)),
+        *some(range(len(frame) - 700, len(frame))),
     ):
         shell = gateway()
         shell.client_sends(asking(api_key, version))
@@ -119,7 +122,7 @@ def test_a_large_fetch_is_cut_through_wherever_it_is_cut(api_key: int, version: 
     assert arrives(shell, frame, range(len(frame))) == cut_through
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(seed=SEEDS, data=st.data())
 def test_many_answers_in_any_pieces_name_no_broker(seed: int, data: st.DataObject) -> None:
     random = Random(seed)
@@ -254,7 +257,7 @@ def test_an_answer_without_brokers_teaches_nothing_and_stays_as_it_is() -> None:
 
 
 @every_carrier
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(
     seed=SEEDS,
     place=st.floats(0, 1, exclude_max=True),

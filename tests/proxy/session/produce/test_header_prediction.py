@@ -25,6 +25,7 @@ from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import Recorder
 from testkit.frames.frames import TOPIC_ID, produce, record_batch
 from testkit.frames.produce_usage import BEFORE, Walk
+from testkit.thorough import cases
 
 VERSIONS = readable_versions(ApiKey.PRODUCE)
 NOW = 5.0
@@ -243,6 +244,7 @@ def test_a_partition_beside_it_that_has_no_records_makes_no_template(version: in
         assert not fits(template, request, version)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", VERSIONS)
 def test_whatever_is_done_to_a_request_what_fits_is_what_the_walk_finds(version: int) -> None:
     """Else an id could be smuggled past the quota, as a second batch or behind a length of another form."""
@@ -250,7 +252,7 @@ def test_whatever_is_done_to_a_request_what_fits_is_what_the_walk_finds(version:
     fitting = 0
     passed_before = frame(version=version)
     originals = [frame(size, version=version) for size in (80, 127, 128, 300, 16_383, 16_384)]
-    for _ in range(4_000):
+    for _ in range(cases(4_000)):
         original = random.choice(originals)
         template = known(passed_before, version)
         request = mutated(original, random)
@@ -265,7 +267,7 @@ def test_whatever_is_done_to_a_request_what_fits_is_what_the_walk_finds(version:
         assert request[batch[0] : batch[1]] == original[slice(*walked(original, version)[0][:2])]
         assert batch[2] == 3
         assert batch[4] in {PRODUCER_ID, -1}  # none: a message set of an old kind
-    assert fitting > 100
+    assert fitting > cases(100)
 
 
 @pytest.mark.parametrize(

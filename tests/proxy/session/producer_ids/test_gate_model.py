@@ -26,6 +26,7 @@ from testkit.oracles.producer_model import (
     assert_exactly_once_in_order,
     finish,
 )
+from testkit.thorough import cases
 
 SETTINGS = ProducerIdSettings(buckets=BucketShape(burst_h=0.01, expiration_ms=1.0))
 """2.4 tokens for new ids and for resumed ones, so that a request with two can pass, and the third waits"""
@@ -144,7 +145,10 @@ class FullTable(Machine):
 
 
 _SETTINGS = settings(
-    max_examples=200, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=cases(200),
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 TestMachine = Machine.TestCase
 TestMachine.settings = _SETTINGS

@@ -16,6 +16,7 @@ from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplica
 from sluice.quotas.replication.throttle import QUANTUM_MS
 from testkit.oracles.replica_model import CAP, Log, ModelFollower, key_of
 from testkit.oracles.replica_world import ALL_REPLICAS, LEADER, NAMES, World
+from testkit.thorough import cases
 
 
 def a_world(
@@ -71,7 +72,7 @@ def run(world: World, followers: list[ModelFollower], latency_ms: float, until_m
         heappush(due, (world.now_ms + latency_ms + waits_ms, number))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(
     rate=st.sampled_from([500.0, 20_000.0]),
     partitions=st.integers(1, 8),
@@ -354,7 +355,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(
-    max_examples=60,
+    max_examples=cases(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

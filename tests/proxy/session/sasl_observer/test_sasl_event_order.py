@@ -31,6 +31,7 @@ from testkit.proxy.sasl_events import (
     token,
     token_answer,
 )
+from testkit.thorough import cases
 
 untimed = settings(deadline=None)  # the machine may be busy
 
@@ -177,7 +178,7 @@ def yes_to(user: str) -> re.Pattern[str]:
     )
 
 
-@settings(untimed, max_examples=1000)
+@settings(untimed, max_examples=cases(1000))
 @given(histories())
 def test_no_order_of_events_makes_a_user_without_the_brokers_yes_to_that_name_nor_changes_one(
     history: list[Event],
