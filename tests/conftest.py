@@ -106,9 +106,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpar
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark `kafka` on every test that asks for the broker, so that `-m 'not kafka'` needs no second list.
 
-    Those that share a Spark come first: together they take a process the longest.
+    Those that share a Spark come first: together they take a process the longest. Files of real clients,
+    which wait more than they work, are spread among the others, so that they never wait all at once.
     """
-    items.sort(key=lambda item: not uses_spark(item.nodeid))
     for item in items:
         if "kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kafka)
+    items.sort(key=place_of(items))
+
+
+def place_of(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, float]]:
+    """Where a test comes: Spark's, then the files in their order, those of tests/e2e among the first three
+    quarters of the others, for the last of them may take a minute."""
+    places: dict[str, float] = {}
+    for share, are_clients in ((1.0, False), (0.75, True)):
+        files = {file_of(item): None for item in items if ("/e2e/" in file_of(item)) is are_clients}
+        places.update({file: share * number / len(files) for number, file in enumerate(files)})
+    return lambda item: (not uses_spark(item.nodeid), places[file_of(item)])
+
+
+def file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
