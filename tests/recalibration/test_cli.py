@@ -101,6 +101,7 @@ def test_a_night_writes_a_plan_and_the_same_night_again_writes_the_same(
     assert (job.out / "LATEST").read_text() == f"{DAY}-2\n"
 
 
+@pytest.mark.long
 def test_a_dry_run_shows_the_changes_and_writes_nothing(spark: SparkSession, job: Job) -> None:
     log(job)
     before = files_below(job.folder)
@@ -216,6 +217,7 @@ def test_other_commands_load_neither_spark_nor_the_job() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.long
 def test_a_later_date_reads_the_earlier_ones(spark: SparkSession, job: Job) -> None:
     log(job)
     job.run()

@@ -99,6 +99,7 @@ def test_peaks_of_earlier_nights_make_a_season_of_whom_the_plan_has(
     assert DAY.isoformat() in json.loads((out / "peaks.json").read_text())
 
 
+@pytest.mark.long
 def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     log_of(logs, DAY)

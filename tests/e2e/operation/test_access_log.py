@@ -127,6 +127,7 @@ def test_the_topics_of_real_clients_are_told_by_name(
     assert total(fetched, "response_bytes")[0] > record_bytes / 10, "compressed, perhaps"
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_killed_proxy_leaves_whole_files_only(
     kafka: KafkaNode, sluice: SluiceProcess, unique: Unique, tmp_path: Path

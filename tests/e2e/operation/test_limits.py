@@ -31,6 +31,7 @@ from testkit.frames.wire import WITHIN_S, Wire, dial
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
 from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.proxy.sluice_process import Door, SluiceProcess
+from testkit.thorough import few
 
 pytestmark = pytest.mark.asyncio
 ASK = request(METADATA, 12, correlation_id=4)
@@ -148,7 +149,7 @@ async def test_no_more_of_one_user_and_others_come_in() -> None:
 
 
 @pytest.mark.parametrize("says", [b"", request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})[:9]])
-@pytest.mark.parametrize("door", ["SASL", "PLAIN"])
+@pytest.mark.parametrize("door", few(["SASL", "PLAIN"], 1))
 async def test_silent_clients_make_room_for_good_ones_and_who_is_known_stays(door: str, says: bytes) -> None:
     places = 8
     async with running(limits={"max_unauthenticated_connections": places}) as sluice:

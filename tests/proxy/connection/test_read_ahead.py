@@ -15,6 +15,7 @@ from testkit.peers.fault_broker import FaultBroker, answers
 from testkit.peers.recording_broker import Recording
 from testkit.proxy.local_proxy import LocalProxy, until
 from testkit.proxy.playbook import limits_of
+from testkit.thorough import few
 
 pytestmark = pytest.mark.asyncio
 RATE = 1_000
@@ -27,7 +28,7 @@ HASTY = request(
 """its requests wait for 4 s at most"""
 
 
-@pytest.mark.parametrize("parts", [[10], [2, 8], [1, 1, 8]])
+@pytest.mark.parametrize("parts", few([[10], [2, 8], [1, 1, 8]], 1))
 async def test_requests_behind_one_another_go_within_their_clients_patience(parts: list[int]) -> None:
     """100 s of debt and 10 requests, which come at once or in parts. A budget of 2 s each, one after the
     other, would make the last wait for 20 s. And they do not go in one lump: the fifth is gone after 3 s."""

@@ -119,6 +119,7 @@ def test_a_log_of_an_older_version_gets_the_defaults(spark: SparkSession, tmp_pa
     assert (rows[0].request_cost_ms, rows[0].request_bytes) == (0.0, 5_000)
 
 
+@pytest.mark.long
 def test_clients_whose_hashes_are_alike_are_told_apart_by_their_names(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_an_object_whose_answer_was_lost_is_ours(out: str, create: Create) -> No
         object_lock(out, create).__enter__()
 
 
+@pytest.mark.long
 def test_the_lock_of_a_machine_that_died_is_taken_over_and_not_that_of_one_that_lives(
     out: str, create: Create
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from testkit.repository.page_run import ROOT
 
 WITHIN_S = 100.0
@@ -25,6 +27,7 @@ def test_it(number):
 PASSES = "def test_it(): pass"
 
 
+@pytest.mark.long
 def test_one_that_hangs_fails_once_and_the_others_are_run(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_1.py").write_text(HANGS)
