@@ -176,7 +176,8 @@ class TopicLimits:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((self._version, waiting))
             with suppress(TimeoutError):
-                await asyncio.wait_for(waiting, _IN_FORCE_WITHIN_S)
+                async with asyncio.timeout(_IN_FORCE_WITHIN_S):
+                    await waiting
         return results
 
     def _is_topic(self, topic_id: bytes) -> None:

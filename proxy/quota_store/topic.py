@@ -292,7 +292,8 @@ class QuotaTopic:
         Raises QuotaApiError: the topic cannot be reached.
         """
         with suppress(TimeoutError):  # it may just be being read
-            await asyncio.wait_for(self._following.wait(), self._options.request_timeout_s)
+            async with asyncio.timeout(self._options.request_timeout_s):
+                await self._following.wait()
         async with self._writing:
             if not self.is_followed or self._producer is None:
                 raise QuotaApiError(

@@ -69,7 +69,8 @@ class FileSentinel:
             if self._thread is None or not self._thread.is_alive():
                 self._begin()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._new.wait(), to_beat_s(_ASKED_EVERY_S))
+                async with asyncio.timeout(to_beat_s(_ASKED_EVERY_S)):
+                    await self._new.wait()
                 break
             since_s = self._looks_since_s
             if since_s and monotonic() - since_s > _LATE_S:

@@ -219,6 +219,28 @@ async def test_what_the_kernel_does_not_tell_is_found_by_a_look_now_and_then(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_is_cancelled_in_the_moment_in_which_something_is_told_ends(
+    tmp_path: Path, turns: int
+) -> None:
+    """asyncio.wait_for of Python 3.11 loses a cancellation that comes together with what it waited for."""
+    path = tmp_path / "quotas.yaml"
+    path.write_text("old")
+    os.utime(path, (OLD_S, OLD_S))
+    async with following(path) as watcher:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        watcher.sentinel._new.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        _, going_on = await asyncio.wait(tasks, timeout=5.0)
+        for task in going_on:  # or it would never end here
+            task.cancel()
+        assert not going_on
+
+
+@pytest.mark.asyncio
 async def test_it_ends_and_leaves_no_descriptor_open(tmp_path: Path) -> None:
     path = tmp_path / "f"
     write(path, "one")
