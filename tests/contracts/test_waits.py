@@ -1,4 +1,4 @@
-"""Nothing of the product waits by asyncio.wait_for, which on Python 3.11 loses a cancellation now and then."""
+"""Nothing of the product waits by asyncio.wait_for, which loses a cancellation now and then (Python 3.11)."""
 
 from __future__ import annotations
 
