@@ -44,7 +44,9 @@ def starting(
 
 def started(dist: KafkaDist, config: NodeConfig) -> None:
     """It takes requests: what its format made is good for others of its kind."""
-    _checkpoints.setdefault(_kind(dist, config), (Path(config.data_folder) / _CHECKPOINT).read_bytes())
+    kind = _kind(dist, config)
+    if kind not in _checkpoints:
+        _checkpoints[kind] = (Path(config.data_folder) / _CHECKPOINT).read_bytes()
 
 
 def random_id() -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
 from testkit.repository.tracked_files import tracked_files
-from tools.structure import PRODUCT
-
-ROOT = Path(__file__).resolve().parents[2]
+from tools.structure import PRODUCT, ROOT
 
 
 def waits(text: str) -> list[int]:

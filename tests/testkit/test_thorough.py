@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from testkit.repository.page_run import ROOT
 from testkit.thorough import VARIABLE, few
 
 PROGRAM = "from testkit.thorough import cases, some; print(cases(1), cases(11), list(some(range(12))))"
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,8 @@ CARRIERS = [
 ]
 HOSTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=300)
 SEEDS = st.integers(0, 2**32)
-few = settings(
-    max_examples=cases(25), deadline=None
-)  # for each of 42 versions, each a frame with everything in it
+# For each of 42 versions, each a frame with everything in it.
+few = settings(max_examples=cases(25), deadline=None)
 
 
 def has_address(fields: tuple[Field, ...], version: int) -> bool:
