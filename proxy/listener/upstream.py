@@ -24,6 +24,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.stream import Stream, receive, send_all
+from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
 from sluice.proxy.runtime.log import get_logger
@@ -45,16 +46,6 @@ _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
 _log = get_logger()
-
-
-class NotConnected(Exception):
-    """No broker could be had for this client."""
-
-    def __init__(self, cause: DisconnectCause, detail: str) -> None:
-        super().__init__(detail)
-        self.cause = cause
-        self.detail = detail
-        """empty if the log has it already"""
 
 
 class SaysNothing(Exception):

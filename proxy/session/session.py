@@ -358,6 +358,10 @@ class Session:
         self._requests.closed()
         self._throttling.closed(now_ms)
 
+    def name_broker(self, broker: str) -> None:
+        """Which one it has come to, as the access log calls it."""
+        self._requests.name_broker(broker)
+
     def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:
         """What the connection was, now that it ends. `peer`: the client's address with its port."""
         return ConnectionRecord(
