@@ -99,13 +99,17 @@ class Connection(Relay):
     async def _dial(self, dials: Dials) -> None:
         """Nothing is read of the client meanwhile but its first bytes, which wait for the broker."""
         try:
-            stream = await dials.connect(self)
-            self._dialling = None
+            try:
+                stream = await dials.connect(self)
+            finally:
+                self._dialling = None
+            if self._broker.is_closed:
+                stream.close()
+                return
             kept = self._broker.out or b""
             if self._reached(stream).send(memoryview(kept)):
                 self._broker_drained()
         except NotConnected as error:
-            self._dialling = None
             if error.cause is DisconnectCause.CLIENT_CLOSED:
                 self.abort(error.cause, error.detail)
             else:

@@ -67,7 +67,7 @@ class Relay(ClientSide):
         be there later, or not."""
 
     def _use_broker(self, broker: Stream) -> Peer:
-        """From now on."""
+        """Bytes go there from now on."""
         worker = self._worker
         self._broker = Peer(worker.poller, broker, self._broker_readable, self._broker_drained, worker.view)
         self._moves = can_pass(self._client.sock, broker)

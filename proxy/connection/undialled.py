@@ -58,7 +58,7 @@ class Undialled(Peer):
         return self._is_closed
 
     def read(self, want: bool) -> None:
-        """Noted for the successor."""
+        """Only noted, for the successor."""
         self.reading = want
 
     def send_later(self, rest: memoryview) -> None:
@@ -82,7 +82,7 @@ class Undialled(Peer):
 
 
 class _Doorway:
-    """Of a Stream what is called of one that has not been opened."""
+    """What is called of a Stream that has not been opened."""
 
     __slots__ = ("send",)
 

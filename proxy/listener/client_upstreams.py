@@ -27,7 +27,7 @@ _BROKERS_KNOWN_S: Final = 5.0
 
 
 class ClientUpstreams:
-    """Those of one listener's connections."""
+    """The brokers of one listener's connections."""
 
     __slots__ = ("_leads_to", "_loop", "_relogins", "brokers_known", "route", "upstream")
 
@@ -100,7 +100,7 @@ class ClientDial:
         self._node_id = node_id
 
     def at_once(self, connection: Connection) -> Stream | None:
-        """As Dials."""
+        """One on this machine, if it takes a connection now."""
         if self._node_id is not None:
             return None
         upstreams = self._upstreams
@@ -108,7 +108,7 @@ class ClientDial:
         return None if broker is None else upstreams.reached(connection, None, broker)
 
     async def connect(self, connection: Connection) -> Stream:
-        """As Dials."""
+        """Once it is known where that broker is, and with the proxy's login. Raises NotConnected."""
         upstreams, arrival, node_id = self._upstreams, self._arrival, self._node_id
         if node_id is not None:
             await upstreams.find(node_id)

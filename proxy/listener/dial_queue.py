@@ -2,8 +2,8 @@
 
 Thousands of clients at once overrun the broker's queue of connections (Kafka: socket.listen.backlog.size,
 50), whose kernel then drops what it cannot keep: all try again in step, and many wait for longer than a dial
-may take. Nothing is read of a client before there is a broker, so whether one has left is asked for twice a
-second.
+may take. Of a client its first bytes are read, and no more before there is a broker, so whether one has left
+is asked for twice a second.
 """
 
 from __future__ import annotations

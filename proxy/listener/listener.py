@@ -24,9 +24,9 @@ from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.accept_port import AcceptPort
+from sluice.proxy.listener.client_upstreams import ClientDial, ClientUpstreams
 from sluice.proxy.listener.delayed_close import HeldBack
 from sluice.proxy.listener.handshake import Arrival, Entrance, NotLetIn, TooFast, endpoint
-from sluice.proxy.listener.client_upstreams import ClientDial, ClientUpstreams
 from sluice.proxy.runtime.listening import listening
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn
