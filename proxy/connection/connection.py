@@ -50,7 +50,7 @@ class Connection(Relay):
         footprint: Footprint[Connection],
         on_close: Callable[[Connection], None],
         guest: Guest | None = None,
-        dials: Dials | None = None,
+        dials: Dials[Connection] | None = None,
     ) -> None:
         """Streams are connected and non-blocking. `broker` None: it is dialled, by `dials`, when the first
         bytes are to go there. `peer`: the client's address, for the log. `guest`: what it has cost up to now;
@@ -96,7 +96,7 @@ class Connection(Relay):
         before.successor = broker = self._reached(stream)
         return broker.sock.send(data)
 
-    async def _dial(self, dials: Dials) -> None:
+    async def _dial(self, dials: Dials[Connection]) -> None:
         """Nothing is read of the client meanwhile but its first bytes, which wait for the broker."""
         try:
             try:

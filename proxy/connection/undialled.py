@@ -8,15 +8,15 @@ connections.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.poller import Poller
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.session.causes import DisconnectCause
 
-if TYPE_CHECKING:
-    from sluice.proxy.connection.connection import Connection
+Owner_contra = TypeVar("Owner_contra", contravariant=True)
+"""the connection; this module need not know it"""
 
 
 class NotConnected(Exception):
@@ -29,13 +29,13 @@ class NotConnected(Exception):
         """empty if the log has it already"""
 
 
-class Dials(Protocol):
+class Dials(Protocol[Owner_contra]):
     """How one client's connection comes to its broker: once, when the first bytes are to go there."""
 
-    def at_once(self, connection: Connection) -> Stream | None:
+    def at_once(self, connection: Owner_contra) -> Stream | None:
         """A stream to it, if nothing has to be waited for. None: `connect`."""
 
-    async def connect(self, connection: Connection) -> Stream:
+    async def connect(self, connection: Owner_contra) -> Stream:
         """A stream to it on which requests may be sent. Raises NotConnected."""
 
 
