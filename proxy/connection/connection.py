@@ -117,6 +117,10 @@ class Connection(Relay):
         except Exception:
             self._crashed()
 
+    def is_given_up(self) -> bool:
+        """While it is dialled for: the client has left, and knows what became of what it sent."""
+        return self._client.has_left and self.session.is_all_to_be_answered
+
     def _reached(self, stream: Stream) -> Peer:
         reads = self._broker.reading
         self._dials = None
@@ -295,26 +299,27 @@ class Connection(Relay):
         """
         if self._closed:
             return
-        if self._dialling is not None:
-            self.fail(cause, "before a broker was reached")  # what it asked for has gone nowhere
+        if self._dialling is not None and self.session.is_all_to_be_answered:
+            self.fail(cause, "before a broker was reached")  # it will ask again
             return
         self._timer.end()
         was_delayed = self._pace.is_delayed and not self._pace.is_hold_suspended
         self.session.drain(monotonic() * 1000.0, cause)
         self._go_on()
-        if was_delayed:
-            self._forward_unacknowledged()
+        if was_delayed and self._forward_unacknowledged():
+            self._not_reading()  # anew, for the broker may not have taken it yet
 
-    def _forward_unacknowledged(self) -> None:
-        """Forward the requests with acks = 0 that the client sent behind a delay."""
+    def _forward_unacknowledged(self) -> bool:
+        """Forward the requests with acks = 0 that the client sent behind a delay. False: there are none."""
         kept = self._client_kept
         if self._closed or kept is None or self._broker.gone:
-            return
+            return False
         frames = kept if isinstance(kept, bytearray) else bytearray(kept)
         passed = self.session.take_unacknowledged(frames, monotonic() * 1000.0)
         if passed:
             self._client_kept = kept[passed:]
             self._broker.send(memoryview(kept)[:passed])
+        return passed > 0
 
     def abort(self, cause: DisconnectCause, detail: str = "") -> None:
         """Close now, whatever is due. `detail`: for the log."""

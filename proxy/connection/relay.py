@@ -161,6 +161,9 @@ class Relay(ClientSide):
             self._kept_from = 0
             self._tell_kept()
 
+    def _has_unsent(self) -> bool:
+        return self._broker.out is not None and not self._broker.gone
+
     def _broker_drained(self) -> None:
         self._tell_kept()
         if self._broker.gone:

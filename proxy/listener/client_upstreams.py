@@ -115,5 +115,5 @@ class ClientDial:
         addresses = upstreams.route.addresses(node_id, monotonic() * 1000.0)
         user = ANONYMOUS if arrival.user is None else arrival.user
         ends = (arrival.source, arrival.destination)
-        broker = await upstreams.upstream.connect(addresses, user, ends, arrival.stream)
+        broker = await upstreams.upstream.connect(addresses, user, ends, connection.is_given_up)
         return upstreams.reached(connection, node_id, broker)

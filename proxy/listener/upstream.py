@@ -11,7 +11,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EALREADY, ECONNREFUSED, EINPROGRESS, EINTR, EMFILE, ENFILE
 from functools import lru_cache
@@ -131,14 +131,14 @@ class Upstream:
         addresses: Sequence[Address],
         user: str | None,
         ends: tuple[Endpoint, Endpoint] | None,
-        client: Stream | None = None,
+        is_given_up: Callable[[], bool] | None = None,
     ) -> BrokerStream:
         """To the first of `addresses` that can be had, for `user` (None: the proxy itself).
 
-        `ends`: the client's and what it connected to, for the PROXY header. `client`: who waits, and may
-        leave. Raises NotConnected.
+        `ends`: the client's and what it connected to, for the PROXY header. `is_given_up`: whether nobody
+        waits for it any more. Raises NotConnected.
         """
-        patience = ClientPatience(self._loop, client, self._dial_total_s)
+        patience = ClientPatience(self._loop, is_given_up, self._dial_total_s)
         try:
             async with patience:
                 stream, address = await self._dial_in_turn(addresses, ends, patience)
