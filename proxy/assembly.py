@@ -16,6 +16,7 @@ from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.connection.timeouts import WatchRules, WatchTimeouts
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.circuit import Circuits, Rotation
+from sluice.proxy.listener.client_upstreams import ClientUpstreams
 from sluice.proxy.listener.cluster_watch import ClusterWatch
 from sluice.proxy.listener.handshake import Entrance
 from sluice.proxy.listener.listener import Listener
@@ -75,6 +76,7 @@ def assemble(
         assert options.upstream_host is not None
         assert options.upstream_port is not None
         route = BrokerRoute((options.upstream_host, options.upstream_port))
+    upstreams = ClientUpstreams(worker.loop, way, route)
     rate = None if limits.connections_per_s is None else AcceptRate(limits.connections_per_s)
     listener = Listener(
         worker,
@@ -82,8 +84,7 @@ def assemble(
         shared,
         policy,
         Entrance(worker.loop, options, security.tls),
-        way,
-        route,
+        upstreams,
         authentication_timeout_s=limits.authentication_timeout_s,
         rate=rate,
         path=path,
@@ -94,7 +95,7 @@ def assemble(
     if options.gateway is not None and brokers is not None and way.can_ask:
         refresh_s = options.gateway.metadata_refresh_s
         watch = ClusterWatch(worker.loop, options.name, way, route, brokers, refresh_s)
-        listener.brokers_known = watch.answered
+        upstreams.brokers_known = watch.answered
         assembled.beside.append(watch.run)
     return assembled
 

@@ -347,7 +347,7 @@ class Server:
                 continue
             rules = watch_rules(self._config.limits)
             for listener in self._listeners:
-                listener.end_misled()
+                listener.upstreams.end_misled()
             for number, connection in enumerate(self._connections()):
                 connection.sweep(now_ms, rules)
                 if number % _SWEPT_AT_ONCE == 0:

@@ -97,7 +97,8 @@ class Origin:
         self.user = user
         """the principal's name; a login may make it another"""
         self.address: Final = address
-        self.broker: Final = broker
+        self.broker = broker
+        """the one that was dialled may be another"""
         self.costs: Final = costs
         self.names: Final = names
 

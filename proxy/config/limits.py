@@ -66,7 +66,7 @@ class LimitsOptions(Options):
     idle_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] | None = Field(
         default=None,
         description="Ends connections on which nothing happens for so long; if left out the broker does "
-        "(connections.max.idle.ms).",
+        "(connections.max.idle.ms), and one that never asked for anything ends after 10 minutes.",
     )
     stopped_timeout_s: Annotated[float, Field(gt=0, le=86_400), NO_BOOL] = Field(
         default=600.0,

@@ -98,6 +98,10 @@ class ClientSide(ABC):
         """An exception that nobody expected: end this connection, and no other."""
 
     @abstractmethod
+    def _has_unsent(self) -> bool:
+        """Something that may go to the broker has not gone yet."""
+
+    @abstractmethod
     def _tell_kept(self) -> None:
         """What is kept has changed; may end the connection."""
 
@@ -115,7 +119,7 @@ class ClientSide(ABC):
                 self._client.call(self._client_ahead, want=True)
         elif pace.state is State.ENDING:
             self._timer.end()
-            if not self.session.finished:
+            if not self.session.finished or self._has_unsent():
                 self._arm_ending(self._finish)
             elif pace.close_cause in _IN_ORDER:
                 self._timer.call_in(LAST_ANSWER_S, self._finish)

@@ -5,18 +5,21 @@ Its bytes are relay.py's. It alone closes the two streams.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from time import monotonic, thread_time
 
 from sluice.protocol.errors import ProtocolError
-from sluice.proxy.connection.guests import Guest
+from sluice.proxy.connection.guests import Guest, Metered
 from sluice.proxy.connection.lingering_close import Linger
+from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.read_ahead import kept_bytes
 from sluice.proxy.connection.relay import Relay
 from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
-from sluice.proxy.connection.timeouts import WatchRules
+from sluice.proxy.connection.timeouts import WaitsFor, WatchRules
+from sluice.proxy.connection.undialled import Dials, NotConnected, Undialled
 from sluice.proxy.connection.waiting import what_it_waits_for
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.runtime.log import get_logger
@@ -32,22 +35,29 @@ _log = get_logger()
 class Connection(Relay):
     """Two streams and the session between them."""
 
-    __slots__ = ("__weakref__", "_footprint", "_guest", "_linger", "_on_close", "_opened_ms", "peer")
+    __slots__ = (
+        "__weakref__", "_dialling", "_dials", "_footprint", "_guest", "_linger", "_on_close", "_opened_ms",
+        "peer",
+    )  # fmt: skip
 
     def __init__(
         self,
         worker: Worker,
         client: Stream,
-        broker: Stream,
+        broker: Stream | None,
         session: Session,
         peer: str,
         footprint: Footprint[Connection],
         on_close: Callable[[Connection], None],
         guest: Guest | None = None,
+        dials: Dials[Connection] | None = None,
     ) -> None:
-        """Both streams are connected and non-blocking. `peer`: the client's address, for the log. `guest`:
-        what it has cost up to now; None: nobody asks."""
+        """Streams are connected and non-blocking. `broker` None: it is dialled, by `dials`, when the first
+        bytes are to go there. `peer`: the client's address, for the log. `guest`: what it has cost up to now;
+        None: nobody asks."""
         super().__init__(worker, client, broker, session)
+        self._dials = dials
+        self._dialling: asyncio.Task[None] | None = None
         self.peer = peer
         self._on_close = on_close
         self._opened_ms = monotonic() * 1000.0
@@ -71,6 +81,52 @@ class Connection(Relay):
             return
         self._broker.read(True)
         self._client.read(True)
+
+    # The broker's side ------------------------------------------------------------------------------------
+
+    def _first_for_broker(self, data: memoryview) -> int:
+        dials, before = self._dials, self._broker
+        assert dials is not None
+        assert isinstance(before, Undialled)
+        stream = dials.at_once(self)
+        if stream is None:
+            work = self._dial(dials)
+            self._dialling = spawn(work if self._guest is None else Metered(work, self._guest), "dial")
+            raise BlockingIOError
+        before.successor = broker = self._reached(stream)
+        return broker.sock.send(data)
+
+    async def _dial(self, dials: Dials[Connection]) -> None:
+        """Nothing is read of the client meanwhile but its first bytes, which wait for the broker."""
+        try:
+            try:
+                stream = await dials.connect(self)
+            finally:
+                self._dialling = None
+            if self._broker.is_closed:
+                stream.close()
+                return
+            kept = self._broker.out or b""
+            if self._reached(stream).send(memoryview(kept)):
+                self._broker_drained()
+        except NotConnected as error:
+            if error.cause is DisconnectCause.CLIENT_CLOSED:
+                self.abort(error.cause, error.detail)
+            else:
+                self.fail(error.cause, error.detail)
+        except Exception:
+            self._crashed()
+
+    def is_given_up(self) -> bool:
+        """While it is dialled for: the client has left, and knows what became of what it sent."""
+        return self._client.has_left and self.session.is_all_to_be_answered
+
+    def _reached(self, stream: Stream) -> Peer:
+        reads = self._broker.reading
+        self._dials = None
+        broker = self._use_broker(stream)
+        broker.read(reads)
+        return broker
 
     # Until it authenticates -------------------------------------------------------------------------------
 
@@ -146,9 +202,11 @@ class Connection(Relay):
             return
         if self._is_heard:
             self._look_again()
-        waits_for, moved_bytes = what_it_waits_for(
-            self.session, self._client, self._broker, kept_bytes(self._client_kept)
-        )
+        waits_for, moved_bytes = WaitsFor.NOTHING, 0  # while it is dialled, which ends by itself
+        if self._dialling is None:
+            waits_for, moved_bytes = what_it_waits_for(
+                self.session, self._client, self._broker, kept_bytes(self._client_kept)
+            )
         cause = self._footprint.look(waits_for, moved_bytes, now_ms, rules)
         if cause is not None:
             self.abort(cause, f"waited for {waits_for.name.lower()}")
@@ -241,23 +299,27 @@ class Connection(Relay):
         """
         if self._closed:
             return
+        if self._dialling is not None and self.session.is_all_to_be_answered:
+            self.fail(cause, "before a broker was reached")  # it will ask again
+            return
         self._timer.end()
         was_delayed = self._pace.is_delayed and not self._pace.is_hold_suspended
         self.session.drain(monotonic() * 1000.0, cause)
         self._go_on()
-        if was_delayed:
-            self._forward_unacknowledged()
+        if was_delayed and self._forward_unacknowledged():
+            self._not_reading()  # anew, for the broker may not have taken it yet
 
-    def _forward_unacknowledged(self) -> None:
-        """Forward the requests with acks = 0 that the client sent behind a delay."""
+    def _forward_unacknowledged(self) -> bool:
+        """Forward the requests with acks = 0 that the client sent behind a delay. False: there are none."""
         kept = self._client_kept
         if self._closed or kept is None or self._broker.gone:
-            return
+            return False
         frames = kept if isinstance(kept, bytearray) else bytearray(kept)
         passed = self.session.take_unacknowledged(frames, monotonic() * 1000.0)
         if passed:
             self._client_kept = kept[passed:]
             self._broker.send(memoryview(kept)[:passed])
+        return passed > 0
 
     def abort(self, cause: DisconnectCause, detail: str = "") -> None:
         """Close now, whatever is due. `detail`: for the log."""
@@ -287,6 +349,9 @@ class Connection(Relay):
         """Close both sides; the client's once it has taken what is due to it."""
         if self._closed:
             return
+        if self._dialling is not None:
+            self._dialling.cancel()
+            self._dialling = None
         client = self._client
         if client.out is not None and not client.gone:
             client.read(False)

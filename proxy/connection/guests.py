@@ -1,7 +1,7 @@
 """What connections may cost before they authenticate: a share of one core, taken together.
 
-    accept ─► Metered: PROXY header, TLS, dial ─► reads until the login ─► authenticated: given back
-      ▲ waits                                       ▲ wait, in turn (WaitingRoom)
+    accept ─► Metered: PROXY header, TLS ─► reads until the login, Metered: dial ─► authenticated: given back
+      ▲ waits                                ▲ wait, in turn (WaitingRoom)
 
 Over its share nobody new is accepted, and those who are in are not read, so the kernel keeps what they send;
 connections that have authenticated do not notice. What is measured is the thread's processor time, which is
@@ -73,21 +73,25 @@ class WaitingRoom:
 class Guest:
     """What one connection has taken."""
 
-    __slots__ = ("_room", "_took_s")
+    __slots__ = ("_is_known", "_room", "_took_s")
 
     def __init__(self, room: WaitingRoom) -> None:
         self._room = room
         self._took_s = 0.0
+        self._is_known = False
 
     def took(self, took_s: float) -> None:
-        """So much more of the processor."""
-        self._took_s += took_s
-        self._room.charge(took_s)
+        """So much more of the processor. Charged to nobody once it has authenticated: its broker may still be
+        dialled then."""
+        if not self._is_known:
+            self._took_s += took_s
+            self._room.charge(took_s)
 
     def authenticated(self) -> None:
         """It is no guest any more."""
         self._room.refund(self._took_s)
         self._took_s = 0.0
+        self._is_known = True
 
 
 class Metered(Coroutine[Any, Any, None]):

@@ -18,6 +18,7 @@ from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.receive import LARGE_BYTES, kept_of, receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
 from sluice.proxy.connection.stream import Stream
+from sluice.proxy.connection.undialled import Undialled
 from sluice.proxy.connection.worker import HEAD_BYTES, Worker
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.session import Passing, Session
@@ -28,11 +29,15 @@ class Relay(ClientSide):
 
     __slots__ = ("_broker", "_broker_kept", "_drops", "_edits", "_is_due", "_kept_from", "_moves")
 
-    def __init__(self, worker: Worker, client: Stream, broker: Stream, session: Session) -> None:
-        """Both streams are connected and non-blocking."""
+    def __init__(self, worker: Worker, client: Stream, broker: Stream | None, session: Session) -> None:
+        """Both streams are connected and non-blocking. `broker` None: it is dialled for the first bytes."""
         super().__init__(worker, client, session)
-        self._broker = Peer(worker.poller, broker, self._broker_readable, self._broker_drained, worker.view)
-        self._moves = can_pass(client, broker)
+        self._broker: Peer
+        self._moves = False
+        if broker is None:
+            self._broker = Undialled(worker.poller, worker.view, self._first_for_broker)
+        else:
+            self._use_broker(broker)
         self._edits = session.edits
         self._drops = session.drops
         self._kept_from = 0  # of what is kept of the client: what is before it has gone on
@@ -55,6 +60,18 @@ class Relay(ClientSide):
     @abstractmethod
     def _is_seated(self) -> bool:
         """The principal has become known. False: the connection is ended for it."""
+
+    @abstractmethod
+    def _first_for_broker(self, data: memoryview) -> int:
+        """Dial the broker, for these bytes. Returns how many of them it took; raises BlockingIOError: it will
+        be there later, or not."""
+
+    def _use_broker(self, broker: Stream) -> Peer:
+        """Bytes go there from now on."""
+        worker = self._worker
+        self._broker = Peer(worker.poller, broker, self._broker_readable, self._broker_drained, worker.view)
+        self._moves = can_pass(self._client.sock, broker)
+        return self._broker
 
     # Client to broker -------------------------------------------------------------------------------------
 
@@ -143,6 +160,9 @@ class Relay(ClientSide):
             del kept[: self._kept_from]
             self._kept_from = 0
             self._tell_kept()
+
+    def _has_unsent(self) -> bool:
+        return self._broker.out is not None and not self._broker.gone
 
     def _broker_drained(self) -> None:
         self._tell_kept()

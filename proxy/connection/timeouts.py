@@ -10,17 +10,19 @@ moved there since the beginning; a `Watch` compares that with when it last moved
     BROKER                 bytes either way       1             600 s                  broker_stalled
     BROKER_CLIENT_LEFT     bytes either way       1             10 s                   client_closed
     CLIENT_REQUEST         bytes either way       1             never                  idle
+    FIRST_REQUEST          bytes either way       1             600 s, or as above     idle
     NOTHING                -                      -             never                  -
 
 Each wait begins anew when another one is seen, so time in which the proxy holds or mutes, or the broker takes
 nothing, is never the client's.
 
-*Idle:* off, for the broker closes connections on which nothing happens (connections.max.idle.ms, 10 min),
-and its end is passed on. Where it is set, let it be longer than the clients' own (Java: 9 min), or they
-will send requests into connections that are just being closed. *Stopped:* a client that takes nothing of its
-answers for 10 min would be closed by the broker too, to whom the connection is idle. Not sooner: a Java
-consumer reads nothing while its application works on records, up to max.poll.interval.ms (5 min). *A frame
-that drips* ties up a connection and little else; 1 KiB in 30 s is a thousandth of a slow link.
+*Idle:* off, for the broker closes connections on which nothing happens (connections.max.idle.ms, 10 min), and
+its end is passed on; one for which no broker has been dialled yet is ended after as long. Where it is set,
+let it be longer than the clients' own (Java: 9 min), or they will send requests into connections that are
+just being closed. *Stopped:* a client that takes nothing of its answers for 10 min would be closed by the
+broker too, to whom the connection is idle. Not sooner: a Java consumer reads nothing while its application
+works on records, up to max.poll.interval.ms (5 min). *A frame that drips* ties up a connection and little
+else; 1 KiB in 30 s is a thousandth of a slow link.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from typing import Final
 from sluice.proxy.session.causes import DisconnectCause
 
 SWEEP_INTERVAL_MS: Final = 1_000.0
+_NO_BROKER_MS: Final = 600_000.0
+"""Kafka's default of connections.max.idle.ms"""
 _CLIENT_LEFT_MS: Final = 10_000.0
 """as long as a client that has left otherwise keeps a connection whose answers are due (connection.py)"""
 
@@ -62,6 +66,8 @@ class WaitsFor(IntEnum):
     """the client goes on with a frame that it has begun"""
     CLIENT_REQUEST = 6
     """the client asks for something; nothing is due"""
+    FIRST_REQUEST = 7
+    """the same, and no broker has been dialled for it yet"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,7 @@ class WatchRules:
             WaitsFor.BROKER: stopped_ms,
             WaitsFor.CLIENT_FRAME: _ms(timeouts.slow_frame_s),
             WaitsFor.CLIENT_REQUEST: _ms(timeouts.idle_s),
+            WaitsFor.FIRST_REQUEST: _NO_BROKER_MS if timeouts.idle_s is None else _ms(timeouts.idle_s),
         }
         self.after_ms = tuple(after_ms[waits_for] for waits_for in WaitsFor)
         self.enough_bytes = tuple(
@@ -161,4 +168,5 @@ _CAUSES: Final = {
     WaitsFor.BROKER: DisconnectCause.BROKER_STALLED,
     WaitsFor.CLIENT_FRAME: DisconnectCause.SLOW_FRAME,
     WaitsFor.CLIENT_REQUEST: DisconnectCause.IDLE,
+    WaitsFor.FIRST_REQUEST: DisconnectCause.IDLE,
 }

@@ -14,8 +14,9 @@ from sluice.protocol.addresses.metadata_poll import brokers_of, metadata_request
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.proxy.connection.stream import receive_exactly, send_all
+from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.route import Route
-from sluice.proxy.listener.upstream import NotConnected, Upstream
+from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.gateway.broker_map import BrokerMap, in_text
 

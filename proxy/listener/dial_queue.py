@@ -2,23 +2,26 @@
 
 Thousands of clients at once overrun the broker's queue of connections (Kafka: socket.listen.backlog.size,
 50), whose kernel then drops what it cannot keep: all try again in step, and many wait for longer than a dial
-may take. Nothing is read of a client before there is a broker, so whether one has left is asked for twice a
-second.
+may take. Of a client its first bytes are read, and no more before there is a broker, so whether one has left
+is asked for twice a second, from when a short dial would be over: one that only says that it sends no more
+looks as one that is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 from weakref import WeakValueDictionary
 
-from sluice.proxy.connection.stream import Stream, has_left
 from sluice.proxy.listener.circuit import Address
 
 MAX_DIALS: Final = 64
 """most dials of one listener to one broker at a time. The broker's queue holds 51: a few more keep it full,
 and nearly all of those for whom there was no place find one when the kernel asks again, a second later."""
+_FIRST_LOOK_S: Final = 3.0
+"""longer than a handshake, or than the kernel takes to ask again a broker whose queue was full"""
 _LOOK_S: Final = 0.5
 
 
@@ -49,14 +52,16 @@ class DialQueue:
 
 
 class ClientPatience:
-    """`async with`: raises TimeoutError after `total_s`, or soon after `client` has left."""
+    """`async with`: raises TimeoutError after `total_s`, or once nobody waits any more."""
 
-    __slots__ = ("_client", "_look", "_loop", "_timeout", "client_left", "waits_for")
+    __slots__ = ("_is_given_up", "_look", "_loop", "_timeout", "client_left", "waits_for")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: Stream | None, total_s: float) -> None:
-        """`client` None: nobody who could leave."""
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, is_given_up: Callable[[], bool] | None, total_s: float
+    ) -> None:
+        """`is_given_up` None: there is nobody who could leave."""
         self._loop = loop
-        self._client = client
+        self._is_given_up = is_given_up
         self._timeout = asyncio.timeout(total_s)
         self._look: asyncio.TimerHandle | None = None
         self.client_left = False
@@ -65,8 +70,8 @@ class ClientPatience:
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
-        if self._client is not None:
-            self._look = self._loop.call_later(_LOOK_S, self._look_at, self._client)
+        if self._is_given_up is not None:
+            self._look = self._loop.call_later(_FIRST_LOOK_S, self._look_at, self._is_given_up)
         return self
 
     async def __aexit__(
@@ -76,11 +81,11 @@ class ClientPatience:
             self._look.cancel()
         await self._timeout.__aexit__(kind, error, trace)
 
-    def _look_at(self, client: Stream) -> None:
-        if has_left(client):
+    def _look_at(self, is_given_up: Callable[[], bool]) -> None:
+        if is_given_up():
             self.client_left = True
             self._look = None
             if not self._timeout.expired():
                 self._timeout.reschedule(self._loop.time())
         else:
-            self._look = self._loop.call_later(_LOOK_S, self._look_at, client)
+            self._look = self._loop.call_later(_LOOK_S, self._look_at, is_given_up)

@@ -1,9 +1,8 @@
 """One configured listener: its ports, and what happens between a client's arrival and its first request.
 
-    accept → limits → PROXY header, TLS (handshake.py) → addresses (route.py) → dial, TLS, login (upstream.py)
-    → Session and Connection
+    accept → limits → PROXY header, TLS (handshake.py) → Session and Connection
 
-(Dial first, read then: a client's first bytes must not arrive before there is somewhere to send them.)
+The broker is dialled when the first bytes are to go there (client_upstreams.py).
 """
 
 from __future__ import annotations
@@ -25,23 +24,16 @@ from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.listener.accept_port import AcceptPort
-from sluice.proxy.listener.circuit import Address
+from sluice.proxy.listener.client_upstreams import ClientDial, ClientUpstreams
 from sluice.proxy.listener.delayed_close import HeldBack
-from sluice.proxy.listener.handshake import Arrival, Entrance, NotLetIn, TooFast
-from sluice.proxy.listener.login.relogin import Relogin
-from sluice.proxy.listener.route import Route
-from sluice.proxy.listener.upstream import BrokerStream, NotConnected, Upstream
+from sluice.proxy.listener.handshake import Arrival, Entrance, NotLetIn, TooFast, endpoint
 from sluice.proxy.runtime.listening import listening
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.quotas.entity import ANONYMOUS
 from sluice.usage.records import ConnectionRecord
 
-_BROKERS_KNOWN_S: Final = 5.0
-"""How long a client of a broker's port waits for the gateway's first question to be answered."""
 _ACCEPTED_S: Final = 250e-6
 """what a connection costs that is not measured, its accept and the loop's part: 235 µs (docs/decisions.md)"""
 _BEYOND_LIMITS: Final = "one connection more than limits.* allow"
@@ -65,8 +57,7 @@ class Listener:
         shared: SharedState,
         policy: SessionPolicy,
         entrance: Entrance,
-        upstream: Upstream,
-        route: Route,
+        upstreams: ClientUpstreams,
         *,
         authentication_timeout_s: float = 30.0,
         rate: AcceptRate | None = None,
@@ -76,16 +67,12 @@ class Listener:
         self.name = options.name
         self.policy = policy
         self.connections: set[Connection] = set()
-        self.brokers_known: asyncio.Event | None = None
-        """of a gateway that asks for its brokers: it has an answer"""
-        self._leads_to: dict[Connection, tuple[int, Address]] = {}  # of a gateway: which broker, and where
-        self._relogins: dict[Connection, Relogin] = {}
         self._worker = worker
         self._options = options
         self._shared = shared
         self._entrance = entrance
-        self._upstream = upstream
-        self._route = route
+        self.upstreams = upstreams
+        """to the brokers"""
         self.authentication_timeout_s = authentication_timeout_s
         self._rate = rate
         self._path = path
@@ -166,7 +153,8 @@ class Listener:
         begun_ms = self._worker.clock.now_ms
         guest = Guest(self._worker.guests)
         guest.took(_ACCEPTED_S)
-        if node_id is None and self._entrance.is_open and self._went_on_at_once(client, source, seat, guest):
+        if self._entrance.is_open:
+            self._go_on_at_once(client, source, node_id, seat, guest)
             return
         work = self._serve(client, source, node_id, seat, begun_ms, guest)
         task = spawn(Metered(work, guest), "arrival")
@@ -179,25 +167,23 @@ class Listener:
             seat.close()
             client.close()
 
-    def _went_on_at_once(self, client: socket.socket, source: Endpoint, seat: Seat, guest: Guest) -> bool:
-        """Where nothing has to be waited for: no task, no time limits. False: something has to be."""
+    def _go_on_at_once(
+        self, client: socket.socket, source: Endpoint, node_id: int | None, seat: Seat, guest: Guest
+    ) -> None:
+        """Where nothing has to be waited for: no task, no time limits."""
         begun_s = thread_time()
-        opened_ms = monotonic() * 1000.0
-        broker = self._upstream.at_once(self._route.addresses(None, opened_ms))
-        if broker is None:
-            return False
-        self._shared.recorder.arrivals.append((source.host, opened_ms))
-        self._route.reached(broker.address)
+        self._shared.recorder.arrivals.append((source.host, monotonic() * 1000.0))
         footprint = Footprint(seat, self._worker.budget, self._worker.clock.now_ms)
         try:
-            self._relay(Arrival(client, source, source), None, broker, footprint, guest)
+            destination = source
+            if self._options.upstream_proxy_protocol:
+                destination = endpoint(client.getsockname())
+            self._relay(Arrival(client, source, destination), node_id, footprint, guest)
         except BaseException:
             seat.close()
-            broker.stream.close()
             self._let_go(client)
             raise
         guest.took(thread_time() - begun_s)
-        return True
 
     async def _serve(
         self,
@@ -224,11 +210,8 @@ class Listener:
             refused = seat.located(arrival.source.host) if self._entrance.is_trusted(source) else None
             if refused is None:
                 if node_id is None and arrival.server_name is not None:
-                    node_id = self._route.node_of(arrival.server_name)
-                dialled_ms = self._worker.clock.now_ms
-                broker = await self._connect(arrival, node_id)
-                begun_ms += self._worker.clock.now_ms - dialled_ms  # the broker's time, not the client's
-                self._relay(arrival, node_id, broker, Footprint(seat, self._worker.budget, begun_ms), guest)
+                    node_id = self.upstreams.route.node_of(arrival.server_name)
+                self._relay(arrival, node_id, Footprint(seat, self._worker.budget, begun_ms), guest)
                 return
             cause, detail = refused, _BEYOND_LIMITS
         except TooFast as error:
@@ -236,7 +219,7 @@ class Listener:
             self._held_back.hold(client, error.delay_ms)
             self._count(error.cause, error.detail, error.source, opened_ms)
             return
-        except (NotLetIn, NotConnected) as error:
+        except NotLetIn as error:
             cause, detail = error.cause, error.detail
         except OSError as error:  # TimeoutError is one: then the cause stands already
             if not seat.is_open:
@@ -266,69 +249,26 @@ class Listener:
             if delay_ms > 0.0:
                 raise TooFast(source, delay_ms)
 
-    async def _connect(self, arrival: Arrival, node_id: int | None) -> BrokerStream:
-        """The broker that this client wants. Raises NotConnected."""
-        route = self._route
-        if node_id is not None and self.brokers_known is not None:
-            await self._find(node_id)
-        addresses = route.addresses(node_id, monotonic() * 1000.0)
-        user = ANONYMOUS if arrival.user is None else arrival.user
-        broker = await self._upstream.connect(
-            addresses, user, (arrival.source, arrival.destination), arrival.stream
-        )
-        route.reached(broker.address)
-        return broker
-
-    async def _find(self, node_id: int) -> None:
-        """Raises NotConnected if it is not known where the broker is, also after the first answer."""
-        assert self.brokers_known is not None
-        if not self.brokers_known.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_BROKERS_KNOWN_S):
-                    await self.brokers_known.wait()
-        if self._route.upstream(node_id) is None:
-            raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")
-
-    def end_misled(self) -> None:
-        """End, in order, connections to brokers that have moved, or that another stood in for."""
-        for connection, (node_id, address) in list(self._leads_to.items()):
-            if self._route.upstream(node_id) not in {None, address}:
-                del self._leads_to[connection]  # once is enough
-                connection.drain(DisconnectCause.BROKER_MOVED)
-
     def _ended(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self._leads_to.pop(connection, None)
-        relogin = self._relogins.pop(connection, None)
-        if relogin is not None:
-            relogin.end()
+        self.upstreams.ended(connection)
 
     def _relay(
         self,
         arrival: Arrival,
         node_id: int | None,
-        broker: BrokerStream,
         footprint: Footprint[Connection],
         guest: Guest,
     ) -> None:
-        leads_to = in_text(broker.address) if node_id is None else str(node_id)
         new_session, new_connection = self._path.session, self._path.connection
+        leads_to = self.upstreams.name_of(node_id)
         session = new_session(self._shared, self.policy, arrival.source.host, arrival.user, leads_to)
         connection = new_connection(
-            self._worker, arrival.stream, broker.stream, session, arrival.peer, footprint, self._ended, guest
-        )
+            self._worker, arrival.stream, None, session, arrival.peer, footprint, self._ended, guest,
+            ClientDial(self.upstreams, arrival, node_id),
+        )  # fmt: skip
         self.connections.add(connection)
-        if node_id is not None:
-            self._leads_to[connection] = (node_id, broker.address)
         connection.start()
-        if broker.session_lifetime_ms and not connection.is_closed:
-            self._relogins[connection] = Relogin(
-                self._worker.loop,
-                connection,
-                partial(self._upstream.new_login, session.user),
-                broker.session_lifetime_ms,
-                self._upstream.dial_timeout_s,
-            )
 
     def _let_go(self, client: Stream) -> None:
         """Close in order: on unread bytes (clients speak first) it would be a reset."""

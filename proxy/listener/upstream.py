@@ -11,7 +11,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EALREADY, ECONNREFUSED, EINPROGRESS, EINTR, EMFILE, ENFILE
 from functools import lru_cache
@@ -24,6 +24,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.stream import Stream, receive, send_all
+from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
 from sluice.proxy.runtime.log import get_logger
@@ -45,16 +46,6 @@ _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
 _log = get_logger()
-
-
-class NotConnected(Exception):
-    """No broker could be had for this client."""
-
-    def __init__(self, cause: DisconnectCause, detail: str) -> None:
-        super().__init__(detail)
-        self.cause = cause
-        self.detail = detail
-        """empty if the log has it already"""
 
 
 class SaysNothing(Exception):
@@ -140,14 +131,14 @@ class Upstream:
         addresses: Sequence[Address],
         user: str | None,
         ends: tuple[Endpoint, Endpoint] | None,
-        client: Stream | None = None,
+        is_given_up: Callable[[], bool] | None = None,
     ) -> BrokerStream:
         """To the first of `addresses` that can be had, for `user` (None: the proxy itself).
 
-        `ends`: the client's and what it connected to, for the PROXY header. `client`: who waits, and may
-        leave. Raises NotConnected.
+        `ends`: the client's and what it connected to, for the PROXY header. `is_given_up`: whether nobody
+        waits for it any more. Raises NotConnected.
         """
-        patience = ClientPatience(self._loop, client, self._dial_total_s)
+        patience = ClientPatience(self._loop, is_given_up, self._dial_total_s)
         try:
             async with patience:
                 stream, address = await self._dial_in_turn(addresses, ends, patience)

@@ -15,8 +15,9 @@ from typing import Final
 
 from sluice.protocol.api_versions import api_versions_request
 from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
+from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address
-from sluice.proxy.listener.upstream import NotConnected, SaysNothing, Upstream
+from sluice.proxy.listener.upstream import SaysNothing, Upstream
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
 _KEPT_FOR_S: Final = 60.0

@@ -117,6 +117,11 @@ class RequestSide(FetchSide):
         until the garbage collector comes."""
         self.quota_requests = self._others.quota_requests = self._others.transactions = self._guard = None
 
+    def name_broker(self, broker: str) -> None:
+        """The one that requests go to, in their records."""
+        if self._flows is not None:
+            self._flows.origin.broker = broker
+
     def lift_frame_limit(self) -> None:
         """The broker said yes."""
         self._frame_limit = self._policy.max_frame_bytes

@@ -168,6 +168,12 @@ class Session:
         return len(self._in_flight)
 
     @property
+    def is_all_to_be_answered(self) -> bool:
+        """While nothing has been answered yet: each request that went on will be, so its client knows what
+        became of it. False: there may be one with acks = 0."""
+        return sum(entry[9] is not LOCAL for entry in self._in_flight) >= self._requests.count
+
+    @property
     def at_boundary(self) -> bool:
         """No frame of the client has begun to go on and not ended."""
         return self._requests.at_boundary
@@ -357,6 +363,10 @@ class Session:
             self._requests.replicas.closed(now_ms)
         self._requests.closed()
         self._throttling.closed(now_ms)
+
+    def name_broker(self, broker: str) -> None:
+        """Which one it has come to, as the access log calls it."""
+        self._requests.name_broker(broker)
 
     def record(self, peer: str, opened_ms: float, closed_ms: float) -> ConnectionRecord:
         """What the connection was, now that it ends. `peer`: the client's address with its port."""

@@ -146,6 +146,7 @@ async def test_it_is_ready_while_its_brokers_can_be_reached() -> None:
                 await served(client)
         assert health(proxy, "readyz") == 200  # nobody has tried yet
         with await client_of(proxy, "D0") as client:
+            await client.send(produce())
             assert await client.end() == "closed"
         assert health(proxy, "readyz") == 503
         async with FaultBroker(answers, port=away):  # found by the proxy, with no client
@@ -157,7 +158,8 @@ async def test_a_broker_that_is_away_costs_its_own_port_only() -> None:
     async with FaultBroker(answers) as broker, running(away, broker.port) as proxy:
         for _ in range(3):
             with await client_of(proxy, "D0") as client:
-                assert await client.end() == "closed"  # who sends behind the close would be reset
+                await client.send(produce())
+                assert await client.end() == "closed"
             with await client_of(proxy, "D1") as client:
                 await served(client)
         assert await asyncio.to_thread(proxy.disconnects, "upstream_unreachable") == 3

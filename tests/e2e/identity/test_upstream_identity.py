@@ -16,7 +16,7 @@ import yaml
 from testkit.clients.java_client import ALL_CLIENTS
 from testkit.clients.kafka_clients import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, Client, Options
 from testkit.clients.kafka_records import assert_exactly, create_topic, numbered, stored
-from testkit.frames.frames import METADATA, request
+from testkit.frames.frames import API_VERSIONS, METADATA, request
 from testkit.kafka.dist import KafkaDist
 from testkit.kafka.node import USERS, KafkaNode
 from testkit.kafka.secured_kafka import allow, topic_error
@@ -125,6 +125,7 @@ def test_a_user_without_credentials_is_refused_and_the_log_says_whom(rig: Rig) -
         with tls_connection(
             rig.port(EACH), rig.certificates.ca_file, rig.certificates.client(subject)
         ) as tls:
+            tls.sendall(request(API_VERSIONS, 3))
             assert not read_to_the_end(tls)
         await_disconnects(rig.sluice, "upstream_login_failed", refused + 1)
         line = rig.sluice.log_lines("connection_closed", cause="upstream_login_failed")[-1]

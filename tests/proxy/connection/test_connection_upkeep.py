@@ -303,7 +303,8 @@ async def test_a_client_that_has_left_behind_a_broker_that_takes_nothing_is_noti
         LocalProxy(broker.port) as proxy,
     ):
         client = await proxy.client()
-        await until(lambda: bool(proxy.connections))
+        await client.send(produce(acks=0))
+        await until(lambda: bool(broker.clients))
         (connection,) = proxy.connections
         with socket.socket(fileno=os.dup(connection._broker.sock.fileno())) as same:
             same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)

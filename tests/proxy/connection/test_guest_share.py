@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from time import monotonic
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.proxy.connection.guest_share import _BURST_S, GuestShare
+from sluice.proxy.connection.guests import Guest, WaitingRoom
+from sluice.proxy.runtime.gauges import Gauges
 
 
 def test_nobody_waits_who_takes_less_than_the_share() -> None:
@@ -47,3 +52,16 @@ def test_a_refund_of_what_is_paid_already_lends_nothing() -> None:
     share.refund(0.1)
     share.charge(_BURST_S + 0.1, 100.0)
     assert share.wait_s(100.0) == pytest.approx(0.1 / 0.25)
+
+
+@pytest.mark.asyncio
+async def test_who_has_authenticated_is_charged_nothing_for_a_dial_that_goes_on() -> None:
+    share = GuestShare(0.25)
+    gauges = Gauges()
+    guest = Guest(WaitingRoom(asyncio.get_running_loop(), share, gauges))
+    guest.took(0.01)
+    guest.authenticated()
+    for _ in range(1_000):
+        guest.took(0.1)
+    assert gauges.guests_s == pytest.approx(0.01)
+    assert share.wait_s(monotonic()) == 0.0

@@ -11,11 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener import cluster_watch
 from sluice.proxy.listener.circuit import Circuits, Rotation
 from sluice.proxy.listener.cluster_watch import ClusterWatch
 from sluice.proxy.listener.route import GatewayRoute
-from sluice.proxy.listener.upstream import NotConnected, Upstream
+from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from testkit.frames.frames import METADATA, answer, decoded
 from testkit.peers.fault_broker import Behaviour, BrokerSide, FaultBroker

@@ -55,6 +55,8 @@ async def test_a_dial_that_times_out_is_tried_again_opens_no_circuit_and_is_told
     with full_port() as server:
         async with LocalProxy(server.getsockname()[1], dial_timeout_s=0.2, dial_total_s=30.0) as proxy:
             with capture_logs() as lines, await proxy.client() as client, await proxy.client() as other:
+                await client.send(produce())
+                await other.send(produce())
                 circuit = proxy.circuits.of((LOOPBACK, server.getsockname()[1]))
                 await until(lambda: circuit.failures >= 4)
                 assert circuit.is_closed
@@ -68,6 +70,7 @@ async def test_who_waited_for_as_long_as_clients_do_is_let_go() -> None:
     with full_port() as server:
         async with LocalProxy(server.getsockname()[1], dial_timeout_s=0.2, dial_total_s=0.5) as proxy:
             with await proxy.client() as client:
+                await client.send(produce())
                 assert await client.end() == "closed"
             ended = await proxy.end()
             assert ended.cause == DisconnectCause.UPSTREAM_UNREACHABLE
@@ -85,6 +88,7 @@ async def all_dials_waiting(
             LocalProxy(port, dial_timeout_s=0.6, dial_total_s=60.0) as proxy,
             clients_of(proxy, count) as clients,
         ):
+            await asyncio.gather(*(client.send(produce()) for client in clients))
             circuit = proxy.circuits.of((LOOPBACK, port))
             await until(lambda: circuit.under_way == MAX_DIALS)
             yield proxy, server, clients, circuit
@@ -93,7 +97,6 @@ async def all_dials_waiting(
 async def test_clients_that_leave_while_they_wait_free_their_places_for_others() -> None:
     async with all_dials_waiting(2 * MAX_DIALS) as (proxy, _, clients, circuit):
         leaving, waiting = clients[:-1], clients[-1]
-        await asyncio.gather(*(client.send(produce()) for client in leaving))
         for number, client in enumerate(leaving):
             if number % 2:
                 client.close()

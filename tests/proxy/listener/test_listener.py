@@ -61,6 +61,7 @@ async def test_clients_of_an_unreachable_broker_are_closed_in_order_counted_and_
         with capture_logs() as lines:
             for _ in range(5):
                 with await proxy.client() as client:
+                    await client.send(produce())
                     assert await client.end() == "closed"
         assert [record.cause for record in proxy.ended] == [DisconnectCause.UPSTREAM_UNREACHABLE] * 5
         assert [line["event"] for line in lines] == ["upstream_unreachable"]
@@ -81,11 +82,13 @@ async def test_a_broker_that_comes_back_is_used_again_and_the_log_says_so() -> N
         with capture_logs() as lines:
             for _ in range(2):
                 with await proxy.client() as client:
+                    await client.send(produce())
                     await client.end()
             async with FaultBroker(answers, port=port):
                 for _ in range(2):
                     await served_in_the_end(proxy)
             with await proxy.client() as client:
+                await client.send(produce())
                 await client.end()
         assert [(line["event"], line["log_level"]) for line in lines] == [
             ("upstream_unreachable", "warning"),  # it may just not be up yet: a sidecar starts first
@@ -97,6 +100,7 @@ async def test_a_broker_that_comes_back_is_used_again_and_the_log_says_so() -> N
 async def test_a_name_that_nobody_knows_is_a_broker_that_cannot_be_reached() -> None:
     async with LocalProxy(9092, upstream_host="no-such-broker.invalid") as proxy:
         with await proxy.client() as client:
+            await client.send(produce())
             assert await client.end() == "closed"
         assert (await proxy.end()).cause == DisconnectCause.UPSTREAM_UNREACHABLE
 
@@ -104,8 +108,11 @@ async def test_a_name_that_nobody_knows_is_a_broker_that_cannot_be_reached() -> 
 async def test_a_client_that_leaves_while_its_broker_is_dialled_leaves_nothing_behind() -> None:
     with deaf_port() as port:
         async with LocalProxy(port, dial_timeout_s=0.3) as proxy:
-            (await proxy.client()).reset()
-            (await proxy.client()).close()
+            for leave in (Wire.reset, Wire.close):
+                client = await proxy.client()
+                await client.send(produce())
+                await until(lambda: bool(proxy.connections))
+                leave(client)
             await until(lambda: len(proxy.ended) == 2)
             assert not proxy.connections
 
@@ -146,13 +153,17 @@ async def test_a_stopped_listener_takes_no_more_and_leaves_those_it_has() -> Non
             await client.send(b"")
 
 
-async def test_a_client_that_is_being_dialled_for_is_let_go_when_the_listener_stops() -> None:
+async def test_a_client_that_is_being_dialled_for_is_let_go_when_the_proxy_drains() -> None:
     with deaf_port() as port:
         async with LocalProxy(port, dial_timeout_s=30.0) as proxy:
             with await proxy.client() as client:
+                await client.send(produce())
                 await client.silence()
-                proxy.listener.stop()
+                (connection,) = proxy.connections
+                connection.drain()
                 assert await client.end() == "closed"
+            ended = await proxy.end()
+            assert (ended.cause, ended.detail) == (DisconnectCause.DRAINED, "before a broker was reached")
 
 
 async def test_a_listener_on_all_addresses_takes_ipv4_and_ipv6() -> None:

@@ -129,6 +129,7 @@ async def test_a_broker_that_the_cluster_does_not_have_cannot_be_reached() -> No
     async with two_brokers() as (cluster, zero, _), gateway(zero.port) as (_, first_port):
         cluster.may_tell.set()
         with await dial(first_port + 2) as client:
+            await client.send(produce())
             assert await client.end() == "closed"
         assert not cluster.served
 
@@ -143,11 +144,11 @@ async def test_clients_of_a_broker_that_has_moved_are_sent_away_in_order() -> No
         with await dial(first_port + 1) as client, await dial(first_port) as other:
             assert await is_served(client)
             assert await is_served(other)
-            listener.end_misled()
+            listener.upstreams.end_misled()
             assert await is_served(client), "nothing has moved"
             cluster.ports[1] = elsewhere.port
-            await until(lambda: listener._route.upstream(1) == (LOOPBACK, elsewhere.port))
-            listener.end_misled()
+            await until(lambda: listener.upstreams.route.upstream(1) == (LOOPBACK, elsewhere.port))
+            listener.upstreams.end_misled()
             assert await client.end() == "closed"
             assert await is_served(other)
         with await dial(first_port + 1) as client:

@@ -15,10 +15,19 @@ from structlog.testing import capture_logs
 
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, ProxyHeader, build_v2, parse_v2
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Circuits
-from sluice.proxy.listener.upstream import NotConnected, Upstream
+from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.session.causes import DisconnectCause
-from testkit.frames.frames import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, answer, decoded, request
+from testkit.frames.frames import (
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    answer,
+    decoded,
+    produce,
+    request,
+)
 from testkit.frames.wire import WITHIN_S, Wire
 from testkit.peers.certificates import CertificateAuthority, IdentityFiles
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to, answers
@@ -210,6 +219,7 @@ async def test_a_broker_that_is_not_who_it_should_be_is_not_spoken_to_and_the_lo
         async with tls_rig(TlsBroker(files.broker(*hosts)), listener) as proxy:
             for _ in range(3):
                 with await proxy.client() as client:
+                    await client.send(produce())
                     assert await client.end() == "closed"
             assert [end.cause for end in proxy.ended] == [DisconnectCause.UPSTREAM_UNREACHABLE] * 3
     (line,) = [line for line in lines if line["event"] == "upstream_unreachable"]
@@ -229,6 +239,7 @@ async def test_silence_in_the_handshake_is_told_with_the_client_and_no_other_is_
         SecuredProxy(broker.port, listener=to_tls(), dial_timeout_s=0.2, dial_total_s=0.5) as proxy,
     ):
         with await proxy.client() as client:
+            await client.send(produce())
             assert await client.end() == "closed"
         end = await proxy.end()
         assert end.cause is DisconnectCause.UPSTREAM_UNREACHABLE
@@ -305,6 +316,7 @@ async def test_a_refused_login_ends_that_client_alone_and_the_broker_is_dialled_
                         if password == "right":
                             assert await is_served(client)
                         else:
+                            await client.send(produce())
                             assert await client.end() == "closed"
             ends = [end for end in proxy.ended if end.cause is DisconnectCause.UPSTREAM_LOGIN_FAILED]
             assert len(ends) == 3

@@ -13,10 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Circuits, Rotation
 from sluice.proxy.listener.route import GatewayRoute
 from sluice.proxy.listener.tls.context import ClientTls
-from sluice.proxy.listener.upstream import NotConnected, Upstream
+from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.listener.upstream_watch import Patience, UpstreamWatch
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import BrokerMap

@@ -166,6 +166,7 @@ async def test_a_busy_connection_outlives_its_sessions(tmp_path: Path) -> None:
 async def test_an_idle_connection_outlives_them_too(tmp_path: Path) -> None:
     async with rig(tmp_path) as (proxy, broker):
         with await proxy.client() as client:
+            await ask(client, 0)
             await until(lambda: len(broker.logins) == 4)
             await ask(client, 1)
         assert not broker.broke
@@ -184,7 +185,7 @@ async def test_a_login_waits_for_the_answers_that_are_due(tmp_path: Path) -> Non
     """Beyond the session's end, as Kafka lets it: it looks at the end when a request comes."""
     async with rig(tmp_path) as (proxy, broker):
         with await proxy.client() as client:
-            await until(lambda: len(broker.logins) == 1)
+            await ask(client, 0)
             broker.holds_answers.clear()
             await client.send(request(METADATA, 12, correlation_id=1))
             await asyncio.sleep(1.2 * LIFETIME_MS / 1000.0)
@@ -203,7 +204,7 @@ async def test_a_login_waits_for_the_end_of_a_request_that_is_half_sent(tmp_path
         broker.is_strict = False
         with await proxy.client() as client:
             frame = produce_of(400_000, correlation_id=7)
-            await until(lambda: len(broker.logins) == 1)
+            await ask(client, 0)
             await client.send(frame[:200_000])
             await asyncio.sleep(1.2 * LIFETIME_MS / 1000.0)
             assert len(broker.logins) == 1
@@ -335,6 +336,7 @@ async def test_a_login_that_is_not_answered_ends_the_connection_though_the_clien
 
         broker.answers_login = hangs
         with await proxy.client() as client:
+            await ask(client, 0)
             async with asyncio.timeout(WITHIN_S):
                 await begun.wait()
             await client.send(request(METADATA, 12))
@@ -346,8 +348,8 @@ async def test_a_login_that_is_not_answered_ends_the_connection_though_the_clien
 
 async def test_the_credentials_are_those_of_the_time(tmp_path: Path) -> None:
     async with rig(tmp_path) as (proxy, broker):
-        with await proxy.client():
-            await until(lambda: len(broker.logins) == 1)
+        with await proxy.client() as client:
+            await ask(client, 0)
             listener(tmp_path, "another")
             assert proxy.security.credentials is not None
             await until(
@@ -371,6 +373,7 @@ async def test_a_drain_within_a_login_ends_the_connection(tmp_path: Path) -> Non
 
         broker.answers_login = hangs
         with await proxy.client() as client:
+            await ask(client, 0)
             async with asyncio.timeout(WITHIN_S):
                 await begun.wait()
             for connection in tuple(proxy.connections):
