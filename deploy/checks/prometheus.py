@@ -27,7 +27,7 @@ from prometheus_server import JOB, PrometheusServer
 
 from testkit.clients.kafka_clients import CONFLUENT, Options
 from testkit.clients.kafka_records import create_topic, numbered
-from testkit.frames.frames import produce, record_batch
+from testkit.frames.frames import API_VERSIONS, produce, record_batch, request
 from testkit.frames.wire import Wire
 from testkit.kafka.node import KafkaNode
 from testkit.peers.certificates import CertificateAuthority
@@ -119,6 +119,7 @@ def use(kafka: KafkaNode, sluice: SluiceProcess, ca_file: Path) -> None:
     asyncio.run(overload(port, topic))
     certificate_at(sluice.doors["TLS"].port, ca_file)
     with socket.create_connection((LOOPBACK, sluice.doors["DEAD"].port), timeout=10) as client:
+        client.sendall(request(API_VERSIONS, 3))
         client.recv(1)  # its end: the broker behind cannot be dialled
 
 
