@@ -18,7 +18,7 @@ from sluice.proxy.connection.read_ahead import kept_bytes
 from sluice.proxy.connection.relay import Relay
 from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
-from sluice.proxy.connection.timeouts import WaitsFor, WatchRules
+from sluice.proxy.connection.timeouts import WatchRules
 from sluice.proxy.connection.undialled import Dials, NotConnected, Undialled
 from sluice.proxy.connection.waiting import what_it_waits_for
 from sluice.proxy.connection.worker import Worker
@@ -202,11 +202,9 @@ class Connection(Relay):
             return
         if self._is_heard:
             self._look_again()
-        waits_for, moved_bytes = WaitsFor.NOTHING, 0  # while it is dialled, which ends by itself
-        if self._dialling is None:
-            waits_for, moved_bytes = what_it_waits_for(
-                self.session, self._client, self._broker, kept_bytes(self._client_kept)
-            )
+        waits_for, moved_bytes = what_it_waits_for(
+            self.session, self._client, self._broker, kept_bytes(self._client_kept)
+        )
         cause = self._footprint.look(waits_for, moved_bytes, now_ms, rules)
         if cause is not None:
             self.abort(cause, f"waited for {waits_for.name.lower()}")
@@ -305,7 +303,7 @@ class Connection(Relay):
         self._timer.end()
         was_delayed = self._pace.is_delayed and not self._pace.is_hold_suspended
         self.session.drain(monotonic() * 1000.0, cause)
-        self._go_on()
+        self._go_on()  # first what was held
         if was_delayed and self._forward_unacknowledged():
             self._not_reading()  # anew, for the broker may not have taken it yet
 

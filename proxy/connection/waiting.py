@@ -22,6 +22,9 @@ def what_it_waits_for(
 ) -> tuple[WaitsFor, int]:
     """What must happen next, and the bytes that have moved there. Asks the kernel only about clients behind a
     broker that takes or answers nothing: whether they have left shows nowhere else."""
+    is_undialled = type(broker) is Undialled
+    if is_undialled and broker.out is not None:  # it is dialled now, which ends by itself
+        return _NOTHING, 0
     pace = session.pace
     if not session.identity.authenticated:
         has_left = pace.state is _AWAITING_BROKER and client.has_left  # it is not read then
@@ -38,5 +41,5 @@ def what_it_waits_for(
         return WaitsFor.CLIENT_FRAME, session.bytes_from_client + client_kept_bytes
     if session.in_flight:
         return _NOTHING, 0
-    waits_for = _FIRST_REQUEST if type(broker) is Undialled else _CLIENT_REQUEST
+    waits_for = _FIRST_REQUEST if is_undialled else _CLIENT_REQUEST
     return waits_for, session.bytes_from_client + session.bytes_to_client

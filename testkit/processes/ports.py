@@ -124,9 +124,16 @@ def _is_free(port: int) -> bool:
 @contextmanager
 def full_port() -> Iterator[socket.socket]:
     """A port whose queue of connections is full: who dials it gets no answer until somebody is taken."""
-    with socket.create_server((LOOPBACK, 0), backlog=0) as server, ExitStack() as fillers:
+    with socket.create_server((LOOPBACK, 0), backlog=0) as server, queue_filled(server.getsockname()[1]):
+        yield server
+
+
+@contextmanager
+def queue_filled(port: int) -> Iterator[None]:
+    """The queue of a port with a backlog of 0 is full, until who listens there accepts."""
+    with ExitStack() as fillers:
         for _ in range(3):
             filler = fillers.enter_context(socket.socket())
             filler.setblocking(False)
-            filler.connect_ex(server.getsockname())
-        yield server
+            filler.connect_ex((LOOPBACK, port))
+        yield

@@ -9,7 +9,7 @@ import socket
 import struct
 import weakref
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
@@ -24,7 +24,7 @@ from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
 from testkit.frames.frames import API_VERSIONS, PRODUCE, produce, produce_of, request
 from testkit.peers.fault_broker import Behaviour, BrokerSide, FaultBroker, answer_to, answers
-from testkit.processes.ports import full_port
+from testkit.processes.ports import full_port, queue_filled
 from testkit.proxy.local_proxy import LocalProxy, until
 from testkit.proxy.playbook import limits_of
 
@@ -128,11 +128,7 @@ async def test_who_asks_and_says_no_more_is_answered(host: str) -> None:
 async def full_for_a_while(behaviour: Behaviour) -> AsyncIterator[FaultBroker]:
     """Its queue of connections is full when clients come, so that the kernel asks again, a second later."""
     async with FaultBroker(behaviour, backlog=0, accepts_after_s=0.5) as broker:
-        with ExitStack() as fillers:
-            for _ in range(2):
-                filler = fillers.enter_context(socket.socket())
-                filler.setblocking(False)
-                filler.connect_ex(("127.0.0.1", broker.port))
+        with queue_filled(broker.port):
             yield broker
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,28 +12,10 @@ from sluice.proxy.session.causes import DisconnectCause
 from testkit.frames.frames import produce
 from testkit.frames.wire import Wire, dial
 from testkit.peers.fault_broker import FaultBroker, answers
-from testkit.processes.ports import LOOPBACK, free_port
+from testkit.processes.ports import LOOPBACK, free_port, full_port
 from testkit.proxy.local_proxy import LocalProxy, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@contextmanager
-def deaf_port() -> Iterator[int]:
-    """A port whose queue of connections is full: who dials it gets no answer."""
-    with socket.create_server((LOOPBACK, 0), backlog=0) as server:
-        port = server.getsockname()[1]
-        fillers = []
-        try:
-            for _ in range(3):
-                filler = socket.socket()
-                fillers.append(filler)
-                filler.setblocking(False)
-                filler.connect_ex((LOOPBACK, port))
-            yield port
-        finally:
-            for filler in fillers:
-                filler.close()
 
 
 async def is_served(client: Wire) -> bool:
@@ -69,8 +49,8 @@ async def test_clients_of_an_unreachable_broker_are_closed_in_order_counted_and_
 
 
 async def test_a_client_that_has_already_sent_is_not_reset_when_the_broker_cannot_be_reached() -> None:
-    with deaf_port() as port:
-        async with LocalProxy(port, dial_timeout_s=0.3, dial_total_s=0.3) as proxy:
+    with full_port() as server:
+        async with LocalProxy(server.getsockname()[1], dial_timeout_s=0.3, dial_total_s=0.3) as proxy:
             with await proxy.client() as client:
                 await client.send(produce() * 20)
                 assert await client.end() == "closed"
@@ -106,8 +86,8 @@ async def test_a_name_that_nobody_knows_is_a_broker_that_cannot_be_reached() -> 
 
 
 async def test_a_client_that_leaves_while_its_broker_is_dialled_leaves_nothing_behind() -> None:
-    with deaf_port() as port:
-        async with LocalProxy(port, dial_timeout_s=0.3) as proxy:
+    with full_port() as server:
+        async with LocalProxy(server.getsockname()[1], dial_timeout_s=0.3) as proxy:
             for leave in (Wire.reset, Wire.close):
                 client = await proxy.client()
                 await client.send(produce())
@@ -154,8 +134,8 @@ async def test_a_stopped_listener_takes_no_more_and_leaves_those_it_has() -> Non
 
 
 async def test_a_client_that_is_being_dialled_for_is_let_go_when_the_proxy_drains() -> None:
-    with deaf_port() as port:
-        async with LocalProxy(port, dial_timeout_s=30.0) as proxy:
+    with full_port() as server:
+        async with LocalProxy(server.getsockname()[1], dial_timeout_s=30.0) as proxy:
             with await proxy.client() as client:
                 await client.send(produce())
                 await client.silence()
