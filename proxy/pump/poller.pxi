@@ -20,8 +20,6 @@ cdef extern from "<sys/epoll.h>" nogil:
 cdef enum:
     AT_ONCE = 256
 
-include "prefetch.pxi"
-
 
 cdef int serve(object poller, const epoll_event *events, int found) except -1:
     """Call whom they are for."""
@@ -30,8 +28,6 @@ cdef int serve(object poller, const epoll_event *events, int found) except -1:
     cdef unsigned int seen
     cdef int at
     for at in range(found):
-        if at % TOGETHER == 0:
-            prefetch(readers, &events[at], min(found - at, <int>TOGETHER))
         seen = events[at].events
         number = event_fd(&events[at])
         # Looked for one by one: a call may end the watch of what comes behind it.
