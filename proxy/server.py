@@ -262,7 +262,8 @@ class Server:
 
     async def _until_quotas_are_known(self) -> None:
         """Or a signal ends the wait: in a topic they may be out of reach, with no copy here."""
-        waits = {spawn(self._quota_source.known(), "quotas_known"), spawn(self._signalled.wait(), "signalled")}
+        known = spawn(self._quota_source.known(), "quotas_known")
+        waits = {known, spawn(self._signalled.wait(), "signalled")}
         done, pending = await asyncio.wait(waits, timeout=_WAITS_TOLD_S, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             _log.warning("waiting_for_quotas", reason="their topic cannot be read yet, and there is no copy")

@@ -28,7 +28,7 @@ PackedRequests: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 class Counting(NamedTuple):
     """Compiled functions that look at each request's record, where Python need not (proxy/pump/usage.pxi)."""
 
-    count: Callable[[list[RequestRecord], dict[int, Tally]], list[RequestRecord]]
+    tally: Callable[[list[RequestRecord], dict[int, Tally]], list[RequestRecord]]
     """Into the tallies of their APIs, those within a quota; the others are returned, uncounted."""
     pack: Callable[[list[RequestRecord], float], PackedRequests | None]
     """None: one of them has a flow without a number, was throttled, or took so many ms or more."""

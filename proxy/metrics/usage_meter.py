@@ -35,7 +35,7 @@ from sluice.usage.tallies import DURATION_AT, DURATION_SUM, SIZE_SUM, SLOTS_PER_
 
 DRAIN_INTERVAL_S: Final = 0.1
 DRAIN_REQUESTS: Final = 2_000
-"""Where more come they are drained about so many at once, for then they lie in the processor's caches still."""
+"""Where more come, about so many are drained at once: they lie in the processor's caches then."""
 MIN_DRAIN_INTERVAL_S: Final = 0.01
 IDLE_DRAIN_INTERVAL_S: Final = 1.0
 """after so long without a record"""
@@ -156,8 +156,7 @@ class UsageMeter:
         self._follow_names()
         recorder = self._recorder
         if recorder.requests:
-            counting, requests = self._counting, recorder.requests
-            self._count_requests(requests if counting is None else counting.count(requests, self.apis), now_ms)
+            self._count_requests(recorder.requests, now_ms)
         if recorder.throttles:
             self._count_throttles(recorder.throttles, now_ms)
         if recorder.connections:
@@ -181,6 +180,8 @@ class UsageMeter:
 
     def _count_requests(self, records: list[RequestRecord], now_ms: float) -> None:
         apis = self.apis
+        if self._counting is not None:
+            records = self._counting.tally(records, apis)
         unlimited: defaultdict[tuple[int, str, str], int] = defaultdict(int)
         throttled: defaultdict[Sensor, list[float]] = defaultdict(list)
         # fmt: off

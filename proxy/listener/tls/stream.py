@@ -87,7 +87,7 @@ class TlsStream:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._send = sock.send
-        self._ssl: object = sock._sslobj  # noqa: SLF001 - for the pump, while it may be read and written
+        self._ssl: object = getattr(sock, "_sslobj", None)  # for the pump, while it may read and write by it
         self._server_side = server_side
         self._said_goodbye = False
         self._error: OSError | None = None
@@ -246,7 +246,7 @@ class TlsStream:
                 self._sock.unwrap()
 
     def _keep_failure(self) -> None:
-        """OpenSSL has just said to the pump that there is an end or an error, and says so again: keep which."""
+        """OpenSSL has just told the pump of an end or an error, and tells it again: keep which."""
         try:
             if self._recv_into(bytearray(1)):
                 self._error = explained(ssl.SSLError("it went on"), server_side=self._server_side)

@@ -88,7 +88,7 @@ def test_a_meter_over_the_pump_counts_what_one_in_python_does(
 def test_of_requests_within_a_quota_nothing_is_left_to_python(counting: Counting) -> None:
     tallies = {0: [0.0] * 99, 3: [0.0] * 99}
     records = [record(api_key=key, upstream_ms=ms) for key in (0, 3, 0) for ms in (0.0, 0.3, 5.0)]
-    assert counting.count(records, tallies) == []
+    assert counting.tally(records, tallies) == []
     assert [sum(tally[:33]) for tally in tallies.values()] == [6, 3]
 
 
@@ -102,7 +102,7 @@ def test_of_requests_within_a_quota_nothing_is_left_to_python(counting: Counting
 )  # fmt: skip
 def test_what_is_not_known_is_given_back_uncounted(counting: Counting, other: Any) -> None:
     tallies = {0: [0.0] * 99}
-    assert counting.count([record(), other, record()], tallies) == [other]
+    assert counting.tally([record(), other, record()], tallies) == [other]
     assert sum(tallies[0][:33]) == 2
 
 
