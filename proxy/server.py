@@ -111,8 +111,9 @@ class Server:
         self._id_file = id_file
         self._quota_source = quota_source
         self._quotas = quota_manager_of(config, quota_source.limits)
+        self._path = path = data_path(config.pump)
         self._recorder = Recorder()
-        self._access_log = access_log_of(config.access_log, self._quotas, monotonic() * 1000.0)
+        self._access_log = access_log_of(config.access_log, self._quotas, monotonic() * 1000.0, path.counting)
         self._replication = ReplicationSetup(config.replication, config.quotas.file)
         self._gauges = Gauges()
         self._health = Health()
@@ -139,6 +140,7 @@ class Server:
             max_series=config.metrics.max_series,
             max_users=config.metrics.max_users,
             warning_share=config.quotas.warning_share,
+            counting=path.counting,
         )
         if self._access_log is not None:
             self._meter.access_log = self._access_log.take
@@ -179,8 +181,7 @@ class Server:
     def _worker(self) -> Worker:
         """Make what all connections share, and take signals from now on."""
         loop = asyncio.get_running_loop()
-        poller = data_path(self._config.pump).poller
-        worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget, poller)
+        worker = Worker(loop, self._recorder, self._gauges, self._limits, self._budget, self._path.poller)
         worker.quota_desk = self._quota_source.desk
         worker.rates = self._rates
         take_signals(loop, self._signal)
@@ -203,7 +204,7 @@ class Server:
             self._access_log,
             replication,
             self._health.upstreams,
-            data_path(self._config.pump).name,
+            self._path.name,
         )
         desk = AdminDesk(
             self._quotas,
@@ -261,10 +262,8 @@ class Server:
 
     async def _until_quotas_are_known(self) -> None:
         """Or a signal ends the wait: in a topic they may be out of reach, with no copy here."""
-        waits = {
-            spawn(self._quota_source.known(), "quotas_known"),
-            spawn(self._signalled.wait(), "signalled"),
-        }
+        known = spawn(self._quota_source.known(), "quotas_known")
+        waits = {known, spawn(self._signalled.wait(), "signalled")}
         done, pending = await asyncio.wait(waits, timeout=_WAITS_TOLD_S, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             _log.warning("waiting_for_quotas", reason="their topic cannot be read yet, and there is no copy")
@@ -300,7 +299,7 @@ class Server:
                 security,
                 limits=config.limits,
                 upstream=config.upstream,
-                path=data_path(config.pump),
+                path=self._path,
             )
             self._listeners.append(assembled.listener)
             self._health.upstreams.append(assembled.upstream)

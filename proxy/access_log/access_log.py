@@ -27,6 +27,7 @@ from sluice.usage.flow import TopicNames
 from sluice.usage.records import Recorder
 from sluice.usage.requests import RequestRows
 from sluice.usage.rollup import Limits, Rollup, Window
+from sluice.usage.tallies import Counting
 
 _HAND_OVER_INTERVAL_S: Final = 1.0
 """a window waits no longer"""
@@ -91,8 +92,10 @@ class AccessLog:
         writer: RowWriter,
         now_ms: float,
         offset_ms: Callable[[], float] = lambda: (time.time() - time.monotonic()) * 1000.0,
+        *,
+        counting: Counting | None = None,
     ) -> None:
-        """`offset_ms`: Unix time less monotonic time."""
+        """`offset_ms`: Unix time less monotonic time. `counting`: compiled; None: it is not there."""
         proxy = self._proxy = instance_name(options)
         self._offset_ms = offset_ms
         self._has_begun = False
@@ -108,6 +111,7 @@ class AccessLog:
                 now_ms=now_ms,
                 unix_ms=now_ms + offset_ms(),
                 max_keys=options.max_keys,
+                counting=counting,
             ),
             RequestRows(
                 proxy,
@@ -191,8 +195,10 @@ def sink_settings(options: AccessLogOptions) -> SinkSettings:
     return TopicSettings(options.topic, options.topic.partitions, options.topic.retention_s)
 
 
-def access_log_of(options: AccessLogOptions | None, quotas: QuotaManager, now_ms: float) -> AccessLog | None:
+def access_log_of(
+    options: AccessLogOptions | None, quotas: QuotaManager, now_ms: float, counting: Counting | None = None
+) -> AccessLog | None:
     """The one that is configured. Raises ConfigError if its sink cannot be used."""
     if options is None:
         return None
-    return AccessLog(options, quotas, AccessWriter(writer_settings(options)), now_ms)
+    return AccessLog(options, quotas, AccessWriter(writer_settings(options)), now_ms, counting=counting)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from sluice.proxy.connection.connection import Connection
 from sluice.proxy.connection.poller import Poller
 from sluice.proxy.session.session import Session
+from sluice.usage.tallies import Counting
 
 
 class DataPath(NamedTuple):
@@ -18,7 +19,9 @@ class DataPath(NamedTuple):
     connection: type[Connection]
     poller: type[Poller]
     """one for all of them"""
+    counting: Counting | None
+    """of what they recorded; None: Python counts it all"""
 
 
-PURE: Final = DataPath("pure", Session, Connection, Poller)
+PURE: Final = DataPath("pure", Session, Connection, Poller, None)
 """Python alone: complete, and what runs where the pump is not built or not wanted"""

@@ -23,15 +23,7 @@ from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.entity_series import OTHER, EntitySeries
 from sluice.proxy.metrics.replication import replication_samples
 from sluice.proxy.metrics.table import METRICS
-from sluice.proxy.metrics.usage_meter import (
-    DURATION_AT,
-    DURATION_SLOTS,
-    DURATION_SUM,
-    SIZE_SLOTS,
-    SIZE_SUM,
-    SLOTS_PER_MS,
-    UsageMeter,
-)
+from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, SnapshotOutcome
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.runtime.gauges import Gauges
@@ -41,6 +33,14 @@ from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.kinds import BYTE_KINDS, KINDS, QuotaKind
 from sluice.quotas.manager import QuotaManager
+from sluice.usage.tallies import (
+    DURATION_AT,
+    DURATION_SLOTS,
+    DURATION_SUM,
+    SIZE_SLOTS,
+    SIZE_SUM,
+    SLOTS_PER_MS,
+)
 
 DISTRIBUTION: Final = "kafka-sluice"
 _VERSION: Final = version(DISTRIBUTION)  # it is in a file, for which a scrape may find no descriptor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import lru_cache
 from math import isnan
 from typing import Final, Protocol
 
@@ -38,21 +39,26 @@ async def exposition(page: Page, accept: str) -> tuple[bytes, str]:
     _, content_type = choose_encoder(accept)
     is_openmetrics = content_type.startswith("application/openmetrics-text")
     parts: list[str] = []
+    until = _SAMPLES_PER_STEP
     for family in page.collect():
-        parts.append(_heading(family, is_openmetrics))
+        # OpenMetrics names the family, Prometheus' text its samples.
+        is_named_total = family.type == "counter" and not is_openmetrics
+        name = f"{family.name}_total" if is_named_total else family.name
+        parts.append(_heading(name, family.type, family.documentation))
         for begin in range(0, len(family.samples), _SAMPLES_PER_STEP):
             parts.extend(map(_line, family.samples[begin : begin + _SAMPLES_PER_STEP]))
-            await asyncio.sleep(0)
+            if len(parts) >= until:
+                until = len(parts) + _SAMPLES_PER_STEP
+                await asyncio.sleep(0)
     if is_openmetrics:
         parts.append("# EOF\n")
     return "".join(parts).encode(), content_type
 
 
-def _heading(family: Metric, is_openmetrics: bool) -> str:
-    """OpenMetrics names the family, Prometheus' text its samples."""
-    name = f"{family.name}_total" if family.type == "counter" and not is_openmetrics else family.name
-    text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
-    return f"# HELP {name} {text}\n# TYPE {name} {family.type}\n"
+@lru_cache(maxsize=1_000)
+def _heading(name: str, type_: str, documentation: str) -> str:
+    text = documentation.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {name} {text}\n# TYPE {name} {type_}\n"
 
 
 def _line(sample: Sample) -> str:
@@ -62,5 +68,6 @@ def _line(sample: Sample) -> str:
     return f"{sample.name}{{{labels}}} {shown}\n" if labels else f"{sample.name} {shown}\n"
 
 
+@lru_cache(maxsize=10_000)
 def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -31,8 +31,12 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import ConnectionRecord, EventKind, Recorder, RequestRecord, ThrottleEvent
+from sluice.usage.tallies import DURATION_AT, DURATION_SUM, SIZE_SUM, SLOTS_PER_MS, Counting, Tally, new_tally
 
 DRAIN_INTERVAL_S: Final = 0.1
+DRAIN_REQUESTS: Final = 2_000
+"""Where more come, about so many are drained at once: they lie in the processor's caches then."""
+MIN_DRAIN_INTERVAL_S: Final = 0.01
 IDLE_DRAIN_INTERVAL_S: Final = 1.0
 """after so long without a record"""
 IDLE_ROUND_S: Final = 5.0
@@ -44,26 +48,9 @@ DROPPED_SENSOR_MS: Final = 600_000.0
 """so long after its last charge a sensor that no client reaches any more is still looked at: what was held
 or asked for while it ran comes to an end before"""
 
-# A tally is a list: how many requests had a size in slot k, …, a duration in slot k, …, and the two sums.
-SIZE_SLOTS: Final = 33
-"""slot k: sizes of at most 2^k bytes (and more than 2^(k−1))"""
-DURATION_SLOTS: Final = 64
-"""slot k: durations of less than 2^k / 8 ms (and at least 2^(k−1) / 8)"""
-SLOTS_PER_MS: Final = 8.0
-DURATION_AT: Final = SIZE_SLOTS
-SIZE_SUM: Final = DURATION_AT + DURATION_SLOTS
-"""bytes"""
-DURATION_SUM: Final = SIZE_SUM + 1
-"""ms"""
-
 _UNLIMITED: Final = {PRODUCE: QuotaKind.PRODUCE, FETCH: QuotaKind.FETCH, SHARE_FETCH: QuotaKind.FETCH}
 """what traffic without a limit is counted as"""
 _log = get_logger()
-
-
-def new_tally() -> list[float]:
-    """A tally in which all is zero."""
-    return [0] * (DURATION_SUM + 1)
 
 
 class _Metered:
@@ -94,10 +81,11 @@ class UsageMeter:
         max_series: int = 10_000,
         max_users: int = 0,
         warning_share: float = 0.0,
+        counting: Counting | None = None,
     ) -> None:
         """`producer_ids`: of the process; None: there are none. `warning_share`: of a limit
-        (quota_warning.py); 0: none."""
-        self.apis: dict[int, list[float]] = {}
+        (quota_warning.py); 0: none. `counting`: compiled; None: it is not there."""
+        self.apis: dict[int, Tally] = {}
         """a tally of each known API seen"""
         self.unknown_apis = new_tally()
         self.throttle_times = {kind.value: new_tally() for kind in KINDS}
@@ -130,6 +118,7 @@ class UsageMeter:
         self._metered: dict[Sensor, _Metered] = {}
         self._round = 0
         self._folding = asyncio.Lock()
+        self._counting = counting
         self._lines = LineBudget()
         self.throttle_log = ThrottleLog(self._lines, self._limit_now)
         self.delayed = DelayedTimes()
@@ -141,11 +130,12 @@ class UsageMeter:
     async def run(self, occupied: asyncio.Event) -> None:
         """Drain and fold until cancelled; more rarely while no client is there (Worker.occupied)."""
         fold_at_s = idle_at_s = round_at_s = time.monotonic()
+        interval_s = DRAIN_INTERVAL_S
         while True:
             begun_s = time.monotonic()
             if begun_s < idle_at_s:
-                await asyncio.sleep(DRAIN_INTERVAL_S)
-                late_s = time.monotonic() - begun_s - DRAIN_INTERVAL_S
+                await asyncio.sleep(interval_s)
+                late_s = time.monotonic() - begun_s - interval_s
             else:  # on the beat of the others that have nothing to do
                 late_s = await beat_of_clients(IDLE_DRAIN_INTERVAL_S, occupied)
             now_s = time.monotonic()
@@ -155,6 +145,7 @@ class UsageMeter:
             elif idle_at_s <= now_s < round_at_s:
                 continue
             round_at_s = now_s + IDLE_ROUND_S
+            interval_s = _next_interval_s(len(self._recorder.requests), now_s - begun_s)
             self.drain(now_s * 1000.0)
             if now_s >= fold_at_s:
                 fold_at_s = now_s + FOLD_INTERVAL_S
@@ -189,6 +180,8 @@ class UsageMeter:
 
     def _count_requests(self, records: list[RequestRecord], now_ms: float) -> None:
         apis = self.apis
+        if self._counting is not None:
+            records = self._counting.tally(records, apis)
         unlimited: defaultdict[tuple[int, str, str], int] = defaultdict(int)
         throttled: defaultdict[Sensor, list[float]] = defaultdict(list)
         # fmt: off
@@ -303,7 +296,7 @@ class UsageMeter:
                     lines_suppressed=self._lines.suppressed(),
                 )
 
-    def _tally_of(self, api_key: int) -> list[float]:
+    def _tally_of(self, api_key: int) -> Tally:
         """Clients may send any of 65,536 keys: those that Kafka does not have share one tally."""
         if api_key not in API_NAMES:
             return self.unknown_apis
@@ -392,3 +385,10 @@ class UsageMeter:
             self.forgiven[series.quota] += forgiven - metered.forgiven
             metered.forgiven = forgiven
         return series
+
+
+def _next_interval_s(requests: int, in_s: float) -> float:
+    """Until about DRAIN_REQUESTS come, if they come as fast as these."""
+    if requests * DRAIN_INTERVAL_S <= DRAIN_REQUESTS * in_s:
+        return DRAIN_INTERVAL_S
+    return max(MIN_DRAIN_INTERVAL_S, DRAIN_REQUESTS * in_s / requests)

@@ -19,9 +19,9 @@ def compiled() -> DataPath | None:
     for other classes or another C library."""
     if not is_built():
         return None
-    from sluice.proxy.pump.compiled import PumpedConnection, PumpedPoller, PumpedSession
+    from sluice.proxy.pump.compiled import COUNTING, PumpedConnection, PumpedPoller, PumpedSession
 
-    return DataPath(PUMP, PumpedSession, PumpedConnection, PumpedPoller)
+    return DataPath(PUMP, PumpedSession, PumpedConnection, PumpedPoller, COUNTING)
 
 
 def data_path(option: PumpOption) -> DataPath:

@@ -3,12 +3,17 @@ raises ImportError where the pump is not built."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from sluice.proxy.connection.connection import Connection
 from sluice.proxy.connection.poller import Poller
 from sluice.proxy.pump import core
 from sluice.proxy.session.requests import RequestSide
 from sluice.proxy.session.responses import AnswerSide
 from sluice.proxy.session.session import Session
+from sluice.usage.tallies import Counting
+
+COUNTING: Final = Counting(core.count_requests, core.pack_requests)
 
 
 class PumpedRequests(RequestSide):

@@ -20,6 +20,9 @@ from sluice.proxy.connection.peer import Peer as _Peer
 from sluice.proxy.connection.relay import Relay as _Relay
 from sluice.proxy.connection.splice import expect as _expect
 from sluice.proxy.connection.worker import HEAD_BYTES as _HEAD_BYTES
+from sluice.proxy.listener.tls.stream import SEND_BYTES as _TLS_SEND_BYTES
+from sluice.proxy.listener.tls.stream import RECORD_BYTES as _RECORD_BYTES
+from sluice.proxy.listener.tls.stream import TlsStream as _TlsStream
 from sluice.proxy.session.causes import DisconnectCause as _DisconnectCause
 from sluice.proxy.session.connection_states import State as _State
 from sluice.proxy.session.identity import Identity as _Identity
@@ -38,6 +41,10 @@ from sluice.quotas.manager import QuotaManager as _QuotaManager
 from sluice.quotas.sensors.smooth import SmoothSensor as _SmoothSensor
 from sluice.usage.records import Flow as _Flow
 from sluice.usage.request_cost import RequestCosts as _RequestCosts
+from sluice.usage.tallies import DURATION_AT as _DURATION_AT
+from sluice.usage.tallies import DURATION_SUM as _DURATION_SUM
+from sluice.usage.tallies import SIZE_SUM as _SIZE_SUM
+from sluice.usage.tallies import SLOTS_PER_MS as _SLOTS_PER_MS
 
 include "slots.pxi"
 
@@ -47,6 +54,8 @@ cdef object RequestTime = _RequestTime, RequestSide = _RequestSide, AnswerSide =
 cdef object Throttling = _Throttling, QuotaManager = _QuotaManager, SmoothSensor = _SmoothSensor
 cdef object Relay = _Relay, Peer = _Peer, BufferShare = _BufferShare, Session = _Session
 cdef object ProtocolError = _ProtocolError, DisconnectCause = _DisconnectCause, expect = _expect
+cdef object TlsStream = _TlsStream
+cdef long RECORD_BYTES = _RECORD_BYTES, TLS_SEND_BYTES = _TLS_SEND_BYTES
 cdef object socket_class = _Socket, monotonic = _monotonic, READING = _State.READING
 cdef object CLIENT_RESET = _DisconnectCause.CLIENT_RESET, CLIENT_CLOSED = _DisconnectCause.CLIENT_CLOSED
 cdef object BROKER_RESET = _DisconnectCause.BROKER_RESET, BROKER_CLOSED = _DisconnectCause.BROKER_CLOSED
@@ -159,3 +168,5 @@ include "responses.pxi"
 include "relay.pxi"
 include "poller.pxi"
 include "waiting.pxi"
+include "tls.pxi"
+include "usage.pxi"

@@ -1,6 +1,6 @@
 # Between two streams: a read, a look by the session, a send. What Relay._client_readable and
 # Relay._broker_readable do while nothing is kept; large frames and what was kept are theirs. Plain sockets
-# are read and written by their descriptors, TLS by the stream's own calls.
+# are read and written by their descriptors, TLS by OpenSSL's functions (tls.pxi) or the stream's own calls.
 
 cdef extern from "<errno.h>" nogil:
     int errno
@@ -63,6 +63,7 @@ cdef Py_ssize_t receive(object relay, object peer) except? -100:
     nothing; BROKEN: the connection is."""
     cdef object share = slot(relay, at_share), buf = slot(relay, at_buf), view, sock
     cdef Py_buffer *room
+    cdef void *tls
     cdef ssize_t got
     cdef int fd
     if not (is_a(share, BufferShare) and is_a(peer, Peer) and PyByteArray_CheckExact(buf)):
@@ -78,6 +79,11 @@ cdef Py_ssize_t receive(object relay, object peer) except? -100:
     sock = slot(peer, at_sock)
     fd = descriptor_of(sock)
     if fd < 0:
+        tls = tls_of(sock)
+        if tls is not NULL:
+            got = read_tls(sock, tls, <char *>room.buf, room.len)
+            if got != NO_SOCKET:
+                return got
         try:
             return <Py_ssize_t>sock.recv_into(view)
         except BlockingIOError:
@@ -95,8 +101,12 @@ cdef Py_ssize_t receive(object relay, object peer) except? -100:
 cdef Py_ssize_t send_now(object peer, object buf, object view, Py_ssize_t size) except? -100:
     """Bytes of the shared buffer's begin that the peer has taken; BROKEN."""
     cdef int fd = descriptor_of(slot(peer, at_sock))
+    cdef void *tls
     cdef ssize_t sent
     if fd < 0:
+        tls = tls_of(slot(peer, at_sock))
+        if tls is not NULL and size <= TLS_SEND_BYTES:
+            return write_tls(tls, PyByteArray_AS_STRING(buf), size)
         try:
             return peer.sock.send(view[:size])
         except BlockingIOError:

@@ -16,34 +16,68 @@ cdef enum:
     CODEC_BITS = 7
 
 
-cdef bint paid_at(
-    object sensor, double amount, double now_ms, double *eligible_ms, double *clears_ms
-) noexcept:
-    """As SmoothSensor.charge reckons. False: it would be a debt, or the limit is of another kind."""
-    cdef double burst_ms, ms_per_unit
+cdef struct Charges:  # what a sensor is charged in one look at the frames that have come
+    double eligible_ms
+    double tat_ms
+    double burst_ms
+    double ms_per_unit
+    double now_ms
+    double charged  # in all; of whole numbers, in this look
+    bint is_whole
+    bint has_begun
+
+
+cdef bint begin_charges(Charges *charges, object sensor, double now_ms, bint is_whole) except -1:
+    """`is_whole`: what is charged are whole numbers. False: the limit is of another kind."""
+    cdef object charged
     if not is_a(sensor, SmoothSensor):
         return False
-    if not (
-        read_float(slot(sensor, at_tat_ms), eligible_ms)
-        and read_float(slot(sensor, at_burst_ms), &burst_ms)
-        and read_float(slot(sensor, at_ms_per_unit), &ms_per_unit)
-    ):
+    charged = slot(sensor, at_charged)
+    charges.is_whole = is_whole and PyLong_CheckExact(charged)
+    if charges.is_whole:
+        charges.charged = 0.0
+    elif PyLong_CheckExact(charged):
+        charges.charged = charged
+    elif not read_float(charged, &charges.charged):
         return False
-    if eligible_ms[0] < now_ms - burst_ms:
-        eligible_ms[0] = now_ms - burst_ms
-    clears_ms[0] = eligible_ms[0] + amount * ms_per_unit
-    return clears_ms[0] <= now_ms
+    charges.now_ms = now_ms
+    charges.has_begun = False
+    return (
+        read_float(slot(sensor, at_tat_ms), &charges.tat_ms)
+        and read_float(slot(sensor, at_burst_ms), &charges.burst_ms)
+        and read_float(slot(sensor, at_ms_per_unit), &charges.ms_per_unit)
+    )
 
 
-cdef object charge(object sensor, object amount, double eligible_ms, double clears_ms, object now):
-    """As SmoothSensor.charge writes down what `paid_at` has said. Returns clears_at_ms."""
-    cdef object clears = clears_ms
-    cdef object charged = slot(sensor, at_charged) + amount
-    put(sensor, at_eligible_at_ms, eligible_ms)
-    put(sensor, at_tat_ms, clears)
+cdef inline bint charge(Charges *charges, double amount) noexcept:
+    """As SmoothSensor.charge reckons. False: it would be a debt, and is not charged."""
+    cdef double eligible_ms = charges.tat_ms, clears_ms
+    if eligible_ms < charges.now_ms - charges.burst_ms:
+        eligible_ms = charges.now_ms - charges.burst_ms
+    clears_ms = eligible_ms + amount * charges.ms_per_unit
+    if not clears_ms <= charges.now_ms:
+        return False
+    charges.eligible_ms = eligible_ms
+    charges.tat_ms = clears_ms
+    charges.charged = charges.charged + amount
+    charges.has_begun = True
+    return True
+
+
+cdef int end_charges(const Charges *charges, object sensor, object now) except -1:
+    """Write down what SmoothSensor.charge would have, one after the other: nobody has looked meanwhile."""
+    cdef object charged
+    if not charges.has_begun:
+        return 0
+    if charges.is_whole:
+        charged = slot(sensor, at_charged) + <long>charges.charged
+    else:
+        charged = charges.charged
+    put(sensor, at_eligible_at_ms, charges.eligible_ms)
+    put(sensor, at_tat_ms, charges.tat_ms)
     put(sensor, at_charged, charged)
     put(sensor, at_last_ms, now)
-    return clears
+    return 0
 
 
 cdef bint fits(object known, const unsigned char *frame, Py_ssize_t size, int version) except -1:
@@ -149,7 +183,8 @@ cdef Py_ssize_t judge(
     cdef object identity = slot(side, at_side_identity), in_flight = slot(side, at_side_in_flight)
     cdef object begin, quotas, head_bytes_slot, flow, known, sensor, request_time, clears, request_bytes
     cdef object ids, correlation, mark, entry, marks = None, shown_version
-    cdef double now_ms = PyFloat_AS_DOUBLE(now), gate_ms, until_ms, eligible_ms = 0.0, clears_ms = 0.0
+    cdef double now_ms = PyFloat_AS_DOUBLE(now), gate_ms, until_ms
+    cdef Charges charges
     cdef const unsigned char *bytes_of = <const unsigned char *>PyByteArray_AS_STRING(buf)
     cdef Py_ssize_t pos = start, frame_end, client_id_end, size, begin_bytes = 0
     cdef long frame_limit, id_length, head_bytes, max_in_flight, produce_version, produce_acks
@@ -195,6 +230,8 @@ cdef Py_ssize_t judge(
         marks = slot(request_time, at_marks)
         if not PyList_CheckExact(marks):
             return start
+    if sensor is not None and not begin_charges(&charges, sensor, now_ms, True):
+        return start
     while True:
         if not read_float(slot(pace, at_gate_ms), &gate_ms) or gate_ms > now_ms:
             break
@@ -253,7 +290,7 @@ cdef Py_ssize_t judge(
             and read_simple(bytes_of, client_id_end + 1, frame_end, version, &records, &codec)
         ):
             break
-        if sensor is not None and not paid_at(sensor, frame_end - pos, now_ms, &eligible_ms, &clears_ms):
+        if sensor is not None and not charge(&charges, frame_end - pos):
             break
         # From here on it goes.
         if flow is None:
@@ -267,7 +304,7 @@ cdef Py_ssize_t judge(
             (<list>marks).append(mark)
         clears = ZERO_FLOAT
         if sensor is not None:
-            clears = charge(sensor, request_bytes, eligible_ms, clears_ms, now)
+            clears = charges.tat_ms
         shown_version = version
         entry = (
             correlation, PRODUCE, shown_version, flow, request_bytes,
@@ -278,6 +315,8 @@ cdef Py_ssize_t judge(
         pos = frame_end
         if len(in_flight) >= max_in_flight:
             pace.fill()
+    if sensor is not None:
+        end_charges(&charges, sensor, now)
     if count:
         put(side, at_count, slot(side, at_count) + count)
         put(side, at_bytes_read, slot(side, at_bytes_read) + (pos - start))

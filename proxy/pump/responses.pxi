@@ -31,23 +31,13 @@ cdef bint look_up_costs(object costs, int version, object codec, object acks_all
 
 
 cdef bint charge_time(
-    object request_time, object pace, object identity, tuple entry, int version, Py_ssize_t response_bytes,
-    double upstream_ms, object now
+    Charges *charges, object request_time, object mark, object identity, tuple entry, int version,
+    Py_ssize_t response_bytes, double upstream_ms
 ) except -1:
     """As RequestTime.charge, for the answer to a Produce within the limit. False: nothing is done."""
-    cdef object marks, mark, sensor, flow
-    cdef double cost_ms, eligible_ms = 0.0, clears_ms = 0.0
-    if not is_a(request_time, RequestTime):
-        return False
-    marks, sensor, flow = slot(request_time, at_marks), slot(request_time, at_time_sensor), entry[3]
-    if not PyList_CheckExact(marks) or not len(marks):
-        return False
-    if whole(slot(pace, at_max_in_flight)) != IN_FLIGHT_WITHIN_QUOTA:
-        return False  # a debt is paid: more may be under way again
-    mark = (<list>marks)[0]
+    cdef object flow = entry[3]
+    cdef double cost_ms
     if not PyTuple_CheckExact(mark) or PyTuple_GET_SIZE(mark) != MARK_FIELDS or mark[0] != entry[0]:
-        return False
-    if not is_a(sensor, SmoothSensor) or slot(sensor, at_exempt) is not False:
         return False
     if not PyObject_TypeCheck(flow, <PyTypeObject *>Flow):
         return False
@@ -63,12 +53,7 @@ cdef bint charge_time(
     )
     if upstream_ms < cost_ms:
         cost_ms = upstream_ms
-    cost_ms = cost_ms + response_byte_ms * <double>response_bytes
-    if not paid_at(sensor, cost_ms, PyFloat_AS_DOUBLE(now), &eligible_ms, &clears_ms):
-        return False
-    charge(sensor, cost_ms, eligible_ms, clears_ms, now)
-    del (<list>marks)[0]
-    return True
+    return charge(charges, cost_ms + response_byte_ms * <double>response_bytes)
 
 
 cdef bint names_no_node(const unsigned char *answer, Py_ssize_t size, int version) noexcept:
@@ -100,8 +85,10 @@ cdef Py_ssize_t match(
     cdef object pace = slot(side, at_answer_pace), throttling = slot(side, at_answer_throttling)
     cdef object identity = slot(side, at_answer_identity), in_flight = slot(side, at_answer_in_flight)
     cdef object records = slot(side, at_answer_records), local = slot(side, at_answer_local)
-    cdef object due, request_time = None, charges, user, held, entry_of, work
+    cdef object due, request_time = None, sensor = None, marks = None, is_charged, user, held, entry_of, work
     cdef tuple entry
+    cdef Charges charges
+    cdef Py_ssize_t answered = 0
     cdef double now_ms = PyFloat_AS_DOUBLE(now), forwarded_ms = 0.0, held_ms = 0.0
     cdef const unsigned char *bytes_of = <const unsigned char *>PyByteArray_AS_STRING(buf)
     cdef Py_ssize_t pos = start, frame_end, size
@@ -110,21 +97,28 @@ cdef Py_ssize_t match(
         return start
     if not (is_a(local, LocalAnswers) and PyList_CheckExact(in_flight) and PyList_CheckExact(records)):
         return start
-    due, charges = slot(local, at_due), slot(throttling, at_charges_answers)
+    due, is_charged = slot(local, at_due), slot(throttling, at_charges_answers)
     if whole(slot(side, at_answer_skip)) != 0 or not PyList_CheckExact(due) or len(due):
         return start
-    if charges is not False:
-        if charges is not True:
-            return start
+    if is_charged is not False:
         request_time = slot(throttling, at_request_time)
+        if is_charged is not True or not is_a(request_time, RequestTime):
+            return start
+        if whole(slot(pace, at_max_in_flight)) != IN_FLIGHT_WITHIN_QUOTA:
+            return start  # a debt is paid: more may be under way again
+        sensor, marks = slot(request_time, at_time_sensor), slot(request_time, at_marks)
+        if not PyList_CheckExact(marks) or not begin_charges(&charges, sensor, now_ms, False):
+            return start
+        if slot(sensor, at_exempt) is not False:
+            return start
     user = slot(identity, at_user)
     while True:
         if end - pos < RESPONSE_HEAD_BYTES:
             is_done[0] = pos == end and slot(pace, at_is_full) is False
             break
-        if not len(in_flight):
+        if answered >= len(in_flight):
             break
-        entry_of = (<list>in_flight)[0]
+        entry_of = (<list>in_flight)[answered]
         if not PyTuple_CheckExact(entry_of) or PyTuple_GET_SIZE(entry_of) != ENTRY_FIELDS:
             break
         entry = <tuple>entry_of
@@ -144,21 +138,25 @@ cdef Py_ssize_t match(
             whole(entry[1]) == PRODUCE_KEY and names_no_node(bytes_of + pos, frame_end - pos, whole(entry[2]))
         ):
             break
-        if charges is True:
-            if whole(entry[1]) != PRODUCE_KEY:
+        if is_charged is True:
+            if whole(entry[1]) != PRODUCE_KEY or answered >= len(marks):
                 break
             if not charge_time(
-                request_time, pace, identity, entry, whole(entry[2]), frame_end - pos,
-                now_ms - forwarded_ms, now,
+                &charges, request_time, (<list>marks)[answered], identity, entry, whole(entry[2]),
+                frame_end - pos, now_ms - forwarded_ms,
             ):
                 break
-        del (<list>in_flight)[0]
+        answered += 1
         (<list>records).append((
-            entry[3], entry[4], frame_end - pos, now_ms - forwarded_ms, held_ms + 0.0,
+            entry[3], entry[4], frame_end - pos, now_ms - forwarded_ms, held,
             held, now, entry[1], entry[2], user, entry[8],
         ))
         pos = frame_end
-    if pos != start:
+    if answered:
+        del (<list>in_flight)[:answered]
+        if is_charged is True:
+            del (<list>marks)[:answered]
+            end_charges(&charges, sensor, now)
         put(side, at_answer_bytes_read, slot(side, at_answer_bytes_read) + (pos - start))
     return pos
 

@@ -23,7 +23,7 @@ from sluice.proxy.listener.tls.error import explained
 
 RECORD_BYTES: Final = 16 * 1024
 """the most that one TLS record carries (RFC 8446, 5.1)"""
-_SEND_BYTES: Final = 64 * 1024
+SEND_BYTES: Final = 64 * 1024
 """Given to OpenSSL at once. It takes all of a piece or nothing: a larger one would count as kept longer."""
 _NOTHING: Final = bytes(4)  # an int of 0
 
@@ -78,6 +78,7 @@ class TlsStream:
         "_send",
         "_server_side",
         "_sock",
+        "_ssl",
     )
 
     def __init__(self, sock: ssl.SSLSocket, *, server_side: bool) -> None:
@@ -86,6 +87,7 @@ class TlsStream:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._send = sock.send
+        self._ssl: object = getattr(sock, "_sslobj", None)  # for the pump, while it may read and write by it
         self._server_side = server_side
         self._said_goodbye = False
         self._error: OSError | None = None
@@ -166,7 +168,7 @@ class TlsStream:
     def send(self, data: memoryview | bytearray | bytes) -> int:
         """Encrypt and send from the beginning of `data`; returns how many bytes are taken.
 
-        What is not taken must come first, the same bytes, in the next call: of them up to _SEND_BYTES may be
+        What is not taken must come first, the same bytes, in the next call: of them up to SEND_BYTES may be
         encrypted already, and even sent. They may have moved, and more may follow them. BlockingIOError:
         nothing is taken.
         """
@@ -174,10 +176,10 @@ class TlsStream:
             size = len(view)
             sent = 0
             try:
-                if size <= _SEND_BYTES:
+                if size <= SEND_BYTES:
                     sent = self._send(view)
                 while sent < size:
-                    sent += self._send(view[sent : sent + _SEND_BYTES])
+                    sent += self._send(view[sent : sent + SEND_BYTES])
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 pass
             except ssl.SSLError as error:
@@ -239,18 +241,37 @@ class TlsStream:
         """close_notify, once; in vain if the other side takes nothing, or is gone."""
         if not self._said_goodbye:
             self._said_goodbye = True
+            self._ssl = None
             with suppress(OSError, ValueError):
                 self._sock.unwrap()
 
+    def _keep_failure(self) -> None:
+        """OpenSSL has just told the pump of an end or an error, and tells it again: keep which."""
+        try:
+            if self._recv_into(bytearray(1)):
+                self._error = explained(ssl.SSLError("it went on"), server_side=self._server_side)
+        except OSError as error:
+            self._error = self._explained(error)
+        self._stay_readable()
+
+    def _keep_reset(self) -> None:
+        """The kernel has just told the pump that the connection is broken, and does not say so again."""
+        self._error = _reset()
+        self._stay_readable()
+
     def _explained(self, error: OSError) -> OSError:
         if isinstance(error, ssl.SSLEOFError):  # so Python (3.11) tells of a reset
-            return ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            return _reset()
         return explained(error, server_side=self._server_side)
 
     def _stay_readable(self) -> None:
         """The end, or an error, is to be had again, as of a socket: epoll must tell of it."""
         with suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RD)
+
+
+def _reset() -> ConnectionResetError:
+    return ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
 
 
 async def _shake_hands(loop: AbstractEventLoop, tls: ssl.SSLSocket) -> None:

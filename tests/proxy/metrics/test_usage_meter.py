@@ -10,18 +10,12 @@ from hypothesis import strategies as st
 
 from sluice.protocol._tables import API_NAMES
 from sluice.proxy.metrics.entity_series import SERIES_IDLE_MS, SERIES_PER_ENTITY
-from sluice.proxy.metrics.usage_meter import (
-    DROPPED_SENSOR_MS,
-    DURATION_AT,
-    DURATION_SUM,
-    SENSORS_PER_STEP,
-    SIZE_SLOTS,
-    SIZE_SUM,
-)
+from sluice.proxy.metrics.usage_meter import DROPPED_SENSOR_MS, SENSORS_PER_STEP
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
+from sluice.usage.tallies import DURATION_AT, DURATION_SUM, SIZE_SLOTS, SIZE_SUM
 from testkit.proxy.meter_bench import FETCH, METADATA, NOW_MS, PRODUCE, SHARE_FETCH, Bench, event, limits_of
 
 pytestmark = pytest.mark.usefixtures("log_lines")

@@ -11,8 +11,11 @@ import pytest
 
 from sluice.proxy.metrics import usage_meter
 from sluice.proxy.runtime import tasks
-from sluice.usage.records import Recorder
+from sluice.usage.records import Flow, Recorder, RequestRecord
+from testkit.access_log.finished import Finished
 from testkit.proxy.meter_bench import NOW_MS, PRODUCE, Bench, event, limits_of
+
+REQUEST: RequestRecord = tuple(Finished(Flow("app"), upstream_ms=1.0))  # type: ignore[assignment]
 
 
 def occupied() -> asyncio.Event:
@@ -33,6 +36,8 @@ class Pace:
         """when it showed the access log what it removes"""
         self.at: dict[float, Callable[[], None]] = {}
         """what happens at a time, once"""
+        self.while_asleep: Callable[[float], None] = lambda _: None
+        """told how long it sleeps"""
         self._meter = bench.meter
         self._meter.access_log = self._note
         self._sleep = asyncio.sleep
@@ -55,6 +60,7 @@ class Pace:
     async def _pass_time(self, delay_s: float) -> None:
         if delay_s:
             self.now_s += delay_s
+            self.while_asleep(delay_s)
             self.looks_s.append(self.now_s)
             for due_s in [due_s for due_s in self.at if due_s <= self.now_s]:
                 self.at.pop(due_s)()
@@ -102,6 +108,31 @@ def test_what_comes_after_a_silence_is_drained_at_the_next_look_and_then_ten_tim
     assert [round(time_s, 2) for time_s in pace.drains_s if 1031.0 < time_s < 1032.55] == pytest.approx(
         [1032.0, 1032.1, 1032.2, 1032.3, 1032.4, 1032.5]
     )
+
+
+@pytest.mark.parametrize(
+    ("per_s", "wanted_s"), [(19_000, 0.1), (40_000, 0.05), (100_000, 0.02), (1_000_000, 0.01)]
+)
+def test_the_more_come_the_sooner_they_are_drained(
+    monkeypatch: pytest.MonkeyPatch, per_s: int, wanted_s: float
+) -> None:
+    """About DRAIN_REQUESTS at once, and a hundred times a second at most."""
+    bench = Bench(limits_of(alice=1000))
+    pace = Pace(bench, monkeypatch)
+
+    def come(delay_s: float) -> None:
+        rate_per_s = per_s if pace.now_s < 1003.0 else 100
+        bench.recorder.requests.extend([REQUEST] * round(rate_per_s * delay_s))
+
+    pace.while_asleep = come
+    pace.run(1004.0)
+    times_s = [time_s for time_s in pace.drains_s if time_s > 1002.0]
+    busy = [after_s - before_s for before_s, after_s in pairwise(times_s) if after_s < 1002.95]
+    calm = [after_s - before_s for before_s, after_s in pairwise(times_s) if before_s > 1003.05]
+    assert busy == pytest.approx([wanted_s] * len(busy), rel=0.01)
+    assert calm == pytest.approx([0.1] * len(calm))
+    assert busy
+    assert calm
 
 
 def test_run_keeps_the_meter_current_until_it_is_cancelled() -> None:

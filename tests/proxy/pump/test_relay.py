@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.connection.relay import Relay
+from sluice.proxy.listener.tls.stream import TlsStream
 from sluice.proxy.pump.choice import PUMP
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.read_gate import Pace
@@ -75,6 +76,8 @@ async def test_a_produce_passes_in_tls_without_python(
             if number == 1:  # the first has the broker dialled
                 monkeypatch.setattr(Relay, "_take_from_client", lambda *_: seen.append("client"))
                 monkeypatch.setattr(Relay, "_answers", lambda *_: seen.append("broker"))
+                monkeypatch.setattr(TlsStream, "recv_into", lambda *_: seen.append("read"))
+                monkeypatch.setattr(TlsStream, "send", lambda *_: seen.append("sent"))
             if number == 9:
                 (connection,) = proxy.connections
                 connection.session._requests._start = -5
@@ -83,6 +86,7 @@ async def test_a_produce_passes_in_tls_without_python(
             assert head[4:] == number.to_bytes(4, "big")
             await reader.readexactly(int.from_bytes(head[:4], "big") - 4)
         assert connection.session._requests._start == -5
+        monkeypatch.undo()
         writer.close()
         await writer.wait_closed()
         await proxy.end()
