@@ -32,8 +32,6 @@ cdef object ssl_class = None  # of _ssl's objects; None: they are not read here
 cdef Py_ssize_t at_tls_object = offset_of(_TlsStream, "_ssl")
 cdef Py_ssize_t at_tls_error = offset_of(_TlsStream, "_error")
 cdef Py_ssize_t at_tls_fd = offset_of(_TlsStream, "_fd")
-
-
 cdef object pure_tls_recv_into = _TlsStream.recv_into, pure_tls_send = _TlsStream.send
 
 

@@ -343,7 +343,11 @@ def _kafka_python_produce(bootstrap: str, topic: str, records: Iterable[Record],
             producer.abort_transaction,
         )
     finally:
-        producer.close()
+        # Without a limit it waits for ever for a batch that it will never send again (docs/limits.md).
+        try:
+            producer.close(timeout=options.within_s)
+        finally:
+            producer._sender.force_close()
 
 
 def _kafka_python_consume(
