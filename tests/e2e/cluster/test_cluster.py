@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 from _pytest.mark import ParameterSet
 
-from testkit.clients.everybody import EVERYBODY, WITHOUT_FRAIL, Worker, everybody_at_work
+from testkit.clients.everybody import EVERYBODY, NOT_RESENDING, WITHOUT_FRAIL, Worker, everybody_at_work
 from testkit.clients.kafka_clients import LEAVES_SOCKETS
 from testkit.kafka.cluster import KafkaCluster
 from testkit.kafka.dist import KafkaDist
@@ -103,6 +103,9 @@ def cases() -> Iterator[ParameterSet]:
 def test_everybody_produces_exactly_once_while(
     cluster: KafkaCluster, unique: Unique, mode: str, happening: Happening, throttled: bool
 ) -> None:
+    who = WITHOUT_FRAIL if happening in DEADLY else EVERYBODY
+    if happening is partitions_are_moved and throttled:
+        who = NOT_RESENDING
     with (
         MODES[mode](cluster) as proxy,
         everybody_at_work(
@@ -110,7 +113,7 @@ def test_everybody_produces_exactly_once_while(
             proxy,
             unique,
             throttled=throttled,
-            who=WITHOUT_FRAIL if happening in DEADLY else EVERYBODY,
+            who=who,
             replicas=2,  # so that there is a broker to move to
             topic_config={"min.insync.replicas": "1"},
         ) as workers,
