@@ -64,19 +64,22 @@ cdef inline bint charge(Charges *charges, double amount) noexcept:
     return True
 
 
-cdef int end_charges(const Charges *charges, object sensor, object now) except -1:
-    """Write down what SmoothSensor.charge would have, one after the other: nobody has looked meanwhile."""
+cdef int end_charges(Charges *charges, object sensor, object now) except -1:
+    """Write down what SmoothSensor.charge would have, one after the other: before anybody else may look. More
+    may be charged then."""
     cdef object charged
     if not charges.has_begun:
         return 0
     if charges.is_whole:
         charged = slot(sensor, at_charged) + <long>charges.charged
+        charges.charged = 0.0
     else:
         charged = charges.charged
     put(sensor, at_eligible_at_ms, charges.eligible_ms)
     put(sensor, at_tat_ms, charges.tat_ms)
     put(sensor, at_charged, charged)
     put(sensor, at_last_ms, now)
+    charges.has_begun = False
     return 0
 
 
@@ -314,6 +317,8 @@ cdef Py_ssize_t judge(
         count += 1
         pos = frame_end
         if len(in_flight) >= max_in_flight:
+            if sensor is not None:
+                end_charges(&charges, sensor, now)
             pace.fill()
     if sensor is not None:
         end_charges(&charges, sensor, now)

@@ -116,7 +116,7 @@ cdef Py_ssize_t write_tls(void *tls, const char *data, Py_ssize_t size) noexcept
 
 
 def tls_recv_into(stream not None, unsigned char[::1] view):
-    """In the place of TlsStream.recv_into."""
+    """In the place of TlsStream.recv_into; the relay reads without it, tests of streams by it."""
     cdef void *tls = tls_of(stream)
     cdef Py_ssize_t got = NO_SOCKET
     if tls is not NULL and view.shape[0]:
@@ -129,7 +129,7 @@ def tls_recv_into(stream not None, unsigned char[::1] view):
 
 
 def tls_send(stream not None, const unsigned char[::1] data):
-    """In the place of TlsStream.send."""
+    """In the place of TlsStream.send, likewise."""
     cdef void *tls = tls_of(stream)
     cdef Py_ssize_t sent
     if tls is NULL or not 0 < data.shape[0] <= TLS_SEND_BYTES:

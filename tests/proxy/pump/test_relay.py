@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ssl
 import asyncio
 import ssl
 from collections.abc import Iterator
@@ -76,8 +77,9 @@ async def test_a_produce_passes_in_tls_without_python(
             if number == 1:  # the first has the broker dialled
                 monkeypatch.setattr(Relay, "_take_from_client", lambda *_: seen.append("client"))
                 monkeypatch.setattr(Relay, "_answers", lambda *_: seen.append("broker"))
-                monkeypatch.setattr(TlsStream, "recv_into", lambda *_: seen.append("read"))
-                monkeypatch.setattr(TlsStream, "send", lambda *_: seen.append("sent"))
+                if getattr(_ssl, "__file__", None):  # of one that is linked in no functions can be had
+                    monkeypatch.setattr(TlsStream, "recv_into", lambda *_: seen.append("read"))
+                    monkeypatch.setattr(TlsStream, "send", lambda *_: seen.append("sent"))
             if number == 9:
                 (connection,) = proxy.connections
                 connection.session._requests._start = -5

@@ -44,7 +44,8 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if path_of(request.param).name == PUMP:
         from sluice.proxy.pump import core
 
-        assert core.has_openssl
+        if not core.has_openssl:
+            pytest.skip("Python's OpenSSL is linked in, and shows no functions")
         monkeypatch.setattr(TlsStream, "recv_into", core.tls_recv_into)
         monkeypatch.setattr(TlsStream, "send", core.tls_send)
 
