@@ -44,9 +44,9 @@ WITHOUT_FRAIL: Final = tuple(each for each in EVERYBODY if each != (KAFKA_PYTHON
 """kafka-python 3.0.12 waits for ever in commit_transaction once its coordinator was killed, also without a
 proxy"""
 NOT_RESENDING: Final = tuple(each for each in EVERYBODY if each != (KAFKA_PYTHON, "idempotent"))
-"""Throttled, kafka-python 3.0.12 sends batches of partitions that have moved again and again, three times the
-bytes of the others, until delivery_timeout_ms is over, and then waits for ever. Seen in four of four runs on
-a busy machine; why it sends them again is not known yet (docs/limits.md)."""
+"""Throttled, kafka-python 3.0.12 may send batches of partitions that have moved to the old leader for ever, at
+the broker's own quota, too: it looks for the new one only over connections that are not throttled
+(docs/limits.md)."""
 OF_A_LAST_BROKER: Final = tuple(each for each in WITHOUT_FRAIL if each[0] is not CONFLUENT)
 """The last broker of a cluster answers Metadata without any broker for some 10 ms of its shutdown (3.9, 4.3).
 librdkafka 2.16 that asks just then forgets the broker and may stay without one for ever, whatever its
