@@ -44,7 +44,7 @@ WITHOUT_FRAIL: Final = tuple(each for each in EVERYBODY if each != (KAFKA_PYTHON
 """kafka-python 3.0.12 waits for ever in commit_transaction once its coordinator was killed, also without a
 proxy"""
 NOT_RESENDING: Final = tuple(each for each in EVERYBODY if each != (KAFKA_PYTHON, "idempotent"))
-"""Throttled, kafka-python 3.0.12 may send batches of partitions that have moved to the old leader for ever, at
+"""Throttled, kafka-python 3.0.12 may send batches of moved partitions to the old leader for ever, at
 the broker's own quota, too: it looks for the new one only over connections that are not throttled
 (docs/limits.md)."""
 OF_A_LAST_BROKER: Final = tuple(each for each in WITHOUT_FRAIL if each[0] is not CONFLUENT)
