@@ -89,7 +89,7 @@ cdef Py_ssize_t read_tls(object stream, void *tls, char *room, Py_ssize_t size) 
         ERR_clear_error()
         if not SSL_read_ex(tls, room + got, size - got, &count):
             error = SSL_get_error(tls, 0)
-            if error != SSL_ERROR_WANT_READ and error != SSL_ERROR_WANT_WRITE:
+            if error != SSL_ERROR_WANT_READ:
                 if error == SSL_ERROR_SYSCALL:
                     stream._keep_reset()
                 else:

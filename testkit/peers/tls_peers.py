@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _ssl
 import asyncio
+import ctypes
 import os
 import socket
 import ssl
@@ -19,6 +21,7 @@ from testkit.frames.wire import WITHIN_S
 from testkit.peers.certificates import CertificateAuthority, Identity
 
 MIB = 1024 * 1024
+_UPDATE_REQUESTED = 1
 AUTHORITY = CertificateAuthority()
 SERVER = AUTHORITY.server()
 ALICE = AUTHORITY.client("CN=alice,OU=Payments,O=Example")
@@ -221,6 +224,15 @@ def recv_exactly(tls: ssl.SSLSocket, count: int, random: Random | None = None) -
         assert part
         got += part
     return bytes(got)
+
+
+def ask_for_new_keys(tls: ssl.SSLSocket) -> None:
+    """By the next record (KeyUpdate with update_requested), for which Python has no function."""
+    openssl = ctypes.CDLL(getattr(_ssl, "__file__", None))
+    openssl.SSL_key_update.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    made = tls._sslobj  # type: ignore[attr-defined]
+    tls_at = ctypes.c_void_p.from_address(id(made) + 3 * ctypes.sizeof(ctypes.c_void_p))
+    assert openssl.SSL_key_update(tls_at, _UPDATE_REQUESTED) == 1
 
 
 def open_files() -> int:

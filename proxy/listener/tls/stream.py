@@ -154,9 +154,9 @@ class TlsStream:
                     return got
                 if room - got < RECORD_BYTES:
                     return got
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except ssl.SSLWantReadError:
             pass
-        except OSError as error:
+        except OSError as error:  # WantWrite, too: it would stay readable, and nobody could read it
             self._error = self._explained(error)
             self._stay_readable()
             if not got:

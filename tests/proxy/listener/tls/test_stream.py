@@ -12,10 +12,8 @@ from random import Random
 
 import pytest
 
-from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.listener.tls.error import TlsError
 from sluice.proxy.listener.tls.stream import RECORD_BYTES, TlsStream
-from sluice.proxy.pump.choice import PUMP
 from testkit.frames.wire import WITHIN_S
 from testkit.peers.tls_peers import (
     MIB,
@@ -28,26 +26,8 @@ from testkit.peers.tls_peers import (
     tcp_pair,
     write,
 )
-from testkit.proxy.data_paths import path_of
 
-pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture(scope="module")
-def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
-    return Contexts(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(autouse=True, params=[PURE.name, PUMP])
-def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads and writes by Python's ssl, and by OpenSSL's functions as the pump calls them."""
-    if path_of(request.param).name == PUMP:
-        from sluice.proxy.pump import core
-
-        if not core.has_openssl:
-            pytest.skip("Python's OpenSSL is linked in, and shows no functions")
-        monkeypatch.setattr(TlsStream, "recv_into", core.tls_recv_into)
-        monkeypatch.setattr(TlsStream, "send", core.tls_send)
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("read_and_written")]
 
 
 # Bytes ------------------------------------------------------------------------------------------------------
