@@ -1,4 +1,4 @@
-"""What a scrape costs, written by prometheus_client's own exposition and by ours.
+"""What a scrape costs, made and written by prometheus_client's own exposition and by ours.
 
     python -m bench.scrape [--quick] [--out FOLDER]
 
@@ -10,7 +10,7 @@ object; docs/decisions.md says what follows from it.
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter, process_time
@@ -26,6 +26,7 @@ from rich.table import Table
 from bench.lib.results import machine, print_last_line, results_folder, wide_console, write_json
 from bench.lib.stats import Spread, spread
 from sluice.proxy.metrics.exposition import exposition
+from sluice.proxy.metrics.family import Family, series_text
 
 COUNTS: Final = (10, 1_000, 10_000)
 REPEATS: Final = 21
@@ -38,34 +39,49 @@ SERIES_OF_A_LIMIT: Final = (
     ("sluice_quota_limit", "gauge", "The limit in force."),
     ("sluice_quota_utilization_ratio", "gauge", "The use of a limit."),
 )
+LABELS: Final = ("quota", "user", "client_id")
 Scrape = Callable[[], Awaitable[bytes]]
 
 
-class Page(Collector):
-    """So many series, of four families as a limit has them; made before, so that only writing is measured."""
+class Page:
+    """So many series, of four families as a limit has them, made of labels and numbers at each scrape."""
 
     def __init__(self, series: int) -> None:
-        self._families: list[Metric] = []
-        for at, (name, kind, text) in enumerate(SERIES_OF_A_LIMIT):
-            family = Metric(name, text, kind)
-            for index in range(at, series, len(SERIES_OF_A_LIMIT)):
-                labels = {
-                    "quota": "produce",
-                    "user": f"team-{index // 40}",
-                    "client_id": f"orders-{index:05}",
-                }
-                sample = f"{name}_total" if kind == "counter" else name
-                family.add_sample(sample, labels, index * 1.25)
-            self._families.append(family)
+        self._rows: list[list[tuple[tuple[str, ...], float]]] = [
+            [
+                (("produce", f"team-{index // 40}", f"orders-{index:05}"), index * 1.25)
+                for index in range(at, series, len(SERIES_OF_A_LIMIT))
+            ]
+            for at in range(len(SERIES_OF_A_LIMIT))
+        ]
         self.registry = CollectorRegistry()
-        self.registry.register(self)
+        self.registry.register(Theirs(self._rows))
 
     async def refresh(self) -> None:
         """Nothing is counted here."""
 
-    def collect(self) -> Iterable[Metric]:
-        """The families, as they were made."""
-        return self._families
+    def collect(self) -> Iterator[Family]:
+        """As the product's own page makes them."""
+        for (name, kind, text), rows in zip(SERIES_OF_A_LIMIT, self._rows, strict=True):
+            family = Family(name, kind, text)
+            sample = f"{name}_total" if kind == "counter" else name
+            family.samples = [(series_text(sample, LABELS, values), value) for values, value in rows]
+            yield family
+
+
+class Theirs(Collector):
+    """The same for prometheus_client."""
+
+    def __init__(self, rows: list[list[tuple[tuple[str, ...], float]]]) -> None:
+        self._rows = rows
+
+    def collect(self) -> Iterator[Metric]:
+        for (name, kind, text), rows in zip(SERIES_OF_A_LIMIT, self._rows, strict=True):
+            family = Metric(name, text, kind)
+            sample = f"{name}_total" if kind == "counter" else name
+            for values, value in rows:
+                family.add_sample(sample, dict(zip(LABELS, values, strict=True)), value)
+            yield family
 
 
 @dataclass(frozen=True, slots=True)

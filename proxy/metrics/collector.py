@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.metadata import version
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from sluice.protocol.names import api_name
 from sluice.proxy.access_log.access_log import NOTHING_WRITTEN, AccessLog
@@ -21,6 +21,7 @@ from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.entity_series import OTHER, EntitySeries
+from sluice.proxy.metrics.family import Family, family_of, series_text
 from sluice.proxy.metrics.replication import replication_samples
 from sluice.proxy.metrics.table import METRICS
 from sluice.proxy.metrics.usage_meter import UsageMeter
@@ -49,10 +50,18 @@ SIZE_BUCKETS: Final = range(6, 28, 2)
 DURATION_BUCKETS: Final = range(1, 20)
 """slots that become buckets: 0.25 ms, 0.5 ms, … 65.5 s"""
 _BYTES: Final = tuple(kind.value for kind in BYTE_KINDS)
+# An info is a gauge of 1 in the text format, and so it may be one in OpenMetrics, under its full name.
+_SHOWN: Final = {
+    name: (name, "gauge", row.help, row.labels)
+    if row.type == "info"
+    else (row.family, row.type, row.help, row.labels)
+    for name, row in METRICS.items()
+}
+"""name → of its family: name, type, help, labels"""
 _LIBRARY_COLLECTORS: Final = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
 
 
-class SluiceCollector(Collector):
+class SluiceCollector:
     """All families of table.py and the library's, as they are at the moment of the call."""
 
     def __init__(
@@ -95,7 +104,7 @@ class SluiceCollector(Collector):
         self._meter.drain(now_ms)
         await self._meter.fold(now_ms)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Each family once, in no particular order."""
         yield from self._of_entities()
         yield from self._of_requests()
@@ -133,9 +142,9 @@ class SluiceCollector(Collector):
         yield _family("sluice_build_info", [((_VERSION,), 1)])
         yield _family("sluice_pump_info", [((self._data_path,), 1)])
         for library in _LIBRARY_COLLECTORS:
-            yield from library.collect()
+            yield from map(family_of, library.collect())
 
-    def _of_files(self) -> Iterator[Metric]:
+    def _of_files(self) -> Iterator[Family]:
         """Metrics of followed files; there may be several of a kind, one for each listener."""
         yield _family("sluice_task_restarts_total", (((name,), times) for name, times in restarts.items()))
         files = self._reloads.items()
@@ -160,7 +169,7 @@ class SluiceCollector(Collector):
             (((file, status.hash), 1) for file, statuses in files for status in statuses),
         )
 
-    def _of_brokers(self) -> Iterator[Metric]:
+    def _of_brokers(self) -> Iterator[Family]:
         circuits = [((in_text(address),), one) for address, one in self._circuits.items()]
         name = "sluice_upstream_"
         yield _family(f"{name}circuit_open", ((at, not one.is_closed) for at, one in circuits))
@@ -176,7 +185,7 @@ class SluiceCollector(Collector):
             ),
         )
 
-    def _of_access_log(self) -> Iterator[Metric]:
+    def _of_access_log(self) -> Iterator[Family]:
         """All 0 where there is none."""
         log, name = self._access_log, "sluice_access_log_"
         counters = NOTHING_WRITTEN if log is None else log.writer.counters
@@ -193,7 +202,7 @@ class SluiceCollector(Collector):
         yield _family(f"{name}pending_bytes", [((), counters.bytes_pending)])
         yield _family(f"{name}failures_total", [((), counters.failures)])
 
-    def _of_entities(self) -> Iterator[Metric]:
+    def _of_entities(self) -> Iterator[Family]:
         meter = self._meter
         series = [((one.quota, one.user, one.client_id), one) for one in meter.entities]
         of_bytes = ((labels, one.amount) for labels, one in series if one.quota in _BYTES)
@@ -235,7 +244,7 @@ class SluiceCollector(Collector):
         yield _family("sluice_quota_warnings_total", ((labels, one.warnings) for labels, one in series))
         yield _family("sluice_quota_warning_share_ratio", [((), meter.warnings.share)])
 
-    def _of_producer_ids(self) -> Iterator[Metric]:
+    def _of_producer_ids(self) -> Iterator[Family]:
         """What users asked for, and what became of it."""
         users = [((one.user,), one) for one in self._meter.producer_ids]
         name = "sluice_producer_ids_"
@@ -252,7 +261,7 @@ class SluiceCollector(Collector):
         refused = ((one.user, why, n) for _, one in users for why, n in one.refused.items())
         yield _family(f"{name}refused_total", (((user, why), n) for user, why, n in refused))
 
-    def _of_producer_id_stores(self) -> Iterator[Metric]:
+    def _of_producer_id_stores(self) -> Iterator[Family]:
         """What is left of the limits, and what is remembered of users."""
         meter = self._meter.producer_ids
         levels = meter.levels
@@ -270,7 +279,7 @@ class SluiceCollector(Collector):
         yield _family(f"{name}pairs_limit", [((), ceiling.max_pairs)])
         yield _family(f"{name}broker_heap_bytes", [((), ceiling.heap_bytes)])
 
-    def _of_producer_id_snapshots(self) -> Iterator[Metric]:
+    def _of_producer_id_snapshots(self) -> Iterator[Family]:
         """The copies of these stores in a file; without one the families are there all the same, with 0."""
         snapshots = self._snapshots
         name = "sluice_producer_ids_"
@@ -279,23 +288,25 @@ class SluiceCollector(Collector):
         written_unix_s = 0.0 if snapshots is None else snapshots.last_written_unix_s
         yield _family(f"{name}snapshot_timestamp_seconds", [((), written_unix_s)])
 
-    def _of_requests(self) -> Iterator[Metric]:
+    def _of_requests(self) -> Iterator[Family]:
         meter = self._meter
         tallies = [(api_name(key), tally) for key, tally in sorted(meter.apis.items())]
         if any(meter.unknown_apis):
             tallies.append((OTHER, meter.unknown_apis))
-        requests = _family("sluice_requests_total", ())
+        count: list[tuple[tuple[str, ...], float]] = []
+        size_bounds = _bounds_of(SIZE_BUCKETS, 1.0)
         sizes = _family("sluice_request_size_bytes", ())
         durations = _family("sluice_upstream_duration_seconds", ())
         for name, tally in tallies:
-            _add(requests, (name,), sum(tally[:SIZE_SLOTS]))
-            _add_histogram(sizes, name, tally[:SIZE_SLOTS], SIZE_BUCKETS, float, tally[SIZE_SUM])
+            count.append(((name,), sum(tally[:SIZE_SLOTS])))
+            _add_histogram(sizes, name, tally[:SIZE_SLOTS], SIZE_BUCKETS, size_bounds, tally[SIZE_SUM])
             _add_durations(durations, name, tally)
         throttles = _family("sluice_throttle_time_seconds", ())
         for quota, tally in meter.throttle_times.items():
             if quota in _BYTES or any(tally):
                 _add_durations(throttles, quota, tally)
-        yield from (requests, sizes, durations, throttles)
+        yield _family("sluice_requests_total", count)
+        yield from (sizes, durations, throttles)
 
 
 def _amounts(
@@ -316,53 +327,41 @@ def _limits(
             yield (user, client_id, rule), rate_per_s / unit
 
 
-def _family(name: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    definition = METRICS[name]
-    # An info is a gauge of 1 in the text format, and so it may be one in OpenMetrics, under its full name.
-    is_info = definition.type == "info"
-    family = Metric(
-        definition.name if is_info else definition.family,
-        definition.help,
-        "gauge" if is_info else definition.type,
-    )
-    for labels, value in samples:
-        _add(family, labels, value)
+def _family(name: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
+    shown, type_, help_, labels = _SHOWN[name]
+    family = Family(shown, type_, help_)
+    family.samples = [(series_text(name, labels, values), value) for values, value in samples]
     return family
 
 
-def _add(family: Metric, labels: tuple[str, ...], value: float) -> None:
-    name = f"{family.name}_total" if family.type == "counter" else family.name
-    family.add_sample(name, dict(zip(METRICS[name].labels, labels, strict=True)), value)
-
-
-def _add_durations(family: Metric, label: str, tally: list[float]) -> None:
+def _add_durations(family: Family, label: str, tally: list[float]) -> None:
     slots = tally[DURATION_AT : DURATION_AT + DURATION_SLOTS]
-    _add_histogram(
-        family,
-        label,
-        slots,
-        DURATION_BUCKETS,
-        lambda slots_bound: slots_bound / SLOTS_PER_MS / 1000.0,
-        tally[DURATION_SUM] / 1000.0,
-    )
+    bounds = _bounds_of(DURATION_BUCKETS, SLOTS_PER_MS * 1000.0)
+    _add_histogram(family, label, slots, DURATION_BUCKETS, bounds, tally[DURATION_SUM] / 1000.0)
 
 
 def _add_histogram(
-    family: Metric,
+    family: Family,
     label: str,
     slots: list[float],
     buckets: range,
-    bound_of: Callable[[int], float],
+    bounds: tuple[str, ...],
     total: float,
 ) -> None:
     """Slot k holds what is ≤ (durations: <) 2^k; a bucket holds all within its bound, so it adds up slots."""
-    labels = {METRICS[family.name].labels[0]: label}
-    below, count = 0, 0.0
-    for slot in buckets:
-        count += sum(slots[below : slot + 1])
-        below = slot + 1
-        family.add_sample(f"{family.name}_bucket", {**labels, "le": str(bound_of(1 << slot))}, count)
-    count += sum(slots[below:])
-    family.add_sample(f"{family.name}_bucket", {**labels, "le": "+Inf"}, count)
-    family.add_sample(f"{family.name}_count", labels, count)
-    family.add_sample(f"{family.name}_sum", labels, total)
+    within = list(accumulate(slots))
+    counts = [*(within[slot] for slot in buckets), within[-1], within[-1], total]
+    family.samples += zip(_histogram_texts(family.name, label, bounds), map(float, counts), strict=True)
+
+
+@lru_cache
+def _bounds_of(buckets: range, slots_per_unit: float) -> tuple[str, ...]:
+    """What the buckets of these slots are called."""
+    return (*(str((1 << slot) / slots_per_unit) for slot in buckets), "+Inf")
+
+
+@lru_cache(maxsize=1_000)
+def _histogram_texts(name: str, label: str, bounds: tuple[str, ...]) -> tuple[str, ...]:
+    labels = METRICS[name].labels[:1]
+    buckets = (series_text(f"{name}_bucket", (*labels, "le"), (label, bound)) for bound in bounds)
+    return (*buckets, *(series_text(f"{name}_{what}", labels, (label,)) for what in ("count", "sum")))

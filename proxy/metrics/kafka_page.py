@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from prometheus_client.core import Metric
-
 from sluice.proxy.metrics.entity_series import EntitySeries
+from sluice.proxy.metrics.family import Family, series_text
 from sluice.proxy.metrics.kafka_names import KAFKA_NAMES, prometheus_name, sanitized
 from sluice.proxy.metrics.producer_id_meter import UserIds
 from sluice.proxy.metrics.replication import replication_rates
@@ -131,16 +130,16 @@ class KafkaPage:
         if exempt_ms:
             self._exempt.record(exempt_ms, now_ms)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Each family once; one by one, for a rate takes some µs."""
         now_ms = int(time.monotonic() * 1000.0)
         for name, samples in self._samples(now_ms):
             row = KAFKA_NAMES[name]
-            family = Metric(name, f"{row.help} {row.differs}".rstrip(), "gauge")
+            family = Family(name, "gauge", f"{row.help} {row.differs}".rstrip())
             for values, value in samples:
                 # An empty tag is not part of an MBean's name, so jmx_exporter makes no label of it.
                 labels = {label: text for label, text in zip(row.labels, values, strict=True) if text}
-                family.add_sample(name, labels, value)
+                family.samples.append((series_text(name, tuple(labels), tuple(labels.values())), value))
             yield family
 
     def _samples(self, now_ms: int) -> Iterator[tuple[str, Samples]]:
