@@ -21,7 +21,7 @@ class Family:
     __slots__ = ("documentation", "name", "samples", "type")
 
     def __init__(self, name: str, type_: str, documentation: str) -> None:
-        """`name`: without `_total`."""
+        """`name`: that of the family, so a counter's is without `_total`. `type_`: as Prometheus calls it."""
         self.name = name
         self.type = type_
         self.documentation = documentation

@@ -20,7 +20,7 @@ def read(way: str, body: bytes) -> list[Sample]:
 @pytest.mark.parametrize("series", COUNTS[:2])
 def test_each_way_writes_every_series_of_the_page(series: int) -> None:
     page = Page(series)
-    wanted = [sample for family in page.collect() for sample in family.samples]
+    wanted = [sample for family in page.registry.collect() for sample in family.samples]
     assert len(wanted) == series
     for way, scrape in ways(page).items():
         found = read(way, asyncio.run(_body(scrape)))
