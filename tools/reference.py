@@ -65,7 +65,7 @@ YAML is read as YAML 1.2: `no` is a text, `0o17` is octal. Anchors, aliases and 
 Schemas for editors: `config.schema.json`, `quotas.schema.json`, or `sluice schema config`, `sluice schema
 quotas`.
 
-The file is looked at once a second. A change of an option that is marked ↻ is put in force while traffic
+The file is looked at every five seconds. A change of an option that is marked ↻ is put in force while traffic
 flows (what a connection is told at its beginning, for new connections); other changes are named in the log
 (`configuration_needs_restart`) and wait for a restart. A file with a mistake changes nothing. Quotas,
 certificates and credentials are files of their own, which are followed too.

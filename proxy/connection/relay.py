@@ -186,7 +186,11 @@ class Relay(ClientSide):
             self._pass_end_on()
 
     def _pass_end_on(self) -> None:
-        if self.session.finished or self._client.gone:
+        if self.session.finished:
+            self._finish()
+        elif self.session.is_owed_charges:  # a broker that heard of the end would not give them
+            self._arm_ending(self._finish)
+        elif self._client.gone:
             self._finish()
         elif self._broker.finish_sending():
             self._arm_ending(self._finish)

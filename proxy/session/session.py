@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Protocol
 
+from sluice.protocol.apis import FETCHES
 from sluice.protocol.names import api_name
 from sluice.proxy.session.arrivals import AHEAD_BYTES
 from sluice.proxy.session.authentication import Authentication
@@ -222,6 +223,15 @@ class Session:
         return self.pace.state is State.ENDING and not self._in_flight and self._answers.at_boundary
 
     @property
+    def is_owed_charges(self) -> bool:
+        """Answers are due that a quota charges: the broker works for them, whether anybody takes them or
+        not."""
+        throttling, in_flight = self._throttling, self._in_flight
+        if throttling.request_time is not None and in_flight:
+            return True
+        return throttling.fetch_sensor is not None and any(entry[1] in FETCHES for entry in in_flight)
+
+    @property
     def due_bytes(self) -> int:
         """Answers of the proxy's own that wait behind the broker's."""
         return self._local.due_bytes
@@ -261,7 +271,7 @@ class Session:
         if left_since and not held.acks and produces.outlast(now_ms):
             self._requests.client_left = True
             return
-        if not (left_since and held.acks) and not produces.is_turn(now_ms):
+        if not left_since and not produces.is_turn(now_ms):
             return
         self._requests.client_left = client_left
         if not left_since and produces.is_over_budget(now_ms):

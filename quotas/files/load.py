@@ -27,13 +27,16 @@ def read_bytes(file: Path, max_bytes: int) -> bytes:
     A FIFO would never be opened, a device never end: what is no regular file is not read.
     """
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with open(handle, "rb") as opened:
+    try:  # for `open` refuses a folder, and leaves it open
         found = os.fstat(handle)
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(0, "is a directory", str(file))
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "not a regular file", str(file))
-        data = opened.read(max_bytes + 1) if found.st_size <= max_bytes else None
+        with open(handle, "rb", closefd=False) as opened:
+            data = opened.read(max_bytes + 1) if found.st_size <= max_bytes else None
+    finally:
+        os.close(handle)
     if data is None or len(data) > max_bytes:
         raise OSError(0, f"has more than {max_bytes:,} bytes", str(file))
     return data

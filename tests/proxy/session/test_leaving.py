@@ -97,6 +97,23 @@ def test_what_a_client_left_behind_is_forwarded_up_to_a_cap() -> None:
     assert shared.left_behind.take("ANONYMOUS", 1_000)
 
 
+def test_what_is_held_and_beyond_the_cap_is_dropped_as_soon_as_its_client_has_left() -> None:
+    """Nobody waits for it: in the queue until its deadline it would have others go sooner, and at its turn
+    ahead of the quota if there was room by then."""
+    plain = shared_of(limits_of(produce_rate=1_000))
+    shared = SharedState(plain.quotas, plain.recorder, left_behind=LeftBehind(cap_bytes=500))
+    neighbour, shell = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
+    neighbour.client_sends(produce_of(4_000))
+    shell.client_sends(produce_of(600, acks=0))
+    assert shell.state is State.HOLDING
+    shell.client_leaves()
+    shell.wake()
+    assert shell.cause is DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+    assert not shell.to_broker
+    assert shell.sensor().hold_queue() is not None
+    assert len(shell.sensor().hold_queue() or ()) == 0
+
+
 def test_a_request_left_behind_counts_once_though_it_is_held_after_its_client_left() -> None:
     """Cap 1,200 and 600 + 600 B, both held behind a neighbour's debt: both go."""
     shell, shared = leaver(cap_bytes=1_200, neighbours_debt=1_000)

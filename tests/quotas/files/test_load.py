@@ -26,6 +26,14 @@ def test_what_is_no_regular_file_is_not_read(path: str, why: str) -> None:
         read_text(Path(path), "quota")
 
 
+def test_a_folder_in_its_place_costs_no_descriptor() -> None:
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(IsADirectoryError):
+            read_bytes(Path("/tmp"), 1)
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_line_ends_are_those_of_text(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"a\r\nb\rc\n")

@@ -1,0 +1,83 @@
+"""A client that leaves before its answer: the broker works for it, so Sluice waits there until the answer
+has come, and charges its quota."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from testkit.frames.frames import METADATA, fetch, fetch_answer_of, request
+from testkit.frames.wire import Wire
+from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
+from testkit.proxy.local_proxy import LocalProxy, until
+
+pytestmark = pytest.mark.asyncio
+
+
+class AnswersLater:
+    """A broker that answers once it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.ended = 0
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self, side: BrokerSide) -> None:
+        try:
+            while True:
+                asked = await side.request()
+                self.asked += 1
+                await self.may_answer.wait()
+                is_fetch = asked.api_key == 1
+                await side.send(
+                    fetch_answer_of(50_000, correlation_id=asked.correlation_id)
+                    if is_fetch
+                    else answer_to(asked)
+                )
+        finally:
+            self.ended += 1
+
+
+def ended(client: Wire, how: str) -> None:
+    client.reset() if how == "reset" else client.close()
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+@pytest.mark.parametrize(
+    ("kind", "key", "frame"),
+    [
+        (QuotaKind.REQUEST, "request_percentage", request(METADATA, 12)),
+        (QuotaKind.FETCH, "consumer_byte_rate", fetch()),
+    ],
+)
+async def test_the_answer_is_charged_when_it_comes(kind: QuotaKind, key: str, frame: bytes, how: str) -> None:
+    behaviour = AnswersLater()
+    limits = QuotaLimits([(QuotaEntity(DEFAULT, None), {key: 1_000_000 if "rate" in key else 100.0})])
+    async with FaultBroker(behaviour) as broker, LocalProxy(broker.port, limits) as proxy:
+        with await proxy.client() as client:
+            await client.send(frame)
+            await until(lambda: behaviour.asked == 1)
+            ended(client, how)
+            await asyncio.sleep(0.05)
+            assert behaviour.ended == 0, "the broker heard of the end, and its answer is lost"
+            (sensor,) = [each for each in proxy.shared.quotas.sensors() if each.kind is kind]
+            before = sensor.used
+            behaviour.may_answer.set()
+            await until(lambda: not proxy.connections)
+            assert sensor.used > before
+            await until(lambda: behaviour.ended == 1)
+
+
+async def test_without_a_quota_that_charges_answers_the_end_is_passed_on() -> None:
+    behaviour = AnswersLater()
+    async with FaultBroker(behaviour) as broker, LocalProxy(broker.port) as proxy:
+        with await proxy.client() as client:
+            await client.send(request(METADATA, 12))
+            await until(lambda: behaviour.asked == 1)
+            client.reset()
+            await until(lambda: not proxy.connections)
+        behaviour.may_answer.set()
