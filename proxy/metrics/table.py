@@ -216,11 +216,12 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_connections", "gauge", (), "connections",
-        "Client connections open now.",
+        "Client connections open now, behind their PROXY header and TLS handshake.",
     ),
     MetricDefinition(
         "sluice_connections_opened_total", "counter", (), "connections",
-        "Client connections accepted.",
+        "Client connections accepted whose PROXY header and TLS handshake are done; those that end before are in "
+        "sluice_disconnects_total alone.",
     ),
     MetricDefinition(
         "sluice_connections_over_rate_total", "counter", ("rule", "shadow"), "connections",

@@ -91,12 +91,13 @@ class WatchedFiles:
         self._seen: Seen = ()
         self._settled = False
         self._refused_hash = ""
+        self._is_for_now = False
         self._hangs = False
 
     @property
     def is_at_rest(self) -> bool:
         """Nothing can be new unless `identify` finds something else."""
-        return self._settled and not self._hangs
+        return self._settled and not self._hangs and not self._is_for_now
 
     def hangs(self, error: OSError, paths: Iterable[Path]) -> ReloadOutcome | None:
         """A look has not ended in time (file_work.py). None: nothing new, it still hangs."""
@@ -112,7 +113,12 @@ class WatchedFiles:
     def wants_reading(self, seen: Seen) -> bool:
         """Whether the files may hold something that was not read yet."""
         self._hangs = False
-        return seen != self._seen or not self._settled
+        return seen != self._seen or not self._settled or None in seen  # why nothing is there may be new
+
+    def try_again(self) -> None:
+        """What was refused for now may be used now."""
+        self._refused_hash = ""
+        self._settled = False
 
     def take(self, seen: Seen, content_hash: str | ConfigError, now_unix_s: float) -> ReloadOutcome | None:
         """Take in a reading. None: nothing new. SUCCESS: use what was read, then `accept` or `refuse` it."""
@@ -121,7 +127,7 @@ class WatchedFiles:
         ages_s = (now_unix_s - identity.changed_ns / 1e9 for identity in seen if identity is not None)
         self._settled = not any(0 <= age_s < SETTLED_S for age_s in ages_s)
         if isinstance(content_hash, ConfigError):
-            if again and self.status.last_error:
+            if again and self.status.last_error == str(content_hash):
                 return None
             self._refused_hash = ""
             return self._failed(ReloadOutcome.UNREADABLE, content_hash)
@@ -139,11 +145,14 @@ class WatchedFiles:
         """The content with this hash is in force now."""
         self.status.hash = content_hash
         self._refused_hash = ""
+        self._is_for_now = False
         self._succeeded(ReloadOutcome.SUCCESS, now_unix_s)
 
-    def refuse(self, content_hash: str, error: ConfigError) -> None:
-        """The content with this hash cannot be used; it is not tried again until it changes."""
+    def refuse(self, content_hash: str, error: ConfigError, *, for_now: bool = False) -> None:
+        """The content with this hash cannot be used; it is not tried again until it changes, or (`for_now`)
+        until `try_again`."""
         self._refused_hash = content_hash
+        self._is_for_now = for_now
         self._failed(ReloadOutcome.INVALID, error)
 
     def _succeeded(self, outcome: ReloadOutcome, now_unix_s: float) -> None:

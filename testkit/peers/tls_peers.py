@@ -8,6 +8,7 @@ import ctypes
 import os
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -52,7 +53,7 @@ class Contexts:
             min_version=min_version,
             server_names=True,
         )
-        tls.load(0.0)
+        tls.load(time.time())
         return tls.context
 
     def client_as(self, identity: Identity) -> ssl.SSLContext:
@@ -63,7 +64,7 @@ class Contexts:
 
     def broker(self) -> ssl.SSLContext:
         tls = ClientTls(ca_file=self.ca_file)
-        tls.load(0.0)
+        tls.load(time.time())
         return tls.context
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +73,7 @@ def configuration(folder: Path, _: pytest.MonkeyPatch) -> Case:
 def certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     files = AUTHORITY.server().write(folder)
     tls = ServerTls(certificate_file=files.certificate, key_file=files.key)
-    tls.load(0.0)
+    tls.load(time.time())
     return of_listener(
         ListenerSecurity("test", tls=tls),
         lambda: AUTHORITY.server().write(folder),
@@ -84,7 +85,7 @@ def certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
 
 def broker_ca(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     tls = ClientTls(ca_file=AUTHORITY.write(folder))
-    tls.load(0.0)
+    tls.load(time.time())
     return of_listener(
         ListenerSecurity("test", upstream_tls=tls),
         lambda: CertificateAuthority().write(folder),

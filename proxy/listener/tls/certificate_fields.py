@@ -1,4 +1,4 @@
-"""A certificate in DER → the two fields of it that Sluice needs: its subject, and when it ends.
+"""A certificate in DER → the two fields of it that Sluice needs: its subject, and when it is valid.
 
 By hand, for `cryptography` would add 18 MB and hides how a name was encoded, which its form in Java rests on.
 OpenSSL has verified what comes here, or it is the operator's own. Sources: RFC 5280, 4.1; X.690, 8 and 10.
@@ -54,14 +54,18 @@ def subject(der: bytes) -> list[list[Attribute]]:
     return names
 
 
-def not_after_unix_s(der: bytes) -> float:
-    """When a certificate ends, in s of Unix time. ValueError: it is none."""
-    _, end = _exactly(der, _fields(der)[3], 2)
-    time_format = _TIME_FORMATS.get(end.tag)
+def validity_unix_s(der: bytes) -> tuple[float, float]:
+    """When a certificate begins and ends, in s of Unix time. ValueError: it is none."""
+    begin, end = _exactly(der, _fields(der)[3], 2)
+    return _unix_s(der, begin, "begin"), _unix_s(der, end, "end")
+
+
+def _unix_s(der: bytes, time: _Element, what: str) -> float:
+    time_format = _TIME_FORMATS.get(time.tag)
     if time_format is None:
-        raise ValueError("not a certificate: no time where its end should be")
-    when = datetime.strptime(der[end.begin : end.end].decode("ascii"), time_format).replace(tzinfo=UTC)
-    if end.tag == 0x17 and when.year >= _FIRST_CENTURY_YEAR:
+        raise ValueError(f"not a certificate: no time where its {what} should be")
+    when = datetime.strptime(der[time.begin : time.end].decode("ascii"), time_format).replace(tzinfo=UTC)
+    if time.tag == 0x17 and when.year >= _FIRST_CENTURY_YEAR:
         when = when.replace(year=when.year - 100)
     return when.timestamp()
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from sluice.proxy.listener.tls.certificate_fields import not_after_unix_s
+from sluice.proxy.listener.tls.certificate_fields import validity_unix_s
 from sluice.proxy.listener.tls.stream import remember_server_name
 from sluice.proxy.runtime.watched_file import (
     SETTLED_S,
@@ -44,6 +44,8 @@ _VERIFY: Final[dict[ClientAuth, ssl.VerifyMode]] = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_CLOCK_SKEW_S: Final = 300.0
+"""So much later than now a certificate may begin: one that was made just now, by another clock"""
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
 _KEY_MARK: Final = b"PRIVATE KEY-----"
 _ENCRYPTED_MARK: Final = b"ENCRYPTED"  # of PKCS #8, and of the older form: Proc-Type: 4,ENCRYPTED
@@ -97,6 +99,7 @@ class Tls(ABC):
         self._files: Final = {option: file for option, file in named.items() if file is not None}
         self._watched: Final = WatchedFiles()
         self._in_force: _InForce | None = None
+        self._begins_unix_s: float | None = None  # the certificate that was refused for it
         self._hash_key: Final = secrets.token_bytes(32)  # a short password could be found from a plain hash
 
     @property
@@ -134,8 +137,11 @@ class Tls(ABC):
         After INVALID or UNREADABLE the last good ones stay, and `status.last_error` tells what is wrong.
         """
         seen = identify(self._files.values())
+        if self._begins_unix_s is not None and now_unix_s >= self._begins_unix_s:
+            self._watched.try_again()
         if not self._watched.wants_reading(seen):
             return None
+        self._begins_unix_s = None
         try:
             contents = self._read()
         except TlsConfigError as error:
@@ -153,7 +159,7 @@ class Tls(ABC):
         if outcome is not ReloadOutcome.SUCCESS:
             return outcome
         if isinstance(built, TlsConfigError):
-            self._watched.refuse(content_hash, built)
+            self._watched.refuse(content_hash, built, for_now=self._begins_unix_s is not None)
             return ReloadOutcome.INVALID
         self._in_force = built
         self._watched.accept(content_hash, now_unix_s)
@@ -210,12 +216,14 @@ class Tls(ABC):
         if found is None:
             raise self._error("holds no certificate in PEM form", "certificate_file")
         try:
-            end_unix_s = not_after_unix_s(ssl.PEM_cert_to_DER_cert(found[0].decode("ascii")))
+            begin_unix_s, end_unix_s = validity_unix_s(ssl.PEM_cert_to_DER_cert(found[0].decode("ascii")))
         except ValueError as error:
             raise self._error(f"holds a broken certificate: {error}", "certificate_file") from None
         if end_unix_s < now_unix_s:
-            end = datetime.fromtimestamp(end_unix_s, UTC)
-            raise self._error(f"its certificate ended on {end:%Y-%m-%d %H:%M} UTC", "certificate_file")
+            raise self._error(f"its certificate ended on {_told(end_unix_s)}", "certificate_file")
+        if begin_unix_s > now_unix_s + _CLOCK_SKEW_S:
+            self._begins_unix_s = begin_unix_s
+            raise self._error(f"its certificate begins on {_told(begin_unix_s)}", "certificate_file")
         return end_unix_s
 
     def _load_identity(self, context: ssl.SSLContext, contents: dict[str, bytes]) -> None:
@@ -249,6 +257,10 @@ class Tls(ABC):
         except ssl.SSLError as error:
             message = f"holds no CA certificates in PEM form, or broken ones: {_words(error)}"
             raise self._error(message, self._ca_option) from None
+
+
+def _told(unix_s: float) -> str:
+    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 class ServerTls(Tls):

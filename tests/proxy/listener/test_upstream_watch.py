@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -276,7 +277,7 @@ async def test_silence_in_the_tls_handshake_opens_no_circuit(tmp_path: Path, lin
         server_name=None,
         verify_hostname=True,
     )
-    tls.load(0.0)
+    tls.load(time.time())
     async with FaultBroker(says_nothing) as broker, watching(broker.port, tls=tls) as rig:
         address = (LOOPBACK, broker.port)
         with pytest.raises(NotConnected, match="no answer to the TLS handshake") as refused:

@@ -142,6 +142,11 @@ BAD: dict[str, tuple[str, Callable[[Files], object], str]] = {
         lambda files: AUTHORITY.server(starts_in_days=-9, ends_in_days=-1).write(files.folder, "tls"),
         "its certificate ended on 20",
     ),
+    "not begun": (
+        "certificate_file",
+        lambda files: AUTHORITY.server(starts_in_days=5, ends_in_days=30).write(files.folder, "tls"),
+        "its certificate begins on 20",
+    ),
     "a certificate for a key": (
         "key_file",
         lambda files: copyfile(files.certificate, files.key),
@@ -245,6 +250,27 @@ def test_bad_new_files_leave_the_good_ones_in_force_and_are_told_once(files: Fil
     assert tls.context is context
     Link(tls.context, client_as(ALICE, files.folder))
     assert tls.certificate_not_after_unix_s == SERVER.not_after.timestamp()
+
+
+def test_a_certificate_that_has_not_begun_is_taken_when_it_begins(files: Files) -> None:
+    tls = files.server()
+    later = AUTHORITY.server(starts_in_days=5, ends_in_days=30)
+    later.write(files.folder, "tls")
+    assert look(tls) is ReloadOutcome.INVALID
+    assert not tls._watched.is_at_rest
+    now_unix_s = time.time()
+    assert tls.reload_if_changed(now_unix_s + 4 * 86_400.0) is None
+    assert tls.reload_if_changed(now_unix_s + 5 * 86_400.0) is ReloadOutcome.SUCCESS
+    assert tls.certificate_not_after_unix_s == later.not_after.timestamp()
+    assert tls.status.last_error == ""
+    assert tls.status.outcomes[ReloadOutcome.INVALID] == 1
+    assert tls.reload_if_changed(now_unix_s + 5 * 86_400.0 + 60.0) is None
+
+
+def test_a_certificate_that_was_made_just_now_by_another_clock_is_taken(files: Files) -> None:
+    files.certificate.unlink()
+    AUTHORITY.server(starts_in_days=120.0 / 86_400.0).write(files.folder, "tls")
+    assert files.server().context is not None
 
 
 def test_the_good_files_come_back_clear_the_error(files: Files) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -51,7 +52,7 @@ async def test_who_does_not_ask_for_names_is_told_none_and_hears_of_no_bad_ones(
 ) -> None:
     """A name that is not ASCII does not even end the handshake."""
     tls = ServerTls(certificate_file=contexts.folder / "server.crt", key_file=contexts.folder / "server.key")
-    tls.load(0.0)
+    tls.load(time.time())
     async with connected(tls.context, contexts.client) as (stream, _):
         assert stream.server_name is None
     bad = hello_with_a_bad_name(contexts)

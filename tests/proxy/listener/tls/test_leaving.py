@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ async def test_a_client_that_says_by_tls_alone_that_it_leaves_has_left(tmp_path:
     """asyncio's close, for one, says so and keeps the TCP connection until it is answered."""
     contexts = Contexts(tmp_path)
     tls = ServerTls(certificate_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
-    tls.load(0.0)
+    tls.load(time.time())
     broker_side, security = Recording(), ListenerSecurity(tls=tls)
     async with (
         FaultBroker(broker_side) as broker,

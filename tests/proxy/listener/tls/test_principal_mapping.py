@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
-from sluice.proxy.listener.tls.certificate_fields import not_after_unix_s
+from sluice.proxy.listener.tls.certificate_fields import validity_unix_s
 from sluice.proxy.listener.tls.principal_mapping import distinguished_name
 from testkit.kafka.java_machine import java_machine
 from testkit.peers.certificates import CertificateAuthority
@@ -225,7 +225,7 @@ def test_a_name_made_by_another_library_is_what_java_says(java: Any) -> None:
 @pytest.mark.parametrize("ends_in_days", [1, 365 * 20, 365 * 40])
 def test_the_end_is_read_also_beyond_the_two_digits_of_utc_time(ends_in_days: float) -> None:
     identity = AUTHORITY.client("CN=alice", ends_in_days=ends_in_days)
-    assert not_after_unix_s(identity.der) == identity.not_after.timestamp()
+    assert validity_unix_s(identity.der)[1] == identity.not_after.timestamp()
 
 
 def test_what_is_no_certificate_is_a_value_error_wherever_it_is_cut() -> None:
@@ -237,6 +237,6 @@ def test_what_is_no_certificate_is_a_value_error_wherever_it_is_cut() -> None:
     for _ in range(3000):
         spoiled = bytearray(der)
         spoiled[random.randrange(150)] = random.randrange(256)
-        for read in (distinguished_name, not_after_unix_s):
+        for read in (distinguished_name, validity_unix_s):
             with suppress(ValueError):
                 read(bytes(spoiled))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ async def test_of_a_record_that_is_read_ahead_nothing_is_left_where_epoll_does_n
     OpenSSL, and its request was never whole: the client waited until it was taken for one that drips."""
     contexts = Contexts(tmp_path)
     tls = ServerTls(certificate_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
-    tls.load(0.0)
+    tls.load(time.time())
     broker_side, security = Recording(), ListenerSecurity(tls=tls)
     short_bytes = 100
     large = produce_of(FAR_BYTES + short_bytes, correlation_id=2)
