@@ -220,8 +220,8 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_connections_opened_total", "counter", (), "connections",
-        "Client connections accepted whose PROXY header and TLS handshake are done; those that end before are in "
-        "sluice_disconnects_total alone.",
+        "Client connections accepted whose PROXY header and TLS handshake are done; those that end before "
+        "are in sluice_disconnects_total alone.",
     ),
     MetricDefinition(
         "sluice_connections_over_rate_total", "counter", ("rule", "shadow"), "connections",

@@ -171,7 +171,6 @@ def test_a_missing_file_keeps_the_last_good_limits_and_is_counted_once(path: Pat
     assert proxy.counts() == {"success": 1, "unreadable": 1}
 
 
-@pytest.mark.parametrize("trouble", ["missing", "bad"])
 def test_a_new_reason_for_which_nothing_is_there_is_told(path: Path) -> None:
     proxy = Proxy(path)
     path.unlink()
@@ -184,6 +183,7 @@ def test_a_new_reason_for_which_nothing_is_there_is_told(path: Path) -> None:
     assert "no such file" in proxy.file.status.last_error
 
 
+@pytest.mark.parametrize("trouble", ["missing", "bad"])
 def test_the_good_content_come_back_clears_the_error_without_a_reload(path: Path, trouble: str) -> None:
     proxy = Proxy(path)
     path.unlink() if trouble == "missing" else rewrite(path, BAD, 2)
