@@ -11,7 +11,6 @@ from typing import Final
 from sluice.protocol.apis import API_VERSIONS, AUTHENTICATION_APIS, FETCHES, PRODUCE, PRODUCER_ID_APIS
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import MIN_REQUEST_SIZE, REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, check_size
-from sluice.protocol.names import api_name
 from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import NotAuthenticated
@@ -155,8 +154,6 @@ class RequestSide(FetchSide):
                     break
                 judge, begin = self._produce, self._produce_begin
                 if api_key != PRODUCE:
-                    if self.client_left and self._is_first_of_nobody(api_key):
-                        break
                     judge = self._fetch if api_key in FETCHES else self._judge_of_others(api_key, now_ms)
                     begin = self._client_id_raw
                 if guard is not None:
@@ -299,16 +296,9 @@ class RequestSide(FetchSide):
         elif api_key not in _BEFORE_AUTHENTICATION:
             raise NotAuthenticated("a request before authentication")
 
-    def _is_first_of_nobody(self, api_key: int) -> bool:
-        """A client that waited for what its user owes of request time has left meanwhile, and nothing of its
-        connection has gone on: its request does not, either, or who leaves would wait for nothing."""
-        if self.count or self._throttling.request_time is None:
-            return False
-        detail = f"{api_name(api_key)} not forwarded"
-        self._pace.end(DisconnectCause.LEFT_WHILE_HELD, detail, at_boundary=True)
-        return True
-
     def _judge_of_others(self, api_key: int, now_ms: float) -> Judge:
+        if self.client_left and self._is_for_nobody:
+            return self._end_for_nobody
         if self._throttling.are_ids_due and api_key in PRODUCER_ID_APIS:
             self._look_up_ids(now_ms)
         return self._others.judge

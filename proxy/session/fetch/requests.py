@@ -18,7 +18,9 @@ from sluice.protocol.fetch import (
     read_session,
 )
 from sluice.protocol.headers import request_body
+from sluice.protocol.names import api_name
 from sluice.protocol.replication.fetch_request import is_follower
+from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.fetch.turns import Turn
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, NEW_SESSION, NO_RECORDS, InFlight
@@ -64,6 +66,20 @@ class FetchSide(ProduceSide, ABC):
         # Are its Fetches a broker's? None: not known yet.
         self._is_follower: bool | None = None
         self._followers = shared.recorder.followers
+
+    @property
+    def _is_for_nobody(self) -> bool:
+        """The client waited for what its user owes of request time, and has left meanwhile; nothing of its
+        connection has gone on."""
+        return not self.count and self._throttling.request_time is not None
+
+    def _end_for_nobody(
+        self, _buf: bytearray, _pos: int, _end: int, _frame_end: int, api_key: int, *_: float
+    ) -> bool:
+        """Its first request does not go on, either: or who leaves would wait for nothing."""
+        detail = f"{api_name(api_key)} not forwarded"
+        self._pace.end(DisconnectCause.LEFT_WHILE_HELD, detail, at_boundary=True)
+        return False
 
     def _find_fetched(
         self, buf: bytearray, pos: int, end: int, frame_end: int, offset: int, api_key: int, version: int
@@ -114,6 +130,8 @@ class FetchSide(ProduceSide, ABC):
         first, last = OFFERED[api_key]
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go unmetered")
+        if self.client_left and self._is_for_nobody:
+            return self._end_for_nobody(buf, pos, end, frame_end, api_key)
         if self.replicas is not None and api_key == FETCH:
             if self._flows is not None:
                 self._identity.flow = self._flows.other(FETCH)
