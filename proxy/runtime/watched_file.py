@@ -130,6 +130,7 @@ class WatchedFiles:
             if again and self.status.last_error == str(content_hash):
                 return None
             self._refused_hash = ""
+            self._is_for_now = False
             return self._failed(ReloadOutcome.UNREADABLE, content_hash)
         if content_hash == self._refused_hash:
             return None
@@ -145,7 +146,6 @@ class WatchedFiles:
         """The content with this hash is in force now."""
         self.status.hash = content_hash
         self._refused_hash = ""
-        self._is_for_now = False
         self._succeeded(ReloadOutcome.SUCCESS, now_unix_s)
 
     def refuse(self, content_hash: str, error: ConfigError, *, for_now: bool = False) -> None:
@@ -156,6 +156,7 @@ class WatchedFiles:
         self._failed(ReloadOutcome.INVALID, error)
 
     def _succeeded(self, outcome: ReloadOutcome, now_unix_s: float) -> None:
+        self._is_for_now = False
         self.status.outcomes[outcome] += 1
         self.status.last_success_unix_s = now_unix_s
         self.status.last_error = ""

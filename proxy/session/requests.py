@@ -286,6 +286,8 @@ class RequestSide(FetchSide):
             self._fetch_head = flows.fetch_head
         if identity.authenticated:
             self._throttling.look_up(now_ms, api_key)
+            if self._pace.gate_ms > now_ms:
+                self._greeted_at = self.count
             if self._throttling.mutation_sensor is not None and self.mutations is None:
                 self._others.mutations = MutationRequests(
                     self._topic_defaults, self._pace, identity, self._throttling,

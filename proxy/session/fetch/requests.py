@@ -39,7 +39,9 @@ _GO: Final = Turn.GO
 class FetchSide(ProduceSide, ABC):
     """The fetches of one connection. The parts that it is given are shared with the session's other side."""
 
-    __slots__ = ("_fetch_flow", "_fetch_head", "_followers", "_is_follower", "_policy", "replicas")
+    __slots__ = (
+        "_fetch_flow", "_fetch_head", "_followers", "_greeted_at", "_is_follower", "_policy", "replicas",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -65,13 +67,14 @@ class FetchSide(ProduceSide, ABC):
             )
         # Are its Fetches a broker's? None: not known yet.
         self._is_follower: bool | None = None
+        self._greeted_at = -1  # requests that had gone on when one waited for what its user owes
         self._followers = shared.recorder.followers
 
     @property
     def _is_for_nobody(self) -> bool:
         """The client waited for what its user owes of request time, and has left meanwhile; nothing of its
         connection has gone on."""
-        return not self.count and self._throttling.request_time is not None
+        return self.count == self._greeted_at
 
     def _end_for_nobody(
         self, _buf: bytearray, _pos: int, _end: int, _frame_end: int, api_key: int, *_: float

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
-from testkit.frames.frames import fetch, produce_of
+from sluice.proxy.session.session import Session
+from sluice.quotas.kinds import QuotaKind
+from testkit.frames.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE, answer, fetch, produce_of, request
 from testkit.proxy.playbook import Shell
-from testkit.proxy.request_time_session import exchange, metadata, metadata_answer, shared_of, shell_of, spend
+from testkit.proxy.request_time_session import (
+    exchange,
+    metadata,
+    metadata_answer,
+    policy_of,
+    shared_of,
+    shell_of,
+    spend,
+)
 
 
 def waiting() -> Shell:
@@ -28,6 +40,26 @@ def test_the_first_request_of_a_client_that_left_while_it_waited_does_not_go_on(
     assert not shell.to_broker
     assert shell.cause is DisconnectCause.LEFT_WHILE_HELD
     assert shell.detail in {"Metadata not forwarded", "Fetch not forwarded"}
+
+
+def test_it_is_so_behind_a_login() -> None:
+    shared = shared_of()
+    policy = replace(policy_of(), authentication_required=True)
+    shell = Shell(Session(shared, policy, "10.0.0.1"), now_ms=10_000.0)
+    shell.client_sends(request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}))
+    shell.broker_sends(answer(SASL_HANDSHAKE, 1, {"errorCode": 0, "mechanisms": ["PLAIN"]}))
+    shell.client_sends(request(SASL_AUTHENTICATE, 2, {"authBytes": b"\0alice\0secret".hex()}))
+    shell.broker_sends(answer(SASL_AUTHENTICATE, 2, {"errorCode": 0, "authBytes": ""}))
+    sensor = shared.quotas.sensor(QuotaKind.REQUEST, "alice", "app", shell.now_ms)
+    assert sensor is not None
+    sensor.charge(5_000.0, shell.now_ms)
+    shell.to_broker.clear()
+    shell.client_sends(metadata(3))
+    assert shell.state is State.MUTED
+    shell.client_leaves()
+    shell.advance(1_000.0)
+    assert not shell.to_broker
+    assert shell.cause is DisconnectCause.LEFT_WHILE_HELD
 
 
 def test_a_produce_without_acks_goes_on_all_the_same() -> None:
