@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -91,13 +92,13 @@ class WatchedFiles:
         self._seen: Seen = ()
         self._settled = False
         self._refused_hash = ""
-        self._is_for_now = False
+        self._again_unix_s = inf  # when what was refused is tried again, unchanged
         self._hangs = False
 
     @property
     def is_at_rest(self) -> bool:
         """Nothing can be new unless `identify` finds something else."""
-        return self._settled and not self._hangs and not self._is_for_now
+        return self._settled and not self._hangs and self._again_unix_s == inf
 
     def hangs(self, error: OSError, paths: Iterable[Path]) -> ReloadOutcome | None:
         """A look has not ended in time (file_work.py). None: nothing new, it still hangs."""
@@ -110,15 +111,13 @@ class WatchedFiles:
             ReloadOutcome.HANGING, ConfigError([Problem(message, source=str(path)) for path in paths])
         )
 
-    def wants_reading(self, seen: Seen) -> bool:
-        """Whether the files may hold something that was not read yet."""
+    def wants_reading(self, seen: Seen, now_unix_s: float = 0.0) -> bool:
+        """Whether the files may hold something that was not read yet, or that may be used by now."""
         self._hangs = False
+        if now_unix_s >= self._again_unix_s:
+            self._refused_hash = ""
+            return True
         return seen != self._seen or not self._settled or None in seen  # why nothing is there may be new
-
-    def try_again(self) -> None:
-        """What was refused for now may be used now."""
-        self._refused_hash = ""
-        self._settled = False
 
     def take(self, seen: Seen, content_hash: str | ConfigError, now_unix_s: float) -> ReloadOutcome | None:
         """Take in a reading. None: nothing new. SUCCESS: use what was read, then `accept` or `refuse` it."""
@@ -130,7 +129,7 @@ class WatchedFiles:
             if again and self.status.last_error == str(content_hash):
                 return None
             self._refused_hash = ""
-            self._is_for_now = False
+            self._again_unix_s = inf
             return self._failed(ReloadOutcome.UNREADABLE, content_hash)
         if content_hash == self._refused_hash:
             return None
@@ -148,15 +147,15 @@ class WatchedFiles:
         self._refused_hash = ""
         self._succeeded(ReloadOutcome.SUCCESS, now_unix_s)
 
-    def refuse(self, content_hash: str, error: ConfigError, *, for_now: bool = False) -> None:
-        """The content with this hash cannot be used; it is not tried again until it changes, or (`for_now`)
-        until `try_again`."""
+    def refuse(self, content_hash: str, error: ConfigError, again_unix_s: float = inf) -> None:
+        """The content with this hash cannot be used; it is not tried again until it changes, or until
+        `again_unix_s`."""
         self._refused_hash = content_hash
-        self._is_for_now = for_now
+        self._again_unix_s = again_unix_s
         self._failed(ReloadOutcome.INVALID, error)
 
     def _succeeded(self, outcome: ReloadOutcome, now_unix_s: float) -> None:
-        self._is_for_now = False
+        self._again_unix_s = inf
         self.status.outcomes[outcome] += 1
         self.status.last_success_unix_s = now_unix_s
         self.status.last_error = ""

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Final, Literal
 
@@ -54,16 +55,21 @@ _ENCRYPTED_MARK: Final = b"ENCRYPTED"  # of PKCS #8, and of the older form: Proc
 class TlsConfigError(ConfigError):
     """A file of TLS cannot be used. Names option and file; never shows what is in it."""
 
-    def __init__(self, message: str, option: str, file: Path | None = None) -> None:
+    def __init__(
+        self, message: str, option: str, file: Path | None = None, *, until_unix_s: float = inf
+    ) -> None:
+        """`until_unix_s`: from then on the same file can be used."""
         super().__init__([Problem(message, path=option, source=str(file or ""))])
         self.option = option
         self.file = file
+        self.until_unix_s = until_unix_s
 
     @classmethod
     def of_all(cls, errors: Sequence[TlsConfigError]) -> TlsConfigError:
         """The first, with the problems of the others."""
         first = errors[0]
-        error = cls("", first.option, first.file)
+        until_unix_s = min(one.until_unix_s for one in errors)
+        error = cls("", first.option, first.file, until_unix_s=until_unix_s)
         ConfigError.__init__(error, [problem for one in errors for problem in one.problems])
         return error
 
@@ -99,7 +105,6 @@ class Tls(ABC):
         self._files: Final = {option: file for option, file in named.items() if file is not None}
         self._watched: Final = WatchedFiles()
         self._in_force: _InForce | None = None
-        self._begins_unix_s: float | None = None  # the certificate that was refused for it
         self._hash_key: Final = secrets.token_bytes(32)  # a short password could be found from a plain hash
 
     @property
@@ -137,11 +142,8 @@ class Tls(ABC):
         After INVALID or UNREADABLE the last good ones stay, and `status.last_error` tells what is wrong.
         """
         seen = identify(self._files.values())
-        if self._begins_unix_s is not None and now_unix_s >= self._begins_unix_s:
-            self._watched.try_again()
-        if not self._watched.wants_reading(seen):
+        if not self._watched.wants_reading(seen, now_unix_s):
             return None
-        self._begins_unix_s = None
         try:
             contents = self._read()
         except TlsConfigError as error:
@@ -159,7 +161,7 @@ class Tls(ABC):
         if outcome is not ReloadOutcome.SUCCESS:
             return outcome
         if isinstance(built, TlsConfigError):
-            self._watched.refuse(content_hash, built, for_now=self._begins_unix_s is not None)
+            self._watched.refuse(content_hash, built, built.until_unix_s)
             return ReloadOutcome.INVALID
         self._in_force = built
         self._watched.accept(content_hash, now_unix_s)
@@ -208,8 +210,8 @@ class Tls(ABC):
     @abstractmethod
     def _new_context(self) -> ssl.SSLContext: ...
 
-    def _error(self, message: str, option: str) -> TlsConfigError:
-        return TlsConfigError(message, option, self._files[option])
+    def _error(self, message: str, option: str, *, until_unix_s: float = inf) -> TlsConfigError:
+        return TlsConfigError(message, option, self._files[option], until_unix_s=until_unix_s)
 
     def _certificate_end(self, content: bytes, now_unix_s: float) -> float:
         found = _CERTIFICATE.search(content)
@@ -222,8 +224,8 @@ class Tls(ABC):
         if end_unix_s < now_unix_s:
             raise self._error(f"its certificate ended on {_told(end_unix_s)}", "certificate_file")
         if begin_unix_s > now_unix_s + _CLOCK_SKEW_S:
-            self._begins_unix_s = begin_unix_s
-            raise self._error(f"its certificate begins on {_told(begin_unix_s)}", "certificate_file")
+            message = f"its certificate begins on {_told(begin_unix_s)}"
+            raise self._error(message, "certificate_file", until_unix_s=begin_unix_s)
         return end_unix_s
 
     def _load_identity(self, context: ssl.SSLContext, contents: dict[str, bytes]) -> None:
