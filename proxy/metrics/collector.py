@@ -329,9 +329,8 @@ def _limits(
 
 def _family(name: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
     shown, type_, help_, labels = _SHOWN[name]
-    family = Family(shown, type_, help_)
-    family.samples = [(series_text(name, labels, values), value) for values, value in samples]
-    return family
+    texts = [(series_text(name, labels, values), value) for values, value in samples]
+    return Family(shown, type_, help_, texts)
 
 
 def _add_durations(family: Family, label: str, tally: list[float]) -> None:
@@ -351,7 +350,7 @@ def _add_histogram(
     """Slot k holds what is ≤ (durations: <) 2^k; a bucket holds all within its bound, so it adds up slots."""
     within = list(accumulate(slots))
     counts = [*(within[slot] for slot in buckets), within[-1], within[-1], total]
-    family.samples += zip(_histogram_texts(family.name, label, bounds), map(float, counts), strict=True)
+    family.samples += zip(_histogram_texts(family.name, label, bounds), counts, strict=True)
 
 
 @lru_cache

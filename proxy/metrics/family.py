@@ -6,6 +6,7 @@ labels are the same text each time: here it is kept, and a sample is that text a
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -15,18 +16,17 @@ _KEPT: Final = 20_000
 """texts of some 150 bytes; twice what metrics.max_series allows by default"""
 
 
+@dataclass(slots=True)
 class Family:
     """One family at the moment of a scrape."""
 
-    __slots__ = ("documentation", "name", "samples", "type")
-
-    def __init__(self, name: str, type_: str, documentation: str) -> None:
-        """`name`: that of the family, so a counter's is without `_total`. `type_`: as Prometheus calls it."""
-        self.name = name
-        self.type = type_
-        self.documentation = documentation
-        self.samples: list[tuple[str, float]] = []
-        """(name and labels, value)"""
+    name: str
+    """of the family: a counter's is without `_total`"""
+    type: str
+    """as Prometheus calls it"""
+    documentation: str
+    samples: list[tuple[str, float]] = field(default_factory=list)
+    """(name and labels, value)"""
 
 
 @lru_cache(maxsize=_KEPT)
