@@ -68,6 +68,13 @@ class Contexts:
         return tls.context
 
 
+def server_tls(folder: Path) -> ServerTls:
+    """A listener's, of the files that Contexts has written there."""
+    tls = ServerTls(certificate_file=folder / "server.crt", key_file=folder / "server.key")
+    tls.load(time.time())
+    return tls
+
+
 def tcp_pair(*, buffer_bytes: int | None = None) -> tuple[socket.socket, socket.socket]:
     """(ours, non-blocking; theirs, blocking) on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:

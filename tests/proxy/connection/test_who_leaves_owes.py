@@ -10,7 +10,7 @@ import pytest
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
-from testkit.frames.frames import METADATA, fetch, fetch_answer_of, request
+from testkit.frames.frames import FETCH, METADATA, fetch, fetch_answer_of, request
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
 from testkit.proxy.local_proxy import LocalProxy, until
@@ -32,7 +32,7 @@ class AnswersLater:
                 asked = await side.request()
                 self.asked += 1
                 await self.may_answer.wait()
-                is_fetch = asked.api_key == 1
+                is_fetch = asked.api_key == FETCH
                 await side.send(
                     fetch_answer_of(50_000, correlation_id=asked.correlation_id)
                     if is_fetch

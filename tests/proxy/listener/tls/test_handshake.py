@@ -6,12 +6,10 @@ import asyncio
 import socket
 import ssl
 import sys
-import time
 from contextlib import suppress
 
 import pytest
 
-from sluice.proxy.listener.tls.context import ServerTls
 from sluice.proxy.listener.tls.error import TlsError, TlsFailure
 from sluice.proxy.listener.tls.stream import TlsStream
 from testkit.frames.frames import produce
@@ -25,17 +23,13 @@ from testkit.peers.tls_peers import (
     failed_handshake,
     open_files,
     read,
+    server_tls,
     shakes_hands,
     tcp,
     tcp_pair,
 )
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture(scope="module")
-def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
-    return Contexts(tmp_path_factory.mktemp("tls"))
 
 
 async def test_the_stream_tells_version_cipher_and_the_name_that_was_asked_for(contexts: Contexts) -> None:
@@ -51,8 +45,7 @@ async def test_who_does_not_ask_for_names_is_told_none_and_hears_of_no_bad_ones(
     contexts: Contexts, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A name that is not ASCII does not even end the handshake."""
-    tls = ServerTls(certificate_file=contexts.folder / "server.crt", key_file=contexts.folder / "server.key")
-    tls.load(time.time())
+    tls = server_tls(contexts.folder)
     async with connected(tls.context, contexts.client) as (stream, _):
         assert stream.server_name is None
     bad = hello_with_a_bad_name(contexts)

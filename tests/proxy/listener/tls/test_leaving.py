@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
 from sluice.proxy.listener.security import ListenerSecurity
-from sluice.proxy.listener.tls.context import ServerTls
 from sluice.proxy.session.causes import DisconnectCause
 from testkit.frames.frames import produce_of
 from testkit.peers.fault_broker import FaultBroker
 from testkit.peers.recording_broker import Recording
-from testkit.peers.tls_peers import Contexts
+from testkit.peers.tls_peers import Contexts, server_tls
 from testkit.processes.ports import LOOPBACK
 from testkit.proxy.local_proxy import LocalProxy
 from testkit.proxy.playbook import limits_of
@@ -27,8 +25,7 @@ RATE = 100_000
 async def test_a_client_that_says_by_tls_alone_that_it_leaves_has_left(tmp_path: Path, size: int) -> None:
     """asyncio's close, for one, says so and keeps the TCP connection until it is answered."""
     contexts = Contexts(tmp_path)
-    tls = ServerTls(certificate_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
-    tls.load(time.time())
+    tls = server_tls(tmp_path)
     broker_side, security = Recording(), ListenerSecurity(tls=tls)
     async with (
         FaultBroker(broker_side) as broker,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from sluice.proxy.listener.security import ListenerSecurity
-from sluice.proxy.listener.tls.context import ServerTls
 from sluice.proxy.listener.tls.error import TlsError
 from sluice.proxy.listener.tls.stream import RECORD_BYTES
 from testkit.frames.frames import METADATA, request
@@ -27,6 +25,7 @@ from testkit.peers.tls_peers import (
     connected,
     readable,
     recv_exactly,
+    server_tls,
 )
 from testkit.processes.ports import LOOPBACK
 from testkit.proxy.local_proxy import LocalProxy, until
@@ -84,8 +83,7 @@ async def test_who_asks_again_and_takes_no_answer_is_ended(contexts: Contexts) -
 async def test_who_asks_while_it_takes_no_answer_goes_on(tmp_path: Path) -> None:
     """Once, as Java's consumers do after each 137 GB that they have read."""
     contexts = Contexts(tmp_path)
-    tls = ServerTls(certificate_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
-    tls.load(time.time())
+    tls = server_tls(tmp_path)
     answer_bytes = 20 * MIB
 
     async def answers_at_length(side: BrokerSide) -> None:

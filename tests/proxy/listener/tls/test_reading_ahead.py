@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
 from sluice.proxy.connection.read_ahead import FAR_BYTES
 from sluice.proxy.listener.security import ListenerSecurity
-from sluice.proxy.listener.tls.context import ServerTls
 from testkit.frames.frames import produce_of
 from testkit.peers.fault_broker import FaultBroker
 from testkit.peers.recording_broker import Recording
-from testkit.peers.tls_peers import Contexts
+from testkit.peers.tls_peers import Contexts, server_tls
 from testkit.processes.ports import LOOPBACK
 from testkit.proxy.local_proxy import LocalProxy, until
 from testkit.proxy.playbook import limits_of
@@ -29,8 +27,7 @@ async def test_of_a_record_that_is_read_ahead_nothing_is_left_where_epoll_does_n
     """The last record ends behind the room for what is read ahead. Read in part, its rest stayed inside
     OpenSSL, and its request was never whole: the client waited until it was taken for one that drips."""
     contexts = Contexts(tmp_path)
-    tls = ServerTls(certificate_file=tmp_path / "server.crt", key_file=tmp_path / "server.key")
-    tls.load(time.time())
+    tls = server_tls(tmp_path)
     broker_side, security = Recording(), ListenerSecurity(tls=tls)
     short_bytes = 100
     large = produce_of(FAR_BYTES + short_bytes, correlation_id=2)
