@@ -72,8 +72,8 @@ class FetchSide(ProduceSide, ABC):
 
     @property
     def _is_for_nobody(self) -> bool:
-        """The client waited for what its user owes of request time, and has left meanwhile; nothing of its
-        connection has gone on."""
+        """A client that has left had waited for what its user owes of request time, and nothing behind its
+        login, if there was one, has gone on."""
         return self.count == self._greeted_at
 
     def _end_for_nobody(
