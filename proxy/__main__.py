@@ -12,6 +12,10 @@ def main() -> NoReturn:
 
     The health check goes without the imports of the others: containers ask it every few seconds.
     """
+    if None in {sys.stdin, sys.stdout, sys.stderr}:
+        from sluice.proxy.runtime.standard_files import open_standard_files
+
+        open_standard_files()
     if sys.argv[1:2] == ["healthcheck"]:
         from sluice.proxy.cli.healthcheck import config_in
         from sluice.proxy.cli.healthcheck import main as check

@@ -28,6 +28,7 @@ from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, SnapshotOutcome
 from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.log import dropped_log_lines
 from sluice.proxy.runtime.supervision import restarts
 from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
 from sluice.proxy.session.gateway.broker_map import in_text
@@ -147,6 +148,7 @@ class SluiceCollector:
     def _of_files(self) -> Iterator[Family]:
         """Metrics of followed files; there may be several of a kind, one for each listener."""
         yield _family("sluice_task_restarts_total", (((name,), times) for name, times in restarts.items()))
+        yield _family("sluice_log_lines_dropped_total", [((), dropped_log_lines())])
         files = self._reloads.items()
         yield _family(
             "sluice_config_reloads_total",

@@ -279,6 +279,10 @@ _ROWS: Final = (
         "Times that a task or thread of the proxy's own was begun again after a fault; the log has it.",
     ),
     MetricDefinition(
+        "sluice_log_lines_dropped_total", "counter", (), "lines",
+        "Lines of the log that are lost: nobody read standard error for 1 MiB of lines, or its disk is full.",
+    ),
+    MetricDefinition(
         "sluice_config_reloads_total", "counter", ("file", "outcome"), "states of the file",
         "What became of each new state of a file (quotas, configuration, certificates, credentials): "
         "success, unchanged, invalid, unreadable, hanging.",
@@ -332,10 +336,7 @@ _ROWS: Final = (
         "sluice_access_log_files_written_total", "counter", (), "files",
         "Files of the access log that are in its sink.",
     ),
-    MetricDefinition(
-        "sluice_access_log_written_bytes_total", "counter", (), "bytes",
-        "Their size.",
-    ),
+    MetricDefinition("sluice_access_log_written_bytes_total", "counter", (), "bytes", "Their size."),
     MetricDefinition(
         "sluice_access_log_pending_bytes", "gauge", (), "bytes",
         "Size of the files that wait for the sink, and of those that grow.",
@@ -393,8 +394,7 @@ _ROWS: Final = (
         "what was due had to wait.",
     ),
     MetricDefinition("sluice_build_info", "info", ("version",), "", "The version that runs."),
-    MetricDefinition("sluice_pump_info", "info", ("data_path",), "",
-        "Which code takes the traffic: `pump` (compiled) or `pure` (Python; the option `pump`)."),
+    MetricDefinition("sluice_pump_info", "info", ("data_path",), "", "The data path: pump or pure (Python)."),
 )  # fmt: skip
 METRICS: Final = {row.name: row for row in _ROWS}
 """Besides these, /metrics has prometheus_client's own `process_*` and `python_*`."""
