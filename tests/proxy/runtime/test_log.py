@@ -64,7 +64,9 @@ def test_what_python_would_write_itself_is_a_line(stream: io.StringIO) -> None:
     warnings.warn("old", stacklevel=1)
     unraisable, failed, warning = map(json.loads, stream.getvalue().splitlines())
     assert (unraisable["event"], failed["event"], failed["where"]) == (
-        "unraisable_exception", "thread_failed", "worker",
+        "unraisable_exception",
+        "thread_failed",
+        "worker",
     )
     assert "Fails.__del__" in unraisable["where"]
     assert "RuntimeError: at its end" in unraisable["exception"]
