@@ -52,8 +52,9 @@ def configure_logging(options: LogSettings, stream: TextIO | None = None) -> Non
     """
     stream = stream if stream is not None else sys.stderr
     is_terminal = stream.isatty()
-    is_ours = stream is sys.stderr is sys.__stderr__ and sys.stderr.fileno() == STANDARD_ERROR
-    out = cast("TextIO", _standard_error if is_ours else _Unfailing(stream))
+    own = sys.__stderr__
+    is_standard_error = own is not None and stream is own and own.fileno() == STANDARD_ERROR
+    out = cast("TextIO", _standard_error if is_standard_error else _Unfailing(stream))
     as_json = options.format == "json" or (options.format == "auto" and not is_terminal)
     level = getattr(logging, options.level.upper())
     shared: list[Processor] = [
