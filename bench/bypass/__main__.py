@@ -34,6 +34,7 @@ SECONDS: Final = 60.0
 TRANSACTIONS_SECONDS: Final = 600.0
 TRANSACTIONS: Final = "transactions"
 ONE_BATCH: Final = "rate, one batch, and 21 B a client each 3 s"
+ONE_A_SECOND: Final = "max(percentage, 1 request a client and second)"
 OUTSTANDING: Final = "max(rate, bytes outstanding ÷ 8 s)"
 
 
@@ -120,7 +121,10 @@ WAYS: Final[Mapping[str, Way]] = {
         "requests",
         OTHER,
         "Metadata on new connections",
-        "max(percentage, 1 request a client and second)",
+        ONE_A_SECOND,
+    ),
+    "request_time_leaving": Way(
+        requests.request_time_leaving, "requests", OTHER, "Metadata, and gone after 4 ms", ONE_A_SECOND
     ),
 }
 

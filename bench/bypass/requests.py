@@ -14,12 +14,14 @@ from bench.bypass.rig import (
     client_id,
 )
 from bench.bypass.wires import ask, attack_for, dialled
+from testkit.frames.frames import request
 from testkit.processes.process import BenchError
 from testkit.proxy.proxies import SLUICE
 
 CREATE_TOPICS: Final = 19
 METADATA: Final = 3
 CLIENTS: Final = 8
+LEAVES_AFTER_S: Final = 0.004
 
 
 async def topics(rig: BypassRig, side: str, seconds: float) -> Outcome:
@@ -73,7 +75,28 @@ async def request_time(rig: BypassRig, side: str, seconds: float) -> Outcome:
             passed += 1
 
     await attack_for([ask_on() for _ in range(CLIENTS)], seconds)
-    cost_s = await _cost_s(rig)
+    return await _of_request_time(rig, "request_time", passed, seconds)
+
+
+async def request_time_leaving(rig: BypassRig, side: str, seconds: float) -> Outcome:
+    """The same 8 clients, each gone 4 ms after it has asked. What passed is what came to the broker."""
+    name = client_id(side, "requests", "request_time_leaving")
+    frame = request(METADATA, 12, {"topics": None}, client_id=name)
+    assert rig.relay is not None
+    before = rig.relay.requests[METADATA]
+
+    async def ask_and_leave() -> None:
+        while True:
+            async with dialled(rig.counted_port(side)) as wire:
+                await wire.send(frame)
+                await asyncio.sleep(LEAVES_AFTER_S)
+
+    await attack_for([ask_and_leave() for _ in range(CLIENTS)], seconds)
+    return await _of_request_time(rig, "request_time_leaving", rig.relay.requests[METADATA] - before, seconds)
+
+
+async def _of_request_time(rig: BypassRig, attack: str, passed: int, seconds: float) -> Outcome:
+    cost_s = await _cost_s(rig, attack)
     percent = REQUEST_PERCENTAGE / 100
     allowed = at_rate(percent, seconds, BURST_S) / cost_s
     return Outcome(
@@ -86,9 +109,9 @@ async def request_time(rig: BypassRig, side: str, seconds: float) -> Outcome:
     )
 
 
-async def _cost_s(rig: BypassRig) -> float:
+async def _cost_s(rig: BypassRig, attack: str) -> float:
     """What Sluice takes one of these requests to cost the broker, by a client that has nothing else."""
-    name = client_id(SLUICE, "requests", "request_time")
+    name = client_id(SLUICE, "requests", attack)
 
     def told() -> float:
         return rig.sluice.metric("sluice_request_time_seconds_total", client_id=name)

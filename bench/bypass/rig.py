@@ -10,6 +10,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from bench.bypass.counting_relay import CountingRelay, counting_relay
 from bench.bypass.wires import ask, dialled
 from bench.lib.light_rig import NATIVE, LightRig
 from testkit.kafka.node import KafkaNode
@@ -57,7 +58,14 @@ LEADERS_WITHIN_S: Final = 60.0
 
 @dataclass(slots=True)
 class BypassRig(LightRig):
-    """With a listener for those who log in."""
+    """With a listener for those who log in, and the way to the broker on which requests are counted."""
+
+    relay: CountingRelay | None = None
+
+    def counted_port(self, side: str) -> int:
+        """Where this side's clients connect whose requests `relay` counts."""
+        assert self.relay is not None
+        return self.relay.port if side == NATIVE else self.sluice.doors["SLUICE_COUNTED"].port
 
     def sasl_port(self, side: str) -> int:
         """Where this side's clients log in."""
@@ -112,12 +120,14 @@ async def open_bypass_rig(attacks: Mapping[str, str]) -> AsyncIterator[BypassRig
     """`attacks`: name → key of LIMITS. All that runs is gone when the block ends."""
     raise_fd_limit(_OPEN_FILES)
     print("starting Kafka", flush=True)
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         node = stack.enter_context(
             KafkaNode(native=["SASL"], config=BROKER_CONFIG, heap="1g", quick_jit=False)
         )
+        relay = await stack.enter_async_context(counting_relay(node.address("PLAINTEXT")[1]))
         doors = [
             Door("SLUICE", free_port(), (LOOPBACK, node.listeners["PLAINTEXT"].port)),
+            Door("SLUICE_COUNTED", free_port(), (LOOPBACK, relay.port)),
             Door("SLUICE_SASL", free_port(), node.address("SASL"), "SASL_PLAINTEXT"),
         ]
         native = [
@@ -134,7 +144,7 @@ async def open_bypass_rig(attacks: Mapping[str, str]) -> AsyncIterator[BypassRig
         pacing = {"answer_budget_s": ANSWER_BUDGET_S, "burst_s": BURST_S}
         sluice = SluiceProcess(doors, quotas, pacing=pacing)
         stack.enter_context(sluice)
-        yield BypassRig(node, sluice)
+        yield BypassRig(node, sluice, relay=relay)
 
 
 async def _limit_natively(port: int, limits: Sequence[tuple[str, str, Mapping[str, float]]]) -> None:
