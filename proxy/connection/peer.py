@@ -7,6 +7,7 @@ what the socket does not take is kept here and sent when it can be. Knows nothin
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 
 from sluice.proxy.connection.poller import Poller
@@ -62,6 +63,14 @@ class Peer:
     def has_left(self) -> bool:
         """It closed its side: TLS may say so before TCP does, for an orderly client waits for the answer."""
         return self._has_ended or has_left(self.sock)
+
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """So many bytes may have come that are not read yet."""
+        try:
+            return int.from_bytes(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4), sys.byteorder)
+        except OSError:
+            return 0
 
     def heard(self, *, is_end: bool) -> None:
         """Read no more of it: it is enough, or its end has come."""

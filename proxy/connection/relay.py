@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from time import monotonic
+from typing import Final
 
 from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.errors import ProtocolError
@@ -22,6 +23,9 @@ from sluice.proxy.connection.undialled import Undialled
 from sluice.proxy.connection.worker import HEAD_BYTES, Worker
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.session import Passing, Session
+
+BROKER_SENDS_BYTES: Final = 256 * 1024
+"""of an answer may be in a broker's send buffer: by default (socket.send.buffer.bytes) Linux makes 200 KiB"""
 
 
 class Relay(ClientSide):
@@ -188,7 +192,7 @@ class Relay(ClientSide):
     def _pass_end_on(self) -> None:
         if self.session.finished:
             self._finish()
-        elif self.session.is_owed_charges:  # a broker that heard of the end would not give them
+        elif self._is_owed_charges():  # a broker that heard of the end would not give them
             self._arm_ending(self._finish)
         elif self._client.gone:
             self._finish()
@@ -196,6 +200,9 @@ class Relay(ClientSide):
             self._arm_ending(self._finish)
         else:
             self._broker_takes_no_more()
+
+    def _is_owed_charges(self) -> bool:
+        return self.session.is_owed_charges(self._broker.receive_buffer_bytes + BROKER_SENDS_BYTES)
 
     def _broker_takes_no_more(self) -> None:
         """It is gone. What it sent before may be here, unread: that goes to the client first, and what reads
@@ -288,7 +295,9 @@ class Relay(ClientSide):
             self._share.user is None and self.session.identity.authenticated and not self._is_seated()
         ):
             return
-        if self._pace.state:
+        if self._client.gone and self._eof and self._broker.out is None and not self._is_owed_charges():
+            self._finish()
+        elif self._pace.state:
             self._not_reading()
         elif self._client_kept is not None and self._broker.out is None and not self._broker.gone:
             self._resume()

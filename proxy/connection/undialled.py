@@ -57,6 +57,11 @@ class Undialled(Peer):
         """True once we have closed it."""
         return self._is_closed
 
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """Nothing comes of nobody."""
+        return 0
+
     def read(self, want: bool) -> None:
         """Only noted, for the successor."""
         self.reading = want

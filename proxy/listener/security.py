@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Final, Protocol
@@ -75,8 +76,10 @@ class ListenerSecurity:
     async def follow(self) -> None:
         """Look for changes until cancelled, in a thread; new connections get what is good."""
         followed = [(what, files, FileWork[ReloadOutcome | None]()) for what, files in self.followed()]
+        told: set[tuple[str, float]] = set()
         while True:
             await next_beat(self.look_interval_s)
+            self._tell_ended(time(), told)
             for what, files, work in followed:
                 try:
                     outcome = await work.run(partial(_look, files))
@@ -89,6 +92,19 @@ class ListenerSecurity:
                     _log.error(
                         f"{what}_not_applied", listener=self.name, outcome=str(outcome), problems=problems
                     )
+
+    def _tell_ended(self, now_unix_s: float, told: set[tuple[str, float]]) -> None:
+        """A line for each certificate in force that has ended, once: nobody has put another in its place."""
+        for side, end_unix_s in self.certificates():
+            if end_unix_s < now_unix_s and (side, end_unix_s) not in told:
+                told.add((side, end_unix_s))
+                _log.error(
+                    "certificate_ended",
+                    listener=self.name,
+                    towards=side,
+                    ended=datetime.fromtimestamp(end_unix_s, UTC).isoformat(),
+                    remedy="put one that is in force into certificate_file; who verifies refuses this one",
+                )
 
 
 def _look(files: Followed) -> ReloadOutcome | None:

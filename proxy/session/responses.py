@@ -107,6 +107,11 @@ class AnswerSide:
         return not self._skip
 
     @property
+    def left_bytes(self) -> int:
+        """What is to come of the answer that is half read."""
+        return self._skip
+
+    @property
     def passing_bytes(self) -> int:
         """As of RequestSide: none while the rest of the answer is looked at, or changed."""
         addresses, mutations, replicas = self._addresses, self._mutations, self._requests.replicas

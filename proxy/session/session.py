@@ -222,11 +222,15 @@ class Session:
         """Nothing more is to come in either direction: the shell may close."""
         return self.pace.state is State.ENDING and not self._in_flight and self._answers.at_boundary
 
-    @property
-    def is_owed_charges(self) -> bool:
-        """Answers are due that a quota charges: the broker works for them, whether anybody takes them or
-        not."""
+    def is_owed_charges(self, on_the_way_bytes: int) -> bool:
+        """Answers are due that a quota charges: the broker works for them, whether anybody takes them or not.
+
+        Not behind an answer of which more is to come than may be on the way: a broker takes the next request
+        when it has written the last answer.
+        """
         throttling, in_flight = self._throttling, self._in_flight
+        if self._answers.left_bytes > on_the_way_bytes:
+            return False
         if throttling.request_time is not None and in_flight:
             return True
         return throttling.fetch_sensor is not None and any(entry[1] in FETCHES for entry in in_flight)

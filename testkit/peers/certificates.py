@@ -32,7 +32,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 PASSWORD: Final = "a-password-of-the-tests"
 """Of every PKCS12 file and encrypted key."""
-_CLOCK_SKEW: Final = timedelta(minutes=5)
+CLOCK_SKEW: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,12 @@ class CertificateAuthority:
     is foreign, whatever its name."""
 
     def __init__(
-        self, common_name: str = "Sluice test CA", parent: CertificateAuthority | None = None
+        self,
+        common_name: str = "Sluice test CA",
+        parent: CertificateAuthority | None = None,
+        *,
+        starts_in_days: float = -3650,
+        ends_in_days: float = 3650,
     ) -> None:
         """`parent`: signs its certificate; without one it signs that itself."""
         key = ec.generate_private_key(ec.SECP256R1())
@@ -135,7 +140,7 @@ class CertificateAuthority:
             decipher_only=False,
         )
         builder = (
-            _builder(name, issuer.certificate.subject if issuer else name, key, -3650, 3650)
+            _builder(name, issuer.certificate.subject if issuer else name, key, starts_in_days, ends_in_days)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -159,9 +164,17 @@ class CertificateAuthority:
         file.write_bytes(self.certificate_pem)
         return file
 
-    def intermediate(self, common_name: str = "Sluice test intermediate CA") -> CertificateAuthority:
+    def intermediate(
+        self,
+        common_name: str = "Sluice test intermediate CA",
+        *,
+        starts_in_days: float = -3650,
+        ends_in_days: float = 3650,
+    ) -> CertificateAuthority:
         """An authority that this one vouches for; who trusts this one needs no file of it."""
-        return CertificateAuthority(common_name, self)
+        return CertificateAuthority(
+            common_name, self, starts_in_days=starts_in_days, ends_in_days=ends_in_days
+        )
 
     def server(
         self, *hosts: str, starts_in_days: float = -1, ends_in_days: float = 30, common_name: str = "broker"
@@ -242,7 +255,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now + timedelta(days=starts_in_days) - _CLOCK_SKEW)
+        .not_valid_before(now + timedelta(days=starts_in_days) - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=ends_in_days))
     )
 

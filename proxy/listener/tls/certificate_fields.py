@@ -1,4 +1,4 @@
-"""A certificate in DER → the two fields of it that Sluice needs: its subject, and when it is valid.
+"""A certificate in DER → the fields of it that Sluice needs: its names, and when it is valid.
 
 By hand, for `cryptography` would add 18 MB and hides how a name was encoded, which its form in Java rests on.
 OpenSSL has verified what comes here, or it is the operator's own. Sources: RFC 5280, 4.1; X.690, 8 and 10.
@@ -52,6 +52,12 @@ def subject(der: bytes) -> list[list[Attribute]]:
             attributes.append(Attribute(_dotted(der[oid.begin : oid.end]), value.tag, content, encoded))
         names.append(attributes)
     return names
+
+
+def issuer_and_subject(der: bytes) -> tuple[bytes, bytes]:
+    """The names of who signed a certificate and of whom it is, as encoded. ValueError: it is none."""
+    issuer, _, subject = _fields(der)[2:]
+    return der[issuer.start : issuer.end], der[subject.start : subject.end]
 
 
 def validity_unix_s(der: bytes) -> tuple[float, float]:

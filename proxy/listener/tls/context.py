@@ -8,18 +8,16 @@ Knows no clock, and logs nothing.
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Final, Literal
 
-from sluice.proxy.listener.tls.certificate_fields import validity_unix_s
+from sluice.proxy.listener.tls.chain import NotInForce, certificates, check_authorities, check_chain
 from sluice.proxy.listener.tls.stream import remember_server_name
 from sluice.proxy.runtime.watched_file import (
     SETTLED_S,
@@ -47,7 +45,6 @@ _VERIFY: Final[dict[ClientAuth, ssl.VerifyMode]] = {
 }
 _CLOCK_SKEW_S: Final = 300.0
 """So much later than now a certificate may begin: one that was made just now, by another clock"""
-_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
 _KEY_MARK: Final = b"PRIVATE KEY-----"
 _ENCRYPTED_MARK: Final = b"ENCRYPTED"  # of PKCS #8, and of the older form: Proc-Type: 4,ENCRYPTED
 
@@ -201,6 +198,8 @@ class Tls(ABC):
         try:
             if self._ca_option in contents:
                 self._load_ca(context)
+                if context.verify_mode is not ssl.CERT_NONE:
+                    self._check_ca(contents[self._ca_option], now_unix_s)
         except TlsConfigError as error:
             errors.append(error)
         if errors:
@@ -214,19 +213,20 @@ class Tls(ABC):
         return TlsConfigError(message, option, self._files[option], until_unix_s=until_unix_s)
 
     def _certificate_end(self, content: bytes, now_unix_s: float) -> float:
-        found = _CERTIFICATE.search(content)
-        if found is None:
-            raise self._error("holds no certificate in PEM form", "certificate_file")
         try:
-            begin_unix_s, end_unix_s = validity_unix_s(ssl.PEM_cert_to_DER_cert(found[0].decode("ascii")))
+            held = certificates(content)
+            if not held:
+                raise self._error("holds no certificate in PEM form", "certificate_file")
+            return check_chain(held, now_unix_s, self._skew_s(now_unix_s))
+        except NotInForce as error:
+            raise self._error(str(error), "certificate_file", until_unix_s=error.until_unix_s) from None
         except ValueError as error:
             raise self._error(f"holds a broken certificate: {error}", "certificate_file") from None
-        if end_unix_s < now_unix_s:
-            raise self._error(f"its certificate ended on {_told(end_unix_s)}", "certificate_file")
-        if begin_unix_s > now_unix_s + _CLOCK_SKEW_S:
-            message = f"its certificate begins on {_told(begin_unix_s)}"
-            raise self._error(message, "certificate_file", until_unix_s=begin_unix_s)
-        return end_unix_s
+
+    def _skew_s(self, now_unix_s: float) -> float:
+        """Nothing is gained by new files that have not begun while those in force have not ended."""
+        end_unix_s = self.certificate_not_after_unix_s
+        return 0.0 if end_unix_s is not None and now_unix_s <= end_unix_s else _CLOCK_SKEW_S
 
     def _load_identity(self, context: ssl.SSLContext, contents: dict[str, bytes]) -> None:
         if _KEY_MARK not in contents["key_file"]:
@@ -260,9 +260,13 @@ class Tls(ABC):
             message = f"holds no CA certificates in PEM form, or broken ones: {_words(error)}"
             raise self._error(message, self._ca_option) from None
 
-
-def _told(unix_s: float) -> str:
-    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M} UTC"
+    def _check_ca(self, content: bytes, now_unix_s: float) -> None:
+        try:
+            check_authorities(certificates(content), now_unix_s, self._skew_s(now_unix_s))
+        except NotInForce as error:
+            raise self._error(str(error), self._ca_option, until_unix_s=error.until_unix_s) from None
+        except ValueError:
+            return  # OpenSSL has taken it
 
 
 class ServerTls(Tls):

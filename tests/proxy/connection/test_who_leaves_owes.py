@@ -16,6 +16,8 @@ from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
 from testkit.proxy.local_proxy import LocalProxy, until
 
 pytestmark = pytest.mark.asyncio
+MUCH_BYTES = 40_000_000
+PIECE_BYTES = 100_000
 
 
 class AnswersLater:
@@ -81,3 +83,52 @@ async def test_without_a_quota_that_charges_answers_the_end_is_passed_on() -> No
             client.reset()
             await until(lambda: not proxy.connections)
         behaviour.may_answer.set()
+
+
+class AnswersMuch:
+    """A broker with 40 MB for each Fetch, which begins the next when the last is written."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.sent_bytes = 0
+        self.ended = False
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self, side: BrokerSide) -> None:
+        try:
+            while True:
+                asked = await side.request()
+                self.asked += 1
+                await self.may_answer.wait()
+                whole = fetch_answer_of(MUCH_BYTES, correlation_id=asked.correlation_id)
+                for at in range(0, len(whole), PIECE_BYTES):
+                    await side.send(whole[at : at + PIECE_BYTES])
+                    self.sent_bytes += len(whole[at : at + PIECE_BYTES])
+        finally:
+            self.ended = True
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "rate"),
+    [(QuotaKind.REQUEST, "request_percentage", 100.0), (QuotaKind.FETCH, "consumer_byte_rate", 1e9)],
+)
+@pytest.mark.parametrize("count", [1, 5])
+async def test_an_answer_that_is_charged_is_not_taken_for_nobody(
+    count: int, kind: QuotaKind, key: str, rate: float
+) -> None:
+    """What a client does not wait for costs Sluice no more than what was on its way."""
+    behaviour = AnswersMuch()
+    limits = QuotaLimits([(QuotaEntity(DEFAULT, None), {key: rate})])
+    async with FaultBroker(behaviour) as broker, LocalProxy(broker.port, limits) as proxy:
+        with await proxy.client() as client:
+            await client.send(b"".join(fetch(correlation_id=number) for number in range(count)))
+            await until(lambda: behaviour.asked == 1)
+            client.close()
+            await asyncio.sleep(0.05)
+        behaviour.may_answer.set()
+        await until(lambda: behaviour.ended)
+        assert behaviour.asked == 1
+        assert behaviour.sent_bytes < MUCH_BYTES // 2
+        (sensor,) = [each for each in proxy.shared.quotas.sensors() if each.kind is kind]
+        assert sensor.used > 0
+        await until(lambda: not proxy.connections)

@@ -191,6 +191,17 @@ async def test_bad_files_are_said_once_and_the_good_ones_stay(files: Files, line
 
 
 @pytest.mark.asyncio
+async def test_a_certificate_that_ends_in_force_is_said_once(files: Files, lines: list[Any]) -> None:
+    files.authority.server(ends_in_days=1.5 / 86_400.0).write(files.folder, "server")
+    async with followed(files):
+        await until(lambda: bool(lines))
+        await asyncio.sleep(0.3)
+    assert [(line["event"], line["listener"], line["towards"]) for line in lines] == [
+        ("certificate_ended", "clients", "clients")
+    ]
+
+
+@pytest.mark.asyncio
 async def test_files_that_are_gone_are_said_and_come_back(files: Files, lines: list[Any]) -> None:
     async with followed(files) as security:
         assert security.tls is not None

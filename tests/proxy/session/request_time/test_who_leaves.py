@@ -10,7 +10,15 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.session import Session
 from sluice.quotas.kinds import QuotaKind
-from testkit.frames.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE, answer, fetch, produce_of, request
+from testkit.frames.frames import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    answer,
+    fetch,
+    fetch_answer_of,
+    produce_of,
+    request,
+)
 from testkit.proxy.playbook import Shell
 from testkit.proxy.request_time_session import (
     exchange,
@@ -89,8 +97,19 @@ def test_answers_that_are_due_are_owed_to_the_quota(count: int) -> None:
     for number in range(count):
         shell.client_sends(metadata(number))
     shell.client_leaves()
-    assert shell.session.is_owed_charges
+    assert shell.session.is_owed_charges(0)
     for number in range(count):
-        assert shell.session.is_owed_charges
+        assert shell.session.is_owed_charges(0)
         shell.broker_sends(metadata_answer(number))
-    assert not shell.session.is_owed_charges
+    assert not shell.session.is_owed_charges(0)
+
+
+def test_behind_an_answer_that_the_broker_is_still_writing_it_works_for_nothing() -> None:
+    shell = shell_of(shared_of())
+    shell.client_sends(fetch(correlation_id=1) + metadata(2))
+    whole = fetch_answer_of(5_000_000, correlation_id=1)
+    shell.broker_sends(whole[:100_000])
+    assert not shell.session.is_owed_charges(len(whole) - 100_001)
+    assert shell.session.is_owed_charges(len(whole) - 100_000)
+    shell.broker_sends(whole[100_000:])
+    assert shell.session.is_owed_charges(0)
