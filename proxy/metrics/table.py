@@ -271,8 +271,8 @@ _ROWS: Final = (
     MetricDefinition(
         "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),
         "Unix time in seconds",
-        "When the certificate in force ends that the proxy shows its clients, or the broker, or an authority's "
-        "in its chain; less time() it is what is left.",
+        "When the certificate in force ends that the proxy shows its clients, or the broker, or its chain's "
+        "first; less time() it is what is left.",
     ),
     MetricDefinition(
         "sluice_task_restarts_total", "counter", ("task",), "restarts",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sluice.proxy.listener.tls.context import ClientAuth, ServerTls, Tls
 from sluice.proxy.runtime.watched_file import ReloadOutcome
-from testkit.peers.certificates import CertificateAuthority
+from testkit.peers.certificates import CertificateAuthority, Identity
 
 AUTHORITY = CertificateAuthority()
 SERVER = AUTHORITY.server()
@@ -35,6 +35,28 @@ class Files:
         )
         tls.load(time.time() + LATER_S)
         return tls
+
+    def issue(self, starts_in_days: float = -9, ends_in_days: float = 9) -> Identity:
+        """A new certificate in the place of the first, of an authority with these dates below the root."""
+        authority = AUTHORITY.intermediate(starts_in_days=starts_in_days, ends_in_days=ends_in_days)
+        identity = authority.server()
+        identity.write(self.folder, "tls")
+        return identity
+
+
+def client(authority: CertificateAuthority = AUTHORITY) -> ssl.SSLContext:
+    """Trusts this authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=authority.certificate_pem.decode())
+    return context
+
+
+def client_as(identity: Identity, folder: Path) -> ssl.SSLContext:
+    """The same with a certificate; its files are put into the folder."""
+    files = identity.write(folder / "clients")
+    context = client()
+    context.load_cert_chain(files.certificate, files.key)
+    return context
 
 
 class Link:

@@ -39,7 +39,7 @@ class Certificate:
 
     @property
     def is_self_signed(self) -> bool:
-        """By its names."""
+        """It names itself as its issuer."""
         return self.issuer == self.subject
 
     def is_in_force(self, now_unix_s: float, skew_s: float) -> bool:

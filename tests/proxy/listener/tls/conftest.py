@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sluice.proxy.connection.data_path import PURE
 from sluice.proxy.listener.tls.stream import TlsStream
 from sluice.proxy.pump.choice import PUMP
+from testkit.peers.tls_in_memory import Files
 from testkit.peers.tls_peers import Contexts
 from testkit.proxy.data_paths import path_of
 
@@ -26,3 +29,8 @@ def read_and_written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
             pytest.skip("Python's OpenSSL is linked in, and shows no functions")
         monkeypatch.setattr(TlsStream, "recv_into", core.tls_recv_into)
         monkeypatch.setattr(TlsStream, "send", core.tls_send)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path / "tls")

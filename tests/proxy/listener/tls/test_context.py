@@ -14,46 +14,14 @@ from pathlib import Path
 from shutil import copyfile
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from sluice.proxy.listener.tls.context import ClientTls, ServerTls, TlsConfigError
 from sluice.proxy.runtime.watched_file import ReloadOutcome
-from testkit.peers.certificates import CLOCK_SKEW, PASSWORD, CertificateAuthority, Identity
-from testkit.peers.tls_in_memory import AUTHORITY, LATER_S, SERVER, Files, Link, look
+from testkit.peers.certificates import PASSWORD, CertificateAuthority, Identity
+from testkit.peers.tls_in_memory import AUTHORITY, LATER_S, SERVER, Files, Link, client, client_as, look
 
 OTHER_SERVER = AUTHORITY.server()
 ALICE = AUTHORITY.client("CN=alice")
-
-
-def issued(files: Files, starts_in_days: float = -9, ends_in_days: float = 9) -> Identity:
-    """A new certificate in the place of the first, of an authority between it and the root."""
-    authority = AUTHORITY.intermediate(starts_in_days=starts_in_days, ends_in_days=ends_in_days)
-    identity = authority.server()
-    identity.write(files.folder, "tls")
-    return identity
-
-
-def in_days(begins_in_s: float) -> float:
-    """For a certificate that begins then: those of the tests begin earlier than they are told to."""
-    return (begins_in_s + CLOCK_SKEW.total_seconds()) / 86_400.0
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path / "tls")
-
-
-def client(authority: CertificateAuthority = AUTHORITY) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=authority.certificate_pem.decode())
-    return context
-
-
-def client_as(identity: Identity, folder: Path) -> ssl.SSLContext:
-    files = identity.write(folder / "clients")
-    context = client()
-    context.load_cert_chain(files.certificate, files.key)
-    return context
 
 
 def serial(identity: Identity) -> str:
@@ -163,12 +131,12 @@ BAD: dict[str, tuple[str, Callable[[Files], object], str]] = {
     ),
     "an authority of its chain that has ended": (
         "certificate_file",
-        lambda files: issued(files, ends_in_days=-1),
+        lambda files: files.issue(ends_in_days=-1),
         "certificate 2 in it, of an authority of its chain, ended on 20",
     ),
     "an authority of its chain that has not begun": (
         "certificate_file",
-        lambda files: issued(files, starts_in_days=5),
+        lambda files: files.issue(starts_in_days=5),
         "certificate 2 in it, of an authority of its chain, begins on 20",
     ),
     "a CA that has ended": (
@@ -287,65 +255,6 @@ def test_bad_new_files_leave_the_good_ones_in_force_and_are_told_once(files: Fil
     assert tls.context is context
     Link(tls.context, client_as(ALICE, files.folder))
     assert tls.certificate_not_after_unix_s == SERVER.not_after.timestamp()
-
-
-def test_a_certificate_that_has_not_begun_is_taken_when_it_begins(files: Files) -> None:
-    tls = files.server()
-    later = AUTHORITY.server(starts_in_days=5, ends_in_days=30)
-    later.write(files.folder, "tls")
-    assert look(tls) is ReloadOutcome.INVALID
-    assert not tls._watched.is_at_rest
-    now_unix_s = time.time()
-    assert tls.reload_if_changed(now_unix_s + 4 * 86_400.0) is None
-    assert tls.reload_if_changed(now_unix_s + 5 * 86_400.0) is ReloadOutcome.SUCCESS
-    assert tls.certificate_not_after_unix_s == later.not_after.timestamp()
-    assert tls.status.last_error == ""
-    assert tls.status.outcomes[ReloadOutcome.INVALID] == 1
-    assert tls.reload_if_changed(now_unix_s + 5 * 86_400.0 + 60.0) is None
-
-
-def test_a_certificate_that_was_made_just_now_by_another_clock_is_taken(files: Files) -> None:
-    files.certificate.unlink()
-    AUTHORITY.server(starts_in_days=in_days(120.0)).write(files.folder, "tls")
-    assert files.server().context is not None
-
-
-def test_of_two_that_are_good_the_one_that_has_begun_stays(files: Files) -> None:
-    """Two minutes early: nobody would take the new one yet, and the old one has weeks to go."""
-    tls = files.server()
-    AUTHORITY.server(starts_in_days=in_days(180.0)).write(files.folder, "tls")
-    assert look(tls) is ReloadOutcome.INVALID
-    assert "begins on" in tls.status.last_error
-    assert tls.reload_if_changed(time.time() + 200.0) is ReloadOutcome.SUCCESS
-
-
-def test_where_the_old_one_has_ended_the_new_one_is_taken_by_another_clock(files: Files) -> None:
-    AUTHORITY.server(ends_in_days=0.5).write(files.folder, "tls")
-    tls = files.server()
-    half_a_day_later = time.time() + 43_210.0
-    AUTHORITY.server(starts_in_days=0.5 + in_days(200.0)).write(files.folder, "tls")
-    assert tls.reload_if_changed(half_a_day_later) is ReloadOutcome.SUCCESS
-
-
-def test_a_chain_ends_with_the_first_that_ends(files: Files) -> None:
-    issued(files, ends_in_days=3)
-    end_unix_s = files.server().certificate_not_after_unix_s
-    assert end_unix_s is not None
-    assert 2.9 < (end_unix_s - time.time()) / 86_400.0 < 3.1
-
-
-def test_what_nobody_needs_of_a_file_may_have_ended(files: Files) -> None:
-    """A root, which clients have themselves; another chain's authority; one of two by the same name."""
-    identity = issued(files, ends_in_days=90)
-    ended = CertificateAuthority(ends_in_days=-1)
-    twin = AUTHORITY.intermediate(ends_in_days=-1)
-    others = [ended.certificate_pem, ended.intermediate("elsewhere", ends_in_days=-1).certificate_pem]
-    leaf, chain = (each.public_bytes(Encoding.PEM) for each in (identity.certificate, identity.chain[0]))
-    files.certificate.write_bytes(b"".join([leaf, twin.certificate_pem, *others, chain]))
-    files.ca.write_bytes(ended.certificate_pem + AUTHORITY.certificate_pem)
-    tls = files.server("required")
-    Link(tls.context, client_as(ALICE, files.folder))
-    assert tls.certificate_not_after_unix_s == identity.not_after.timestamp()
 
 
 def test_the_good_files_come_back_clear_the_error(files: Files) -> None:
