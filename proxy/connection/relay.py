@@ -190,9 +190,9 @@ class Relay(ClientSide):
             self._pass_end_on()
 
     def _pass_end_on(self) -> None:
-        if self.session.finished:
+        if self.session.finished or self._is_read_for_nobody():
             self._finish()
-        elif self._is_owed_charges():  # a broker that heard of the end would not give them
+        elif self.session.is_owed_charges:  # a broker that heard of the end would not give them
             self._arm_ending(self._finish)
         elif self._client.gone:
             self._finish()
@@ -201,8 +201,12 @@ class Relay(ClientSide):
         else:
             self._broker_takes_no_more()
 
-    def _is_owed_charges(self) -> bool:
-        return self.session.is_owed_charges(self._broker.receive_buffer_bytes + BROKER_SENDS_BYTES)
+    def _is_read_for_nobody(self) -> bool:
+        """The client is gone, what is to come of its answer is of no use to a quota, and it is much."""
+        if not self._client.gone or not self._eof or self._broker.out is not None:
+            return False
+        on_the_way_bytes = self._broker.receive_buffer_bytes + BROKER_SENDS_BYTES
+        return self.session.answer_left_bytes > on_the_way_bytes
 
     def _broker_takes_no_more(self) -> None:
         """It is gone. What it sent before may be here, unread: that goes to the client first, and what reads
@@ -295,7 +299,7 @@ class Relay(ClientSide):
             self._share.user is None and self.session.identity.authenticated and not self._is_seated()
         ):
             return
-        if self._client.gone and self._eof and self._broker.out is None and not self._is_owed_charges():
+        if self._is_read_for_nobody():
             self._finish()
         elif self._pace.state:
             self._not_reading()

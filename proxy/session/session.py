@@ -222,15 +222,17 @@ class Session:
         """Nothing more is to come in either direction: the shell may close."""
         return self.pace.state is State.ENDING and not self._in_flight and self._answers.at_boundary
 
-    def is_owed_charges(self, on_the_way_bytes: int) -> bool:
-        """Answers are due that a quota charges: the broker works for them, whether anybody takes them or not.
+    @property
+    def answer_left_bytes(self) -> int:
+        """What is to come of the answer that is half read. The broker has begun no request behind it while
+        that is more than the sockets between hold: it takes the next when the last answer is written."""
+        return self._answers.left_bytes
 
-        Not behind an answer of which more is to come than may be on the way: a broker takes the next request
-        when it has written the last answer.
-        """
+    @property
+    def is_owed_charges(self) -> bool:
+        """Answers are due that a quota charges: the broker works for them, whether anybody takes them or
+        not."""
         throttling, in_flight = self._throttling, self._in_flight
-        if self._answers.left_bytes > on_the_way_bytes:
-            return False
         if throttling.request_time is not None and in_flight:
             return True
         return throttling.fetch_sensor is not None and any(entry[1] in FETCHES for entry in in_flight)

@@ -10,7 +10,7 @@ import pytest
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
-from testkit.frames.frames import FETCH, METADATA, fetch, fetch_answer_of, request
+from testkit.frames.frames import FETCH, METADATA, fetch, fetch_answer_of, produce_of, request
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
 from testkit.proxy.local_proxy import LocalProxy, until
@@ -72,6 +72,21 @@ async def test_the_answer_is_charged_when_it_comes(kind: QuotaKind, key: str, fr
             await until(lambda: not proxy.connections)
             assert sensor.used > before
             await until(lambda: behaviour.ended == 1)
+
+
+async def test_a_produce_without_acks_behind_answers_for_nobody_comes_to_the_broker() -> None:
+    behaviour = AnswersLater()
+    limits = QuotaLimits([(QuotaEntity(DEFAULT, None), {"request_percentage": 100.0})])
+    async with FaultBroker(behaviour) as broker, LocalProxy(broker.port, limits) as proxy:
+        with await proxy.client() as client:
+            await client.send(b"".join(request(METADATA, 12, correlation_id=number) for number in range(4)))
+            await client.send(produce_of(100_000, acks=0))
+            await until(lambda: behaviour.asked == 1)
+            client.close()
+            await asyncio.sleep(0.05)
+        behaviour.may_answer.set()
+        await until(lambda: not proxy.connections)
+        assert behaviour.asked == 5
 
 
 async def test_without_a_quota_that_charges_answers_the_end_is_passed_on() -> None:

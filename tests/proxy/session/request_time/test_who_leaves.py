@@ -97,19 +97,19 @@ def test_answers_that_are_due_are_owed_to_the_quota(count: int) -> None:
     for number in range(count):
         shell.client_sends(metadata(number))
     shell.client_leaves()
-    assert shell.session.is_owed_charges(0)
+    assert shell.session.is_owed_charges
     for number in range(count):
-        assert shell.session.is_owed_charges(0)
+        assert shell.session.is_owed_charges
         shell.broker_sends(metadata_answer(number))
-    assert not shell.session.is_owed_charges(0)
+    assert not shell.session.is_owed_charges
 
 
-def test_behind_an_answer_that_the_broker_is_still_writing_it_works_for_nothing() -> None:
+def test_of_an_answer_it_is_known_how_much_is_to_come() -> None:
     shell = shell_of(shared_of())
     shell.client_sends(fetch(correlation_id=1) + metadata(2))
     whole = fetch_answer_of(5_000_000, correlation_id=1)
     shell.broker_sends(whole[:100_000])
-    assert not shell.session.is_owed_charges(len(whole) - 100_001)
-    assert shell.session.is_owed_charges(len(whole) - 100_000)
+    assert shell.session.answer_left_bytes == len(whole) - 100_000
     shell.broker_sends(whole[100_000:])
-    assert shell.session.is_owed_charges(0)
+    assert shell.session.answer_left_bytes == 0
+    assert shell.session.is_owed_charges
