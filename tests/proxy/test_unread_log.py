@@ -56,12 +56,12 @@ async def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path, is_read: boo
             proxy = SluiceProcess(doors, program=told_to(f'2>"{tmp_path}/log"'))
             try:
                 await asyncio.to_thread(proxy.start)
-                for rate in range(60):
+                for rate in range(30):
                     await asyncio.to_thread(proxy.set_quotas, LIMIT | {"producer_byte_rate": 1000 + rate})
                 await is_served(proxy)
                 assert proxy.metric("sluice_log_lines_dropped_total") == 0  # they wait
                 lines = bytearray(os.read(log, PIPE_BYTES))
-                while is_read and lines.count(b"quotas_applied") < 60:
+                while is_read and lines.count(b"quotas_applied") < 30:
                     lines += await asyncio.to_thread(wait_and_read, log)
                 assert await asyncio.to_thread(proxy.stop) == 0
             finally:
