@@ -82,7 +82,6 @@ async def request_time_leaving(rig: BypassRig, side: str, seconds: float) -> Out
     """The same 8 clients, each gone 4 ms after it has asked. What passed is what came to the broker."""
     name = client_id(side, "requests", "request_time_leaving")
     frame = request(METADATA, 12, {"topics": None}, client_id=name)
-    assert rig.relay is not None
     before = rig.relay.requests[METADATA]
 
     async def ask_and_leave() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -60,11 +60,10 @@ LEADERS_WITHIN_S: Final = 60.0
 class BypassRig(LightRig):
     """With a listener for those who log in, and the way to the broker on which requests are counted."""
 
-    relay: CountingRelay | None = None
+    relay: CountingRelay = field(kw_only=True)
 
     def counted_port(self, side: str) -> int:
         """Where this side's clients connect whose requests `relay` counts."""
-        assert self.relay is not None
         return self.relay.port if side == NATIVE else self.sluice.doors["SLUICE_COUNTED"].port
 
     def sasl_port(self, side: str) -> int:

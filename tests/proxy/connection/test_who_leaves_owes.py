@@ -12,7 +12,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import FETCH, METADATA, fetch, fetch_answer_of, produce_of, request
 from testkit.frames.wire import Wire
-from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
+from testkit.peers.fault_broker import BrokerSide, FaultBroker, Request, answer_to
 from testkit.proxy.local_proxy import LocalProxy, until
 
 pytestmark = pytest.mark.asyncio
@@ -34,14 +34,29 @@ class AnswersLater:
                 asked = await side.request()
                 self.asked += 1
                 await self.may_answer.wait()
-                is_fetch = asked.api_key == FETCH
-                await side.send(
-                    fetch_answer_of(50_000, correlation_id=asked.correlation_id)
-                    if is_fetch
-                    else answer_to(asked)
-                )
+                await self.answer(side, asked)
         finally:
             self.ended += 1
+
+    async def answer(self, side: BrokerSide, asked: Request) -> None:
+        is_fetch = asked.api_key == FETCH
+        await side.send(
+            fetch_answer_of(50_000, correlation_id=asked.correlation_id) if is_fetch else answer_to(asked)
+        )
+
+
+class AnswersMuch(AnswersLater):
+    """40 MB for each Fetch; begins the next when the last is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent_bytes = 0
+
+    async def answer(self, side: BrokerSide, asked: Request) -> None:
+        whole = fetch_answer_of(MUCH_BYTES, correlation_id=asked.correlation_id)
+        for at in range(0, len(whole), PIECE_BYTES):
+            await side.send(whole[at : at + PIECE_BYTES])
+            self.sent_bytes += len(whole[at : at + PIECE_BYTES])
 
 
 def ended(client: Wire, how: str) -> None:
@@ -100,29 +115,6 @@ async def test_without_a_quota_that_charges_answers_the_end_is_passed_on() -> No
         behaviour.may_answer.set()
 
 
-class AnswersMuch:
-    """A broker with 40 MB for each Fetch, which begins the next when the last is written."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.sent_bytes = 0
-        self.ended = False
-        self.may_answer = asyncio.Event()
-
-    async def __call__(self, side: BrokerSide) -> None:
-        try:
-            while True:
-                asked = await side.request()
-                self.asked += 1
-                await self.may_answer.wait()
-                whole = fetch_answer_of(MUCH_BYTES, correlation_id=asked.correlation_id)
-                for at in range(0, len(whole), PIECE_BYTES):
-                    await side.send(whole[at : at + PIECE_BYTES])
-                    self.sent_bytes += len(whole[at : at + PIECE_BYTES])
-        finally:
-            self.ended = True
-
-
 @pytest.mark.parametrize(
     ("kind", "key", "rate"),
     [(QuotaKind.REQUEST, "request_percentage", 100.0), (QuotaKind.FETCH, "consumer_byte_rate", 1e9)],
@@ -141,7 +133,7 @@ async def test_an_answer_that_is_charged_is_not_taken_for_nobody(
             client.close()
             await asyncio.sleep(0.05)
         behaviour.may_answer.set()
-        await until(lambda: behaviour.ended)
+        await until(lambda: behaviour.ended == 1)
         assert behaviour.asked == 1
         assert behaviour.sent_bytes < MUCH_BYTES // 2
         (sensor,) = [each for each in proxy.shared.quotas.sensors() if each.kind is kind]
