@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -121,13 +121,11 @@ def _variables(
         if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
             continue
         path = tuple(name[len(PREFIX) :].lower().split("__"))
-        if (
-            len(path) > 1
-            and path[0] in Config.model_fields
-            and section_at(Config, path[:1]) in {None, ListenerOptions}
-        ):
+        whole = _option_above(path)
+        if whole:
+            variable = PREFIX + "__".join(whole).upper()
             problems.append(
-                Problem(f"{path[0]} has no keys below it; set {PREFIX}{path[0].upper()} whole", source=name)
+                Problem(f"{'.'.join(whole)} has no keys below it; set {variable} whole", source=name)
             )
         elif path[0] in Config.model_fields:
             found.append((path, name))
@@ -143,6 +141,18 @@ def _variables(
                 problems.extend(replace(problem, line=None) for problem in error.problems)
                 continue
         yield path, (name, value)
+
+
+def _option_above(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The option, or list of sections, that `path` leads through; empty where it leads through sections."""
+    for length in range(1, len(path)):
+        section = section_at(Config, path[: length - 1])
+        field = section.model_fields.get(path[length - 1]) if section is not None else None
+        if field is None or get_origin(field.annotation) is dict:
+            return ()
+        if inner_section(field.annotation) in {None, ListenerOptions}:
+            return path[:length]
+    return ()
 
 
 def _unknown_variable(name: str) -> str:

@@ -59,6 +59,10 @@ def _host(text: str) -> None:
     if "://" in text or "/" in text:
         raise ValueError("must be a host name or an address, no URL")
     if ":" not in text and "[" not in text:
+        try:
+            text.encode("idna")
+        except UnicodeError:
+            raise ValueError("must be a host name: labels of 1 to 63 letters, joined by dots") from None
         return
     try:
         ip_address(text)

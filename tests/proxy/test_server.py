@@ -253,6 +253,24 @@ async def test_a_port_that_is_taken_ends_it_with_a_line_that_says_so() -> None:
             proxy.close()
 
 
+@pytest.mark.parametrize("section", ["listeners", "admin"])
+async def test_a_name_that_does_not_resolve_ends_it_with_a_line_that_says_so(section: str) -> None:
+    proxy = SluiceProcess([Door("D0", free_port(), (LOOPBACK, 9092))])
+    command: Sequence[Any] = [SLUICE, "run", "--config", proxy.folder / "sluice.yaml"]
+    try:
+        options = json.loads((proxy.folder / "sluice.yaml").read_text())
+        changed = options["admin"] if section == "admin" else options["listeners"][0]
+        changed["bind_host"] = "nowhere.invalid"
+        (proxy.folder / "sluice.yaml").write_text(json.dumps(options))
+        with GuardedProcess(command, output=proxy.log) as process:
+            assert await asyncio.to_thread(process.wait, 30.0) == 1
+        (line,) = proxy.log_lines("cannot_listen")
+        assert (line["host"], line["reason"]) == ("nowhere.invalid", "it does not resolve")
+        assert line["remedy"].endswith("getent hosts nowhere.invalid")
+    finally:
+        proxy.close()
+
+
 # What it can run out of -------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from sluice.proxy.cli.doctor.finding import Finding, Status
-from sluice.proxy.runtime.listening import listening_remedy
+from sluice.proxy.runtime.listening import UNRESOLVED, listening_remedy, unresolved_remedy
 from sluice.proxy.runtime.open_files import connections_of, files_of
 
 _DAY_S: Final = 86_400.0
@@ -40,7 +40,7 @@ def port(what: str, address: Endpoint, fault: str, *, is_ours: bool) -> Finding:
         return Finding(Status.OK, check, "free" if not is_ours else "free, though a proxy runs here")
     if is_ours:
         return Finding(Status.OK, check, "held by the proxy that runs here")
-    return Finding(Status.FAILED, check, f"{host}:{number}: {fault}", _port_todo(number, fault))
+    return Finding(Status.FAILED, check, f"{host}:{number}: {fault}", _port_todo(address, fault))
 
 
 def ports(listener: str, host: str, numbers: range, faults: Mapping[int, str], *, is_ours: bool) -> Finding:
@@ -52,12 +52,14 @@ def ports(listener: str, host: str, numbers: range, faults: Mapping[int, str], *
         return Finding(Status.OK, check, "held by the proxy that runs here")
     first = min(faults)
     more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
-    return Finding(
-        Status.FAILED, check, f"{host}:{first}: {faults[first]}{more}", _port_todo(first, faults[first])
-    )
+    todo = _port_todo((host, first), faults[first])
+    return Finding(Status.FAILED, check, f"{host}:{first}: {faults[first]}{more}", todo)
 
 
-def _port_todo(number: int, fault: str) -> str:
+def _port_todo(address: Endpoint, fault: str) -> str:
+    host, number = address
+    if fault == UNRESOLVED:
+        return unresolved_remedy(host)
     known = {os.strerror(code).lower(): code for code in (errno.EACCES, errno.EADDRNOTAVAIL)}
     return listening_remedy(known.get(fault), number)
 

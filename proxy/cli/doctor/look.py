@@ -21,6 +21,7 @@ from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.receive import log_in, receive_exactly
 from sluice.proxy.listener.accept_port import bound
 from sluice.proxy.listener.login.credential_entries import Credentials
+from sluice.proxy.runtime.listening import UNRESOLVED, is_unresolved
 
 TIMEOUT_S: Final = 5.0
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
@@ -40,6 +41,8 @@ def why_not_bound(host: str, port: int) -> str:
     try:
         bound(host, port).close()
     except OSError as error:
+        if is_unresolved(error):
+            return UNRESOLVED
         return "taken by another program" if error.errno == errno.EADDRINUSE else _why(error)
     return ""
 

@@ -293,6 +293,12 @@ def test_an_upstream_that_is_the_admin_port_is_refused(tmp_path: Path) -> None:
         ("SLUICE_X", "1", "SLUICE_X: unknown variable; remove it"),
         ("SLUICE_MODE__X", "1", "SLUICE_MODE__X: mode has no keys below it; set SLUICE_MODE whole"),
         (
+            "SLUICE_LIMITS__MAX_CONNECTIONS__X",
+            "5",
+            "SLUICE_LIMITS__MAX_CONNECTIONS__X: limits.max_connections has no keys below it; "
+            "set SLUICE_LIMITS__MAX_CONNECTIONS whole",
+        ),
+        (
             "SLUICE_LISTENERS__0__NAME",
             "x",
             "SLUICE_LISTENERS__0__NAME: listeners has no keys below it; set SLUICE_LISTENERS whole",

@@ -123,6 +123,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("broker", {**BROKER, "upstream_host": "kafka:9092"}, "upstream_host", "without its port"),
     ("broker", {**BROKER, "upstream_host": "[::1]:9092"}, "upstream_host", "write ::1"),
     ("broker", {**BROKER, "upstream_host": "kafka "}, "upstream_host", "without blanks"),
+    ("broker", {**BROKER, "upstream_host": "kafka..local"}, "upstream_host", "must be a host name"),
     ("broker", {**BROKER, "bind_host": "http://0.0.0.0"}, "bind_host", "no URL"),
     (
         "gateway",

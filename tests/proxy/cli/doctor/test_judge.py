@@ -144,10 +144,11 @@ def test_lines_and_exit_code() -> None:
         ("permission denied", "CAP_NET_BIND_SERVICE"),
         ("cannot assign requested address", "ip address"),
         ("taken by another program", "ss -ltnp 'sport = :92'"),
+        ("it does not resolve", "getent hosts h"),
     ],
 )
 def test_what_to_do_about_a_port_fits_why_it_cannot_be_had(fault: str, todo: str) -> None:
-    assert todo in judge.port("listener x", ("0.0.0.0", 92), fault, is_ours=False).todo
+    assert todo in judge.port("listener x", ("h", 92), fault, is_ours=False).todo
     assert todo in judge.ports("x", "h", range(92, 95), {92: fault}, is_ours=False).todo
 
 
