@@ -22,6 +22,8 @@ class GuestShare:
 
     def wait_s(self, now_s: float) -> float:
         """0: there is something left. Else until there is."""
+        if self._level_s <= _BURST_S:  # as time goes it becomes less
+            return 0.0
         self._pay(now_s)
         return max(0.0, self._level_s - _BURST_S) / self.share
 

@@ -152,10 +152,10 @@ class Listener:
             return
         begun_ms = self._worker.clock.now_ms
         guest = Guest(self._worker.guests)
-        guest.took(_ACCEPTED_S)
         if self._entrance.is_open:
             self._go_on_at_once(client, source, node_id, seat, guest)
             return
+        guest.took(_ACCEPTED_S)
         work = self._serve(client, source, node_id, seat, begun_ms, guest)
         task = spawn(Metered(work, guest), "arrival")
         self._arriving.add(task)
@@ -183,7 +183,7 @@ class Listener:
             seat.close()
             self._let_go(client)
             raise
-        guest.took(thread_time() - begun_s)
+        guest.took(_ACCEPTED_S + thread_time() - begun_s)
 
     async def _serve(
         self,
