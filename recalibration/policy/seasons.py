@@ -140,7 +140,8 @@ def _weekly(by_date: _ByDate, latest: date, zone: str) -> Season | None:
 
 def _monthly(by_date: _ByDate, latest: date, zone: str) -> Season | None:
     for place in (_from_begin, _from_end):
-        for of_day in {place(day) for day in by_date if (latest - day).days < _MONTH_DAYS} - {None}:
+        # The last UTC date's evening may be a local day that the log has only begun.
+        for of_day in {place(day) for day in by_date if 0 <= (latest - day).days < _MONTH_DAYS} - {None}:
             assert of_day is not None
             found = _on(by_date, latest, zone, place, of_day)
             if found is not None:

@@ -112,3 +112,23 @@ def test_hours_above_twice_the_median_day_are_a_peak() -> None:
         Peak(begin + 3_600, begin + 4 * 3_600, 5_000.0),
         Peak(begin + 9 * 3_600, begin + 10 * 3_600, 2_001.0),
     ]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Tokyo", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("begin_h", [0, 10, 16, 23])
+def test_a_peak_in_the_evening_of_the_last_day_may_be_the_next_days_where_the_zone_is(
+    zone: str, begin_h: int
+) -> None:
+    """East of Greenwich its local date is behind the log's last: nothing is known of that day yet."""
+    one = [peak(LATEST, begin_h)]
+    assert season_of(one, LATEST, zone) is None
+    daily = [peak(LATEST - timedelta(days=number), begin_h) for number in range(60)]
+    for nights in range(60):
+        season_of(daily[nights:], LATEST - timedelta(days=nights), zone)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Tokyo"])
+def test_a_weekly_peak_at_midnight_where_the_zone_is_is_a_season(zone: str) -> None:
+    mondays = weekly(date(2026, 11, 16), 3, begin_h=0, zone=zone)
+    found = [season_of(mondays, date(2026, 11, day), zone) for day in (15, 16, 17, 22)]
+    assert [season is not None and season.weekdays == (0,) for season in found] == [False, True, True, True]
