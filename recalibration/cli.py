@@ -31,6 +31,7 @@ EXIT_CONFIG: Final = 2
 EXIT_NO_LOG: Final = 3
 EXIT_INTERRUPTED: Final = 130
 SHOWN_CHANGES: Final = 20
+_FIRST_YEAR: Final = 2000
 _SPARK_REMEDY: Final = (
     "which comes with the extra recalibration: in Sluice's folder pip install -r "
     "requirements/recalibration.txt (pinned), or pip install '.[recalibration]'; of a wheel pip install "
@@ -121,6 +122,8 @@ def recalibrate(
             "it goes with an --out that is a folder and --quotas that is a file, and not with --dry-run",
             param_hint="--apply",
         )
+    if "://" not in out and Path(out).exists() and not Path(out).is_dir():
+        raise typer.BadParameter(f"{out} is a file; it must be a folder, or not be there", param_hint="--out")
     try:
         job = JobSettings() if settings is None else settings_at(settings)
         limits = quotas_at(quotas)
@@ -154,6 +157,8 @@ def recalibrate(
     print(outcome.folder)
     if apply:
         _apply(outcome.folder, quotas)
+    if outcome.not_tidied:
+        _fail(f"{night_of}: {outcome.not_tidied}", EXIT_FAILED)
 
 
 def spark_jars(
@@ -229,7 +234,9 @@ def _date(text: str) -> date:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no date such as 2026-11-20", param_hint="--date") from None
+        day = date.min
+    if day.year < _FIRST_YEAR:
+        raise typer.BadParameter(f"{text!r} is no date such as 2026-11-20", param_hint="--date")
     if day > today:
         # A proxy's clock may have been there. By such a night all states there are would be too old to keep.
         raise typer.BadParameter(f"{text} is yet to come: today is {today} (UTC)", param_hint="--date")

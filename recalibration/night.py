@@ -44,6 +44,8 @@ class Outcome:
 
     plan: Plan
     folder: str | None
+    not_tidied: str = ""
+    """what could not be written behind it, and why: the log's files, the states that are too old"""
 
 
 def run_night(
@@ -91,10 +93,21 @@ def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSetting
             return Outcome(plan, None)
     folder = write_plan(plan, night.out)
     say(f"written: {folder}")
+    try:
+        _tidy_up(night, job, say)
+    except OSError as error:  # the plan is there all the same, and may be put in force
+        return Outcome(plan, folder, f"the plan is written; behind it: {error}")
+    return Outcome(plan, folder)
+
+
+def _tidy_up(night: Night, job: JobSettings, say: Progress) -> None:
     if job.compact and night.day < datetime.now(UTC).date():  # else a proxy may still write there
         done = compact(LogFolder.of(night.logs), night.day)
         say(f"compacted: {done.files_before} file(s) of {night.day} are {done.files_after} now")
+        if done.left:
+            say(
+                f"not compacted: {len(done.left)} file(s) that are not as the others, the first {done.left[0]}"
+            )
     forgotten = forget(night.out, night.logs, night.day, job)
     if forgotten:
         say(f"removed: {forgotten} date(s) of the log, older than {job.keep_log_days} days")
-    return Outcome(plan, folder)

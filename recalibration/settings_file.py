@@ -49,6 +49,8 @@ _FACTORS: Final = (
 )  # fmt: skip
 """below 1 a limit would fall where it is to rise: `headroom: 0.15` for 15 %"""
 _COUNTS: Final = ("history_days", "recent_days", "min_days_to_cut", "min_days_of_little", "near_days")
+_MOST_DAYS: Final = 3_660
+"""ten years; a date that is too far off is none"""
 _LEAST_LOG_DAYS: Final = 8
 """a week of dates can be run again"""
 
@@ -198,8 +200,8 @@ class _Reader:
         return number
 
     def _count(self, at: YamlPath, value: YamlValue) -> int | None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self._problem(at, f"must be a whole number of days, 1 or more, is {shown(value)}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_DAYS:
+            self._problem(at, f"must be a whole number of days, 1 to {_MOST_DAYS:,}, is {shown(value)}")
             return None
         return value
 

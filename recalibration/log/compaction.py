@@ -9,8 +9,9 @@ reading them. All good files of an hour's folder become one, `compacted-….parq
 3. the listed files are removed.
 
 Killed at any point and run again it comes to the same end. A file that comes late is compacted with the
-compacted one; a copy (copies.py) is removed. Damaged files stay where they are. Other programs that read the
-folder see the rows twice for the moment between 2 and 3, and should read dates that have been compacted.
+compacted one; a copy (copies.py) is removed. Damaged files stay where they are, and so does one whose columns
+are of other types than most have: another program wrote it. Other programs that read the folder see the rows
+twice for the moment between 2 and 3, and should read dates that have been compacted.
 """
 
 from __future__ import annotations
@@ -41,6 +42,14 @@ class Compacted:
 
     files_before: int
     files_after: int
+    left: Sequence[str] = ()
+    """paths of those that stay as they are: columns of other types, or a part that cannot be read"""
+
+
+class _Unreadable(Exception):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 def compact(folder: LogFolder, day: date) -> Compacted:
@@ -49,6 +58,7 @@ def compact(folder: LogFolder, day: date) -> Compacted:
     Only for a date that is over: a proxy may still write into a folder that is not.
     """
     before = after = 0
+    left: list[str] = []
     for table in TABLES:
         footers = folder.footers(folder.files(day, table))
         before += len(footers)
@@ -59,16 +69,31 @@ def compact(folder: LogFolder, day: date) -> Compacted:
             folder.filesystem.delete_file(path)
         kept = {path: found for path, found in there.items() if path not in copies}
         for hour, paths in groupby(kept, key=lambda path: path.rsplit("/", 1)[0]):
-            after += _compact_hour(folder, hour, {path: kept[path] for path in paths})
-    return Compacted(before, after)
+            of_hour = {path: kept[path] for path in paths}
+            good = {path: found for path, found in of_hour.items() if not isinstance(found, str)}
+            taken = _compact_hour(folder, hour, good)
+            left += sorted(good.keys() - taken)
+            after += len(of_hour) - len(taken) + bool(taken)
+    return Compacted(before, after, left)
 
 
-def _compact_hour(folder: LogFolder, hour: str, footers: Footers) -> int:
-    """How many files there are now."""
-    good = {path: found for path, found in footers.items() if not isinstance(found, str)}
-    damaged = len(footers) - len(good)
-    if len(good) < 2:
-        return len(good) + damaged
+def _compact_hour(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> Sequence[str]:
+    """Those that were made one, or are."""
+    alike = good
+    while True:
+        alike = {path: good[path] for path in _alike({path: _schema(good[path]) for path in alike})}
+        if len(alike) < 2:
+            return list(alike)
+        try:
+            _make_one(folder, hour, alike)
+        except _Unreadable as error:
+            del alike[error.path]
+        else:
+            return list(alike)
+
+
+def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> None:
+    """Raises _Unreadable: nothing has been done."""
     names = [path.rsplit("/", 1)[1] for path in good]
     contents = sorted(
         one
@@ -79,34 +104,50 @@ def _compact_hour(folder: LogFolder, hour: str, footers: Footers) -> int:
     target = f"{hour}/{PREFIX}{digest}.parquet"
     being_written = f"{hour}/.{PREFIX}{digest}.parquet.new"
     told = {REPLACES_KEY: json.dumps(names), CONTENTS_KEY: json.dumps(contents)}
-    _write_one(folder, list(good), told, being_written)
+    try:
+        _write_one(folder, good, told, being_written)
+    except _Unreadable:
+        folder.filesystem.delete_file(being_written)
+        raise
     folder.filesystem.move(being_written, target)
     for path in good:
         folder.filesystem.delete_file(path)
-    return 1 + damaged
 
 
-def _write_one(folder: LogFolder, paths: Sequence[str], told: Mapping[str, str], target: str) -> None:
-    """`told`: the file's metadata, besides its version."""
-    schemas = []
-    for path in paths:
-        with folder.filesystem.open_input_file(path) as file:
-            schemas.append(parquet.read_schema(file))
-    versions = [int((schema.metadata or {}).get(VERSION_KEY.encode(), b"1")) for schema in schemas]
-    schema = pa.unify_schemas([_all_nullable(each) for each in schemas]).with_metadata(
+def _alike(schemas: Mapping[str, pa.Schema]) -> Sequence[str]:
+    """The paths of most files whose columns go together."""
+    kinds: list[tuple[pa.Schema, list[str]]] = []
+    for path, schema in schemas.items():
+        for number, (common, paths) in enumerate(kinds):
+            try:
+                kinds[number] = pa.unify_schemas([common, schema]), [*paths, path]
+            except pa.ArrowException:
+                continue
+            break
+        else:
+            kinds.append((schema, [path]))
+    return max((paths for _, paths in kinds), key=len, default=())
+
+
+def _write_one(
+    folder: LogFolder, good: Mapping[str, parquet.FileMetaData], told: Mapping[str, str], target: str
+) -> None:
+    """`told`: the file's metadata, besides its version. Raises _Unreadable."""
+    versions = [int((found.metadata or {}).get(VERSION_KEY.encode(), b"1")) for found in good.values()]
+    schema = pa.unify_schemas(map(_schema, good.values())).with_metadata(
         {VERSION_KEY: str(max(versions)), **told}
     )
     with (
         folder.filesystem.open_output_stream(target) as sink,
         parquet.ParquetWriter(sink, schema, compression="zstd") as writer,
     ):
-        for table in _large(_tables(folder, paths, schema)):
+        for table in _large(_tables(folder, list(good), schema)):
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
 
 
-def _all_nullable(schema: pa.Schema) -> pa.Schema:
+def _schema(footer: parquet.FileMetaData) -> pa.Schema:
     """For what one file has in each row another one may lack."""
-    return pa.schema([field.with_nullable(True) for field in schema])
+    return pa.schema([field.with_nullable(True) for field in footer.schema.to_arrow_schema()])
 
 
 def _tables(folder: LogFolder, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -115,7 +156,10 @@ def _tables(folder: LogFolder, paths: Sequence[str], schema: pa.Schema) -> Itera
         with folder.filesystem.open_input_file(path) as file:
             source = parquet.ParquetFile(file)
             for index in range(source.num_row_groups):
-                table = source.read_row_group(index)
+                try:
+                    table = source.read_row_group(index)
+                except (pa.ArrowException, OSError) as error:
+                    raise _Unreadable(path) from error
                 columns = [
                     table[name]
                     if name in table.column_names

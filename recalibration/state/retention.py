@@ -5,6 +5,9 @@
     OUT/standing/DATE.json, OUT/beats/…        likewise
     LOGS/TABLE/date=…/                         keep_log_days; without it for ever: it may be others' log, too
 
+What Spark was writing when a night was killed (OUT/windows/.spark-staging-…) goes, too, where no other night can
+be at work: in an object store one may be.
+
 Of the log only dates go of which there is a state: what no night has read is kept. Plans are kept: they are
 small, and tell who was given what.
 """
@@ -14,12 +17,15 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Final
 
+from pyarrow import fs
+
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.state.store import STATE, WINDOWS, dates_in
 from sluice.usage.access_record import TABLES
 
 _JSON: Final = ("standing", "beats")
+_STAGING: Final = ".spark-staging-"
 
 
 def forget(out: str, logs: str, latest: date, job: JobSettings) -> int:
@@ -36,6 +42,8 @@ def forget(out: str, logs: str, latest: date, job: JobSettings) -> int:
         for path, day in dates_in(place, folder):
             if day <= latest - timedelta(days=kept):
                 place.filesystem.delete_file(path)
+    if not place.scheme:
+        _forget_staging(place)
     return removed
 
 
@@ -49,6 +57,14 @@ def _forget_log(place: LogFolder, logs: str, latest: date, days: int) -> int:
                 of_logs.filesystem.delete_dir(path)
                 removed.add(day)
     return len(removed)
+
+
+def _forget_staging(place: LogFolder) -> None:
+    for table in (WINDOWS, STATE):
+        selector = fs.FileSelector(f"{place.root.rstrip('/')}/{table}", allow_not_found=True)
+        for info in place.filesystem.get_file_info(selector):
+            if info.base_name.startswith(_STAGING):
+                place.filesystem.delete_dir(info.path)
 
 
 def _forget_dates(place: LogFolder, table: str, last: date) -> None:

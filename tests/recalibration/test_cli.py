@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import signal
@@ -10,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -161,13 +163,18 @@ def test_a_wrong_quota_file_ends_with_2_and_its_line_before_spark_starts(job: Jo
     assert f"{job.folder}/quotas.yaml:3: quotas[0].producer_bite_rate: unknown key; did you mean" in told
 
 
-def test_wrong_settings_a_wrong_date_and_a_wrong_spark_setting_end_with_2(job: Job) -> None:
+def test_wrong_settings_dates_folders_and_spark_settings_end_with_2(job: Job) -> None:
     assert job.run("--date=yesterday")[0] == 2
     assert job.run("--conf=spark.x")[0] == 2
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
     code, _, told = job.run(f"--date={tomorrow}")
     assert (code, f"{tomorrow} is yet to come" in told) == (2, True)
+    assert job.run("--date=0001-01-01")[0] == 2
+    job.out.write_text("")
+    code, _, told = job.run()
+    assert (code, "must be a folder, or not be there" in told) == (2, True), told
     (job.folder / "settings.yaml").write_text("policy: {headrom: 1}")
+    job.out.unlink()
     code, _, told = job.run()
     assert (code, "settings.yaml:1: policy.headrom: unknown key; did you mean headroom?" in told) == (2, True)
 
@@ -237,6 +244,25 @@ def test_with_apply_the_plan_is_in_the_quota_file_at_once(spark: SparkSession, j
     write(job.logs, throttled, day=yesterday)
     code, _, told = job.run(f"--date={yesterday}", "--apply")
     assert code == 0, told
+    assert (job.folder / "quotas.yaml").read_text() == QUOTAS.replace("1000\n", "2000\n", 1)
+
+
+def test_a_log_that_cannot_be_written_keeps_no_plan_from_being_applied(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    throttled = [
+        row(window, day=yesterday, request_bytes=10_000, mutes=1, throttle_ms=5_000.0) for window in range(9)
+    ]
+    write(job.logs, throttled, day=yesterday)
+
+    def is_read_only(*_: object) -> NoReturn:
+        raise OSError(errno.EROFS, "Read-only file system", str(job.logs))
+
+    monkeypatch.setattr("sluice.recalibration.night.compact", is_read_only)
+    code, printed, told = job.run(f"--date={yesterday}", "--apply")
+    assert (code, printed.splitlines()[0]) == (1, f"{job.out}/plans/{yesterday}-1"), told
+    assert "the plan is written; behind it: [Errno 30] Read-only file system" in told
     assert (job.folder / "quotas.yaml").read_text() == QUOTAS.replace("1000\n", "2000\n", 1)
 
 

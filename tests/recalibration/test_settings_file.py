@@ -83,7 +83,12 @@ def test_capacity_alone_is_oversubscribed_by_the_default() -> None:
             "s.yaml:1: policy.past_days: must be two ages in days such as [8, 21]",
         ),
         ("policy: {floor: 5}", "s.yaml:1: policy.floor: stands beside policy, by quota"),
-        ("replay_days: 0", "s.yaml:1: replay_days: must be a whole number of days, 1 or more, is 0"),
+        ("replay_days: 0", "s.yaml:1: replay_days: must be a whole number of days, 1 to 3,660, is 0"),
+        (
+            "keep_state_days: 999999999999",
+            "keep_state_days: must be a whole number of days, 1 to 3,660, is 9",
+        ),
+        ("policy: {history_days: 3661}", "history_days: must be a whole number of days, 1 to 3,660, is 3661"),
         ("capacity: 5", "s.yaml:1: capacity: must be a mapping such as `producer_byte_rate: 1000000`, is 5"),
         ("[]", "must be a mapping of keys"),
     ],

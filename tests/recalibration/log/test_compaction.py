@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import fs, parquet
 
@@ -168,6 +169,47 @@ def test_files_of_an_older_version_are_compacted_with_newer_ones(tmp_path: Path)
         (2, 7.0),
     ], "null stands for what the older version means by leaving it out"
     assert table.schema.metadata[VERSION_KEY.encode()] == str(SCHEMA_VERSION).encode()
+
+
+@pytest.mark.parametrize(
+    ("column", "other"),
+    [
+        ("user", pa.large_string()),
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("requests", pa.int32()),
+    ],
+)
+@pytest.mark.parametrize("name", ["0-first.parquet", "z-last.parquet"])
+def test_a_file_whose_column_has_another_type_stays_beside_the_others(
+    tmp_path: Path, column: str, other: pa.DataType, name: str
+) -> None:
+    three_minutes(tmp_path)
+    odd = write(tmp_path, [row(5, request_bytes=55)], name)
+    table = parquet.read_table(odd)
+    at = table.column_names.index(column)
+    parquet.write_table(table.set_column(at, column, table[column].cast(other)), odd)
+    before = seen(tmp_path)
+    done = compact(LogFolder.of(str(tmp_path)), DAY)
+    assert (done.files_before, done.files_after, list(done.left)) == (4, 2, [str(odd)])
+    assert seen(tmp_path) == before
+    compact(LogFolder.of(str(tmp_path)), DAY)
+    assert seen(tmp_path) == before
+    assert len(names(tmp_path)) == 2
+
+
+def test_a_file_of_which_a_part_cannot_be_read_stays_and_nothing_half_is_left(tmp_path: Path) -> None:
+    three_minutes(tmp_path)
+    bad = write(tmp_path, [row(number, request_bytes=number) for number in range(50)], "bad.parquet")
+    content = bytearray(bad.read_bytes())
+    content[4:400] = b"\xff" * 396
+    bad.write_bytes(content)
+    done = compact(LogFolder.of(str(tmp_path)), DAY)
+    assert (done.files_before, done.files_after, list(done.left)) == (4, 2, [str(bad)])
+    found = names(tmp_path)
+    assert found[0] == "bad.parquet"
+    assert found[1].startswith(PREFIX)
+    bad.unlink()
+    assert seen(tmp_path) == [0, 1, 2, 10, 11, 12]
 
 
 def copy(file: Path, name: str) -> Path:

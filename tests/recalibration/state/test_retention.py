@@ -59,3 +59,16 @@ def test_what_a_day_was_is_kept_for_a_year_and_a_months_end(tmp_path: Path) -> N
     forget(str(out), str(logs), DAY, JobSettings())
     for kept in (out / "state", out / "standing", out / "beats"):
         assert ages_in(kept) == set(range(400)), kept
+
+
+def test_what_a_killed_night_was_writing_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
+    out, logs = filled(tmp_path, range(2))
+    for table in ("windows", "state"):
+        left = out / table / ".spark-staging-0ad7a294" / f"date={DAY}"
+        left.mkdir(parents=True)
+        (left / "part-0.parquet").write_bytes(b"PAR1")
+    forget(str(out), str(logs), DAY, JOB)
+    for table in ("windows", "state"):
+        assert sorted(path.name for path in (out / table).iterdir()) == [
+            f"date={DAY - timedelta(days=1)}", f"date={DAY}"
+        ]  # fmt: skip
