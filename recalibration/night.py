@@ -105,9 +105,7 @@ def _tidy_up(night: Night, job: JobSettings, say: Progress) -> None:
         done = compact(LogFolder.of(night.logs), night.day)
         say(f"compacted: {done.files_before} file(s) of {night.day} are {done.files_after} now")
         if done.left:
-            say(
-                f"not compacted: {len(done.left)} file(s) that are not as the others, the first {done.left[0]}"
-            )
+            say(f"not compacted: {len(done.left)} file(s) unlike the others, the first {done.left[0]}")
     forgotten = forget(night.out, night.logs, night.day, job)
     if forgotten:
         say(f"removed: {forgotten} date(s) of the log, older than {job.keep_log_days} days")

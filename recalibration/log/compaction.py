@@ -27,7 +27,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from sluice.recalibration.log.copies import CONTENTS_KEY, Footers, contents_of, taken_in
+from sluice.recalibration.log.copies import CONTENTS_KEY, contents_of, taken_in
 from sluice.recalibration.log.reader import REPLACES_KEY, LogFolder, replaced_in
 from sluice.usage.access_record import TABLES, VERSION_KEY
 

@@ -5,8 +5,8 @@
     OUT/standing/DATE.json, OUT/beats/…        likewise
     LOGS/TABLE/date=…/                         keep_log_days; without it for ever: it may be others' log, too
 
-What Spark was writing when a night was killed (OUT/windows/.spark-staging-…) goes, too, where no other night can
-be at work: in an object store one may be.
+What Spark was writing when a night was killed (OUT/windows/.spark-staging-…) goes, too, where no other night
+can be at work: in an object store one may be.
 
 Of the log only dates go of which there is a state: what no night has read is kept. Plans are kept: they are
 small, and tell who was given what.
