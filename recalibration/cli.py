@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 import typer
 
 from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.names import printable
 from sluice.quotas.numbers import number
 from sluice.recalibration.given import quotas_at, settings_at
 from sluice.recalibration.policy.settings import JobSettings
@@ -275,7 +276,7 @@ def _show(plan: Plan) -> None:
             f"; above that it waits for review, up to {number(entry.up_to)}" if entry.needs_review else ""
         )
         step = f"{number(entry.current)} -> {number(entry.proposed)}"
-        print(f"{entry.entity} {entry.key}: {step} ({entry.reason}{review})")
+        print(f"{printable(entry.entity)} {entry.key}: {step} ({entry.reason}{review})")
     if len(changes) > SHOWN_CHANGES:
         print(f"and {len(changes) - SHOWN_CHANGES} more")
     reviews = sum(entry.needs_review for entry in plan.entries)

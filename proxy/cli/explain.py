@@ -17,6 +17,7 @@ from sluice.quotas.kinds import CLIENT_KINDS, KINDS, KindSpec, QuotaKind
 from sluice.quotas.limits.limits import LevelExplanation, QuotaLimits, nothing_configured
 from sluice.quotas.limits.scheduled import told
 from sluice.quotas.limits.tables import Match
+from sluice.quotas.names import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -334,4 +335,4 @@ def _over_budget(spec: KindSpec, match: Match | None) -> str | None:
 def _escaped(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(printable(text))

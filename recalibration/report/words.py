@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+from sluice.quotas.names import printable
 from sluice.quotas.numbers import number
 from sluice.recalibration.policy.confidence import DAYS_OF_A_WEEK, word
 from sluice.recalibration.policy.plan import Expected, PlanEntry
@@ -38,7 +39,7 @@ def entity_words(entity: str) -> str:
 def _name(name: str) -> str:
     if not name:
         return "(none)"
-    return name if name.strip() else "(blank)"  # clients may be called so
+    return printable(name) if name.strip() else "(blank)"  # clients may be called so
 
 
 def amount(key: str, value: float) -> str:

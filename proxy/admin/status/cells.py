@@ -20,7 +20,8 @@ from sluice.proxy.admin.status.model import (
     ProducerIdsOf,
     ReplicaInfo,
 )
-from sluice.proxy.admin.top.text import BYTES_PER_S, LEAST_SHARE, amount, duration, printable, used
+from sluice.proxy.admin.top.text import BYTES_PER_S, LEAST_SHARE, amount, duration, used
+from sluice.quotas.names import printable
 
 NEAR: Final = 0.8
 """of a limit: shown in another colour"""

@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable
+from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration
+from sluice.quotas.names import printable
 
 
 def replication_view(snapshot: Mapping[str, Any]) -> RenderableType:

@@ -1,13 +1,11 @@
-"""Figures and names as people read them, in `sluice top` and on the status page. Pure.
-
-What in names is not printable is escaped: it could steer a terminal, or turn a line's order around.
-"""
+"""Figures and names as people read them, in `sluice top` and on the status page. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from sluice.quotas.names import printable
 from sluice.quotas.numbers import number
 
 BYTES_PER_S: Final = "bytes per second"
@@ -27,14 +25,6 @@ _MS_PER: Final = ((3_600_000.0, "h"), (60_000.0, "min"), (1_000.0, "s"))
 def who(bucket: Mapping[str, str]) -> str:
     """`user alice, client-id app`."""
     return ", ".join(f"{key} {printable(name)}" for key, name in bucket.items()) or "everybody"
-
-
-def printable(name: str) -> str:
-    """A name that does nothing to a terminal."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in name.encode(errors="replace").decode()
-    )
 
 
 def amount(value: float, unit: str) -> str:

@@ -8,8 +8,9 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration, printable
+from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration
 from sluice.proxy.admin.top.view import Column, table_of
+from sluice.quotas.names import printable
 
 _PEER_FROM: Final = 72
 """characters of width from which the column is there: below, who it is must stay readable"""

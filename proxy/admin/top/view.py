@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sluice.proxy.admin.top.text import amount, duration, printable, share, used, who
+from sluice.proxy.admin.top.text import amount, duration, share, used, who
+from sluice.quotas.names import printable
 
 _SHOWN_CONNECTIONS: Final = 3
 _LIMIT_FROM: Final = 66

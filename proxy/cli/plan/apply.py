@@ -116,7 +116,9 @@ def _applied(
 ) -> Applied:
     today = day or datetime.now(UTC).date()
     now = place.listing()
-    choice = choose(plan, now, today, bounds, reviews)
+    kept, where = PlanRecord(record_of(plan, record)), _id_of(place)
+    written = {(one.whom, one.key): one.after for one in kept.of(where)}
+    choice = choose(plan, now, today, bounds, reviews, written)
     found = list(differences(now, choice.wanted))
     if not dry_run:
         _note(plan, place, choice, today, bounds)
@@ -125,7 +127,7 @@ def _applied(
             Replaced(limit.whom, limit.key, now.limits.get(limit.whom, {}).get(limit.key), limit.proposed)
             for limit in choice.chosen
         )
-        PlanRecord(record_of(plan, record)).add(_id_of(place), replaced)
+        kept.add(where, replaced)
         place.become(choice.wanted, found)
     return Applied(found, choice)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from ipaddress import ip_address
 from math import floor
+from types import MappingProxyType
 from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
@@ -33,6 +34,7 @@ _ROUNDING: Final = 0.01
 """limits are rounded up to whole numbers, or to three digits"""
 _SHOWN: Final = 5
 """names in a message"""
+_NOTHING: Final[Mapping[tuple[Whom, str], float]] = MappingProxyType({})
 _MAY_RISE_FURTHER: Final = ("floor",)
 _MAY_FALL_FURTHER: Final = ("capacity", "ceiling")
 
@@ -93,8 +95,17 @@ class Choice:
         return self.wanted.limits.get(limit.whom, {}).get(limit.key, limit.current)
 
 
-def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: Reviews) -> Choice:
-    """`now`: the limits of the place. `today`: in UTC, as the dates of logs are. Raises PlanRefused."""
+def choose(
+    plan: PlanFile,
+    now: Listing,
+    today: date,
+    bounds: Bounds,
+    reviews: Reviews,
+    written: Mapping[tuple[Whom, str], float] = _NOTHING,
+) -> Choice:
+    """`now`: the limits of the place. `today`: in UTC, as the dates of logs are. `written`: by (entity, key),
+    what this plan has made of limits there already, maybe a part of the way. Raises PlanRefused.
+    """
     if not plan.limits:
         raise PlanRefused(f"{plan.source}: is empty; see whether the proxies write the access log")
     _check_steps(plan)
@@ -119,6 +130,8 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
             choice.left_out.append((limit, unnamable))
         elif limit.needs_review and plan.version == 1 and not is_reviewed:
             choice.left_out.append((limit, "needs review"))
+        elif found is not None and found[0] == written.get((limit.whom, limit.key)):
+            choice.chosen.append(replace(limit, current=found[0]))  # from there on
         elif found is None or found[0] != limit.current:
             changed.append(limit)
             is_now = "there is none now" if found is None else f"is {number(found[0])} now"
@@ -134,7 +147,7 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
         _check_age(plan, today, bounds)
         if bounds.is_unattended:
             choice.chosen, later = allowed_tonight(
-                plan,
+                _as_written(plan, written),
                 choice.chosen,
                 bounds.cuts_of_week,
                 bounds.cuts_of_night,
@@ -153,6 +166,14 @@ def choose(plan: PlanFile, now: Listing, today: date, bounds: Bounds, reviews: R
         )
     choice.wanted = _wanted(now, before, choice.chosen)
     return choice
+
+
+def _as_written(plan: PlanFile, written: Mapping[tuple[Whom, str], float]) -> PlanFile:
+    """With what it has made of limits already as what they are."""
+    limits = (
+        replace(limit, current=written.get((limit.whom, limit.key), limit.current)) for limit in plan.limits
+    )
+    return replace(plan, limits=tuple(limits)) if written else plan
 
 
 def _rooms(plan: PlanFile) -> dict[str, float]:
@@ -295,7 +316,7 @@ def _leave_out_what_takes_others(plan: PlanFile, before: QuotaLimits, now: Listi
             wanted = proposed.get((limit.kind, limit.entity), None if was is None else was[0])
             match = match_of(after, limit.kind, limit.entity)
             if match is not None and wanted is not None and (is_then is None or is_then[0] != wanted):
-                takers[limit.key, key_of(match.bucket)] = limit.entity
+                takers[limit.key, key_of(match.bucket)] = described(limit.whom)
         if not takers:
             return
         kept = [limit for limit in choice.chosen if (limit.key, limit.entity) not in takers]

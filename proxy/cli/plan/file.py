@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from math import ceil
 from typing import Any, Final, NoReturn
 
 from sluice.proxy.cli.quotas.edit import Whom, canonical
@@ -183,6 +184,11 @@ def _limit(item: Any) -> PlannedLimit:
             raise ValueError(f"{name} must be a number above 0, is {shown(value)}")
     spec = KINDS[kind]
     current, proposed = (spec.validated(spec.config_key, value) for value in numbers.values())
+    if review and "up_to" in item:  # a person may grant it
+        up_to = item["up_to"]
+        if not _is_positive(up_to):
+            raise ValueError(f"up_to must be a number above 0, is {shown(up_to)}")
+        spec.validated("up_to", ceil(up_to))
     whom = whom_of_key(entity)
     # As key_of writes it, whoever wrote the plan.
     entity = json.dumps(dict(whom), ensure_ascii=False, sort_keys=True)

@@ -26,6 +26,7 @@ from sluice.quotas.files.quota_file import (
 from sluice.quotas.files.schedule_entries import windows_of
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.names import printable
 
 SECTIONS: Final = ("tenants", "exempt")
 """what a quota file has beside `quotas:`, in the order of an export"""
@@ -224,9 +225,10 @@ def merged(base: Listing, over: Listing) -> Listing:
 
 
 def described(whom: Whom) -> str:
-    """As Kafka's tool names an entity: `user-principal 'alice', the default client-id`."""
+    """As Kafka's tool names an entity: `user-principal 'alice', the default client-id`; but clients name
+    themselves, and here no name steers a terminal."""
     return ", ".join(
-        f"the default {kind}" if name == DEFAULT_NAME else f"{kind} '{name}'"
+        f"the default {kind}" if name == DEFAULT_NAME else f"{kind} '{printable(name)}'"
         for kind, name in ((_NAMES_OF_KEYS.get(key, key), name) for key, name in whom)
     )
 

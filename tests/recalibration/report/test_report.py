@@ -242,6 +242,8 @@ def test_entities_in_words() -> None:
     assert entity_words('{"client-id": "app", "user": "alice"}') == "user alice, client-id app"
     assert entity_words('{"client-id": ""}') == "client-id (none)"
     assert entity_words('{"client-id": "  "}') == "client-id (blank)"
+    hostile = json.dumps({"client-id": "\x1b[2J\u202eexe\nx\x9b"})
+    assert entity_words(hostile) == r"client-id \x1b[2J\u202eexe\nx\x9b"
 
 
 limits = st.floats(1e-3, 1e15)

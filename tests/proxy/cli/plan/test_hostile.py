@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sluice.proxy.cli.main import main
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, read_plan, roll_back
 from sluice.proxy.cli.plan.choice import PlanRefused, Reviews
 from sluice.proxy.cli.plan.file import is_plan
@@ -47,6 +49,30 @@ def test_no_client_id_stops_the_plan_of_all(text: str, tmp_path: Path) -> None:
     assert written == dict.fromkeys(NAMES, 1_500) | {"<default>": 1_000}
 
 
+def test_no_client_id_steers_the_terminal_of_who_applies_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Or makes lines that look like Sluice's own."""
+    file = tmp_path / "quotas.yaml"
+    file.write_text(f"quotas:\n  - client-id: <default>\n    {KEY}: 1000\n")
+    hostile = ["\x1b]0;pwn\x07\x1b[2J", "a\n+ user-principal 'admin': x=1", "\u202eexe", "\x9b2J", "b\u2028c"]
+    entries = [
+        of("", 1_500, 1_000, entity={"client-id": name}, needs_review=True, up_to=3_000) for name in hostile
+    ]
+    found = plan(tmp_path, datetime.now(UTC).date(), entries)
+    for options in (["--dry-run"], ["--unattended", "--include-reviews"], ["--rollback"]):
+        argv = ["sluice", "quotas", "apply", str(found), "--quotas", str(file), *options]
+        monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capsys.readouterr()
+        assert (ended.value.code, out.err) == (0, "")
+        assert all(line.isprintable() for line in out.out.split("\n")), out.out
+        lines = [line for line in out.out.split("\n") if line.startswith(("+", "-"))]
+        assert len(lines) == len(hostile), out.out
+        assert any(r"\x1b]0;pwn\x07\x1b[2J" in line for line in lines)
+
+
 def test_a_user_that_no_file_can_name_does_not_stop_the_others(tmp_path: Path) -> None:
     place = quotas(tmp_path, {"alice": 1_000, "<default>": 1_000})
     entries = [of(user, 1_500, 1_000) for user in ("User:mallory", "alice", "\x7f")]
@@ -64,6 +90,18 @@ def test_a_user_that_no_file_can_name_does_not_stop_the_others(tmp_path: Path) -
         ({"version": True}, "version: is true"),
         ({"entries": [of("alice", 1_500, 1_000, key=[])]}, r"entries\[0\]: key: \[\] is no quota"),
         ({"entries": [of("alice", 10**400, 1_000)]}, r"entries\[0\]: proposed must be a number above 0"),
+        *(
+            (
+                {"entries": [of("alice", 1_500, 1_000, needs_review=True, up_to=up_to)]},
+                rf"entries\[0\]: {told}",
+            )
+            for up_to, told in (
+                (-1, "up_to must be a number above 0, is -1"),
+                (None, "up_to must be a number above 0, is null"),
+                ("x", "up_to must be a number above 0, is 'x'"),
+                (1e30, "Proposed value for up_to is too large"),
+            )
+        ),
     ],
 )
 def test_what_a_hand_has_made_of_a_plan_is_told_with_its_place(

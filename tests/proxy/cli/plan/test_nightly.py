@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sluice.proxy.cli.plan.apply import Applied, apply_plan, apply_unattended, read_plan
+from sluice.proxy.cli.plan.apply import Applied, apply_plan, apply_unattended, read_plan, roll_back
 from sluice.proxy.cli.plan.choice import Bounds, PlanRefused, Reviews
 from sluice.proxy.cli.plan.ledger import cuts_of_week
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
@@ -70,6 +70,36 @@ def test_a_plan_too_large_goes_as_far_as_the_guards_allow_the_most_certain_first
         assert totals[-1] >= 0.75 * week_ago - 20
         assert totals[-1] < totals[-2] or totals[-1] == 10_000, f"night {number} stood still"
     assert totals[-1] < 10_500
+
+
+def test_a_plan_applied_a_part_of_the_way_can_be_applied_again_granted_from_finished_and_rolled_back(
+    tmp_path: Path,
+) -> None:
+    """What it has written itself is no change by others; what others have is."""
+    before = {f"u{number:02}": 1_000 for number in range(20)}
+    place = quotas(tmp_path, before)
+    granted = of("u19", 1_000, 1_000, needs_review=True, up_to=4_000.0, first_step=2_000.0)
+    found = read_plan(
+        plan(tmp_path, DAY, [*(of(user, 700, 1_000) for user in before if user != "u19"), granted])
+    )
+    today = DAY + timedelta(days=1)
+    apply_unattended(found, place, today=today)
+    after = limits_of(place)
+    assert sorted(after.values())[:4] == [700, 700, 886, 1_000]
+    apply_unattended(found, place, today=today)
+    assert limits_of(place) == after, "the night's cuts are spent"
+    (u19,) = [limit.whom for limit in found.limits if dict(limit.whom)["user"] == "u19"]
+    apply_unattended(found, place, today=today, reviews=Reviews(named=frozenset({u19})))
+    assert limits_of(place)["u19"] == 2_000
+    (part,) = [user for user, limit in limits_of(place).items() if limit not in {700, 1_000, 2_000}]
+    apply_plan(found, place, today=today, bounds=Bounds(max_cut_share=1.0, max_total_fall=1.0))
+    assert limits_of(place) == dict.fromkeys(before, 700) | {"u19": 2_000}
+    place.alter({(("user", part),): {KEY: 850.0}})
+    with pytest.raises(PlanRefused, match="is stale: 1 limit changed since it was made"):
+        apply_unattended(found, place, today=today)
+    place.alter({(("user", part),): {KEY: 700.0}})
+    roll_back(Path(found.source), place)
+    assert limits_of(place) == before
 
 
 def test_a_log_with_holes_cuts_nothing_and_still_raises(tmp_path: Path) -> None:
