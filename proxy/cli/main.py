@@ -117,10 +117,10 @@ def main() -> NoReturn:
         finally:
             sys.stdout.flush()  # so that what cannot be written is told here
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        _complain(error)
         sys.exit(EXIT_CONFIG)
     except CommandFailed as error:
-        print(error, file=sys.stderr)
+        _complain(error)
         sys.exit(EXIT_FAILED)
     except BrokenPipeError:
         # Whoever read our output has gone; Python would complain once more when it closes it.
@@ -131,9 +131,18 @@ def main() -> NoReturn:
             raise
         # What is still in the buffer cannot be written either, and would be complained of at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"cannot write: {in_words(error)}", file=sys.stderr)
+        _complain(f"cannot write: {in_words(error)}")
         sys.exit(EXIT_FAILED)
     sys.exit(0)
+
+
+def _complain(what: object) -> None:
+    """On standard error. Where that cannot be written, the exit code still says what it is."""
+    try:
+        print(what, file=sys.stderr, flush=True)
+    except OSError:
+        # As above; a buffer that cannot be flushed at the end would make another exit code of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @app.command(epilog=EXIT_CODES_OF_RUN)

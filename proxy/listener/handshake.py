@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from ssl import SSLError
+from time import time
 from typing import TYPE_CHECKING, Final
 
 from sluice.protocol.errors import ProtocolError
@@ -142,7 +143,9 @@ class Entrance:
         except SSLError as error:
             raise NotLetIn(DisconnectCause.TLS_FAILED, str(error)) from None
         try:
-            arrival.user = self._user_of(stream.peer_certificate_der())
+            certificate = stream.peer_certificate_der()
+            _check_end(certificate)
+            arrival.user = self._user_of(certificate)
         except NotLetIn:
             stream.close()  # the socket below is the stream's from the handshake on
             raise
@@ -162,6 +165,20 @@ class Entrance:
         if user in UNNAMED_USERS:
             raise NotLetIn(DisconnectCause.TLS_FAILED, "its certificate claims a reserved name")
         return user
+
+
+def _check_end(certificate: bytes | None) -> None:
+    """OpenSSL does not look at it again where a session is resumed: for hours it would outlive its end."""
+    if certificate is None:
+        return
+    from sluice.proxy.listener.tls.certificate_fields import validity_unix_s
+
+    try:
+        _, end_unix_s = validity_unix_s(certificate)
+    except ValueError as error:
+        raise NotLetIn(DisconnectCause.TLS_FAILED, str(error)) from None
+    if end_unix_s < time():
+        raise NotLetIn(DisconnectCause.TLS_FAILED, "the client's certificate is refused: it has ended")
 
 
 def endpoint(address: tuple[str, int] | tuple[str, int, int, int]) -> Endpoint:

@@ -8,8 +8,10 @@ once only: on SASL listeners Kafka takes a second ApiVersions for an error (Sasl
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from ssl import SSLError
 from time import monotonic
 from typing import Final
 
@@ -31,7 +33,10 @@ class Heard(Enum):
     CLOSED = 2
     """the connection, unanswered"""
     NOTHING = 3
-    NOT_ASKED = 4
+    REFUSED = 4
+    """TLS ended with an alert, as where the broker wants a certificate: of TLS 1.3 it comes behind the
+    handshake"""
+    NOT_ASKED = 5
     """there was no connection, or no file descriptor for one"""
 
 
@@ -54,6 +59,8 @@ class UpstreamProbe:
         self._answer_s = answer_s
         self._lines: dict[Address, _Line] = {}
         self._asked_once: set[Address] = set()
+        self.refusal = ""
+        """why the last one that was REFUSED was"""
 
     async def ask(self, address: Address) -> Heard:
         """Ask the broker at `address`."""
@@ -71,6 +78,9 @@ class UpstreamProbe:
             return Heard.NOT_ASKED
         except (TimeoutError, SaysNothing):
             return Heard.NOTHING
+        except SSLError as error:
+            self.refusal = str(error)
+            return Heard.REFUSED
         except OSError:
             return Heard.CLOSED
 
@@ -83,7 +93,8 @@ class UpstreamProbe:
     async def _is_answered(self, address: Address, line: _Line) -> bool:
         """False: the connection ends. It is kept, or closed."""
         try:
-            await send_all(self._loop, line.stream, api_versions_request(0, _CLIENT_ID))
+            with suppress(ConnectionError):  # why it is gone may be there to be read
+                await send_all(self._loop, line.stream, api_versions_request(0, _CLIENT_ID))
             size = int.from_bytes(await receive_exactly(self._loop, line.stream, 4))
             if size > _MAX_ANSWER_BYTES:
                 return False

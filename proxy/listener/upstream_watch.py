@@ -3,7 +3,8 @@
 A broker that is frozen accepts connections and says nothing, so a connection is no answer. Where clients' own
 connections bring none, the proxy asks (upstream_probe.py). After 30 s without any answer (a long pause is not
 called frozen) the listener is not ready; with one answer it is. A broker that closes such a connection
-unanswered (what stands before it may let nobody ask) counts as one that answers, which is told once.
+unanswered (what stands before it may let nobody ask) counts as one that answers, which is told once; one that
+ends TLS with an alert does so to every client, and the listener is not ready.
 
 While no connection is to be had (circuit.py) the proxy dials every second: where a Service sends no clients
 to a pod that is not ready nobody else would find out that the broker is back.
@@ -81,12 +82,15 @@ class UpstreamWatch:
         self._unanswered = 0
         self._unanswered_since_s = 0.0
         self._closes_told = False
+        self._refusal = ""
         self.is_silent = False
         """it takes connections, and has answered nothing for too long"""
 
     @property
     def problem(self) -> str:
         """Why no client should be sent to this listener; empty: nothing is known against it."""
+        if self._refusal:
+            return f"listener {self.name}: {self._refusal}"
         if not self._was_reached:
             return f"listener {self.name}: its upstream has not been reached yet"
         addresses = self._addresses()
@@ -122,6 +126,9 @@ class UpstreamWatch:
             if found is Heard.NOTHING:
                 self._not_answered(asked_s)
                 return
+            if found is Heard.REFUSED:
+                self._refused()
+                return
             if found is Heard.CLOSED and not self._closes_told:
                 self._closes_told = True
                 _log.warning(
@@ -131,7 +138,20 @@ class UpstreamWatch:
                 )
         self._answered()
 
+    def _refused(self) -> None:
+        if not self._refusal:
+            _log.error(
+                "upstream_refuses_tls",
+                listener=self.name,
+                upstream=", ".join(map(in_text, self._addresses())),
+                reason=self._probe.refusal,
+                remedy="upstream_tls.certificate_file and key_file, if it asks for a certificate",
+            )
+        self._refusal = self._probe.refusal
+        self._was_reached = False
+
     def _answered(self) -> None:
+        self._refusal = ""
         if not self._was_reached:
             self._was_reached = True
             _log.info("upstream_reached", listener=self.name)

@@ -264,18 +264,14 @@ class RequestSide(FetchSide):
                 return False
         if not is_same or not buf.startswith(self._client_id_raw, start):
             raw = bytes(buf[start:client_id_end])
-            self._identify(raw, pos, id_length, api_key, now_ms)
+            self._identify(raw, id_length, api_key, now_ms)
         self._forget_head()
         return self._pace.gate_ms > now_ms
 
-    def _identify(self, raw: bytes, pos: int, id_length: int, api_key: int, now_ms: float) -> None:
+    def _identify(self, raw: bytes, id_length: int, api_key: int, now_ms: float) -> None:
         """Whose sensors are charged from now on?"""
         identity = self._identity
-        try:
-            identity.client_id = raw.decode()
-        except UnicodeDecodeError as error:
-            offset = pos + REQUEST_HEAD_BYTES + error.start
-            raise MalformedFrame(f"client id is not UTF-8 ({error.reason})", offset=offset) from None
+        identity.client_id = raw.decode(errors="replace")  # as Java has it: U+FFFD for what is not UTF-8
         self._client_id_length = id_length
         self._client_id_raw = raw
         flows = self._flows

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -284,6 +285,14 @@ class SluiceProcess:
             assert code is None, f"sluice ended with exit code {code}:\n{log_tail(self.log)}"
             assert time.monotonic() < deadline_s, f"not {what} in {within_s} s:\n{log_tail(self.log)}"
             time.sleep(0.02)
+
+    def not_ready(self) -> str:
+        """What /readyz has against it; empty: nothing."""
+        try:
+            with urllib.request.urlopen(self._url("readyz"), timeout=5.0):
+                return ""
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
 
     def check_unharmed(self) -> None:
         """It runs, and nothing that happened was a fault of its own."""

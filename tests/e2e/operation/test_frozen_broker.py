@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,15 +17,6 @@ from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.sluice_process import SluiceProcess, doors_of
 
 pytestmark = [*LEAVES_SOCKETS]
-
-
-def not_ready(proxy: SluiceProcess) -> str:
-    """What /readyz has against it; empty: nothing."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{proxy.admin_port}/readyz", timeout=5):
-            return ""
-    except urllib.error.HTTPError as error:
-        return error.read().decode()
 
 
 @contextmanager
@@ -44,14 +33,14 @@ def test_a_frozen_broker_is_not_ready_from_30_s_on_and_its_clients_lose_nothing(
     at = {"SLUICE": (LOOPBACK, free_port())}
     with KafkaNode(advertised=at) as kafka, SluiceProcess(doors_of(kafka, ["SLUICE"])) as proxy:
         topic = create_topic(kafka, "frozen")
-        proxy.wait_until(lambda: not not_ready(proxy), "ready", 30.0)
+        proxy.wait_until(lambda: not proxy.not_ready(), "ready", 30.0)
         with stopped(kafka) as since_s:
             while time.monotonic() < since_s + 25.0:
-                assert not not_ready(proxy), "a long pause is not called frozen"
+                assert not proxy.not_ready(), "a long pause is not called frozen"
                 time.sleep(1.0)
-            proxy.wait_until(lambda: "has not answered for" in not_ready(proxy), "not ready", 30.0)
+            proxy.wait_until(lambda: "has not answered for" in proxy.not_ready(), "not ready", 30.0)
             assert time.monotonic() - since_s >= 30.0
-        proxy.wait_until(lambda: not not_ready(proxy), "ready again", 30.0)
+        proxy.wait_until(lambda: not proxy.not_ready(), "ready again", 30.0)
         records = numbered(100, size_bytes=100)
         CONFLUENT.produce(proxy.bootstrap(), topic, records, Options())
         assert_exactly(records, stored(kafka, topic))

@@ -328,6 +328,15 @@ def test_a_full_disk_is_told_in_a_line(arguments: tuple[str, ...], folder: Path)
     assert (done.returncode, done.stderr) == (1, "cannot write: no space left on device\n")
 
 
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_mistake_has_its_exit_code_where_it_cannot_be_told(tmp_path: Path, command: str) -> None:
+    (tmp_path / "bad.yaml").write_text("listenrs: []\n")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        arguments = [sys.executable, "-m", "sluice.proxy", command, "--config", str(tmp_path / "bad.yaml")]
+        done = subprocess.run(arguments, stderr=full, timeout=60, check=False)
+    assert done.returncode == 2
+
+
 def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

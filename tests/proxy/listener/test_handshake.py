@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -241,6 +242,41 @@ async def test_the_certificate_names_the_user_by_the_rules(
         assert await answer_to(reader, writer)
         assert [connection.session.user for connection in proxy.connections] == [user]
         writer.transport.abort()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_does_not_outlive_the_certificate_that_began_it(
+    files: Files, version: ssl.TLSVersion
+) -> None:
+    """Resumed, OpenSSL does not look at the certificate again."""
+    identity = files.authority.client("CN=alice", ends_in_days=3.0 / 86_400.0)
+    context = ssl.create_default_context(cafile=str(files.ca_file))
+    context.maximum_version = version
+    written = identity.write(files.folder, "short")
+    context.load_cert_chain(written.certificate, written.key)
+
+    def ask(session: ssl.SSLSession | None) -> tuple[bytes, ssl.SSLSession | None, bool]:
+        with (
+            socket.create_connection((LOOPBACK, proxy.listener.port), WITHIN_S) as plain,
+            context.wrap_socket(plain, server_hostname=LOOPBACK, session=session) as own,
+        ):
+            own.sendall(ASK)
+            try:
+                answer = own.recv(8)
+            except OSError:
+                answer = b""
+            return answer, own.session, own.session_reused is True
+
+    async with proxy_of(files.listener("required")) as (proxy, _):
+        answer, session, _ = await asyncio.to_thread(ask, None)
+        assert answer
+        answer, session, is_resumed = await asyncio.to_thread(ask, session)
+        assert (bool(answer), is_resumed) == (True, True)
+        await asyncio.sleep(max(0.0, identity.not_after.timestamp() - time.time()) + 1.0)
+        answer, _, is_resumed = await asyncio.to_thread(ask, session)
+        assert (answer, is_resumed) == (b"", True)
+        end = await proxy.end(3)
+        assert (end.cause, "it has ended" in end.detail) == (DisconnectCause.TLS_FAILED, True)
 
 
 async def test_who_was_only_requested_to_may_come_without_a_certificate_as_nobody(files: Files) -> None:

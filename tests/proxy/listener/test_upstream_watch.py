@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+import struct
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +28,7 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from testkit.frames.wire import WITHIN_S
 from testkit.peers.certificates import CertificateAuthority
-from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
+from testkit.peers.fault_broker import BrokerSide, FaultBroker, Request, answer_to
 from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.local_proxy import until
 
@@ -286,3 +290,45 @@ async def test_silence_in_the_tls_handshake_opens_no_circuit(tmp_path: Path, lin
         circuit = rig.circuits.of(address)
         assert (circuit.failures, circuit.is_closed) == (0, True)
         assert "upstream_unreachable" not in events(lines)
+
+
+def answers_with_tls(context: ssl.SSLContext, listening: socket.socket) -> None:
+    """One connection after the other; who is refused hears of it."""
+    with suppress(OSError):
+        while True:
+            plain, _ = listening.accept()
+            client = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+            with client, suppress(OSError):
+                try:
+                    client.do_handshake()
+                except ssl.SSLError:
+                    while plain.recv(4096):
+                        pass
+                while frame := client.recv(4096):  # one request
+                    key, version, correlation_id = struct.unpack_from(">hhi", frame, 4)
+                    client.sendall(answer_to(Request(frame, key, version, correlation_id)))
+
+
+async def test_a_broker_that_ends_tls_for_want_of_a_certificate_is_not_ready_and_says_why(
+    tmp_path: Path, lines: Lines
+) -> None:
+    """In TLS 1.3 the alert comes behind the handshake; each client would hear of a reset."""
+    authority = CertificateAuthority()
+    files = authority.server().write(tmp_path, "broker")
+    ca_file = authority.write(tmp_path)
+    demands = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    demands.load_cert_chain(files.certificate, files.key)
+    demands.load_verify_locations(ca_file)
+    demands.verify_mode = ssl.CERT_REQUIRED
+    tls = ClientTls(ca_file=ca_file)
+    tls.load(time.time())
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        threading.Thread(target=answers_with_tls, args=(demands, listening), daemon=True).start()
+        async with watching(listening.getsockname()[1], tls=tls) as rig:
+            await becomes(
+                rig.watch, "the broker refused the TLS connection with the alert: certificate required"
+            )
+            assert "upstream_reached" not in events(lines)
+            demands.verify_mode = ssl.CERT_NONE
+            await becomes(rig.watch, "")
+    assert events(lines) == ["upstream_refuses_tls", "upstream_reached"]

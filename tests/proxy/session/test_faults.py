@@ -76,11 +76,6 @@ BAD_REQUESTS = {
         MALFORMED,
         "client id of 5 bytes, api Metadata (3), version 12, offset 12",
     ),
-    "client id that is not UTF-8": (
-        head(PRODUCE, 9, b"a\xff\xfe\0" + bytes(30), id_length=3),
-        MALFORMED,
-        "client id is not UTF-8 (invalid start byte), api Produce (0), version 9, offset 15",
-    ),
     "produce without acks": (
         head(PRODUCE, 9, b"\0\0\0"),
         MALFORMED,

@@ -30,8 +30,8 @@ from sluice.proxy.admin.status.model import (
 )
 from sluice.proxy.admin.status.page import CONTENT_SECURITY_POLICY, PageData, address, render
 from sluice.proxy.admin.status.service import StatusDesk
-from sluice.proxy.admin.top.text import printable
 from sluice.proxy.config.admin import StatusOptions
+from sluice.quotas.names import printable
 from testkit.oracles.replica_model import key_of
 from testkit.oracles.replica_world import a_move
 from testkit.proxy.status_feed import HOSTILE, Feed

@@ -20,9 +20,10 @@ from typing import Any, Final
 import pytest
 from rich.console import Console
 
-from sluice.proxy.admin.top.text import IDS_PER_HOUR, amount, duration, printable, share, who
+from sluice.proxy.admin.top.text import IDS_PER_HOUR, amount, duration, share, who
 from sluice.proxy.admin.top.view import cut, view
 from sluice.proxy.cli.main import main
+from sluice.quotas.names import printable
 from testkit.proxy.sluice_process import SLUICE
 
 ROW: Final[dict[str, Any]] = {
