@@ -118,13 +118,7 @@ def recalibrate(
     or nobody in it has a limit.
     """
     night_of = _date(day)
-    if apply and (dry_run or "://" in out + quotas):
-        raise typer.BadParameter(
-            "it goes with an --out that is a folder and --quotas that is a file, and not with --dry-run",
-            param_hint="--apply",
-        )
-    if "://" not in out and Path(out).exists() and not Path(out).is_dir():
-        raise typer.BadParameter(f"{out} is a file; it must be a folder, or not be there", param_hint="--out")
+    _check_places(out, quotas, apply=apply, dry_run=dry_run)
     try:
         job = JobSettings() if settings is None else settings_at(settings)
         limits = quotas_at(quotas)
@@ -156,10 +150,12 @@ def recalibrate(
         _show(outcome.plan)
         return
     print(outcome.folder)
+    if outcome.not_tidied:
+        _tell(f"sluice recalibrate: {night_of}: {outcome.not_tidied}")
     if apply:
         _apply(outcome.folder, quotas)
     if outcome.not_tidied:
-        _fail(f"{night_of}: {outcome.not_tidied}", EXIT_FAILED)
+        raise typer.Exit(EXIT_FAILED)
 
 
 def spark_jars(
@@ -226,6 +222,16 @@ def _ctrl_c_without_tracebacks() -> Iterator[None]:
     finally:
         root.setLevel(level)
         signal.signal(signal.SIGINT, before)
+
+
+def _check_places(out: str, quotas: str, *, apply: bool, dry_run: bool) -> None:
+    if apply and (dry_run or "://" in out + quotas):
+        raise typer.BadParameter(
+            "it goes with an --out that is a folder and --quotas that is a file, and not with --dry-run",
+            param_hint="--apply",
+        )
+    if "://" not in out and Path(out).exists() and not Path(out).is_dir():
+        raise typer.BadParameter(f"{out} is a file; it must be a folder, or not be there", param_hint="--out")
 
 
 def _date(text: str) -> date:

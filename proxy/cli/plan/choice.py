@@ -112,32 +112,7 @@ def choose(
     _check_names(plan, reviews)
     before = limits_of(now)
     choice = Choice(wanted=now)
-    changed, rooms = [], _rooms(plan)
-    for planned in plan.limits:
-        limit = planned
-        is_reviewed = reviews.all or limit.whom in reviews.named
-        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
-        if limit.needs_review and plan.version > 1 and unnamable is None:
-            if is_reviewed:
-                limit = _first_step(plan, limit, rooms)
-            (choice.granted if is_reviewed else choice.waiting).append(limit)
-        if limit.proposed == limit.current:
-            continue
-        found = in_force(before, limit.kind, limit.entity)
-        if found is not None and found[0] == limit.proposed:
-            choice.done += 1
-        elif unnamable is not None:
-            choice.left_out.append((limit, unnamable))
-        elif limit.needs_review and plan.version == 1 and not is_reviewed:
-            choice.left_out.append((limit, "needs review"))
-        elif found is not None and found[0] == written.get((limit.whom, limit.key)):
-            choice.chosen.append(replace(limit, current=found[0]))  # from there on
-        elif found is None or found[0] != limit.current:
-            changed.append(limit)
-            is_now = "there is none now" if found is None else f"is {number(found[0])} now"
-            choice.left_out.append((limit, f"was {number(limit.current)} when the plan was made, {is_now}"))
-        else:
-            choice.chosen.append(limit)
+    changed = _sorted(plan, before, reviews, written, choice)
     if changed and not bounds.skip_changed:
         raise PlanRefused(
             f"{plan.source}: is stale: {_count(len(changed), 'limit')} changed since it was made "
@@ -166,6 +141,47 @@ def choose(
         )
     choice.wanted = _wanted(now, before, choice.chosen)
     return choice
+
+
+def _sorted(
+    plan: PlanFile,
+    before: QuotaLimits,
+    reviews: Reviews,
+    written: Mapping[tuple[Whom, str], float],
+    choice: Choice,
+) -> list[PlannedLimit]:
+    """Each limit into its place in `choice`, whose `wanted` are the limits of the place still. Returns those
+    that somebody has changed, and which are left out."""
+    now, changed, rooms = choice.wanted, [], _rooms(plan)
+    for planned in plan.limits:
+        limit = planned
+        is_reviewed = reviews.all or limit.whom in reviews.named
+        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
+        if limit.needs_review and plan.version > 1 and unnamable is None:
+            if is_reviewed:
+                limit = _first_step(plan, limit, rooms)
+            (choice.granted if is_reviewed else choice.waiting).append(limit)
+        if limit.proposed == limit.current:
+            continue
+        found = in_force(before, limit.kind, limit.entity)
+        if found is not None and found[0] == limit.proposed:
+            choice.done += 1
+        elif unnamable is not None:
+            choice.left_out.append((limit, unnamable))
+        elif limit.needs_review and plan.version == 1 and not is_reviewed:
+            choice.left_out.append((limit, "needs review"))
+        elif found is not None and found[0] == written.get((limit.whom, limit.key)):
+            if min(limit.current, limit.proposed) <= found[0] <= max(limit.current, limit.proposed):
+                choice.chosen.append(replace(limit, current=found[0]))  # from there on
+            else:  # a grant has taken it further
+                choice.done += 1
+        elif found is None or found[0] != limit.current:
+            changed.append(limit)
+            is_now = "there is none now" if found is None else f"is {number(found[0])} now"
+            choice.left_out.append((limit, f"was {number(limit.current)} when the plan was made, {is_now}"))
+        else:
+            choice.chosen.append(limit)
+    return changed
 
 
 def _as_written(plan: PlanFile, written: Mapping[tuple[Whom, str], float]) -> PlanFile:
