@@ -6,10 +6,12 @@ when a night begins, so that `sluice --help` stays quick, and says so where Spar
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -33,6 +35,7 @@ EXIT_NO_LOG: Final = 3
 EXIT_INTERRUPTED: Final = 130
 SHOWN_CHANGES: Final = 20
 _FIRST_YEAR: Final = 2000
+_NO_ROOM: Final = "No space left on device"
 _SPARK_REMEDY: Final = (
     "which comes with the extra recalibration: in Sluice's folder pip install -r "
     "requirements/recalibration.txt (pinned), or pip install '.[recalibration]'; of a wheel pip install "
@@ -143,7 +146,7 @@ def recalibrate(
     except (LogError, NothingToPlanError) as error:
         _fail(f"{night_of}: {error}", EXIT_NO_LOG)
     except (JavaNotFoundError, JarError, OSError) as error:
-        _fail(str(error), EXIT_FAILED)
+        _fail(_os_words(error, out), EXIT_FAILED)
     except (PySparkException, Py4JError) as error:
         _fail(_spark_words(error), EXIT_FAILED)
     if outcome.folder is None:
@@ -250,6 +253,12 @@ def _date(text: str) -> date:
     return day
 
 
+def _os_words(error: Exception, out: str) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        return f"no space left on the disk of {out}, or of {tempfile.gettempdir()}"
+    return str(error)
+
+
 def _spark_words(error: Exception) -> str:
     from sluice.recalibration.log.reader import unreadable_file
 
@@ -258,6 +267,8 @@ def _spark_words(error: Exception) -> str:
             f"Spark cannot read {path}: it is damaged; put it back from a backup, or remove its folder and "
             "run that date again"
         )
+    if _NO_ROOM in str(error):
+        return f"Spark: {_NO_ROOM}, where it writes: the output folder, or its own ({tempfile.gettempdir()})"
     return f"Spark: {str(error).splitlines()[0]}"
 
 

@@ -139,7 +139,8 @@ def main() -> NoReturn:
 def _complain(what: object) -> None:
     """On standard error. Where that cannot be written, the exit code still says what it is."""
     try:
-        print(what, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{what}\n")  # at once: the log's thread may write there, too
+        sys.stderr.flush()
     except OSError:
         # As above; a buffer that cannot be flushed at the end would make another exit code of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -3,7 +3,9 @@
 A proxy writes a heartbeat for each 10-second window whose rows it has handed over, traffic or none
 (usage/access_record.py). So an hour without traffic is known to be one; and what lies between two heartbeats
 is unknown: the proxy was killed, or a file is lost. After the last heartbeat of a proxy that ended in order
-nothing is a hole, nor before a proxy's first, nor after its last: proxies come and go.
+nothing is a hole, nor before a proxy's first: proxies come and go. One that falls silent without a word may
+have lost its way to the log, and pass on as much as ever: until the end of the next date that is a hole, and
+then it is taken for gone.
 
 Worked example: heartbeats of windows 0 to 99 and 200 to 8,639 of a date: 100 windows, 00:16:40 to 00:33:20,
 are a hole. A kill loses a minute (`rotate_s`), and a proxy is back within a minute: up to two minutes are
@@ -46,8 +48,9 @@ def holes(beating: Beating, dates: Iterable[date], *, short: bool) -> dict[date,
     """Date of `dates` → its holes, in words: the short ones, or the others."""
     found: dict[date, list[str]] = {}
     wanted = set(dates)
+    known_until = max(map(_begin, wanted), default=0) + WINDOWS_OF_A_DAY - 1
     for proxy in sorted({proxy for of_date in beating.values() for proxy in of_date}):
-        for first, last in _holes_of(beating, proxy):
+        for first, last in _holes_of(beating, proxy, known_until):
             if last - first + 1 > _MISSED_WINDOWS and (last - first + 1 <= SHORT_WINDOWS) is short:
                 for day, begin, end in _by_date(first, last):
                     if day in wanted:
@@ -55,7 +58,8 @@ def holes(beating: Beating, dates: Iterable[date], *, short: bool) -> dict[date,
     return dict(sorted(found.items()))
 
 
-def _holes_of(beating: Beating, proxy: str) -> Iterator[tuple[int, int]]:
+def _holes_of(beating: Beating, proxy: str, known_until: int) -> Iterator[tuple[int, int]]:
+    """`known_until`: the last window of the log."""
     before: Beats | None = None
     for day in sorted(beating):
         beats = beating[day].get(proxy)
@@ -65,6 +69,13 @@ def _holes_of(beating: Beating, proxy: str) -> Iterator[tuple[int, int]]:
             yield before.last + 1, beats.first - 1
         yield from beats.holes
         before = beats
+    if before is not None and not before.is_ended and before.last < known_until:
+        end_of_next_date = (before.last // WINDOWS_OF_A_DAY + 2) * WINDOWS_OF_A_DAY - 1
+        yield before.last + 1, min(known_until, end_of_next_date)
+
+
+def _begin(day: date) -> int:
+    return (day - _EPOCH).days * WINDOWS_OF_A_DAY
 
 
 def _by_date(first: int, last: int) -> Iterator[tuple[date, str, str]]:

@@ -72,6 +72,15 @@ def read_beats(out: str, latest: date, days: int) -> dict[date, dict[str, Beats]
 
 def _beats(content: dict[str, Any]) -> dict[str, Beats] | None:
     return {
-        proxy: Beats(first, last, ended, tuple((begin, end) for begin, end in holes))
+        proxy: Beats(
+            _window(first), _window(last), ended is True, tuple((_window(a), _window(b)) for a, b in holes)
+        )
         for proxy, (first, last, ended, holes) in content.items()
     }
+
+
+def _window(value: Any) -> int:
+    """TypeError: it is none."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no window")
+    return value

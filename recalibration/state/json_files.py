@@ -30,8 +30,10 @@ def read_json(
 ) -> _Content:
     """What `taken` makes of the file; `otherwise` if there is none. Raises OSError, naming the file."""
     (info,) = place.filesystem.get_file_info([path])
-    if info.type is not fs.FileType.File:
+    if info.type is fs.FileType.NotFound:
         return otherwise
+    if info.type is fs.FileType.Directory:
+        raise OSError(f"{place.scheme}{path}: is a folder; a night keeps a file there: remove it")
     with place.filesystem.open_input_stream(path) as file:
         text = file.read()
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from datetime import date, timedelta
+from itertools import chain
 from statistics import median
 from typing import Any, Final, TypeAlias
 
@@ -108,8 +109,9 @@ def _checked(content: dict[str, Any]) -> dict[str, Any]:
     for text, its in content.items():
         date.fromisoformat(text)
         for entities in its.values():
-            for peaks in entities.values():
-                [Peak(*peak) for peak in peaks]
+            for peak in chain.from_iterable(entities.values()):
+                if not all(isinstance(value, int | float) for value in astuple(Peak(*peak))):
+                    raise TypeError(f"{peak!r} is no peak")
     return content
 
 

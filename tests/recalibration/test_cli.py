@@ -8,12 +8,14 @@ import logging
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sluice.proxy.cli.main import main
@@ -177,6 +179,27 @@ def test_wrong_settings_dates_folders_and_spark_settings_end_with_2(job: Job) ->
     job.out.unlink()
     code, _, told = job.run()
     assert (code, "settings.yaml:1: policy.headrom: unknown key; did you mean headroom?" in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        PySparkException(
+            "An error occurred while calling o246.parquet.\n\tat java.io: No space left on device"
+        ),
+    ],
+)
+def test_a_full_disk_is_told_in_a_line_that_says_where(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def is_full(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("sluice.recalibration.night.run_night", is_full)
+    code, _, told = job.run()
+    assert (code, "left on" in told.splitlines()[-1]) == (1, True), told
+    assert tempfile.gettempdir() in told.splitlines()[-1]
 
 
 @pytest.mark.long

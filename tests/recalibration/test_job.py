@@ -119,7 +119,7 @@ def test_rows_of_another_date_are_no_evidence_of_this_one(spark: SparkSession, t
     write(
         logs, [row(at, day=earlier, request_bytes=900_000, user="bob") for at in range(9)], "copied.parquet"
     )
-    write(logs, [row(at, api_class="heartbeat") for at in (0, 3 * 10**14)], "far.parquet")
+    write(logs, [row(at, api_class="heartbeat_end") for at in (0, 3 * 10**14)], "far.parquet")
     after = night(spark, logs, out, DAY)
     assert [entry.as_json() for entry in after.entries] == [entry.as_json() for entry in before.entries]
     assert json.loads((out / "beats" / f"{DAY}.json").read_text()).keys() == {"p1"}

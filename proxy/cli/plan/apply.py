@@ -26,6 +26,7 @@ from sluice.proxy.cli.plan.ledger import (
     forget_cuts,
     forget_grants,
     newer_plan,
+    take_back_cuts,
 )
 from sluice.proxy.cli.plan.nightly import cuts_in
 from sluice.proxy.cli.plan.record import RECORD, PlanRecord, Replaced
@@ -128,7 +129,12 @@ def _applied(
             for limit in choice.chosen
         )
         kept.add(where, replaced)
-        place.become(choice.wanted, found)
+        try:
+            place.become(choice.wanted, found)
+        except ConfigError:
+            if bounds.is_unattended and isinstance(place, QuotaFilePlace):  # it is written whole, or not
+                take_back_cuts(folder_of(Path(plan.source)), where, today, cuts_in(choice.chosen))
+            raise
     return Applied(found, choice)
 
 

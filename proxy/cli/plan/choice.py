@@ -122,7 +122,7 @@ def choose(
         _check_age(plan, today, bounds)
         if bounds.is_unattended:
             choice.chosen, later = allowed_tonight(
-                _as_written(plan, written),
+                _as_written(plan, before, written),
                 choice.chosen,
                 bounds.cuts_of_week,
                 bounds.cuts_of_night,
@@ -184,12 +184,14 @@ def _sorted(
     return changed
 
 
-def _as_written(plan: PlanFile, written: Mapping[tuple[Whom, str], float]) -> PlanFile:
+def _as_written(plan: PlanFile, before: QuotaLimits, written: Mapping[tuple[Whom, str], float]) -> PlanFile:
     """With what it has made of limits already as what they are."""
-    limits = (
-        replace(limit, current=written.get((limit.whom, limit.key), limit.current)) for limit in plan.limits
-    )
-    return replace(plan, limits=tuple(limits)) if written else plan
+    limits = []
+    for limit in plan.limits:
+        found = in_force(before, limit.kind, limit.entity)
+        is_written = found is not None and found[0] == written.get((limit.whom, limit.key))
+        limits.append(replace(limit, current=found[0]) if found is not None and is_written else limit)
+    return replace(plan, limits=tuple(limits))
 
 
 def _rooms(plan: PlanFile) -> dict[str, float]:

@@ -24,6 +24,10 @@ GRANT: Final = timedelta(days=14)
 _CUTS: Final = "unattended.json"
 _GRANTS: Final = "grants.json"
 _PLANS: Final = "plans"
+_REMEDIES: Final = {
+    _CUTS: "put it back from a backup, or remove it: the week of what nights may cut begins anew then",
+    _GRANTS: "put it back from a backup, or remove it: what persons have granted is lost then",
+}
 Limit: TypeAlias = tuple[str, str]
 """entity (quotas/entity_key.py), key"""
 _Content = TypeVar("_Content")
@@ -53,6 +57,19 @@ def add_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, float]) -
     for key, amount in cuts.items():
         kept = [(day, its) for day, its in own.get(key, ()) if day > today - WEEK]
         own[key] = [*kept, (today, amount)]
+    _write_cuts(folder, place, own)
+
+
+def take_back_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, float]) -> None:
+    """They were added and not made. Raises ConfigError."""
+    own = _cuts(folder, place)
+    for key, amount in cuts.items():
+        if (today, amount) in own.get(key, ()):
+            own[key].remove((today, amount))
+    _write_cuts(folder, place, own)
+
+
+def _write_cuts(folder: Path, place: str, own: Mapping[str, list[tuple[date, float]]]) -> None:
     told = {key: [[day.isoformat(), its] for day, its in days] for key, days in own.items()}
     _write(folder / _CUTS, {**_read(folder / _CUTS), place: told})
 
@@ -113,7 +130,11 @@ def _checked(file: Path, taken: Callable[[dict[str, Any]], _Content]) -> _Conten
         return taken(_read(file))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"is damaged, or not what Sluice wrote: {type(error).__name__}: {error}"
-    raise ConfigError([Problem(problem, source=str(file))])
+    raise _damaged(file, problem)
+
+
+def _damaged(file: Path, problem: str) -> ConfigError:
+    return ConfigError([Problem(f"{problem}; {_REMEDIES[file.name]}", source=str(file))])
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -126,7 +147,7 @@ def _read(file: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         problem = f"cannot be read: {error}"
-    raise ConfigError([Problem(problem, source=str(file))])
+    raise _damaged(file, problem)
 
 
 def _write(file: Path, content: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from sluice.quotas.files.quota_file import DEFAULT_NAME
 from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits.limits import why_not_for
+from sluice.quotas.names import printable
 
 KEY_OF_TYPE: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 """--entity-type → the key in the quota file, which is also the type in Kafka's API"""
@@ -72,7 +73,7 @@ class Asked:
         name = dict(self.names)[key]
         if name == DEFAULT_NAME:
             return f"default config for {self.first_type}"
-        return f"config for {self.first_type[:-1]} {name}"
+        return f"config for {self.first_type[:-1]} {printable(str(name))}"
 
 
 def asked_of(

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -216,10 +216,15 @@ def _replace(file: Path, text: str) -> None:
     """At once, with the rights it has; a link stays one."""
     file = Path(os.path.realpath(file))
     beside = file.with_name(f".{file.name}.new")
-    with open(beside, "w", encoding="utf-8", newline="") as new:
-        new.write(text)
-        new.flush()
-        os.fsync(new.fileno())
-    if file.exists():
-        os.chmod(beside, file.stat().st_mode & 0o777)
-    os.replace(beside, file)
+    try:
+        with open(beside, "w", encoding="utf-8", newline="") as new:
+            new.write(text)
+            new.flush()
+            os.fsync(new.fileno())
+        if file.exists():
+            os.chmod(beside, file.stat().st_mode & 0o777)
+        os.replace(beside, file)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise

@@ -44,7 +44,7 @@ def test_a_proxy_that_comes_back_without_having_ended_lacks_what_lies_between() 
     for is_ended in (False, True):
         beating = {day: {"p2": next(iter(whole(day).values()))} for day in WEEK}
         beating[WEEK[2]] |= {"p1": Beats(begin(WEEK[2]), killed, is_ended)}
-        beating[WEEK[0]] |= {"p1": Beats(back, back + 5_000, False)}
+        beating[WEEK[0]] |= {"p1": Beats(back, begin(WEEK[0]) + WINDOWS_OF_A_DAY - 1, False)}
         lost = {
             WEEK[2]: ["p1: 22:13:30 to 24:00:00"],
             WEEK[1]: ["p1: 00:00:00 to 24:00:00"],
@@ -52,3 +52,19 @@ def test_a_proxy_that_comes_back_without_having_ended_lacks_what_lies_between() 
         }
         assert missing_hours(SEEN, LATEST, beating) == ({} if is_ended else lost)
     assert list(missing_hours(SEEN | {WEEK[1]: {}}, LATEST, beating)) == [WEEK[1]]
+
+
+def test_a_proxy_that_falls_silent_without_a_word_is_a_hole_until_the_next_date_is_over() -> None:
+    """A killed one leaves no traffic behind; one whose files are lost passes on as much as ever."""
+    silent = begin(WEEK[3]) + 8_000
+    for is_ended in (False, True):
+        beating = {day: dict(whole(day)) for day in WEEK}
+        beating[WEEK[3]]["p2"] = Beats(begin(WEEK[3]), silent, is_ended)
+        lost = {WEEK[3]: ["p2: 22:13:30 to 24:00:00"], WEEK[2]: ["p2: 00:00:00 to 24:00:00"]}
+        assert missing_hours(SEEN, LATEST, beating) == ({} if is_ended else lost)
+    beating = {day: dict(whole(day)) for day in WEEK}
+    beating[LATEST]["p2"] = Beats(begin(LATEST), begin(LATEST) + WINDOWS_OF_A_DAY - 61, False)
+    assert missing_hours(SEEN, LATEST, beating) == {LATEST: ["p2: 23:50:00 to 24:00:00"]}
+    beating[LATEST]["p2"] = Beats(begin(LATEST), begin(LATEST) + WINDOWS_OF_A_DAY - 10, False)
+    assert missing_hours(SEEN, LATEST, beating) == {}, "its last file is on its way"
+    assert short_holes(beating, LATEST) == {LATEST: ["p2: 23:58:30 to 24:00:00"]}

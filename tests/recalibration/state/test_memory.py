@@ -99,6 +99,31 @@ def test_a_damaged_file_is_named_with_what_to_do(text: str, tmp_path: Path) -> N
             continue  # no grants, and more that a later version may have
         with pytest.raises(OSError, match=f"{name}: is damaged, or not what a night wrote"):
             read()
+        file.unlink()
+        file.mkdir()
+        with pytest.raises(OSError, match=f"{name}: is a folder; a night keeps a file there"):
+            read()
+        file.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("beats", {"p1": [None, 9, False, []]}),
+        ("beats", {"p1": [1, "9", False, []]}),
+        ("beats", {"p1": [1, 9, False, [[2, None]]]}),
+        ("peaks", {DAY.isoformat(): {PLACE[0]: {ALICE: [[None, 3_600, 5.0]]}}}),
+        ("peaks", {DAY.isoformat(): {PLACE[0]: {ALICE: [[0, 3_600, "5"]]}}}),
+    ],
+)
+def test_numbers_that_are_none_are_named_with_their_file(
+    name: str, content: dict[str, object], tmp_path: Path
+) -> None:
+    file = tmp_path / ("peaks.json" if name == "peaks" else f"beats/{DAY}.json")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content))
+    with pytest.raises(OSError, match=f"{file.name}: is damaged, or not what a night wrote.*put it back"):
+        read_peaks(str(tmp_path), DAY, 400) if name == "peaks" else read_beats(str(tmp_path), DAY, 1)
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

@@ -127,7 +127,10 @@ def test_a_damaged_ledger_of_cuts_is_named(content: str, tmp_path: Path) -> None
     found = read_plan(plan(tmp_path, DAY, [of("alice", 800, 1_000)]))
     ledger = tmp_path / "out" / "unattended.json"
     ledger.write_text(content.replace("PLACE", str(place.file)).replace("KEY", KEY))
-    with pytest.raises(ConfigError, match=r"unattended.json: is damaged, or not what Sluice wrote"):
+    with pytest.raises(
+        ConfigError,
+        match=r"unattended.json: is damaged, or not what Sluice wrote.*; put it back from a backup, or",
+    ):
         apply_unattended(found, place, today=TODAY)
     assert limits_of(place) == {"alice": 1_000}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -103,6 +105,29 @@ def test_a_plan_applied_a_part_of_the_way_can_be_applied_again_granted_from_fini
     place.alter({(("user", part),): {KEY: 700.0}})
     roll_back(Path(found.source), place)
     assert limits_of(place) == before
+
+
+def test_cuts_that_could_not_be_written_are_not_booked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk each night spent its seventh for nothing."""
+    before = {f"u{number:02}": 1_000 for number in range(20)}
+    place = quotas(tmp_path, before)
+    found = read_plan(plan(tmp_path, DAY, [of(user, 700, 1_000) for user in before]))
+    today = DAY + timedelta(days=1)
+
+    def is_full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "chmod", is_full)  # the step between writing it and putting it in its place
+        with pytest.raises(ConfigError, match="no space left"):
+            apply_unattended(found, place, today=today)
+    assert limits_of(place) == before
+    assert cuts_of_week(tmp_path / "out", str(place.file.resolve()), today) == {KEY: 0}
+    assert [file.name for file in tmp_path.iterdir() if file.is_file() and file.name.endswith(".new")] == []
+    apply_unattended(found, place, today=today)
+    assert sum(before.values()) - sum(limits_of(place).values()) == 714
 
 
 def test_a_log_with_holes_cuts_nothing_and_still_raises(tmp_path: Path) -> None:

@@ -78,6 +78,17 @@ def limit(file: Path, kind: QuotaKind, user: str, client_id: str = "") -> float 
     return None if match is None else match.limit
 
 
+def test_no_name_that_was_copied_from_a_log_steers_the_terminal(file: Path, sluice: Sluice) -> None:
+    name = "\x1b[2J\u202ex\x9b"
+    line = ["configs", "-q", "quotas.yaml", "--entity-type", "clients", "--entity-name", name]
+    assert sluice(*line, "--alter", "--add-config", "producer_byte_rate=50")[0] == 0
+    for more in (["--alter", "--add-config", "producer_byte_rate=60"], ["--describe"]):
+        code, out, err = sluice(*line, *more)
+        assert (code, err, r"\x1b[2J\u202ex\x9b" in out) == (0, "", True)
+        assert all(one.isprintable() for one in out.split("\n"))
+    assert limit(file, QuotaKind.PRODUCE, "anybody", name) == 60
+
+
 @pytest.mark.parametrize(
     ("whom", "done", "user", "client_id"),
     [
