@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -133,7 +133,8 @@ def _applied(
             place.become(choice.wanted, found)
         except ConfigError:
             if bounds.is_unattended and isinstance(place, QuotaFilePlace):  # it is written whole, or not
-                take_back_cuts(folder_of(Path(plan.source)), where, today, cuts_in(choice.chosen))
+                with suppress(ConfigError):
+                    take_back_cuts(folder_of(Path(plan.source)), where, today, cuts_in(choice.chosen))
             raise
     return Applied(found, choice)
 
