@@ -87,6 +87,11 @@ class UpstreamWatch:
         """it takes connections, and has answered nothing for too long"""
 
     @property
+    def answers_nobody(self) -> bool:
+        """It takes connections, and is silent, or ends TLS."""
+        return self.is_silent or bool(self._refusal)
+
+    @property
     def problem(self) -> str:
         """Why no client should be sent to this listener; empty: nothing is known against it."""
         if self._refusal:

@@ -177,7 +177,7 @@ class SluiceCollector:
         yield _family(f"{name}circuit_open", ((at, not one.is_closed) for at, one in circuits))
         yield _family(f"{name}dial_failures_total", ((at, one.failures) for at, one in circuits))
         yield _family(f"{name}refused_total", ((at, one.refused) for at, one in circuits))
-        yield _family(f"{name}silent", (((watch.name,), watch.is_silent) for watch in self._upstreams))
+        yield _family(f"{name}silent", (((watch.name,), watch.answers_nobody) for watch in self._upstreams))
         yield _family(
             "sluice_certificate_not_after_timestamp_seconds",
             (

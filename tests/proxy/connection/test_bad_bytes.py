@@ -34,10 +34,6 @@ BAD_INPUT = {
         sized(struct.pack(">hhih", 3, 12, 1, 500)) + bytes(600),
         DisconnectCause.MALFORMED_FRAME,
     ),
-    "a client id that is not UTF-8": (
-        sized(struct.pack(">hhih", 3, 12, 1, 2) + b"\xff\xfe" + bytes(10)),
-        DisconnectCause.MALFORMED_FRAME,
-    ),
     "a Produce that ends before its acks": (
         sized(struct.pack(">hhih", 0, 9, 1, -1) + b"\0"),
         DisconnectCause.MALFORMED_FRAME,
