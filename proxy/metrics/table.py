@@ -266,7 +266,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_upstream_silent", "gauge", ("listener",), "",
-        "1: this listener's upstream takes connections, and answers nothing for 30 s, or ends TLS; not ready.",
+        "1: the upstream takes connections, and has answered nothing for 30 s, or ends TLS; not ready.",
     ),
     MetricDefinition(
         "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),
