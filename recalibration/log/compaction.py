@@ -79,17 +79,14 @@ def compact(folder: LogFolder, day: date) -> Compacted:
 
 def _compact_hour(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> Sequence[str]:
     """Those that were made one, or are."""
-    alike = good
-    while True:
-        alike = {path: good[path] for path in _alike({path: _schema(good[path]) for path in alike})}
-        if len(alike) < 2:
-            return list(alike)
+    alike = {path: good[path] for path in _alike({path: _schema(found) for path, found in good.items()})}
+    while len(alike) > 1:
         try:
             _make_one(folder, hour, alike)
+            break
         except _Unreadable as error:
             del alike[error.path]
-        else:
-            return list(alike)
+    return list(alike)
 
 
 def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> None:
