@@ -48,6 +48,27 @@ class QuotaManager:
     unbounded, never free. Configured entities always get their own; they are not counted.
     """
 
+    __slots__ = (
+        "_burst_s",
+        "_client_id_room",
+        "_controller_window_num",
+        "_controller_window_size_s",
+        "_exempt",
+        "_found",
+        "_limits",
+        "_max_client_ids_per_user",
+        "_max_sensors",
+        "_minted",
+        "_minted_by",
+        "_sensors",
+        "_window_num",
+        "_window_size_s",
+        "generation",
+        "max_debt_ms",
+        "overflows",
+        "pacing",
+    )
+
     def __init__(
         self,
         limits: QuotaLimits,

@@ -1,6 +1,6 @@
 """The page /metrics: names and shapes what the meter, gauges and sensors counted.
 
-Exports what table.py defines, and prometheus_client's process metrics.
+Exports what table.py defines, and what Prometheus' client libraries tell of a process and its interpreter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
+from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR
 
 from sluice.protocol.names import api_name
 from sluice.proxy.access_log.access_log import NOTHING_WRITTEN, AccessLog
@@ -22,6 +22,7 @@ from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.entity_series import OTHER, EntitySeries
 from sluice.proxy.metrics.family import Family, family_of, series_text
+from sluice.proxy.metrics.process import ProcessMetrics
 from sluice.proxy.metrics.replication import replication_samples
 from sluice.proxy.metrics.table import METRICS
 from sluice.proxy.metrics.usage_meter import UsageMeter
@@ -59,7 +60,7 @@ _SHOWN: Final = {
     for name, row in METRICS.items()
 }
 """name → of its family: name, type, help, labels"""
-_LIBRARY_COLLECTORS: Final = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
+_LIBRARY_COLLECTORS: Final = (PLATFORM_COLLECTOR, GC_COLLECTOR)
 
 
 class SluiceCollector:
@@ -98,12 +99,14 @@ class SluiceCollector:
         self._replication = replication
         self._upstreams = upstreams
         self._data_path = data_path
+        self._process = ProcessMetrics()
 
     async def refresh(self) -> None:
         """Take in what sessions and sensors have counted up to now."""
         now_ms = time.monotonic() * 1000.0
         self._meter.drain(now_ms)
         await self._meter.fold(now_ms)
+        await self._process.refresh()
 
     def collect(self) -> Iterator[Family]:
         """Each family once, in no particular order."""
@@ -142,6 +145,7 @@ class SluiceCollector:
         yield _family("sluice_event_loop_lag_seconds", [((), meter.loop_lag.largest_s(time.monotonic()))])
         yield _family("sluice_build_info", [((_VERSION,), 1)])
         yield _family("sluice_pump_info", [((self._data_path,), 1)])
+        yield from self._process.collect()
         for library in _LIBRARY_COLLECTORS:
             yield from map(family_of, library.collect())
 

@@ -8,7 +8,6 @@ a frame is, the Python code gets it whole, from its first byte, with the state a
 
 from _socket import socket as _RawSocket
 from socket import socket as _Socket
-from time import monotonic as _monotonic
 
 from sluice.protocol.addresses.addresses import VERSIONS_WITH_ADDRESSES as _VERSIONS_WITH_ADDRESSES
 from sluice.protocol.apis import OFFERED as _OFFERED
@@ -17,6 +16,7 @@ from sluice.protocol.errors import ProtocolError as _ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES as _WINDOW_BYTES
 from sluice.proxy.connection.budget import BufferShare as _BufferShare
 from sluice.proxy.connection.peer import Peer as _Peer
+from sluice.proxy.connection.poller import Poller as _Poller
 from sluice.proxy.connection.relay import Relay as _Relay
 from sluice.proxy.connection.splice import expect as _expect
 from sluice.proxy.connection.worker import HEAD_BYTES as _HEAD_BYTES
@@ -54,9 +54,9 @@ cdef object RequestTime = _RequestTime, RequestSide = _RequestSide, AnswerSide =
 cdef object Throttling = _Throttling, QuotaManager = _QuotaManager, SmoothSensor = _SmoothSensor
 cdef object Relay = _Relay, Peer = _Peer, BufferShare = _BufferShare, Session = _Session
 cdef object ProtocolError = _ProtocolError, DisconnectCause = _DisconnectCause, expect = _expect
-cdef object TlsStream = _TlsStream
+cdef object TlsStream = _TlsStream, Poller = _Poller
 cdef long RECORD_BYTES = _RECORD_BYTES, TLS_SEND_BYTES = _TLS_SEND_BYTES
-cdef object socket_class = _Socket, monotonic = _monotonic, READING = _State.READING
+cdef object socket_class = _Socket, READING = _State.READING
 cdef object CLIENT_RESET = _DisconnectCause.CLIENT_RESET, CLIENT_CLOSED = _DisconnectCause.CLIENT_CLOSED
 cdef object BROKER_RESET = _DisconnectCause.BROKER_RESET, BROKER_CLOSED = _DisconnectCause.BROKER_CLOSED
 cdef long WINDOW_BYTES = _WINDOW_BYTES, HEAD_BYTES = _HEAD_BYTES
@@ -115,6 +115,7 @@ cdef Py_ssize_t at_ids = offset_of(_Throttling, "ids")
 cdef Py_ssize_t at_produce_sensor = offset_of(_Throttling, "produce_sensor")
 cdef Py_ssize_t at_request_time = offset_of(_Throttling, "request_time")
 cdef Py_ssize_t at_generation = offset_of(_Throttling, "generation")
+cdef Py_ssize_t at_quotas_generation = offset_of(_QuotaManager, "generation")
 cdef Py_ssize_t at_charges_answers = offset_of(_Throttling, "charges_answers")
 
 cdef Py_ssize_t at_head = offset_of(_KnownProduce, "head")
@@ -150,6 +151,8 @@ cdef Py_ssize_t at_view = offset_of(_Relay, "_view")
 cdef Py_ssize_t at_moves = offset_of(_Relay, "_moves")
 cdef Py_ssize_t at_worker = offset_of(_Relay, "_worker")
 cdef Py_ssize_t at_drops = offset_of(_Relay, "_drops")
+cdef Py_ssize_t at_readers = offset_of(_Poller, "_readers")
+cdef Py_ssize_t at_writers = offset_of(_Poller, "_writers")
 cdef Py_ssize_t at_edits = offset_of(_Relay, "_edits")
 cdef Py_ssize_t at_relay_pace = offset_of(_Relay, "_pace")
 cdef Py_ssize_t at_window_bytes = offset_of(_BufferShare, "window_bytes")

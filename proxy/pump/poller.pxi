@@ -22,8 +22,8 @@ cdef enum:
 
 
 cdef int serve(object poller, const epoll_event *events, int found) except -1:
-    """Call whom they are for."""
-    cdef dict readers = poller._readers, writers = poller._writers
+    """Call whom they are for. It is a Poller."""
+    cdef dict readers = slot(poller, at_readers), writers = slot(poller, at_writers)
     cdef object number, call
     cdef unsigned int seen
     cdef int at
@@ -35,7 +35,7 @@ cdef int serve(object poller, const epoll_event *events, int found) except -1:
             if seen & (EPOLLIN | EPOLLHUP | EPOLLERR):
                 call = readers.get(number)
                 if call is not None:
-                    call()
+                    call_reader(call)
             if seen & (EPOLLOUT | EPOLLHUP | EPOLLERR):
                 call = writers.get(number)
                 if call is not None:
@@ -50,6 +50,9 @@ cdef int serve(object poller, const epoll_event *events, int found) except -1:
 def sockets_ready(poller not None):
     """As Poller._ready."""
     cdef epoll_event events[AT_ONCE]
-    cdef int found = epoll_wait(poller.fd, events, AT_ONCE, 0)
+    cdef int found
+    if not PyObject_TypeCheck(poller, <PyTypeObject *>Poller):
+        raise TypeError("no poller")
+    found = epoll_wait(poller.fd, events, AT_ONCE, 0)
     if found > 0:
         serve(poller, events, found)

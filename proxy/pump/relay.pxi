@@ -20,8 +20,23 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t c_send "send"(int fd, const void *buf, size_t size, int flags)
 
 cdef extern from "Python.h":
+    bint PyMethod_Check(object value)
+    PyObject *PyMethod_GET_FUNCTION(object method)
+    PyObject *PyMethod_GET_SELF(object method)
     bint PyMemoryView_Check(object value)
     Py_buffer *PyMemoryView_GET_BUFFER(object value)
+
+cdef extern from *:
+    """
+    #include <time.h>
+
+    static inline double sluice_monotonic_s(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return ((double)((long long)now.tv_sec * 1000000000 + now.tv_nsec)) / 1e9;
+    }
+    """
+    double monotonic_s "sluice_monotonic_s"() noexcept nogil  # time.monotonic(), to the last bit
 
 cdef enum:
     NO_SOCKET = -1
@@ -30,12 +45,14 @@ cdef enum:
 
 
 cdef object pumped_requests = None, pumped_answers = None
+cdef PyTypeObject *last_session = NULL
+cdef PyTypeObject *last_relay = NULL
 
 
-cdef inline bint is_session(object session):
+cdef inline bint is_session(object session) except -1:
     """Its sides are the pump's own; else the relay asks them in Python."""
     return (
-        PyObject_TypeCheck(session, <PyTypeObject *>Session)
+        is_of(session, Session, &last_session)
         and is_a(slot(session, at_session_requests), pumped_requests)
         and is_a(slot(session, at_session_answers), pumped_answers)
     )
@@ -125,7 +142,7 @@ cdef int take_from_client(object relay, object session, object client, Py_ssize_
     cdef object drops = slot(relay, at_drops), requests = slot(session, at_session_requests), data
     cdef Py_ssize_t cut, sent = 0
     cdef bint keeps = False
-    cut = give_requests(requests, buf, 0, end, <double>monotonic() * 1000.0)
+    cut = give_requests(requests, buf, 0, end, monotonic_s() * 1000.0)
     if cut != end:
         relay._keep(buf, view, cut, end)
         keeps = True
@@ -190,7 +207,7 @@ cdef int take_from_broker(object relay, object session, object broker, Py_ssize_
     cdef Py_ssize_t cut, sent = 0
     cdef bint keeps = False
     try:
-        cut = give_answers(answer_side, buf, 0, end, <double>monotonic() * 1000.0)
+        cut = give_answers(answer_side, buf, 0, end, monotonic_s() * 1000.0)
     except ProtocolError as error:
         client.send(relay._answers(error.good_end))
         relay.fail(DisconnectCause(error.cause), str(error))
@@ -242,27 +259,53 @@ cdef bint read_broker(object relay) except -1:
     return True
 
 
-def client_readable(relay not None):
-    """As Relay._client_readable."""
-    if not PyObject_TypeCheck(relay, <PyTypeObject *>Relay):
+cdef int client_is_readable(object relay) except -1:
+    if not is_of(relay, Relay, &last_relay):
         raise TypeError("no relay")
     try:
         if read_client(relay):
-            return
+            return 0
     except Exception:
         relay._crashed()
-        return
+        return 0
     pure_client_readable(relay)
+    return 0
+
+
+cdef int broker_is_readable(object relay) except -1:
+    if not is_of(relay, Relay, &last_relay):
+        raise TypeError("no relay")
+    try:
+        if read_broker(relay):
+            return 0
+    except Exception:
+        relay._crashed()
+        return 0
+    pure_broker_readable(relay)
+    return 0
+
+
+def client_readable(relay not None):
+    """As Relay._client_readable."""
+    client_is_readable(relay)
 
 
 def broker_readable(relay not None):
     """As Relay._broker_readable."""
-    if not PyObject_TypeCheck(relay, <PyTypeObject *>Relay):
-        raise TypeError("no relay")
-    try:
-        if read_broker(relay):
-            return
-    except Exception:
-        relay._crashed()
-        return
-    pure_broker_readable(relay)
+    broker_is_readable(relay)
+
+
+cdef object reads_client = client_readable, reads_broker = broker_readable
+
+
+cdef int call_reader(object call) except -1:
+    """Call it; the two above without a call of Python's."""
+    cdef PyObject *function
+    if PyMethod_Check(call):
+        function = PyMethod_GET_FUNCTION(call)
+        if function is <PyObject *>reads_client:
+            return client_is_readable(<object>PyMethod_GET_SELF(call))
+        if function is <PyObject *>reads_broker:
+            return broker_is_readable(<object>PyMethod_GET_SELF(call))
+    call()
+    return 0

@@ -220,7 +220,7 @@ cdef Py_ssize_t judge(
         not is_a(known, KnownProduce)
         or frame_limit < 0
         or max_in_flight < 1
-        or slot(throttling, at_generation) != quotas.generation
+        or not is_same(slot(throttling, at_generation), slot(quotas, at_quotas_generation))
     ):
         return start
     if begin is not None:

@@ -8,6 +8,7 @@ cdef enum:
     MARK_FIELDS = 5
 
 
+cdef PyTypeObject *last_flow = NULL
 cdef object costs_known = None  # RequestCosts of the last answer, and of which of its requests
 cdef int cost_version = -1
 cdef object cost_codec = None, cost_acks_all = None
@@ -39,7 +40,7 @@ cdef bint charge_time(
     cdef double cost_ms
     if not PyTuple_CheckExact(mark) or PyTuple_GET_SIZE(mark) != MARK_FIELDS or mark[0] != entry[0]:
         return False
-    if not PyObject_TypeCheck(flow, <PyTypeObject *>Flow):
+    if not is_of(flow, Flow, &last_flow):
         return False
     if slot(flow, at_flow_client_id) != slot(identity, at_identity_client_id):
         return False

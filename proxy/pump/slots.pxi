@@ -89,6 +89,19 @@ cdef inline bint is_a(object value, object cls) noexcept:
     return Py_TYPE(value) is <PyTypeObject *>cls
 
 
+cdef inline bint is_of(object value, object base, PyTypeObject **known) except -1:
+    """Of this class or one below it; `known`: that of the last one, mostly of all, which is kept. Looking
+    through a class's bases takes several lines of the cache."""
+    if Py_TYPE(value) is known[0]:
+        return True
+    if not PyObject_TypeCheck(value, <PyTypeObject *>base):
+        return False
+    Py_INCREF(<object>Py_TYPE(value))
+    Py_XDECREF(<PyObject *>known[0])
+    known[0] = Py_TYPE(value)
+    return True
+
+
 cdef inline long whole(object value) noexcept:
     """An int's value; NO_INT if it is none, or a large one."""
     cdef int overflow = 0
@@ -97,6 +110,11 @@ cdef inline long whole(object value) noexcept:
         return NO_INT
     found = PyLong_AsLongAndOverflow(value, &overflow)
     return NO_INT if overflow else found
+
+
+cdef inline bint is_same(object one, object other) except -1:
+    """Equal; mostly it is the same object."""
+    return one is other or one == other
 
 
 cdef inline bint read_float(object value, double *found) noexcept:

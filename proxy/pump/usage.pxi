@@ -113,7 +113,7 @@ def pack_requests(list records not None, double slow_ms):
         if not PyTuple_CheckExact(one) or PyTuple_GET_SIZE(one) != RECORD_FIELDS:
             return None
         record = <tuple>one
-        if not PyObject_TypeCheck(record[0], <PyTypeObject *>Flow):
+        if not is_of(record[0], Flow, &last_flow):
             return None
         number, request_bytes = whole(slot(record[0], at_flow_number)), whole(record[1])
         response_bytes = whole(record[2])

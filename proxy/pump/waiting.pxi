@@ -114,11 +114,12 @@ def _raise(error):
 
 cdef int serve_all(Sleeper *sleeper, const epoll_event *events, int found) noexcept with gil:
     cdef Sleep sleep = <Sleep>sleeper.sleep
-    cdef object loop = sleep.poller._loop
+    cdef object poller = sleep.poller, loop
     try:
-        serve(sleep.poller, events, found)
+        serve(poller, events, found)
     except BaseException as error:
         sleeper.rests = 2
+        loop = poller._loop
         loop.call_soon(_raise, error)
         loop.call_soon(sleep.serve_again)
     return 0
@@ -209,6 +210,8 @@ def sleep_for(poller not None, loop):
     cdef void *at
     import uvloop.loop
 
+    if not PyObject_TypeCheck(poller, <PyTypeObject *>Poller):
+        raise TypeError("no poller")
     if type(loop) is not uvloop.Loop or not has_libuv():
         return None
     at = PyCapsule_GetPointer(uvloop.loop.libuv_get_loop_t_ptr(loop), NULL)
