@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sluice.quotas.entity import QuotaEntity, Tenant
+from sluice.quotas.entity import Part, QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.tables import Match
@@ -41,6 +41,17 @@ def in_force(limits: QuotaLimits, kind: QuotaKind, key: str) -> tuple[float, boo
         return None if found is None else (found[0], found[2])
     match = match_of(limits, kind, key)
     return None if match is None or key_of(match.bucket) != key else (match.limit, match.shadow)
+
+
+def is_own(limits: QuotaLimits, kind: QuotaKind, key: str) -> bool:
+    """Whether the limit in force of this bucket was given to it by its name, and not by a default, which has
+    as many buckets as clients make up names."""
+    parts: dict[str, str] = json.loads(key)
+    if "ip" in parts:
+        found = limits.ip_limit(parts["ip"])
+        return found is not None and found[1] == "ip"
+    match = match_of(limits, kind, key)
+    return match is not None and Part.DEFAULT not in {match.level.user_part, match.level.client_part}
 
 
 def match_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> Match | None:
