@@ -43,15 +43,13 @@ def in_force(limits: QuotaLimits, kind: QuotaKind, key: str) -> tuple[float, boo
     return None if match is None or key_of(match.bucket) != key else (match.limit, match.shadow)
 
 
-def is_own(limits: QuotaLimits, kind: QuotaKind, key: str) -> bool:
-    """Whether the limit in force of this bucket was given to it by its name, and not by a default, which has
-    as many buckets as clients make up names."""
-    parts: dict[str, str] = json.loads(key)
-    if "ip" in parts:
-        found = limits.ip_limit(parts["ip"])
-        return found is not None and found[1] == "ip"
+def is_of_any_client_id(limits: QuotaLimits, kind: QuotaKind, key: str) -> bool:
+    """Whether the limit in force of this bucket is one that each client id gets by a default: there are as
+    many such buckets as somebody makes up names."""
+    if "ip" in json.loads(key):
+        return False
     match = match_of(limits, kind, key)
-    return match is not None and Part.DEFAULT not in {match.level.user_part, match.level.client_part}
+    return match is not None and match.level.client_part is Part.DEFAULT
 
 
 def match_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> Match | None:

@@ -162,8 +162,10 @@ def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
 
 
 def _unlike(footer: parquet.FileMetaData, table: str) -> str | None:
-    """What Spark cannot read as a column of ours; None: nothing that the file's end tells. Told here, for each
-    file that Spark finds costs another reading of the whole log."""
+    """What Spark cannot read as a column of ours; None: nothing that the file's end tells.
+
+    Told here, for each file that Spark finds costs another reading of the whole log.
+    """
     types = {column.name: column.type for column in TABLES[table]}
     for number in range(footer.num_columns):
         column = footer.schema.column(number)

@@ -102,14 +102,15 @@ class PlanEntry:
     days: tuple[DayUse, ...] = ()
     """those with traffic, the latest first"""
     expected: Expected = Expected()
-    is_own: bool = True
-    """it stands in the quota file itself; False: a default's, as those of client ids that somebody makes up"""
+    is_of_any_client_id: bool = False
+    """it has its limit by a default, as each client id has that somebody makes up"""
 
     @property
     def room_taken(self) -> float:
-        """What it takes of its key's room: of a default's limit that stays only what is asked for, for there
-        are as many of those as there are client ids."""
-        return self.proposed if self.is_own or self.is_change else min(self.proposed, self.wanted)
+        """What it takes of its key's room: of a default's limit for any client id, as long as that is left
+        alone, what is asked for. Else a stranger with a request of each of many ids took it from others."""
+        is_counted_whole = not self.is_of_any_client_id or self.is_change
+        return self.proposed if is_counted_whole else min(self.proposed, self.wanted)
 
     @property
     def is_change(self) -> bool:
@@ -125,7 +126,9 @@ class PlanEntry:
         return told
 
 
-_TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name not in {"days", "is_own"})
+_TOLD: Final = tuple(
+    field.name for field in fields(PlanEntry) if field.name not in {"days", "is_of_any_client_id"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +143,8 @@ class Known:
     """of the last week (coverage.py): with one, nothing is cut, and confidence falls by a seventh for each"""
     again: Standing | None = None
     """None: this date was not run before"""
-    is_own: bool = True
-    """as PlanEntry.is_own"""
+    is_of_any_client_id: bool = False
+    """as of PlanEntry"""
 
 
 def planned(
@@ -201,7 +204,7 @@ def planned(
         first_step=proposal.first_step * spec.limit_span_s,
         anchor=anchor,
         days=tuple(uses),
-        is_own=known.is_own,
+        is_of_any_client_id=known.is_of_any_client_id,
     )
 
 

@@ -1,4 +1,4 @@
-"""Parquet by the paths that somebody gave, read as they are: Spark takes `[ ] { } * ?` in a path for a pattern."""
+"""Parquet by the paths that somebody gave, as they are: Spark takes `[ ] { } * ?` in a path for a pattern."""
 
 from __future__ import annotations
 

@@ -57,8 +57,10 @@ class StateStore:
     """where this night's date goes, if not into `root`"""
 
     def write(self, table: str, rows: DataFrame, day: date) -> bool:
-        """Atomically for readers of whole partitions: Spark writes beside it and renames. False: there were no
-        rows, and what was there before still is."""
+        """Atomically for readers of whole partitions: Spark writes beside it and renames.
+
+        False: there were no rows, and what was there before still is.
+        """
         folder = f"{(self.tonight or self.root).rstrip('/')}/{table}"
         before = self._files(table, day)
         dated = rows.withColumn("date", f.lit(day))

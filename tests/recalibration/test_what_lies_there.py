@@ -1,4 +1,4 @@
-"""Nights over folders as people keep them: odd paths, idle dates, lost state, what is not ours, mad numbers."""
+"""Nights over folders as people keep them: odd paths, idle dates, lost state, foreign files, mad numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration import job as nights
 from sluice.recalibration.job import NothingToPlanError, Plan, make_plan, take_day
-from sluice.recalibration.log.reader import LogError
+from sluice.recalibration.log.reader import LogError, read_log
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.store import StateStore
 from testkit.access_log.access_logs import DAY, row, write
@@ -79,7 +79,6 @@ def test_a_file_damaged_in_its_middle_is_left_out_however_the_folder_is_called(
     bad = write(logs, traffic(DAY) * 200, "bad.parquet")
     damage(bad)
     reads = 0
-    read_log = nights.read_log
 
     def counted(*args: Any, **options: Any) -> Any:
         nonlocal reads
