@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sluice.quotas.entity import QuotaEntity, Tenant
+from sluice.quotas.entity import Part, QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.tables import Match
@@ -41,6 +41,15 @@ def in_force(limits: QuotaLimits, kind: QuotaKind, key: str) -> tuple[float, boo
         return None if found is None else (found[0], found[2])
     match = match_of(limits, kind, key)
     return None if match is None or key_of(match.bucket) != key else (match.limit, match.shadow)
+
+
+def is_of_any_client_id(limits: QuotaLimits, kind: QuotaKind, key: str) -> bool:
+    """Whether the limit in force of this bucket is one that each client id gets by a default: there are as
+    many such buckets as somebody makes up names."""
+    if "ip" in json.loads(key):
+        return False
+    match = match_of(limits, kind, key)
+    return match is not None and match.level.client_part is Part.DEFAULT
 
 
 def match_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> Match | None:

@@ -21,10 +21,16 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from sluice.quotas.entity_key import limit_of
+from sluice.quotas.entity_key import is_of_any_client_id, limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.recalibration.log.reader import LogFiles, read_log, unreadable_file
+from sluice.recalibration.log.reader import (
+    LogFiles,
+    files_beyond_reason,
+    is_overflow,
+    read_log,
+    unreadable_file,
+)
 from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours, short_holes
 from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
@@ -113,29 +119,36 @@ def take_day(
     """The log of `day` → its windows and their state.
 
     Raises LogError when there is no log that can be used, NothingToPlanError when no row of it counts against
-    a limit.
+    a limit, and no heartbeat tells that this is all there was.
     """
     rows, files = read_log(spark, logs, day, skip_damaged=job.skip_damaged)
     while True:
         try:
             found = windows_of(rows, limits, day, job.burst_s)
-            store.write(WINDOWS, found.rows, day)
+            is_used = store.write(WINDOWS, found.rows, day)
             # A pass over all rows: those of requests have none.
-            write_beats(store.tonight or store.root, day, {} if files.table == REQUESTS else beats_of(rows))
+            beats = {} if files.table == REQUESTS else beats_of(rows)
+            write_beats(store.tonight or store.root, day, beats)
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
-            # What a file's end does not show: a page in its middle is damaged.
-            path = unreadable_file(error)
-            if path is None:
+            # What a file's end does not show: a page in its middle is damaged, a number beyond all reason.
+            unreadable = unreadable_file(error) or {}
+            if is_overflow(error):
+                unreadable = files_beyond_reason(spark, files)
+            if not unreadable.keys() & set(files.good):
                 raise
             rows, files = read_log(
-                spark, logs, day, skip_damaged=job.skip_damaged, unreadable=files.damaged | path
+                spark, logs, day, skip_damaged=job.skip_damaged, unreadable=files.damaged | unreadable
             )
-    windows = store.read(spark, WINDOWS, day, 1)
-    if windows is None or windows.isEmpty():
-        raise NothingToPlanError(
-            f"no client in the log of {day} has a limit: there is nothing to recalibrate"
-        )
+    windows = store.read(spark, WINDOWS, day, 1) if is_used else None
+    if windows is None:
+        if not beats:
+            raise NothingToPlanError(
+                f"no client in the log of {day} has a limit: there is nothing to recalibrate"
+            )
+        for table in (WINDOWS, STATE):
+            store.write_idle(table, day)
+        return files
     store.write(STATE, daily_state(windows, found.names), day)
     return files
 
@@ -162,10 +175,16 @@ def make_plan(
         if limit is not None:
             place = (KINDS[kind].config_key, history.entity)
             known = Known(
-                earlier.before.get(place), grants.get(place, 0.0), len(missing), earlier.again.get(place)
+                earlier.before.get(place),
+                grants.get(place, 0.0),
+                len(missing),
+                earlier.again.get(place),
+                is_of_any_client_id(limits, kind, history.entity),
             )
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
             tops[place] = _top_rate(history, job.replay_days)
+    if not entries:  # nothing was used tonight, and nothing is known of nights before
+        raise NothingToPlanError(f"no client with a limit did anything in the log up to {day}")
     fitted = fitted_plan(_ordered(entries), job.room)
     if store.tonight is None:
         write_standings(store.root, day, fitted, earlier)

@@ -31,14 +31,26 @@ from pyspark.sql import functions as f
 
 from sluice.recalibration.log.copies import Footers, contents_of, copies_in
 from sluice.recalibration.log.request_rows import as_rollup
+from sluice.recalibration.spark.parquet_paths import read_parquet
 from sluice.recalibration.spark.session import s3_endpoint
-from sluice.usage.access_record import REQUESTS, ROLLUP, TABLES, Column
+from sluice.usage.access_record import REQUESTS, ROLLUP, TABLES, Column, ColumnType
 
 REPLACES_KEY: Final = "sluice_replaces"
 """in a compacted file's metadata: a JSON list of the names, in the same folder, whose rows it has"""
 _AT_ONCE: Final = 8
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _UNREADABLE: Final = re.compile(r"FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
+_BEYOND_REASON: Final = {ColumnType.INT: "1e9D", ColumnType.LONG: "1e15D", ColumnType.DOUBLE: "1e12D"}
+"""of one row, which is of 10 s: counts, bytes, times in ms"""
+_TEXTS: Final = frozenset({"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"})
+_NUMBERS: Final = frozenset({"INT32", "INT64", "INT96", "FLOAT", "DOUBLE"})
+_NEVER: Final = {
+    ColumnType.TEXT: _NUMBERS | {"BOOLEAN"},
+    ColumnType.INT: _TEXTS | {"BOOLEAN", "FLOAT", "DOUBLE"},
+    ColumnType.LONG: _TEXTS | {"BOOLEAN", "FLOAT", "DOUBLE"},
+    ColumnType.DOUBLE: _TEXTS | {"BOOLEAN"},
+}
+"""Parquet's physical types that are not read as such a column, whatever the version of Spark"""
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_MS: Final = 86_400_000
 
@@ -73,8 +85,10 @@ class LogFolder:
     @classmethod
     def of(cls, logs: str) -> LogFolder:
         """Raises LogError for a URI that nobody knows."""
-        if "://" not in logs:
-            return cls(fs.LocalFileSystem(), logs, "")
+        if "://" not in logs or logs.startswith("file://"):
+            # As Spark names files that it cannot read; links stay.
+            path = os.path.abspath(unquote(logs.removeprefix("file://")) if "://" in logs else logs)
+            return cls(fs.LocalFileSystem(), path, "")
         scheme, _, path = logs.partition("://")
         try:
             filesystem, root = (_s3(path), path) if scheme in {"s3", "s3a"} else fs.FileSystem.from_uri(logs)
@@ -124,7 +138,10 @@ def _s3(path: str) -> fs.S3FileSystem:
 def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
     """A table's files of `day` below `logs`. Empty: none."""
     folder = LogFolder.of(logs)
-    footers = folder.footers(folder.files(day, table))
+    footers = {
+        path: found if isinstance(found, str) else _unlike(found, table) or found
+        for path, found in folder.footers(folder.files(day, table)).items()
+    }
     gone = replaced_in(footers)
     copies = folder.copies({path: found for path, found in footers.items() if path not in gone})
     return LogFiles(
@@ -142,6 +159,20 @@ def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
         copies=[folder.scheme + path for path in footers if path in copies],
         table=table,
     )
+
+
+def _unlike(footer: parquet.FileMetaData, table: str) -> str | None:
+    """What Spark cannot read as a column of ours; None: nothing that the file's end tells.
+
+    Told here, for each file that Spark finds costs another reading of the whole log.
+    """
+    types = {column.name: column.type for column in TABLES[table]}
+    for number in range(footer.num_columns):
+        column = footer.schema.column(number)
+        wanted = types.get(column.path.partition(".")[0])
+        if wanted is not None and (column.max_repetition_level or column.physical_type in _NEVER[wanted]):
+            return f"its column {column.path} is {column.physical_type}, not {wanted.value}"
+    return None
 
 
 def replaced_in(footers: dict[str, parquet.FileMetaData | str]) -> set[str]:
@@ -183,7 +214,30 @@ def unreadable_file(error: Exception) -> dict[str, str] | None:
     found = _UNREADABLE.search(str(error))
     if found is None:
         return None
-    return {unquote(found[1]).removeprefix("file://"): "a part of it cannot be read"}
+    return {_path_of(found[1]): "a part of it cannot be read"}
+
+
+def is_overflow(error: Exception) -> bool:
+    """Whether numbers of the log are too large to be reckoned with."""
+    return "ARITHMETIC_OVERFLOW" in str(error)
+
+
+def files_beyond_reason(spark: SparkSession, files: LogFiles) -> dict[str, str]:
+    """The files with such numbers, and which column has one."""
+    beyond = " ".join(
+        f"WHEN NOT (`{column.name}` BETWEEN -{most} AND {most}) THEN '{column.name}'"
+        for column in TABLES[files.table]
+        if (most := _BEYOND_REASON.get(column.type))
+    )
+    rows = read_table(spark, files, skip_damaged=True).selectExpr(
+        "INPUT_FILE_NAME() AS path", f"CASE {beyond} END AS name"
+    )
+    found = rows.where("name IS NOT NULL").groupBy("path").agg(f.min("name")).collect()
+    return {_path_of(path): f"a number in its column {name} is beyond all reason" for path, name in found}
+
+
+def _path_of(uri: str) -> str:
+    return unquote(uri).removeprefix("file://")
 
 
 def read_table(spark: SparkSession, files: LogFiles, *, skip_damaged: bool) -> DataFrame:
@@ -195,7 +249,7 @@ def read_table(spark: SparkSession, files: LogFiles, *, skip_damaged: bool) -> D
         damaged = "".join(f"; damaged: {path}: {reason}" for path, reason in files.damaged.items())
         raise LogError(f"no log of this date{damaged}")
     columns = TABLES[files.table]
-    return spark.read.schema(_schema(columns)).parquet(*files.good).select(*map(_filled, columns))
+    return read_parquet(spark, files.good, _schema(columns)).select(*map(_filled, columns))
 
 
 def _schema(columns: Iterable[Column]) -> str:

@@ -19,7 +19,7 @@ WEEK_DAYS: Final = 7
 SEEN_DAYS: Final = 2 * WEEK_DAYS
 """looked at by the hour; whether there was a log before is known of older dates, too"""
 Seen: TypeAlias = Mapping[date, Mapping[str, Set[int]]]
-"""date → proxy → hours (UTC) with rows; empty: it has a log, and its hours were not looked at"""
+"""date → proxy → hours (UTC) with rows; empty: it has a log, and nothing was used, or nobody has looked"""
 _NONE: Final[Beating] = MappingProxyType({})
 
 
@@ -30,7 +30,7 @@ def missing_hours(seen: Seen, latest: date, beating: Beating = _NONE) -> dict[da
     """
     first = min(seen, default=latest)
     dates = [day for age in range(WEEK_DAYS) if (day := latest - timedelta(days=age)) >= first]
-    logged = [day for day in dates if seen.get(day)]
+    logged = [day for day in dates if day in seen and (seen[day] or beating.get(day))]
     found: dict[date, list[str]] = {day: ["all of it"] for day in dates if day not in logged}
     for proxy in sorted({proxy for day in logged for proxy in seen[day]}):
         often = {

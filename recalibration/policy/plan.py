@@ -13,7 +13,7 @@ from math import ceil, floor
 from typing import Any, Final
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
-from sluice.recalibration.policy.capacity import water_level
+from sluice.recalibration.policy.capacity import shares
 from sluice.recalibration.policy.confidence import DayUse, confidence
 from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
@@ -102,6 +102,15 @@ class PlanEntry:
     days: tuple[DayUse, ...] = ()
     """those with traffic, the latest first"""
     expected: Expected = Expected()
+    is_of_any_client_id: bool = False
+    """it has its limit by a default, as each client id has that somebody makes up"""
+
+    @property
+    def room_taken(self) -> float:
+        """What it takes of its key's room: of a default's limit for any client id, as long as that is left
+        alone, what is asked for. Else a stranger with a request of each of many ids took it from others."""
+        is_counted_whole = not self.is_of_any_client_id or self.is_change
+        return self.proposed if is_counted_whole else min(self.proposed, self.wanted)
 
     @property
     def is_change(self) -> bool:
@@ -112,11 +121,14 @@ class PlanEntry:
         told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
         told["entity"] = json.loads(self.entity)
         told["reason"] = self.reason.value
+        told["room_taken"] = self.room_taken
         told["expected"] = {name: getattr(self.expected, name) for name in EXPECTED}
         return told
 
 
-_TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name != "days")
+_TOLD: Final = tuple(
+    field.name for field in fields(PlanEntry) if field.name not in {"days", "is_of_any_client_id"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +143,8 @@ class Known:
     """of the last week (coverage.py): with one, nothing is cut, and confidence falls by a seventh for each"""
     again: Standing | None = None
     """None: this date was not run before"""
+    is_of_any_client_id: bool = False
+    """as of PlanEntry"""
 
 
 def planned(
@@ -190,6 +204,7 @@ def planned(
         first_step=proposal.first_step * spec.limit_span_s,
         anchor=anchor,
         days=tuple(uses),
+        is_of_any_client_id=known.is_of_any_client_id,
     )
 
 
@@ -221,16 +236,16 @@ def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list
     Who is cut to the water level is cut at once, whatever the policy's step: more than there is cannot be
     promised.
     """
-    levels = {
-        key: water_level([entry.proposed for entry in entries if entry.key == key], bound)
-        for key, bound in room.items()
-    }
-    return [
-        entry
-        if entry.proposed <= levels.get(entry.key, float("inf"))
-        else replace(entry, proposed=_rounded_down(entry.key, levels[entry.key]), reason=Reason.CAPACITY)
-        for entry in entries
-    ]
+    after = list(entries)
+    for key, bound in room.items():
+        places = [place for place, entry in enumerate(entries) if entry.key == key]
+        taken = [entries[place].room_taken for place in places]
+        needs = [entries[place].wanted for place in places]
+        for place, before, share in zip(places, taken, shares(taken, needs, bound), strict=True):
+            if share < before:
+                limit = _rounded_down(key, share)
+                after[place] = replace(entries[place], proposed=limit, reason=Reason.CAPACITY)
+    return after
 
 
 def _rounded_down(key: str, limit: float) -> float:

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
-from sluice.recalibration.state.store import STATE, WINDOWS, dates_in
+from sluice.recalibration.state.store import STATE, WINDOWS, dates_in, partitions
 from sluice.usage.access_record import TABLES
 
 _JSON: Final = ("standing", "beats")
@@ -48,7 +48,7 @@ def forget(out: str, logs: str, latest: date, job: JobSettings) -> int:
 
 
 def _forget_log(place: LogFolder, logs: str, latest: date, days: int) -> int:
-    read = {day for _, day in dates_in(place, STATE)}
+    read = partitions(place, STATE).keys()
     of_logs = LogFolder.of(logs)
     removed = set()
     for table in TABLES:

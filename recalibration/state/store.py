@@ -10,13 +10,14 @@ dry run writes its date to another folder (`tonight`), and reads the others wher
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
-from pyarrow import fs
+import pyarrow as pa
+from pyarrow import fs, parquet
 from pyspark import StorageLevel
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -24,6 +25,7 @@ from pyspark.sql import functions as f
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.demand import DayState, Demand
 from sluice.recalibration.policy.plan import DayTotals, EntityDay
+from sluice.recalibration.spark.parquet_paths import read_parquet
 from sluice.recalibration.state import daily_state, windows
 from sluice.recalibration.state.buckets import middle
 from sluice.recalibration.state.day_figures import quantile_sql, top_sql, totals_sql
@@ -54,35 +56,44 @@ class StateStore:
     tonight: str | None = None
     """where this night's date goes, if not into `root`"""
 
-    def write(self, table: str, rows: DataFrame, day: date) -> None:
-        """Atomically for readers of whole partitions: Spark writes beside it and renames."""
+    def write(self, table: str, rows: DataFrame, day: date) -> bool:
+        """Atomically for readers of whole partitions: Spark writes beside it and renames.
+
+        False: there were no rows, and what was there before still is.
+        """
         folder = f"{(self.tonight or self.root).rstrip('/')}/{table}"
+        before = self._files(table, day)
         dated = rows.withColumn("date", f.lit(day))
         dated.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("date").parquet(
             folder
         )
+        return self._files(table, day) != before  # their names are new each time
+
+    def _files(self, table: str, day: date) -> set[str]:
+        place = LogFolder.of(self.tonight or self.root)
+        selector = fs.FileSelector(f"{place.root.rstrip('/')}/{table}/date={day}", allow_not_found=True)
+        return {info.path for info in place.filesystem.get_file_info(selector)}
 
     def read(self, spark: SparkSession, table: str, latest: date, days: int) -> DataFrame | None:
         """The last `days` dates up to `latest`, with their `date`. None: there is nothing."""
         first = latest - timedelta(days=days - 1)
-        found = self._rows(spark, self.root, table)
-        if found is not None:
-            found = found.where(f.col("date").between(f.lit(first), f.lit(latest)))
-        if self.tonight is None:
-            return found
-        own = self._rows(spark, self.tonight, table)
-        if own is None:
-            return found
-        own = own.where(f.col("date") == f.lit(latest))
-        return own if found is None else found.where(f.col("date") != f.lit(latest)).unionByName(own)
+        own = None if self.tonight is None else _rows(spark, self.tonight, table, latest, latest)
+        found = _rows(spark, self.root, table, first, latest)
+        if own is None or found is None:
+            return found if own is None else own
+        return found.where(f.col("date") != f.lit(latest)).unionByName(own)
 
-    def _rows(self, spark: SparkSession, root: str, table: str) -> DataFrame | None:
-        try:
-            return spark.read.schema(f"{_SCHEMAS[table]}, date DATE").parquet(f"{root.rstrip('/')}/{table}")
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                return None
-            raise
+    def write_idle(self, table: str, day: date) -> None:
+        """A date with a log in which nothing was used: its partition, without rows. Raises OSError.
+
+        Spark makes no partition for no rows; and a date without one counts as lost.
+        """
+        place = LogFolder.of(self.tonight or self.root)
+        folder = f"{place.root.rstrip('/')}/{table}/date={day}"
+        place.filesystem.create_dir(folder, recursive=True)
+        place.filesystem.delete_dir_contents(folder)
+        with place.filesystem.open_output_stream(f"{folder}/part-idle.parquet") as file:
+            parquet.write_table(pa.table({"idle": pa.array([], pa.string())}), file)
 
     def seen(self, spark: SparkSession, latest: date, days: int) -> dict[date, dict[str, set[int]]]:
         """Date → proxy → hours (UTC) in which anything with a limit was used, of the last `days` dates."""
@@ -103,7 +114,7 @@ class StateStore:
         Of one that was killed between the two there are windows alone, which no plan goes by.
         """
         place = LogFolder.of(self.root)
-        there = {day for _, day in dates_in(place, WINDOWS)} & {day for _, day in dates_in(place, STATE)}
+        there = partitions(place, WINDOWS).keys() & partitions(place, STATE).keys()
         if self.tonight is not None:
             there.add(latest)
         return sorted(day for day in there if 0 <= (latest - day).days < days)
@@ -135,6 +146,38 @@ class StateStore:
             figures.unpersist()
 
 
+def partitions(place: LogFolder, table: str) -> dict[date, str]:
+    """Date → its folder, of those in which there are files; whatever else lies there is not ours."""
+    begin = f"{place.root.rstrip('/')}/{table}"
+    found: dict[date, str] = {}
+    for info in place.filesystem.get_file_info(fs.FileSelector(begin, recursive=True, allow_not_found=True)):
+        folder, _, name = info.path.rpartition("/")
+        day = folder.rpartition("/date=")[2]
+        if (
+            info.type is fs.FileType.File
+            and name.endswith(".parquet")
+            and not name.startswith((".", "_"))
+            and folder == f"{begin}/date={day}"
+        ):
+            with suppress(ValueError):
+                found[_date_of(day)] = folder
+    return found
+
+
+def _rows(spark: SparkSession, root: str, table: str, first: date, latest: date) -> DataFrame | None:
+    """Those of the dates between, with their `date`; None: there are none."""
+    place = LogFolder.of(root)
+    folders = [
+        f"{place.scheme}{folder}"
+        for day, folder in sorted(partitions(place, table).items())
+        if first <= day <= latest
+    ]
+    if not folders:
+        return None
+    base = f"{place.scheme}{place.root.rstrip('/')}/{table}"
+    return read_parquet(spark, folders, f"{_SCHEMAS[table]}, date DATE", base)
+
+
 def _figures(rows: DataFrame, quantile: float) -> DataFrame:
     """(kind, entity, day) of each histogram, which is gone through here alone."""
     return rows.selectExpr("*", f"{totals_sql('buckets')} AS totals").selectExpr(
@@ -156,11 +199,17 @@ def dates_in(place: LogFolder, folder: str) -> list[tuple[str, date]]:
     selector = fs.FileSelector(f"{place.root.rstrip('/')}/{folder}", allow_not_found=True)
     for info in place.filesystem.get_file_info(selector):
         name = info.base_name.removeprefix("date=").removesuffix(".json")
-        try:
-            found.append((info.path, date.fromisoformat(name)))
-        except ValueError:
-            continue  # not ours
+        with suppress(ValueError):  # not ours
+            found.append((info.path, _date_of(name)))
     return sorted(found)
+
+
+def _date_of(text: str) -> date:
+    """In the one way in which nights write it. Raises ValueError."""
+    day = date.fromisoformat(text)
+    if day.isoformat() != text:
+        raise ValueError(text)
+    return day
 
 
 def _history(

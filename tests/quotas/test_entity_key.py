@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.entity_key import key_of_address, key_of_client, limit_of
+from sluice.quotas.entity_key import is_of_any_client_id, key_of_address, key_of_client, limit_of
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 
@@ -31,3 +31,22 @@ def test_a_name_is_written_as_it_is_told_and_not_in_escapes() -> None:
     limits = QuotaLimits([(QuotaEntity("jürgen", "поток"), {KEY: 5})])
     assert key_of_client(limits, PRODUCE, "jürgen", "поток") == '{"client-id": "поток", "user": "jürgen"}'
     assert limit_of(limits, PRODUCE, '{"client-id": "поток", "user": "jürgen"}') == 5
+
+
+def test_a_limit_of_any_client_id_is_told_from_one_that_somebody_was_given() -> None:
+    entries = [
+        QuotaEntity("alice"), QuotaEntity("bob", DEFAULT), QuotaEntity("bob", "app"), QuotaEntity(DEFAULT),
+        QuotaEntity(None, DEFAULT),
+    ]  # fmt: skip
+    limits = QuotaLimits([(entity, {KEY: 5}) for entity in entries])
+    found = {
+        key: is_of_any_client_id(limits, PRODUCE, key)
+        for key in ('{"user": "alice"}', '{"client-id": "app", "user": "bob"}', '{"user": "carol"}',
+                    '{"client-id": "x", "user": "bob"}')
+    }  # fmt: skip
+    assert list(found.values()) == [False, False, False, True]
+    of_clients = QuotaLimits([(QuotaEntity(None, DEFAULT), {KEY: 5}), (QuotaEntity(None, "app"), {KEY: 5})])
+    assert is_of_any_client_id(of_clients, PRODUCE, '{"client-id": "x"}')
+    assert not is_of_any_client_id(of_clients, PRODUCE, '{"client-id": "app"}')
+    of_addresses = QuotaLimits([(QuotaEntity(ip=DEFAULT), {"connection_creation_rate": 5})])
+    assert not is_of_any_client_id(of_addresses, QuotaKind.CONNECTION_CREATION, '{"ip": "10.0.0.1"}')

@@ -199,7 +199,7 @@ def _rooms(plan: PlanFile) -> dict[str, float]:
     rooms = dict(plan.room)
     for limit in plan.limits:
         if limit.key in rooms:
-            rooms[limit.key] -= limit.proposed
+            rooms[limit.key] -= limit.room_taken(limit.proposed)
     return rooms
 
 

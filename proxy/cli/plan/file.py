@@ -43,6 +43,14 @@ class PlannedLimit:
     """the most that a person may grant"""
     first_step: float = 0.0
     """to what it goes tonight, if a person grants that; 0: an older plan does not say"""
+    asked: float = 0.0
+    """what it is counted as in its key's room, be it less than the limit (a default's for any client id); 0:
+    the limit counts whole"""
+
+    def room_taken(self, limit: float) -> float:
+        """What it takes of its key's room if it is this."""
+        is_counted_whole = not self.asked or self.asked >= self.proposed
+        return limit if is_counted_whole else min(limit, self.asked)
 
     @property
     def key(self) -> str:
@@ -192,7 +200,7 @@ def _limit(item: Any) -> PlannedLimit:
     whom = whom_of_key(entity)
     # As key_of writes it, whoever wrote the plan.
     entity = json.dumps(dict(whom), ensure_ascii=False, sort_keys=True)
-    others = (_or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step"))
+    others = (_or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step", "room_taken"))
     return PlannedLimit(kind, entity, whom, current, proposed, reason, review, *others)
 
 

@@ -64,8 +64,13 @@ def allowed_tonight(
                 left_out.append((limit, f"a later night: tonight it goes to {number(part.proposed)}"))
             cuts_left, fall_left = cuts_left - 1.0, fall_left - (limit.current - part.proposed)
             taken[id(limit)] = part
-        after = total - sum(part.current - part.proposed for part in taken.values() if part.kind is kind)
-        room = max(plan.room.get(key, float("inf")), total)
+        before = sum(limit.room_taken(limit.current) for limit in limits)
+        after = before - sum(
+            part.room_taken(part.current) - part.room_taken(part.proposed)
+            for part in taken.values()
+            if part.kind is kind
+        )
+        room = max(plan.room.get(key, float("inf")), before)
         for limit in mine:
             rise = limit.proposed - limit.current
             if rise <= 0.0:

@@ -51,7 +51,16 @@ def test_a_proxy_that_comes_back_without_having_ended_lacks_what_lies_between() 
             WEEK[0]: ["p1: 00:00:00 to 01:00:00"],
         }
         assert missing_hours(SEEN, LATEST, beating) == ({} if is_ended else lost)
-    assert list(missing_hours(SEEN | {WEEK[1]: {}}, LATEST, beating)) == [WEEK[1]]
+
+
+def test_a_date_in_which_nothing_was_used_is_no_hole_where_there_are_heartbeats() -> None:
+    seen = SEEN | {WEEK[1]: {}, WEEK[2]: {}}
+    beating = {day: whole(day) for day in WEEK if day != WEEK[2]}
+    assert missing_hours(seen, LATEST, beating) == {WEEK[2]: ["all of it"]}
+    beating[WEEK[1]] = whole(WEEK[1], (100, 199))
+    assert missing_hours(seen, LATEST, beating)[WEEK[1]] == ["p1: 00:16:40 to 00:33:20"]
+    del seen[WEEK[1]]
+    assert missing_hours(seen, LATEST, beating)[WEEK[1]] == ["all of it"], "its state is lost"
 
 
 def test_a_proxy_that_falls_silent_without_a_word_is_a_hole_until_the_next_date_is_over() -> None:

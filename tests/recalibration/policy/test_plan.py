@@ -60,6 +60,28 @@ def test_the_largest_of_a_key_are_cut_to_the_room_and_other_keys_are_not() -> No
     ]
 
 
+def test_a_default_for_any_client_id_takes_of_the_room_what_is_asked_for() -> None:
+    """A thousand ids with a request each: nobody is cut for them; and none of them counts for nothing once it
+    has a limit of its own."""
+    entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(700), SETTINGS)
+    honest = [replace(entry, entity=str(number)) for number in range(30)]
+    made_up = replace(
+        planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(1)[:1], SETTINGS), is_of_any_client_id=True
+    )
+    assert (made_up.proposed, made_up.is_change) == (1_000, False)
+    minted = [replace(made_up, entity=f"m{number}") for number in range(1_000)]
+    entries = [*honest, *minted]
+    assert fitted_plan(entries, {"producer_byte_rate": 50_000}) == entries
+    assert made_up.as_json()["room_taken"] == made_up.wanted < 5
+    cut = replace(made_up, proposed=700.0)
+    assert cut.as_json()["room_taken"] == 700
+    after = fitted_plan(
+        [*honest, *(replace(each, proposed=700.0) for each in minted)], {"producer_byte_rate": 50_000}
+    )
+    assert sum(each.proposed for each in after) <= 50_000
+    assert all(each.proposed >= each.wanted for each in after[:30]), "what nobody needs is cut first"
+
+
 def test_the_quantile_is_the_settings() -> None:
     """Nine tenths of the windows at 1,000, the others at 3,000."""
     days = [

@@ -206,3 +206,18 @@ def test_a_record_that_cannot_be_read_stops_the_night(tmp_path: Path) -> None:
             night(tmp_path, place, 0)
     assert set(limits_of(place).values()) == {1_000}
     assert Bounds().is_unattended is False
+
+
+def test_client_ids_that_somebody_made_up_do_not_take_the_room_of_a_rise(tmp_path: Path) -> None:
+    """Each has a default's limit of 1,000, and asked for 5."""
+    place = quotas(tmp_path, {"alice": 1_000})
+    file = tmp_path / "quotas.yaml"
+    file.write_text(file.read_text() + f"  - client-id: <default>\n    {KEY}: 1000\n")
+    minted = [
+        of("", 1_000, 1_000, entity={"client-id": f"m{number}"}, room_taken=5.0) for number in range(100)
+    ]
+    rise = [of("alice", 1_500, 1_000, confidence=1.0), *minted]
+    for number, (room, after) in enumerate(((1_900, 1_000), (2_000, 1_500))):
+        path = plan(tmp_path, DAY + timedelta(days=number), rise, room={KEY: room})
+        apply_unattended(read_plan(path), place, today=DAY + timedelta(days=number + 1))
+        assert f"user: alice\n    {KEY}: {after}" in file.read_text()
