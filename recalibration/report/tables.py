@@ -32,6 +32,7 @@ PLAN_COLUMNS: Final = pa.schema(
         ("up_to", pa.float64()),
         ("first_step", pa.float64()),
         ("anchor", pa.float64()),
+        ("room_taken", pa.float64()),
         *((f"expected_{name}", pa.float64()) for name in EXPECTED),
     ]
 )
@@ -67,7 +68,7 @@ def _limits(plan: Plan, entries: Sequence[PlanEntry]) -> pa.Table:
     rows = [
         {"date": plan.day, **entry.as_json(), "entity": entry.entity}
         # Whole numbers above 2⁵³ are none of Arrow's floats: 2⁶³−1 is Kafka's "unlimited" in many files.
-        | {name: float(getattr(entry, name)) for name in ("current", "proposed", "anchor")}
+        | {name: float(getattr(entry, name)) for name in ("current", "proposed", "anchor", "room_taken")}
         | {f"expected_{name}": getattr(entry.expected, name) for name in EXPECTED}
         for entry in entries
     ]
