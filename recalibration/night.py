@@ -20,6 +20,7 @@ from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.report.publish import write_plan
 from sluice.recalibration.spark.objects import CannotCreateOnceError, create_once
 from sluice.recalibration.state.object_lock import object_lock
+from sluice.recalibration.state.places import check_places
 from sluice.recalibration.state.retention import forget
 from sluice.recalibration.state.run_lock import run_lock
 from sluice.recalibration.state.store import StateStore
@@ -52,6 +53,7 @@ def run_night(
     spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSettings, tell: Progress
 ) -> Outcome:
     """Raises LogError, NothingToPlanError; OSError where nothing can be written, or another night runs."""
+    check_places(night.out)
     with ExitStack() as held:
         if not night.is_dry_run:
             _lock(held, spark, night.out, tell)
@@ -105,7 +107,10 @@ def _tidy_up(night: Night, job: JobSettings, say: Progress) -> None:
         done = compact(LogFolder.of(night.logs), night.day)
         say(f"compacted: {done.files_before} file(s) of {night.day} are {done.files_after} now")
         if done.left:
-            say(f"not compacted: {len(done.left)} file(s) unlike the others, the first {done.left[0]}")
+            say(
+                f"not compacted: {len(done.left)} file(s) unlike the others, or that cannot be read or"
+                f" removed, the first {done.left[0]}"
+            )
     forgotten = forget(night.out, night.logs, night.day, job)
     if forgotten:
         say(f"removed: {forgotten} date(s) of the log, older than {job.keep_log_days} days")

@@ -107,6 +107,10 @@ class _Reader:
         capacity = self._by_key(("capacity",), top.get("capacity", {}))
         self._check_order(found)
         room = {key: number * (factor or OVERSUBSCRIPTION) for key, number in capacity.items()}
+        for key in (key for key, number in room.items() if math.isinf(number)):
+            self._problem(
+                ("capacity", key), f"is too large, oversubscribed by {factor or OVERSUBSCRIPTION:g}"
+            )
         return JobSettings(**found, room=room)
 
     def _check_order(self, found: dict[str, Any]) -> None:

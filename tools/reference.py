@@ -276,12 +276,16 @@ def _metrics() -> str:
     return "\n".join(parts)
 
 
+def _older(value: object) -> str:
+    return '""' if value == "" else str(value)
+
+
 def _access_log_schema() -> str:
     lines = [_GENERATED, _ACCESS_LOG_INTRO]
     for table, columns in TABLES.items():
         lines += [f"## {table}", "", "| column | type | meaning | in older files |", "|---|---|---|---|"]
         for column in columns:
-            default = "null" if column.default is None else f"`{column.default}`"
+            default = "null" if column.default is None else f"`{_older(column.default)}`"
             lines.append(f"| `{column.name}` | {column.type.value} | {column.meaning} | {default} |")
         lines.append("")
     return "\n".join(lines)

@@ -74,10 +74,10 @@ class Column:
 _T, _I, _L, _D = ColumnType.TEXT, ColumnType.INT, ColumnType.LONG, ColumnType.DOUBLE
 
 _WHO: Final = (
-    Column("proxy", _T, "which proxy wrote it: its instance name"),
+    Column("proxy", _T, "which proxy wrote it: its instance name", ""),
     Column("broker", _T, "the broker behind the connection: its node id where it is known, else host:port"),
-    Column("user", _T, "the principal's name, without its type"),
-    Column("client_id", _T, 'as the client sent it, its first 256 characters; "" for a null one'),
+    Column("user", _T, "the principal's name, without its type", ""),
+    Column("client_id", _T, 'as the client sent it, its first 256 characters; "" for a null one', ""),
 )
 LIMIT_KEYS: Final = (
     "producer_byte_rate",

@@ -10,15 +10,16 @@ reading them. All good files of an hour's folder become one, `compacted-….parq
 
 Killed at any point and run again it comes to the same end. A file that comes late is compacted with the
 compacted one; a copy (copies.py) is removed. Damaged files stay where they are, and so does one whose columns
-are of other types than most have: another program wrote it. Other programs that read the folder see the rows
-twice for the moment between 2 and 3, and should read dates that have been compacted.
+are of other types than most have: another program wrote it. So does what cannot be removed: readers leave it
+out all the same. Other programs that read the folder see the rows twice for the moment between 2 and 3, and
+should read dates that have been compacted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
@@ -27,8 +28,9 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from sluice.recalibration.log.copies import CONTENTS_KEY, contents_of, taken_in
-from sluice.recalibration.log.reader import REPLACES_KEY, LogFolder, replaced_in
+from sluice.recalibration.log.copies import contents_of, taken_in
+from sluice.recalibration.log.file_metadata import CONTENTS_KEY, REPLACES_KEY, version_of
+from sluice.recalibration.log.reader import LogFolder, replaced_in
 from sluice.usage.access_record import TABLES, VERSION_KEY
 
 PREFIX: Final = "compacted-"
@@ -43,7 +45,7 @@ class Compacted:
     files_before: int
     files_after: int
     left: Sequence[str] = ()
-    """paths of those that stay as they are: columns of other types, or a part that cannot be read"""
+    """paths of those that stay: of other types, with a part that cannot be read, or that cannot be removed"""
 
 
 class _Unreadable(Exception):
@@ -65,32 +67,45 @@ def compact(folder: LogFolder, day: date) -> Compacted:
         left_over = replaced_in(footers) & footers.keys()  # a run before us was killed
         there = {path: found for path, found in footers.items() if path not in left_over}
         copies = folder.copies(there)
-        for path in left_over | copies:
-            folder.filesystem.delete_file(path)
+        stuck = _removed(folder, sorted(left_over | copies))
+        left += stuck
+        after += len(stuck)
         kept = {path: found for path, found in there.items() if path not in copies}
         for hour, paths in groupby(kept, key=lambda path: path.rsplit("/", 1)[0]):
             of_hour = {path: kept[path] for path in paths}
             good = {path: found for path, found in of_hour.items() if not isinstance(found, str)}
-            taken = _compact_hour(folder, hour, good)
-            left += sorted(good.keys() - taken)
-            after += len(of_hour) - len(taken) + bool(taken)
+            taken, stuck = _compact_hour(folder, hour, good)
+            left += sorted({*(good.keys() - taken), *stuck})
+            after += len(of_hour) - len(taken) + bool(taken) + len(stuck)
     return Compacted(before, after, left)
 
 
-def _compact_hour(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> Sequence[str]:
-    """Those that were made one, or are."""
+def _compact_hour(
+    folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]
+) -> tuple[list[str], list[str]]:
+    """Those that were made one, or are; those of them that are still there."""
     alike = {path: good[path] for path in _alike({path: _schema(found) for path, found in good.items()})}
     while len(alike) > 1:
         try:
-            _make_one(folder, hour, alike)
-            break
+            return list(alike), _make_one(folder, hour, alike)
         except _Unreadable as error:
             del alike[error.path]
-    return list(alike)
+    return list(alike), []
 
 
-def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> None:
-    """Raises _Unreadable: nothing has been done."""
+def _removed(folder: LogFolder, paths: Iterable[str]) -> list[str]:
+    """Those that cannot be: readers leave them out all the same."""
+    stuck = []
+    for path in paths:
+        try:
+            folder.filesystem.delete_file(path)
+        except OSError:
+            stuck.append(path)
+    return stuck
+
+
+def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> list[str]:
+    """Those that could not be removed behind it. Raises _Unreadable: nothing has been done."""
     names = [path.rsplit("/", 1)[1] for path in good]
     contents = sorted(
         one
@@ -107,8 +122,7 @@ def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaD
         folder.filesystem.delete_file(being_written)
         raise
     folder.filesystem.move(being_written, target)
-    for path in good:
-        folder.filesystem.delete_file(path)
+    return _removed(folder, good)
 
 
 def _alike(schemas: Mapping[str, pa.Schema]) -> Sequence[str]:
@@ -130,7 +144,7 @@ def _write_one(
     folder: LogFolder, good: Mapping[str, parquet.FileMetaData], told: Mapping[str, str], target: str
 ) -> None:
     """`told`: the file's metadata, besides its version. Raises _Unreadable."""
-    versions = [int((found.metadata or {}).get(VERSION_KEY.encode(), b"1")) for found in good.values()]
+    versions = map(version_of, good.values())
     schema = pa.unify_schemas(map(_schema, good.values())).with_metadata(
         {VERSION_KEY: str(max(versions)), **told}
     )

@@ -9,14 +9,13 @@ compacted file has taken in, it names by its contents (CONTENTS_KEY).
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from pyarrow import fs, parquet
 
-CONTENTS_KEY: Final = "sluice_contents"
-"""in a compacted file's metadata: a JSON list of `contents_of` each file whose rows it has"""
+from sluice.recalibration.log.file_metadata import CONTENTS_KEY, names_in
+
 _DIGEST_BYTES: Final = 16
 Footers: TypeAlias = Mapping[str, "parquet.FileMetaData | str"]
 """path → its table of contents, or what is wrong with it"""
@@ -30,7 +29,7 @@ def contents_of(filesystem: fs.FileSystem, path: str) -> str:
 
 def taken_in(footer: parquet.FileMetaData) -> frozenset[str]:
     """The contents whose rows a compacted file has; empty: it is none, or an older one."""
-    return frozenset(json.loads((footer.metadata or {}).get(CONTENTS_KEY.encode(), b"[]")))
+    return frozenset(names_in(footer, CONTENTS_KEY))
 
 
 def copies_in(footers: Footers, contents: Callable[[str], str]) -> set[str]:

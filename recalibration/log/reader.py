@@ -11,7 +11,6 @@ read from these (request_rows.py).
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,13 +29,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sluice.recalibration.log.copies import Footers, contents_of, copies_in
+from sluice.recalibration.log.file_metadata import REPLACES_KEY, damage_of, names_in
+from sluice.recalibration.log.local_files import files_below
 from sluice.recalibration.log.request_rows import as_rollup
 from sluice.recalibration.spark.parquet_paths import read_parquet
 from sluice.recalibration.spark.session import s3_endpoint
 from sluice.usage.access_record import REQUESTS, ROLLUP, TABLES, Column, ColumnType
 
-REPLACES_KEY: Final = "sluice_replaces"
-"""in a compacted file's metadata: a JSON list of the names, in the same folder, whose rows it has"""
 _AT_ONCE: Final = 8
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _UNREADABLE: Final = re.compile(r"FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
@@ -99,13 +98,17 @@ class LogFolder:
     def files(self, day: date, table: str) -> list[str]:
         """The Parquet files of one date, without the scheme, in order."""
         folder = f"{self.root.rstrip('/')}/{table}/date={day.isoformat()}"
-        found = self.filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+        if isinstance(self.filesystem, fs.LocalFileSystem):
+            found = files_below(folder)
+        else:
+            there = self.filesystem.get_file_info(
+                fs.FileSelector(folder, recursive=True, allow_not_found=True)
+            )
+            found = [info.path for info in there if info.type is fs.FileType.File]
         return sorted(
-            info.path
-            for info in found
-            if info.type is fs.FileType.File
-            and info.path.endswith(".parquet")
-            and not info.base_name.startswith((".", "_"))
+            path
+            for path in found
+            if path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
         )
 
     def footers(self, paths: Sequence[str]) -> dict[str, parquet.FileMetaData | str]:
@@ -114,9 +117,10 @@ class LogFolder:
         def read(path: str) -> parquet.FileMetaData | str:
             try:
                 with self.filesystem.open_input_file(path) as file:
-                    return parquet.read_metadata(file)
-            except (pa.ArrowInvalid, OSError) as error:
+                    found = parquet.read_metadata(file)
+            except (pa.ArrowException, OSError) as error:
                 return str(error).splitlines()[0]
+            return damage_of(found) or found
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return dict(zip(paths, pool.map(read, paths), strict=True))
@@ -179,9 +183,8 @@ def replaced_in(footers: dict[str, parquet.FileMetaData | str]) -> set[str]:
     """The paths whose rows are in a compacted file beside them."""
     gone: set[str] = set()
     for path, found in footers.items():
-        told = None if isinstance(found, str) else (found.metadata or {}).get(REPLACES_KEY.encode())
-        if told is not None:
-            gone.update(f"{path.rsplit('/', 1)[0]}/{name}" for name in json.loads(told))
+        if not isinstance(found, str):
+            gone.update(f"{path.rsplit('/', 1)[0]}/{name}" for name in names_in(found, REPLACES_KEY))
     return gone
 
 

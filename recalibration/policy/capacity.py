@@ -9,13 +9,15 @@ what they ask for and the large ones are cut to one level L, the highest at whic
 Max-min fair: nobody can get more but from somebody who has as little or less. Found by going through the
 limits from the smallest: with m of them left and r remaining, the next either fits under r / m, or L = r / m.
 
-Of a limit, what its entity needs is one part, what lies above that the other. As long as all needs fit, only
-the second is cut so, to a level of its own: who holds a large limit and uses little of it, as a thousand
-client ids that somebody made up do, takes nothing from who needs his.
+Whose need is below his limit keeps it all the same, as long as there is room for all such needs: else who
+holds a large limit and uses little of it, as a thousand client ids that somebody made up do, would take from
+who uses his. Who is throttled may need anything, so he is cut to the level like what nobody needs:
 
-Worked examples: limits 100, 300, 800, 800, all needed, and room for 1,500: 100 ≤ 1500/4 stays, 300 ≤ 1400/3
-stays, 800 > 1100/2: L = 550: 100, 300, 550, 550. Limits of 800, of which 700, 100 and 100 are needed, and the
-same room: 600 are left for what lies above, 100, 700 and 700: 800, 350, 350.
+    Σ max(min(limit_i, L), need_i) = capacity × oversubscription, need_i = 0 of whom is throttled
+
+Worked examples: limits 100, 300, 800, 800, and room for 1,500: 100 ≤ 1500/4 stays, 300 ≤ 1400/3 stays, 800 >
+1100/2: L = 550: 100, 300, 550, 550. Limits of 800 of whom 700, 100 and 100 are needed, and the same room: L =
+400: 700, 400, 400.
 """
 
 from __future__ import annotations
@@ -31,35 +33,36 @@ def fitted(
 ) -> dict[_Entity, float]:
     """The limits, none above before; their sum is at most `room` > 0. The order stays.
 
-    `needs`: what each asks for, be it more than its limit; None: as much as that.
+    `needs`: what each asks for; from its limit on, it may be anything. None: all of them may.
     """
-    needs = limits if needs is None else needs
-    return dict(
-        zip(limits, shares(list(limits.values()), [needs[each] for each in limits], room), strict=True)
-    )
+    asked = limits if needs is None else needs
+    after = shares(list(limits.values()), [asked[each] for each in limits], room)
+    return dict(zip(limits, after, strict=True))
 
 
 def shares(limits: Sequence[float], needs: Sequence[float], room: float) -> list[float]:
     """The same, by place."""
-    needed = [min(limit, need) for limit, need in zip(limits, needs, strict=True)]
-    left = room - sum(needed)
-    if left <= 0.0:
-        level = water_level(needed, room)
-        return [min(each, level) for each in needed]
-    above = [limit - each for limit, each in zip(limits, needed, strict=True)]
-    level = water_level(above, left)
-    return [
-        limit if more <= level else each + level
-        for limit, each, more in zip(limits, needed, above, strict=True)
-    ]
+    kept = [need if need < limit else 0.0 for limit, need in zip(limits, needs, strict=True)]
+    if sum(kept) > room:
+        kept = [0.0] * len(kept)
+    level = _level_above(limits, kept, room)
+    return [max(min(limit, level), need) for limit, need in zip(limits, kept, strict=True)]
 
 
 def water_level(limits: Sequence[float], room: float) -> float:
     """L; infinite if all of them fit as they are."""
-    left = len(limits)
-    for limit in sorted(limits):
-        if limit * left > room:
-            return room / left
-        room -= limit
-        left -= 1
+    return _level_above(limits, [0.0] * len(limits), room)
+
+
+def _level_above(limits: Sequence[float], kept: Sequence[float], room: float) -> float:
+    """L where each keeps something, all of which fits.
+
+    Upwards from 0: at what is kept one begins to rise with L, at its limit it ends.
+    """
+    total, rising, level = sum(kept), 0, 0.0
+    for at, change in sorted([*((each, 1) for each in kept), *((each, -1) for each in limits)]):
+        more = rising * (at - level)
+        if total + more > room:
+            return level + (room - total) / rising
+        total, rising, level = total + more, rising + change, at
     return float("inf")

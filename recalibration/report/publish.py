@@ -7,6 +7,7 @@ that a run is whole, and it is written when all files are there; two that publis
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -40,12 +41,31 @@ def write_plan(plan: Plan, out: str) -> str:
     own = f"{plan.day.isoformat()}-{token_hex(8)}.new"
     beside = plans / f".{own}"
     beside.mkdir()
-    write_outputs(plan, beside)
-    folder = _renamed(plan, beside)
-    latest = Path(out, f".{LATEST}-{own}")
-    latest.write_text(folder.name + "\n", encoding="utf-8")
-    os.replace(latest, Path(out, LATEST))
+    try:
+        write_outputs(plan, beside)
+        folder = _renamed(plan, beside)
+    except OSError:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    _name_newest(Path(out), folder.name, own)
     return str(folder)
+
+
+def _name_newest(out: Path, name: str, own: str) -> None:
+    """`own`: what no other night calls its files. Raises OSError."""
+    latest, beside = out / LATEST, out / f".{LATEST}-{own}"
+    try:
+        beside.write_text(name + "\n", encoding="utf-8")
+        os.replace(beside, latest)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        if error.errno == errno.ENOSPC:
+            raise
+        why = (error.strerror or str(error)).lower()
+        raise OSError(
+            f"{latest}: cannot be replaced: {why}; move away what is in the way and run the date again; "
+            f"the plan itself is written: {out / _PLANS / name}"
+        ) from None
 
 
 def _renamed(plan: Plan, beside: Path) -> Path:
@@ -88,4 +108,4 @@ def _next_run(plan: Plan, names: Iterable[str]) -> str:
     """After the highest of this date: runs may have been tidied away."""
     prefix = f"{plan.day.isoformat()}-"
     numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    return f"{prefix}{max((int(number) for number in numbers if number.isdigit()), default=0) + 1}"
+    return f"{prefix}{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"

@@ -7,24 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from sluice.quotas.files.config_error import shown
 from sluice.recalibration.log.reader import LogFolder
-from sluice.recalibration.policy.holes import Beats
+from sluice.recalibration.policy.holes import WINDOWS_OF_A_DAY, Beats
 from sluice.recalibration.state.json_files import read_json, write_json
 from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, WINDOW_MS
 
 _FOLDER: Final = "beats"
+_EPOCH: Final = date(1970, 1, 1)
 _LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy ORDER BY window)"
 
 
 def beats_of(rows: DataFrame) -> dict[str, Beats]:
-    """`rows`: the roll-up of a date. Empty: no proxy of its log writes heartbeats."""
+    """`rows`: the roll-up of a date. Empty: no proxy of its log writes heartbeats.
+
+    Those of a file without proxies' names tell of no proxy: its log is judged by its hours (coverage.py).
+    """
     beats = (
-        rows.where(f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}')")
+        rows.where(f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}') AND proxy <> ''")
         .selectExpr(
             "proxy",
             f"window_start_ms DIV {WINDOW_MS} AS window",
@@ -64,23 +70,25 @@ def read_beats(out: str, latest: date, days: int) -> dict[date, dict[str, Beats]
     place = LogFolder.of(out)
     folder = f"{place.root.rstrip('/')}/{_FOLDER}"
     found = {
-        day: read_json(place, f"{folder}/{day}.json", _beats, None)
+        day: read_json(place, f"{folder}/{day}.json", partial(_beats, day), None)
         for day in (latest - timedelta(days=age) for age in range(days))
     }
     return {day: its for day, its in found.items() if its is not None}
 
 
-def _beats(content: dict[str, Any]) -> dict[str, Beats] | None:
+def _beats(day: date, content: dict[str, Any]) -> dict[str, Beats] | None:
+    """Raises what a file that no night wrote brings about."""
+    begin = (day - _EPOCH).days * WINDOWS_OF_A_DAY
+
+    def window(value: Any) -> int:
+        # One far off is a date that there is not, or a hole of a million dates.
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value - begin < WINDOWS_OF_A_DAY:
+            raise ValueError(f"{shown(value)} is no window of {day}")
+        return value
+
     return {
         proxy: Beats(
-            _window(first), _window(last), ended is True, tuple((_window(a), _window(b)) for a, b in holes)
+            window(first), window(last), ended is True, tuple((window(a), window(b)) for a, b in holes)
         )
         for proxy, (first, last, ended, holes) in content.items()
     }
-
-
-def _window(value: Any) -> int:
-    """TypeError: it is none."""
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no window")
-    return value

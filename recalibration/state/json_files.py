@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pyarrow import fs
 
+from sluice.quotas.files.json_text import parse_json
 from sluice.recalibration.log.reader import LogFolder
 
 _Content = TypeVar("_Content")
@@ -37,8 +38,8 @@ def read_json(
     with place.filesystem.open_input_stream(path) as file:
         text = file.read()
     try:
-        return taken(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return taken(parse_json(text))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         why = str(error) or type(error).__name__
         raise OSError(
             f"{place.scheme}{path}: is damaged, or not what a night wrote ({type(error).__name__}: {why}); "

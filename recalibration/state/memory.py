@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, TypeAlias
 
+from sluice.quotas.files.json_text import number_from, text_from
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.standing import Standing
@@ -81,9 +82,9 @@ def grants_on(out: str, day: date) -> dict[_Limit, float]:
 
     def in_force(content: dict[str, Any]) -> dict[_Limit, float]:
         return {
-            (item["key"], item["entity"]): float(item["up_to"])
+            (text_from(item["key"]), text_from(item["entity"])): up_to
             for item in content.get("grants", ())
-            if item["until"] >= day.isoformat()
+            if (up_to := number_from(item["up_to"])) and date.fromisoformat(item["until"]) >= day
         }
 
     return read_json(place, f"{place.root.rstrip('/')}/{_GRANTS}", in_force, {})
@@ -92,7 +93,7 @@ def grants_on(out: str, day: date) -> dict[_Limit, float]:
 def _standings(place: LogFolder, path: str) -> dict[_Limit, Standing]:
     def taken(content: dict[str, Any]) -> dict[_Limit, Standing]:
         return {
-            (key, entity): Standing(*map(float, numbers))
+            (key, entity): Standing(*map(number_from, numbers))
             for key, entities in content.items()
             for entity, numbers in entities.items()
         }

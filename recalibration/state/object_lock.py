@@ -100,4 +100,4 @@ def _write(place: LogFolder, path: str, content: bytes) -> None:
 
 def _numbers(place: LogFolder, folder: str) -> list[int]:
     found = place.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return [int(info.base_name) for info in found if info.base_name.isdigit()]
+    return [int(info.base_name) for info in found if info.base_name.isdecimal()]

@@ -18,6 +18,8 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from sluice.quotas.files.config_error import shown
+from sluice.quotas.files.json_text import number_from
 from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
@@ -28,6 +30,8 @@ from sluice.recalibration.state.windows import entity_id
 from sluice.usage.access_record import WINDOW_MS
 
 _FILE: Final = "peaks.json"
+_EPOCH: Final = date(1970, 1, 1)
+_DAY_S: Final = 86_400
 _LEAST_DAYS: Final = 5
 """of which the usual one is the median"""
 _MOST: Final = 5_000
@@ -107,11 +111,15 @@ def _content(place: LogFolder) -> dict[str, Any]:
 def _checked(content: dict[str, Any]) -> dict[str, Any]:
     """Raises what a file that no night wrote brings about."""
     for text, its in content.items():
-        date.fromisoformat(text)
+        day = date.fromisoformat(text)
+        begin_s = (day - _EPOCH).days * _DAY_S
         for entities in its.values():
             for peak in chain.from_iterable(entities.values()):
-                if not all(isinstance(value, int | float) for value in astuple(Peak(*peak))):
-                    raise TypeError(f"{peak!r} is no peak")
+                first_s, last_s, rate = peak
+                whole = isinstance(first_s, int) and isinstance(last_s, int)
+                if not whole or not begin_s <= first_s < last_s <= begin_s + _DAY_S:
+                    raise ValueError(f"{shown(peak)} is no peak of {day}")
+                number_from(rate)
     return content
 
 

@@ -103,7 +103,9 @@ class StateStore:
         found: dict[date, dict[str, set[int]]] = {}
         # A number that is so large counts windows of 10 s; those of producer ids last an hour.
         span_s = f"IF(window > {_TEN_SECOND_WINDOWS}, 10, 3600)"
-        hours = rows.selectExpr("date", "proxy", f"(window * {span_s} DIV 3600) % 24 AS hour").distinct()
+        hours = rows.selectExpr(
+            "date", "COALESCE(proxy, '') AS proxy", f"(window * {span_s} DIV 3600) % 24 AS hour"
+        ).distinct()
         for day, proxy, hour in hours.collect():
             found.setdefault(day, {}).setdefault(proxy, set()).add(int(hour))
         return found

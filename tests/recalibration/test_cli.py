@@ -158,6 +158,19 @@ def test_a_log_of_nobody_with_a_limit_ends_with_3(spark: SparkSession, job: Job)
     assert not (job.out / "plans").exists()
 
 
+def test_a_folder_in_the_place_of_latest_ends_with_1_before_the_log_is_read(
+    spark: SparkSession, job: Job
+) -> None:
+    log(job)
+    (job.out / "LATEST").mkdir(parents=True)
+    code, _, told = job.run()
+    assert (code, told) == (
+        1,
+        f"sluice recalibrate: {job.out}/LATEST: is no file; a night keeps one there: move it away\n",
+    )
+    assert [path.name for path in job.out.iterdir()] == ["LATEST"]
+
+
 def test_a_wrong_quota_file_ends_with_2_and_its_line_before_spark_starts(job: Job) -> None:
     (job.folder / "quotas.yaml").write_text("quotas:\n  - user: alice\n    producer_bite_rate: 1\n")
     code, _, told = job.run()

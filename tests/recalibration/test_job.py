@@ -18,7 +18,8 @@ from sluice.recalibration.policy.seasons import Peak
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.report.publish import LATEST, write_plan
 from sluice.recalibration.state.peaks import write_peaks
-from sluice.recalibration.state.store import StateStore
+from sluice.recalibration.state.store import WINDOWS, StateStore
+from sluice.recalibration.state.windows import SCHEMA
 from testkit.access_log.access_logs import DAY, begin_ms, row, write
 
 LIMITS = QuotaLimits(
@@ -110,6 +111,22 @@ def test_late_files_count_when_the_date_is_run_again(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.long
+def test_rows_without_a_proxys_name_stand_beside_those_with_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Names that are null could not be sorted with others; states of earlier nights have some."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    log_of(logs, DAY)
+    write(logs, [row(window, request_bytes=10_000) for window in range(5)], "b.parquet", without=("proxy",))
+    before = [(1, None, (begin_ms(DAY) - 10_000) // 10_000, 5.0, None, None)]
+    store = StateStore(str(out))
+    store.write(WINDOWS, spark.createDataFrame(before, SCHEMA), DAY - timedelta(days=1))
+    plan = night(spark, logs, out, DAY)
+    assert [entry.entity for entry in plan.entries] == ['{"user": "alice"}', '{"user": "bob"}']
+    assert store.seen(spark, DAY, 2) == {
+        DAY - timedelta(days=1): {"": {23}},
+        DAY: {"": {0}, "p1": {0}},
+    }
+
+
 def test_rows_of_another_date_are_no_evidence_of_this_one(spark: SparkSession, tmp_path: Path) -> None:
     """A folder copied under another name, or a proxy whose clock was far off; it ended the night, too."""
     logs, out = tmp_path / "logs", tmp_path / "out"

@@ -86,7 +86,7 @@ class PlanReader:
         """Read the plan, in steps. Raises PlanError."""
         try:
             yield from self._read(text)
-        except (ValueError, RecursionError, KeyError, TypeError) as error:
+        except (ValueError, OverflowError, RecursionError, KeyError, TypeError) as error:
             raise PlanError(f"is no plan: {type(error).__name__}: {str(error)[:200]}") from None
         damaged = self._fields.get("damaged_files", ())
         self.plan = Plan(

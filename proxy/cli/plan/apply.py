@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.plan.choice import Bounds, Choice, PlanRefused, Reviews, choose
 from sluice.proxy.cli.plan.file import PlanFile, is_plan, parse_plan, whom_of_key
 from sluice.proxy.cli.plan.ledger import (
@@ -34,11 +35,13 @@ from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import Difference, Listing, described, differences
 from sluice.proxy.cli.quotas.places import Place, QuotaFilePlace
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.load import read_given, read_text
+from sluice.quotas.files.load import read_bytes, read_given, read_text
 
 PLAN_NAME: Final = "plan.json"
 _LATEST: Final = "LATEST"
 _PLANS: Final = "plans"
+_MOST_NAME_BYTES: Final = 256
+"""a folder's name with the line's end"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,7 @@ def plan_file_of(path: Path) -> Path | None:
     None: `path` is something else, such as a quota file. Raises ConfigError for a folder without a plan.
     """
     if path.is_dir():
-        latest = path / _LATEST
-        name = latest.read_text(encoding="utf-8", errors="replace").strip() if latest.is_file() else None
+        name = _newest_run(path / _LATEST)
         folder = path if name is None else path / _PLANS / name
         file = folder / PLAN_NAME
         if not file.is_file():
@@ -76,6 +78,23 @@ def plan_file_of(path: Path) -> Path | None:
     if path.name == PLAN_NAME or (path.is_file() and is_plan(read_text(path, "given"))):
         return path
     return None
+
+
+def _newest_run(latest: Path) -> str | None:
+    """The folder that LATEST names; None: there is no such file. Raises ConfigError."""
+    try:
+        name = read_bytes(latest, _MOST_NAME_BYTES).decode("utf-8").strip()
+        if name and name.isprintable() and "/" not in name and not name.startswith("."):
+            return name
+        problem = "names no folder in plans/"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problem = f"cannot be read: {in_words(error)}"
+    except UnicodeDecodeError:
+        problem = "is not UTF-8"
+    remedy = "move it away and run the night again, or name a plan's folder"
+    raise ConfigError([Problem(f"{problem}; {remedy}", source=str(latest))])
 
 
 def read_plan(file: Path) -> PlanFile:

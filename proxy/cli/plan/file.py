@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 from sluice.proxy.cli.quotas.edit import Whom, canonical
 from sluice.quotas.files.config_error import ConfigError, Problem, shown, why_not_user
+from sluice.quotas.files.json_text import parse_json
 from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 
@@ -83,8 +84,8 @@ def is_plan(text: str) -> bool:
     if not text.lstrip().startswith("{"):
         return False
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = parse_json(text)
+    except ValueError:
         return False
     return isinstance(document, dict) and "entries" in document and "quotas" not in document
 
@@ -92,8 +93,8 @@ def is_plan(text: str) -> bool:
 def parse_plan(text: str, source: str) -> PlanFile:
     """Raises ConfigError with what is wrong, the first 20 problems of entries."""
     try:
-        document = json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         raise ConfigError(
             [Problem(f"is no whole plan: {error}; run the night again", source=source)]
         ) from None
@@ -207,7 +208,7 @@ def _limit(item: Any) -> PlannedLimit:
 def whom_of_key(key: str) -> Whom:
     """A bucket's name (quotas/entity_key.py) as an entity of a quota file. Raises ValueError."""
     try:
-        parts = json.loads(key)
+        parts = parse_json(key)
     except ValueError:
         parts = None
     if (
@@ -240,7 +241,3 @@ def _is_positive(value: Any) -> bool:
     # A whole number of JSON has any length; what is longer than this no limit can be.
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 < value <= sys.float_info.max
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no limit")

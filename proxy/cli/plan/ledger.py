@@ -17,7 +17,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.plan.file import PlannedLimit
+from sluice.proxy.cli.plan.kept_file import read_kept
 from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.json_text import number_from, text_from
 
 WEEK: Final = timedelta(days=7)
 GRANT: Final = timedelta(days=14)
@@ -30,7 +32,8 @@ _REMEDIES: Final = {
 }
 Limit: TypeAlias = tuple[str, str]
 """entity (quotas/entity_key.py), key"""
-_Content = TypeVar("_Content")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 def folder_of(plan: Path) -> Path:
@@ -71,12 +74,12 @@ def take_back_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, flo
 
 def _write_cuts(folder: Path, place: str, own: Mapping[str, list[tuple[date, float]]]) -> None:
     told = {key: [[day.isoformat(), its] for day, its in days] for key, days in own.items()}
-    _write(folder / _CUTS, {**_read(folder / _CUTS), place: told})
+    _write(folder / _CUTS, {**_read(folder / _CUTS, dict), place: told})
 
 
 def forget_cuts(folder: Path, place: str) -> None:
     """A person has applied a plan here: the week begins anew. Raises ConfigError."""
-    places = _read(folder / _CUTS)
+    places = _read(folder / _CUTS, dict)
     if places.pop(place, None) is not None:
         _write(folder / _CUTS, places)
 
@@ -106,11 +109,11 @@ def _cuts(folder: Path, place: str) -> dict[str, list[tuple[date, float]]]:
 
     def taken(content: dict[str, Any]) -> dict[str, list[tuple[date, float]]]:
         return {
-            key: [(date.fromisoformat(day), float(amount)) for day, amount in days]
+            key: [(date.fromisoformat(day), number_from(amount)) for day, amount in days]
             for key, days in content.get(place, {}).items()
         }
 
-    return _checked(folder / _CUTS, taken)
+    return _read(folder / _CUTS, taken)
 
 
 def _grants(folder: Path) -> dict[Limit, dict[str, Any]]:
@@ -118,36 +121,14 @@ def _grants(folder: Path) -> dict[Limit, dict[str, Any]]:
         items = content.get("grants", ())
         for item in items:
             date.fromisoformat(item["until"])
-            float(item["up_to"])
-        return {(item["entity"], item["key"]): item for item in items}
+            number_from(item["up_to"])
+        return {(text_from(item["entity"]), text_from(item["key"])): item for item in items}
 
-    return _checked(folder / _GRANTS, taken)
-
-
-def _checked(file: Path, taken: Callable[[dict[str, Any]], _Content]) -> _Content:
-    """Raises ConfigError if it is not what we write."""
-    try:
-        return taken(_read(file))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        problem = f"is damaged, or not what Sluice wrote: {type(error).__name__}: {error}"
-    raise _damaged(file, problem)
+    return _read(folder / _GRANTS, taken)
 
 
-def _damaged(file: Path, problem: str) -> ConfigError:
-    return ConfigError([Problem(f"{problem}; {_REMEDIES[file.name]}", source=str(file))])
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return found
-        problem = "is no JSON object"
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        problem = f"cannot be read: {error}"
-    raise _damaged(file, problem)
+def _read(file: Path, taken: Callable[[dict[str, Any]], dict[_Key, _Value]]) -> dict[_Key, _Value]:
+    return read_kept(file, taken, {}, _REMEDIES[file.name])
 
 
 def _write(file: Path, content: Mapping[str, Any]) -> None:

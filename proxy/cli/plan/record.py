@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from sluice.proxy.cli.options import in_words
+from sluice.proxy.cli.plan.file import whom_of_key
+from sluice.proxy.cli.plan.kept_file import read_kept
 from sluice.proxy.cli.quotas.edit import Whom
-from sluice.quotas.files.config_error import ConfigError, Problem
+from sluice.quotas.files.config_error import ConfigError, Problem, shown
+from sluice.quotas.files.json_text import number_from, text_from
 
 RECORD: Final = "rollback.json"
 _VERSION: Final = 1
+_REMEDY: Final = (
+    "put it back from a backup, or move it away: what limits were before the plan is lost then "
+    "(--record FILE names another)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +45,8 @@ class PlanRecord:
     def __init__(self, file: Path) -> None:
         """Raises ConfigError for a file that cannot be used; one that is not there is empty."""
         self.file = file
-        self._places: dict[str, list[Replaced]] = {}
-        try:
-            document = json.loads(file.read_text(encoding="utf-8"))
-            self._places = {
-                name: [_replaced(item) for item in items] for name, items in document["places"].items()
-            }
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"cannot be read as the record of what a plan replaced: {error!r}"
-            raise ConfigError([Problem(message, source=str(file))]) from None
+        nothing: dict[str, list[Replaced]] = {}
+        self._places = read_kept(file, self._taken, nothing, _REMEDY)
 
     def of(self, place: str) -> list[Replaced]:
         """What was replaced at this place, in the order in which it was."""
@@ -66,6 +64,13 @@ class PlanRecord:
     def forget(self, place: str) -> None:
         """All of it is as it was before. Raises ConfigError."""
         self._write({name: items for name, items in self._places.items() if name != place})
+
+    def _taken(self, document: dict[str, Any]) -> dict[str, list[Replaced]]:
+        version = document["version"]
+        if isinstance(version, bool) or version != _VERSION:
+            message = f"is {shown(version)}; this Sluice reads {_VERSION}: use the one that applied the plan"
+            raise ConfigError([Problem(message, path="version", source=str(self.file))])
+        return {name: [_replaced(item) for item in items] for name, items in document["places"].items()}
 
     def _write(self, places: dict[str, list[Replaced]]) -> None:
         beside = self.file.with_name(f".{self.file.name}.new")
@@ -95,8 +100,8 @@ def _item(one: Replaced) -> dict[str, Any]:
 def _replaced(item: dict[str, Any]) -> Replaced:
     before = item["before"]
     return Replaced(
-        tuple(item["entity"].items()),
-        item["key"],
-        None if before is None else float(before),
-        float(item["after"]),
+        whom_of_key(json.dumps(item["entity"], ensure_ascii=False)),
+        text_from(item["key"]),
+        None if before is None else number_from(before),
+        number_from(item["after"]),
     )

@@ -41,6 +41,18 @@ def test_holes_lie_between_heartbeats_but_not_after_an_orderly_end(
     assert read_beats(str(tmp_path / "out"), DAY + timedelta(days=1), 1) == {}
 
 
+def test_heartbeats_of_a_file_without_the_column_proxy_tell_of_no_proxy(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """None and a name cannot be sorted: the night ended in a traceback."""
+    write(tmp_path, [beat(window) for window in range(3)])
+    write(tmp_path, [beat(window) for window in range(5, 8)], "b.parquet", without=("proxy",))
+    found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
+    write_beats(str(tmp_path / "out"), DAY, found)
+    first = begin_ms(DAY) // 10_000
+    assert read_beats(str(tmp_path / "out"), DAY, 1)[DAY] == {"p1": Beats(first, first + 2, False)}
+
+
 def test_the_classes_are_those_that_the_proxy_writes() -> None:
     assert [beat(0, is_last=last)["api_class"] for last in (False, True)] == [
         HEARTBEAT_CLASS,

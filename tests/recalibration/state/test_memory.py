@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 
 from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.policy.demand import DayState
+from sluice.recalibration.policy.holes import Beats
 from sluice.recalibration.policy.plan import EntityDay, Known, PlanEntry, planned
+from sluice.recalibration.policy.seasons import Peak
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.policy.standing import Standing
-from sluice.recalibration.state.beats import read_beats
+from sluice.recalibration.state.beats import read_beats, write_beats
 from sluice.recalibration.state.memory import Remembered, grants_on, remembered, write_standings
-from sluice.recalibration.state.peaks import read_peaks
+from sluice.recalibration.state.peaks import read_peaks, write_peaks
 
 DAY = date(2026, 11, 20)
 ALICE = '{"user": "alice"}'
@@ -106,24 +109,83 @@ def test_a_damaged_file_is_named_with_what_to_do(text: str, tmp_path: Path) -> N
         file.rmdir()
 
 
+DIGITS = "1" + "0" * 400
+SECONDS = (DAY - date(1970, 1, 1)).days * 86_400
+WINDOW = SECONDS // 10
+
+
+def standing(numbers: str, entity: str = ALICE) -> str:
+    return json.dumps({PLACE[0]: {entity: "HERE"}}).replace('"HERE"', numbers)
+
+
+def peaks(numbers: str) -> str:
+    return json.dumps({DAY.isoformat(): {PLACE[0]: {ALICE: "HERE"}}}).replace('"HERE"', f"[{numbers}]")
+
+
+def grant(**values: object) -> str:
+    item = {"entity": ALICE, "key": PLACE[0], "up_to": 5_000.0, "until": DAY.isoformat()}
+    return json.dumps({"grants": [item | values]})
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "text"),
     [
-        ("beats", {"p1": [None, 9, False, []]}),
-        ("beats", {"p1": [1, "9", False, []]}),
-        ("beats", {"p1": [1, 9, False, [[2, None]]]}),
-        ("peaks", {DAY.isoformat(): {PLACE[0]: {ALICE: [[None, 3_600, 5.0]]}}}),
-        ("peaks", {DAY.isoformat(): {PLACE[0]: {ALICE: [[0, 3_600, "5"]]}}}),
+        ("standing", standing("[NaN, 1000, 1000]")),
+        ("standing", standing("[1000, Infinity, 1000]")),
+        ("standing", standing("[1000, 1000, 1e999]")),
+        ("standing", standing("[-5, 1000, 1000]")),
+        ("standing", standing('["NaN", 1000, 1000]')),
+        ("standing", standing("[true, 1000, 1000]")),
+        ("standing", standing(f"[{DIGITS}, 1000, 1000]")),
+        ("standing", standing("[1000, 1000, 1000]", "\ud800")),
+        ("beats", '{"p1": [null, 9, false, []]}'),
+        ("beats", '{"p1": [1, "9", false, []]}'),
+        ("beats", '{"p1": [1, 9, false, [[2, null]]]}'),
+        ("beats", f'{{"p1": [{WINDOW}, {WINDOW + 9}, false, [[0, 1000000000000]]]}}'),
+        ("beats", '{"p1": [1000000000000000, 2000000000000000, false, []]}'),
+        ("beats", '{"p1": [-10000000000, -9999999999, false, []]}'),
+        ("beats", f'{{"p1": [{WINDOW}, {WINDOW + 8_640}, false, []]}}'),
+        ("beats", f'{{"p1": [true, {WINDOW}, false, []]}}'),
+        ("peaks", peaks("[null, 3600, 5.0]")),
+        ("peaks", peaks('[0, 3600, "5"]')),
+        ("peaks", peaks("[NaN, NaN, NaN]")),
+        ("peaks", peaks("[1e300, 1e301, 5]")),
+        ("peaks", peaks("[100000000000000000, 100000000000003600, 5e5]")),
+        ("peaks", peaks(f"[{SECONDS}, {SECONDS + 90_000}, 5e5]")),
+        ("peaks", peaks(f"[{SECONDS}, {SECONDS + 3_600}, Infinity]")),
+        ("peaks", peaks(f"[{SECONDS}, {SECONDS + 3_600}, -5]")),
+        ("grants", grant(up_to=float("nan"))),
+        ("grants", grant(up_to=float("inf"))),
+        ("grants", grant(up_to=-5)),
+        ("grants", grant(up_to="5000")),
+        ("grants", grant(until="one day")),
+        ("grants", grant(entity=["alice"])),
     ],
 )
-def test_numbers_that_are_none_are_named_with_their_file(
-    name: str, content: dict[str, object], tmp_path: Path
-) -> None:
-    file = tmp_path / ("peaks.json" if name == "peaks" else f"beats/{DAY}.json")
+def test_numbers_that_are_none_are_named_with_their_file(name: str, text: str, tmp_path: Path) -> None:
+    """NaN stayed an anchor for ever; a window or a second beyond the calendar ended in a traceback."""
+    out = str(tmp_path)
+    places: dict[str, tuple[Path, Callable[[], object]]] = {
+        "standing": (tmp_path / f"standing/{DAY}.json", lambda: remembered(out, DAY)),
+        "beats": (tmp_path / f"beats/{DAY}.json", lambda: read_beats(out, DAY, 1)),
+        "peaks": (tmp_path / "peaks.json", lambda: read_peaks(out, DAY, 400)),
+        "grants": (tmp_path / "grants.json", lambda: grants_on(out, DAY)),
+    }
+    file, read = places[name]
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(content))
+    file.write_text(text)
     with pytest.raises(OSError, match=f"{file.name}: is damaged, or not what a night wrote.*put it back"):
-        read_peaks(str(tmp_path), DAY, 400) if name == "peaks" else read_beats(str(tmp_path), DAY, 1)
+        read()
+
+
+def test_what_nights_write_is_read_again(tmp_path: Path) -> None:
+    """The first and the last second of a date, and the last window."""
+    out, beats = str(tmp_path), {"p1": Beats(WINDOW, WINDOW + 8_639, True, ((WINDOW + 3, WINDOW + 7),))}
+    found = {PLACE: [Peak(SECONDS, SECONDS + 86_400, 5.5)]}
+    write_beats(out, DAY, beats)
+    write_peaks(out, DAY, found, 400)
+    assert read_beats(out, DAY, 1) == {DAY: beats}
+    assert read_peaks(out, DAY + timedelta(days=1), 400) == {DAY: found}
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_an_entity_that_is_no_object_is_told_as_it_stands() -> None:
         '{"entries": [1]}',
         '{"entries": [{"current": 1}]}',
         '{"entries": [{"key": "k", "entity": "e", "current": NaN, "proposed": 1}]}',
+        '{"entries": [{"key": "k", "entity": "e", "current": 1' + "0" * 400 + ', "proposed": 1}]}',
         '{"entries": 5',
         '{"a" 1}',
         "[" * 100_000,

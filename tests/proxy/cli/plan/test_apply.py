@@ -310,7 +310,7 @@ DAMAGED = [
     ({"entries": [entry(1_500, entity='{"who": "alice"}')]}, "entity must be JSON such as"),
     ({"entries": [entry(1_500, entity='{"ip": "here"}')]}, "'here'"),
     ({"entries": [entry(1_500, needs_review="no")]}, "needs_review must be there"),
-    ('{"version": 1, "date": "2026-11-20", "entries": [NaN]}', "NaN is no limit"),
+    ('{"version": 1, "date": "2026-11-20", "entries": [NaN]}', "NaN is no number"),
 ]
 
 
