@@ -207,12 +207,14 @@ def _first_step(plan: PlanFile, limit: PlannedLimit, rooms: dict[str, float]) ->
     """What a grant gets tonight: a step at most, if there is room, which is taken from `rooms`."""
     step = min(limit.first_step, limit.up_to, limit.current * plan.max_step_up)
     proposed = float(floor(step)) if step >= 1.0 else step
-    more = proposed - limit.proposed
-    if more <= 0.0 or limit.reason in _MAY_FALL_FURTHER or more > rooms.get(limit.key, float("inf")):
+    if proposed <= limit.proposed or limit.reason in _MAY_FALL_FURTHER:
+        return limit
+    more = proposed - limit.room_taken(limit.proposed)
+    if more > rooms.get(limit.key, float("inf")):
         return limit
     if limit.key in rooms:
         rooms[limit.key] -= more
-    return replace(limit, proposed=proposed)
+    return replace(limit, proposed=proposed, asked=0.0)
 
 
 def limits_of(listing: Listing) -> QuotaLimits:

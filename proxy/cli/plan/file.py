@@ -45,13 +45,12 @@ class PlannedLimit:
     first_step: float = 0.0
     """to what it goes tonight, if a person grants that; 0: an older plan does not say"""
     asked: float = 0.0
-    """what it is counted as in its key's room, be it less than the limit (a default's for any client id); 0:
-    the limit counts whole"""
+    """what a default's limit for any client id is counted as in its key's room, where that is less than the
+    limit; 0: it counts whole"""
 
     def room_taken(self, limit: float) -> float:
         """What it takes of its key's room if it is this."""
-        is_counted_whole = not self.asked or self.asked >= self.proposed
-        return limit if is_counted_whole else min(limit, self.asked)
+        return min(limit, self.asked) if self.asked else limit
 
     @property
     def key(self) -> str:
@@ -201,7 +200,9 @@ def _limit(item: Any) -> PlannedLimit:
     whom = whom_of_key(entity)
     # As key_of writes it, whoever wrote the plan.
     entity = json.dumps(dict(whom), ensure_ascii=False, sort_keys=True)
-    others = (_or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step", "room_taken"))
+    others = [_or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step")]
+    taken = _or_zero(item.get("room_taken"))
+    others.append(taken if taken < proposed else 0.0)
     return PlannedLimit(kind, entity, whom, current, proposed, reason, review, *others)
 
 

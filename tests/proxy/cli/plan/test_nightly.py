@@ -221,3 +221,22 @@ def test_client_ids_that_somebody_made_up_do_not_take_the_room_of_a_rise(tmp_pat
         path = plan(tmp_path, DAY + timedelta(days=number), rise, room={KEY: room})
         apply_unattended(read_plan(path), place, today=DAY + timedelta(days=number + 1))
         assert f"user: alice\n    {KEY}: {after}" in file.read_text()
+
+
+def test_a_limit_that_counts_whole_does_so_when_it_is_cut_a_part_of_the_way(tmp_path: Path) -> None:
+    """Its room as the job writes it: what the whole cut would leave. A rise waits for what is cut in truth."""
+    outcomes = []
+    for name, told in (("with", True), ("without", False)):
+        folder = tmp_path / name
+        folder.mkdir()
+        place = quotas(folder, {f"u{number:02}": 1_000 for number in range(20)})
+        entries = [of(f"u{number:02}", 700, 1_000, confidence=0.9) for number in range(19)]
+        entries.append(of("u19", 1_700, 1_000))
+        if told:
+            entries = [entry | {"room_taken": entry["proposed"]} for entry in entries]
+        path = plan(folder, DAY, entries, room={KEY: 19_999})
+        apply_unattended(read_plan(path), place, today=DAY + timedelta(days=1))
+        outcomes.append(limits_of(place))
+    assert outcomes[0] == outcomes[1]
+    assert 19_000 <= sum(outcomes[0].values()) <= 20_000
+    assert sum(limit not in (700, 1_000) for limit in outcomes[0].values()) >= 1, "one a part of the way"
