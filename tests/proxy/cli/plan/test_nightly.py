@@ -224,7 +224,7 @@ def test_client_ids_that_somebody_made_up_do_not_take_the_room_of_a_rise(tmp_pat
 
 
 def test_a_limit_that_counts_whole_does_so_when_it_is_cut_a_part_of_the_way(tmp_path: Path) -> None:
-    """Its room as the job writes it: what the whole cut would leave. A rise waits for what is cut in truth."""
+    """Its room as the job writes it: what the whole cut would leave. Rises wait for what is cut in truth."""
     outcomes = []
     for name, told in (("with", True), ("without", False)):
         folder = tmp_path / name
