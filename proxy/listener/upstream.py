@@ -93,6 +93,9 @@ class Upstream:
         self._tls = tls
         self._credentials = credentials
         logs_in = credentials is not None and options.logs_in
+        self.cut_off = asyncio.Event()
+        """A new connection ended before the broker had answered anything on it: upstream_watch.py, which
+        clears this, is to look whether that happens to all."""
         self._is_plain = not (tls is not None or options.upstream_proxy_protocol or logs_in)
 
     @property
@@ -303,9 +306,8 @@ class Upstream:
 
     async def _exchange(self, broker: Stream, login: UpstreamLogin) -> int:
         """Returns the session's lifetime in ms."""
-        await send_all(self._loop, broker, login.start())
+        data = await self._first_answer(broker, login.start())
         while True:
-            data = await receive(self._loop, broker, _READ_BYTES)
             if not data:
                 raise login.broker_closed()
             pos = 0
@@ -316,6 +318,19 @@ class Upstream:
                     await send_all(self._loop, broker, reply)
                 if login.done:
                     return login.session_lifetime_ms
+            data = await receive(self._loop, broker, _READ_BYTES)
+
+    async def _first_answer(self, broker: Stream, asked: bytes) -> bytes:
+        """Empty: the broker closed instead."""
+        try:
+            await send_all(self._loop, broker, asked)
+            data = await receive(self._loop, broker, _READ_BYTES)
+        except OSError:
+            self.cut_off.set()
+            raise
+        if not data:
+            self.cut_off.set()
+        return data
 
 
 def _opened(family: int) -> socket.socket:

@@ -1,8 +1,9 @@
 """A question that every broker answers before a login, ApiVersions, on a connection of the proxy's own.
 
 The connection is kept for the next question: to dial for each costs more than all else that an idle proxy
-does. Not for ever (what stands before the broker may lead elsewhere by then), and not where it may be asked
-once only: on SASL listeners Kafka takes a second ApiVersions for an error (SaslServerAuthenticator).
+does. Not for ever (what stands before the broker may lead elsewhere by then), not where a new connection is
+what is asked about, and not where it may be asked once only: on SASL listeners Kafka takes a second
+ApiVersions for an error (SaslServerAuthenticator).
 """
 
 from __future__ import annotations
@@ -62,12 +63,13 @@ class UpstreamProbe:
         self.refusal = ""
         """why the last one that was REFUSED was"""
 
-    async def ask(self, address: Address) -> Heard:
-        """Ask the broker at `address`."""
+    async def ask(self, address: Address, afresh: bool = False) -> Heard:
+        """Ask the broker at `address`. `afresh`: on a new connection; one that is kept shows nothing of those
+        that clients open now."""
+        line = self._lines.pop(address, None)
         try:
             async with asyncio.timeout(self._answer_s):
-                line = self._lines.pop(address, None)
-                if line is not None and await self._is_answered(address, line):
+                if line is not None and not afresh and await self._is_answered(address, line):
                     return Heard.ANSWER
                 stream = await self._upstream.dial(address, None)
                 if stream is None:
@@ -83,6 +85,10 @@ class UpstreamProbe:
             return Heard.REFUSED
         except OSError:
             return Heard.CLOSED
+        finally:
+            # Only now: at a broker that limits connections its place would be what the new one gets.
+            if line is not None and self._lines.get(address) is not line:
+                line.stream.close()
 
     def close(self) -> None:
         """Close the connections that are kept."""

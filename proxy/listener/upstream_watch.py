@@ -6,6 +6,10 @@ called frozen) the listener is not ready; with one answer it is. A broker that c
 unanswered (what stands before it may let nobody ask) counts as one that answers, which is told once; one that
 ends TLS with an alert does so to every client, and the listener is not ready.
 
+Answers on connections that are open already show nothing of new ones (a broker whose truststore was replaced,
+a certificate of the proxy's that has ended). So when a client's ends before anything was answered on it the
+proxy asks at once, on a new connection: one such question a second, whatever clients do.
+
 While no connection is to be had (circuit.py) the proxy dials every second: where a Service sends no clients
 to a pod that is not ready nobody else would find out that the broker is back.
 """
@@ -14,7 +18,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import Final, Protocol
 
@@ -23,7 +29,7 @@ from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.listener.upstream_probe import Heard, UpstreamProbe
 from sluice.proxy.runtime.log import get_logger
-from sluice.proxy.runtime.tasks import next_beat
+from sluice.proxy.runtime.tasks import to_beat_s
 from sluice.proxy.session.gateway.broker_map import in_text
 
 _MAX_ASKED: Final = 16
@@ -51,6 +57,9 @@ class Patience:
     silence_s: float = 30.0
     """longer than the pauses of a broker that goes on afterwards"""
 
+    new_s: float = 1.0
+    """at least between two questions for the sake of clients whose new connections were ended unanswered"""
+
     @property
     def answer_s(self) -> float:
         """how long one question waits: two are asked, of one broker and of all, before `silence_s` is over"""
@@ -73,6 +82,8 @@ class UpstreamWatch:
         """`name`: the listener's; `sessions`: those of its clients."""
         self.name = name
         self._probe = UpstreamProbe(loop, upstream, patience.answer_s)
+        self._cut_off = upstream.cut_off
+        self._asked_for_it_s = -inf
         self._route = route
         self._circuits = circuits
         self._sessions = sessions
@@ -116,15 +127,25 @@ class UpstreamWatch:
                 await self.look()
                 patience = self._patience
                 is_away = self.problem and not self.is_silent
-                await next_beat(patience.retry_s if is_away else patience.interval_s)
+                await self._pause(patience.retry_s if is_away else patience.interval_s)
         finally:
             self._probe.close()
 
+    async def _pause(self, every_s: float) -> None:
+        """Until the next beat, or until new connections are in doubt."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(to_beat_s(every_s)):
+                await self._cut_off.wait()
+                await asyncio.sleep(self._asked_for_it_s + self._patience.new_s - monotonic())
+                self._asked_for_it_s = monotonic()
+
     async def look(self) -> None:
-        """Ask, unless clients have been answered since the last look."""
-        if not await self._clients_were_answered():
+        """Ask, unless clients have been answered since the last look and no new connection is in doubt."""
+        afresh = self._cut_off.is_set() or bool(self._refusal)
+        self._cut_off.clear()
+        if not await self._clients_were_answered() or afresh:
             asked_s = monotonic()
-            found = await self._ask()
+            found = await self._ask(afresh)
             if found is Heard.NOT_ASKED:  # nothing was learnt; if there is no connection the circuits know
                 self._unanswered = self._unanswered if self.is_silent else 0
                 return
@@ -194,13 +215,13 @@ class UpstreamWatch:
         self._bytes = now
         return was_answered
 
-    async def _ask(self) -> Heard:
+    async def _ask(self, afresh: bool) -> Heard:
         """The first; if it does not answer all the others at once. The best of what was heard."""
         first, *others = self._addresses()[:_MAX_ASKED]
-        found = await self._ask_one(first)
-        if found in {Heard.ANSWER, Heard.CLOSED} or not others:
+        found = await self._ask_one(first, afresh)
+        if found is Heard.ANSWER or not others:
             return found
-        questions = {asyncio.ensure_future(self._ask_one(address)) for address in others}
+        questions = {asyncio.ensure_future(self._ask_one(address, afresh)) for address in others}
         try:
             for next_found in asyncio.as_completed(questions):
                 found = min(found, await next_found, key=lambda heard: heard.value)
@@ -212,8 +233,8 @@ class UpstreamWatch:
             await asyncio.gather(*questions, return_exceptions=True)
         return found
 
-    async def _ask_one(self, address: Address) -> Heard:
-        found = await self._probe.ask(address)
+    async def _ask_one(self, address: Address, afresh: bool) -> Heard:
+        found = await self._probe.ask(address, afresh)
         if found is Heard.ANSWER:
             self._route.reached(address)
         return found

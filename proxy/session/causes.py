@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class DisconnectCause(StrEnum):
@@ -46,3 +47,6 @@ class DisconnectCause(StrEnum):
     BROKER_CORRELATION = "broker_correlation"
     BROKER_MALFORMED = "broker_malformed"
     INTERNAL_ERROR = "internal_error"
+
+
+ENDED_BY_BROKER: Final = frozenset({DisconnectCause.BROKER_CLOSED, DisconnectCause.BROKER_RESET})

@@ -168,6 +168,7 @@ async def test_what_is_no_answer_teaches_nothing_and_is_asked_for_again(
         assert brokers.upstreams == {1: ("b1", 1)}
     (line,) = said(lines, "brokers_not_asked")
     assert reason in line["reason"]
+    assert watch._upstream.cut_off.is_set() is (behaviour is leaves)
 
 
 async def test_ids_without_a_port_are_said_once_for_each_new_one(lines: Lines) -> None:
