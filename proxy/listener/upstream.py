@@ -201,7 +201,8 @@ class Upstream:
             if error.errno in _OURS:
                 circuit.abandoned()
                 raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
-            if circuit.failed(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
+            cause = error.errno or reason  # a number whose words may name another of the host's addresses
+            if circuit.failed(monotonic() * 1000.0, random(), reason, cause):  # noqa: S311  jitter is no secret
                 # A sidecar starts before its broker.
                 is_early = error.errno == ECONNREFUSED and not circuit.was_reached
                 tell = _log.warning if is_early else _log.error
@@ -220,12 +221,13 @@ class Upstream:
         return stream
 
     def _took_no_connection(self, address: Address) -> None:
-        if self._circuits.of(address).timed_out(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
+        reason = f"no connection within {self.dial_timeout_s:g} s"
+        if self._circuits.of(address).timed_out(monotonic() * 1000.0, random(), reason):  # noqa: S311  the same
             _log.warning(
                 "upstream_accepts_slowly",
                 listener=self._options.name,
                 upstream=in_text(address),
-                reason=f"no connection within {self.dial_timeout_s:g} s; it is tried again, its clients wait",
+                reason=f"{reason}; it is tried again, its clients wait",
             )
 
     async def _secured(

@@ -36,6 +36,13 @@ _MAX_ASKED: Final = 16
 """brokers at a time: any that answers is enough"""
 _LOOKED_AT_ONCE: Final = 500
 """connections"""
+_MAX_REASONS: Final = 3
+"""of brokers that cannot be reached, in one text"""
+_REFUSAL_TOLD_EVERY_S: Final = 10.0
+"""where some connections are refused, and some not"""
+
+_NOT_REACHED: Final = "its upstream has not been reached yet"
+_NOT_SINCE: Final = "its upstream has not answered since it ended TLS"
 
 _log = get_logger()
 
@@ -89,36 +96,53 @@ class UpstreamWatch:
         self._sessions = sessions
         self._patience = patience
         self._was_reached = False
+        self._has_answered = False  # since it last ended TLS
+        self._why = ""
         self._bytes: dict[Answered, int] = {}
         self._unanswered = 0
         self._unanswered_since_s = 0.0
         self._closes_told = False
         self._refusal = ""
+        self._told_refusal = ""
+        self._refusal_told_s = -inf
+        self._reached_told = False
         self.is_silent = False
         """it takes connections, and has answered nothing for too long"""
 
     @property
     def answers_nobody(self) -> bool:
         """It takes connections, and is silent, or ends TLS."""
-        return self.is_silent or bool(self._refusal)
+        return (self.is_silent or bool(self._refusal)) and not self._is_away
 
     @property
     def problem(self) -> str:
         """Why no client should be sent to this listener; empty: nothing is known against it."""
+        found = self._problem()
+        return found and f"listener {self.name}: {found}"
+
+    def _problem(self) -> str:
+        """By what was found last."""
+        shown = ", ".join(map(in_text, self._addresses()))
+        if self._is_away:
+            problem = f"{shown} cannot be reached" if self._was_reached else _NOT_REACHED
+            return _with_reason(problem, self._reasons())
         if self._refusal:
-            return f"listener {self.name}: {self._refusal}"
-        if not self._was_reached:
-            return f"listener {self.name}: its upstream has not been reached yet"
-        addresses = self._addresses()
-        if not any(self._circuits.of(address).is_closed for address in addresses):
-            return f"listener {self.name}: {', '.join(map(in_text, addresses))} cannot be reached"
+            return self._refusal
         if self.is_silent:
             for_s = monotonic() - self._unanswered_since_s
-            shown = ", ".join(map(in_text, addresses))
-            return (
-                f"listener {self.name}: {shown} refuses no connection, and has not answered for {for_s:.0f} s"
-            )
+            return f"{shown} refuses no connection, and has not answered for {for_s:.0f} s"
+        if not self._has_answered:
+            return _with_reason(_NOT_SINCE if self._was_reached else _NOT_REACHED, self._why)
         return ""
+
+    @property
+    def _is_away(self) -> bool:
+        """No connection is to be had."""
+        return not any(self._circuits.of(address).is_closed for address in self._addresses())
+
+    def _reasons(self) -> str:
+        reasons = dict.fromkeys(self._circuits.of(address).reason for address in self._addresses())
+        return "; ".join(reason for reason in list(reasons)[:_MAX_REASONS] if reason)
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -146,8 +170,11 @@ class UpstreamWatch:
         if not await self._clients_were_answered() or afresh:
             asked_s = monotonic()
             found = await self._ask(afresh)
+            self._why = self._probe.why.get(found, "")
             if found is Heard.NOT_ASKED:  # nothing was learnt; if there is no connection the circuits know
                 self._unanswered = self._unanswered if self.is_silent else 0
+                if self._is_away:
+                    self._refusal = self._told_refusal = ""
                 return
             if found is Heard.NOTHING:
                 self._not_answered(asked_s)
@@ -165,29 +192,36 @@ class UpstreamWatch:
         self._answered()
 
     def _refused(self) -> None:
-        if not self._refusal:
+        now_s = monotonic()
+        if self._why != self._told_refusal and now_s - self._refusal_told_s >= _REFUSAL_TOLD_EVERY_S:
+            self._told_refusal, self._refusal_told_s = self._why, now_s
+            self._reached_told = False
             _log.error(
                 "upstream_refuses_tls",
                 listener=self.name,
                 upstream=", ".join(map(in_text, self._addresses())),
-                reason=self._probe.refusal,
+                reason=self._why,
                 remedy="upstream_tls.certificate_file and key_file, if it asks for a certificate",
             )
-        self._refusal = self._probe.refusal
-        self._was_reached = False
+        self._refusal = self._why
+        self._has_answered = False
+        self.is_silent = False  # an alert is no silence
+        self._unanswered = 0
 
     def _answered(self) -> None:
-        self._refusal = ""
-        if not self._was_reached:
-            self._was_reached = True
+        if not self._reached_told:
+            self._reached_told = True
             _log.info("upstream_reached", listener=self.name)
         if self.is_silent:
             silent_s = round(monotonic() - self._unanswered_since_s, 1)
             _log.info("upstream_answers_again", listener=self.name, silent_for_s=silent_s)
+        self._was_reached = self._has_answered = True
+        self._refusal = self._told_refusal = ""
         self.is_silent = False
         self._unanswered = 0
 
     def _not_answered(self, asked_s: float) -> None:
+        self._refusal = self._told_refusal = ""
         if not self._unanswered:
             self._unanswered_since_s = asked_s
         self._unanswered += 1
@@ -243,3 +277,7 @@ class UpstreamWatch:
         """All that may answer, those first that would be tried first."""
         first = list(self._route.addresses(None, monotonic() * 1000.0))
         return first + [address for address in self._route.brokers() if address not in first]
+
+
+def _with_reason(problem: str, reason: str) -> str:
+    return f"{problem}: {reason}" if reason else problem

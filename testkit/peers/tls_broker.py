@@ -1,4 +1,4 @@
-"""A broker behind TLS, in threads, whose demands on new connections can change while others go on."""
+"""A broker behind TLS, in threads: what it does with new connections can change while others go on."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ _HEAD: Final = struct.Struct(">ihhi")  # size, api key, api version, correlation
 
 
 class TlsBroker:
-    """Answers each request that comes in one piece. `asked`: requests so far; `accepted`: connections."""
+    """Answers each request that comes in one piece."""
 
-    def __init__(self, authority: CertificateAuthority, folder: Path) -> None:
-        """`folder`: for its files."""
+    def __init__(self, authority: CertificateAuthority, folder: Path, port: int = 0) -> None:
+        """`folder`: for its files. `port` 0: a free one."""
         files = authority.server().write(folder, "broker")
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(files.certificate, files.key)
-        self._context.load_verify_locations(authority.write(folder))
-        self._listening = socket.create_server((LOOPBACK, 0))
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(files.certificate, files.key)
+        self.context.load_verify_locations(authority.write(folder))
+        self._listening = socket.create_server((LOOPBACK, port))
         self.port = int(self._listening.getsockname()[1])
         self.accepted = 0
-        self.asked = 0
+        """connections so far"""
+        self.shakes_hands = True
+        """False: it says nothing to new connections"""
+        self._silent: list[socket.socket] = []
 
     def demand_certificate(self, demanded: bool) -> None:
         """Of connections from now on. A refusal comes behind the handshake in TLS 1.3."""
-        self._context.verify_mode = ssl.CERT_REQUIRED if demanded else ssl.CERT_NONE
+        self.context.verify_mode = ssl.CERT_REQUIRED if demanded else ssl.CERT_NONE
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -43,13 +46,18 @@ class TlsBroker:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listening.close()
+        for client in self._silent:
+            client.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 plain, _ = self._listening.accept()
                 self.accepted += 1
-                client = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+                if not self.shakes_hands:
+                    self._silent.append(plain)
+                    continue
+                client = self.context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: ssl.SSLSocket) -> None:
@@ -60,6 +68,5 @@ class TlsBroker:
                 while socket.socket.recv(client, 4096):  # a reset would overtake the alert
                     pass
             while frame := client.recv(4096):
-                self.asked += 1
                 _, key, version, correlation_id = _HEAD.unpack_from(frame)
                 client.sendall(answer(key, version, correlation_id=correlation_id))  # type: ignore[arg-type]
