@@ -61,9 +61,10 @@ class ClientUpstreams:
     def reached(self, connection: Connection, node_id: int | None, broker: BrokerStream) -> Stream:
         """`connection` leads there from now on."""
         session = connection.session
+        connection.leads_to = in_text(broker.address)
         if node_id is None:  # of a broker's own clients nothing is learnt for those that any may serve
             self.route.reached(broker.address)
-            session.name_broker(in_text(broker.address))
+            session.name_broker(connection.leads_to)
         else:
             self._leads_to[connection] = (node_id, broker.address)
         if broker.session_lifetime_ms:
@@ -82,11 +83,12 @@ class ClientUpstreams:
 
     def ended(self, connection: Connection) -> None:
         """It leads nowhere any more."""
-        _, address = self._leads_to.pop(connection, (None, None))
+        self._leads_to.pop(connection, None)
         session = connection.session
         if session.pace.close_cause in ENDED_BY_BROKER and not session.bytes_to_client:
+            # Only for the broker that will be asked: another one's clients would have it asked for nothing.
             asked = self.route.addresses(None, monotonic() * 1000.0)[0]
-            if address in {None, asked}:  # None: it was one that any broker may serve, so that it went there
+            if connection.leads_to == in_text(asked):
                 self.upstream.cut_off.set()
         relogin = self._relogins.pop(connection, None)
         if relogin is not None:

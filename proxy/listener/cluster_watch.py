@@ -50,6 +50,7 @@ class ClusterWatch:
         self.answered = asyncio.Event()
         """the brokers are known, as far as they are alive"""
         self._asked = 0
+        self._asking = ""
         self._said_out_of_range: tuple[int, ...] = ()
         self._failing = False
 
@@ -67,7 +68,12 @@ class ClusterWatch:
         except (NotConnected, ProtocolError, OSError, TimeoutError) as error:
             if not self._failing:  # once, until it goes again
                 why = str(error.cause) if isinstance(error, NotConnected) else "timed out"
-                _log.warning("brokers_not_asked", listener=self._name, reason=str(error) or why)
+                _log.warning(
+                    "brokers_not_asked",
+                    listener=self._name,
+                    upstream=self._asking,
+                    reason=str(error) or why,
+                )
             self._failing = True
             return False
         self._failing = False
@@ -91,7 +97,10 @@ class ClusterWatch:
 
     async def _ask(self) -> None:
         self._asked += 1
-        broker = await self._upstream.connect(self._route.addresses(None, monotonic() * 1000.0), None, None)
+        addresses = self._route.addresses(None, monotonic() * 1000.0)
+        self._asking = ", ".join(map(in_text, addresses))
+        broker = await self._upstream.connect(addresses, None, None)
+        self._asking = in_text(broker.address)
         try:
             size = await self._first_bytes(broker.stream)
             length = int.from_bytes(size, "big", signed=True)

@@ -50,3 +50,9 @@ class DisconnectCause(StrEnum):
 
 
 ENDED_BY_BROKER: Final = frozenset({DisconnectCause.BROKER_CLOSED, DisconnectCause.BROKER_RESET})
+AT_BROKER: Final = ENDED_BY_BROKER | {
+    DisconnectCause.BROKER_STALLED,
+    DisconnectCause.BROKER_CORRELATION,
+    DisconnectCause.BROKER_MALFORMED,
+}
+"""what the broker did, or did not do"""

@@ -138,6 +138,9 @@ async def test_a_gateway_goes_on_with_the_next_one_where_the_first_only_closes()
         begun_s = monotonic()
         while not await a_new_one_is_served(assembled.listener.port):
             assert monotonic() - begun_s < SOON_S
+        closed = [end.detail for end in assembled.listener._shared.recorder.connections]
+        owed = "1 requests unanswered, the first ApiVersions (18) version 0"
+        assert closed[0] == f"{LOOPBACK}:{one.port}: {owed}"
 
 
 async def answers_api_versions_only(client: BrokerSide) -> None:
