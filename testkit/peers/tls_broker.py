@@ -69,4 +69,4 @@ class TlsBroker:
                     pass
             while frame := client.recv(4096):
                 _, key, version, correlation_id = _HEAD.unpack_from(frame)
-                client.sendall(answer(key, version, correlation_id=correlation_id))  # type: ignore[arg-type]
+                client.sendall(answer(key, version, correlation_id=correlation_id))
