@@ -56,7 +56,7 @@ class Circuit:
         self._told_ms = -inf
         self._told_cause: object = None
         self.reason = ""
-        """why the last dial failed; empty: it did not, or none has ended"""
+        """why the last dial brought nothing; empty: it did, or none has ended"""
         self.is_slow = False
         """the last dial that ended got no answer in time; others may go first"""
         self.was_reached = False
@@ -140,9 +140,11 @@ class Circuit:
         self._back_off_ms = 0.0
         return was_open
 
-    def abandoned(self) -> None:
-        """A dial was given up with nothing learnt: its client left, or the proxy ends."""
+    def abandoned(self, reason: str = "") -> None:
+        """A dial was given up with nothing learnt: its client left, the proxy ends; or for `reason`, which is
+        no failure."""
         self._ended()
+        self.reason = reason or self.reason
 
     def _failed(self, reason: str) -> None:
         self._ended()

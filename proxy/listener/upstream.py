@@ -194,8 +194,8 @@ class Upstream:
             reason = str(error) or "timed out"
             if isinstance(error, TimeoutError):
                 if has_connected:
-                    circuit.abandoned()
-                    raise SaysNothing(f"{in_text(address)}: no answer to the TLS handshake in time") from None
+                    circuit.abandoned(reason := "no answer to the TLS handshake in time")
+                    raise SaysNothing(f"{in_text(address)}: {reason}") from None
                 self._took_no_connection(address)
                 raise SaysNothing(f"{in_text(address)}: took no connection in time") from None
             if error.errno in _OURS:

@@ -150,7 +150,10 @@ async def test_a_refusal_is_told_no_longer_than_it_is_what_happens(
         async with FaultBroker(closes, port=port):
             await becomes(watch, f"{port} cannot be reached: the broker closed the connection during the TLS")
         with TlsBroker(authority, tmp_path, port) as broker:
+            broker.shakes_hands = False
+            await becomes(watch, f"{port} cannot be reached: no answer to the TLS handshake in time")
             broker.demand_certificate(True)
+            broker.shakes_hands = True
             await becomes(watch, refuses)
             broker.shakes_hands = False
             await becomes(watch, "has not answered since it ended TLS")
