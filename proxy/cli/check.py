@@ -116,7 +116,7 @@ def _quota_file(document: YamlDocument) -> Path | None:
     """The quota file of a configuration with mistakes, as far as it can be told."""
     section: Any = document.value.get("quotas") if isinstance(document.value, dict) else None
     name = section.get("file") if isinstance(section, dict) else None
-    return Path(name) if isinstance(name, str) and name.strip() else None
+    return Path(name) if isinstance(name, str) and name.strip() and "\0" not in name else None
 
 
 def _counted(limits: QuotaLimits) -> str:

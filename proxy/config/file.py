@@ -34,6 +34,7 @@ _SERVICE_LINK_NAME = re.compile(
     r"SLUICE_.*?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))"
 )
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
+_NUL = "must not hold the character NUL (\\0), which no file, host or name can have"
 
 
 def load_config(file: Path | None, environ: Mapping[str, str]) -> Config:
@@ -66,10 +67,11 @@ def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -
         _resolve_files(values, Config, Path(source).parent)
     for path, (_, value) in variables.items():
         _put(values, path, value)
+    translator = _Translator(document, source, variables)
+    problems.extend(translator.problem(path, _NUL) for path in _with_nul(values, ()))
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
-        translator = _Translator(document, source, variables)
         problems.extend(translator.problems(error))
         problems.extend(translator.problems_behind(values, error))
     if problems:
@@ -171,6 +173,20 @@ def _put(values: dict[str, YamlValue], path: tuple[str, ...], value: YamlValue) 
     values[path[-1]] = value
 
 
+def _with_nul(value: YamlValue, path: YamlPath) -> Iterator[YamlPath]:
+    """The paths of texts with a NUL: what is given to the operating system or OpenSSL would raise ValueError
+    for it there, behind all checks."""
+    if isinstance(value, str):
+        if "\0" in value:
+            yield path
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _with_nul(inner, (*path, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _with_nul(inner, (*path, number))
+
+
 class _Translator:
     """pydantic's errors in our words, with their places."""
 
@@ -185,9 +201,9 @@ class _Translator:
         for detail in _details(error):
             if detail["type"] == "contradictions":
                 for path, message in detail["ctx"]["contradictions"]:
-                    yield self._problem(path, message)
+                    yield self.problem(path, message)
             else:
-                yield self._problem(detail["loc"], mistake(Config, detail))
+                yield self.problem(detail["loc"], mistake(Config, detail))
 
     def problems_behind(self, values: YamlValue, error: ValidationError) -> Iterator[Problem]:
         """What only shows once what `error` names is right: options are compared with each other where each
@@ -203,7 +219,7 @@ class _Translator:
                 missing = [detail["loc"] for detail in _details(further) if detail["type"] == "missing"]
                 if not missing:
                     yield from (
-                        self._problem(path, message)
+                        self.problem(path, message)
                         for detail in _details(further)
                         if detail["type"] == "contradictions"
                         for path, message in detail["ctx"]["contradictions"]
@@ -214,7 +230,8 @@ class _Translator:
                     _put_stand_in(values, path)
                 gone |= set(missing)
 
-    def _problem(self, path: YamlPath, message: str) -> Problem:
+    def problem(self, path: YamlPath, message: str) -> Problem:
+        """`message` with the place of `path`: a variable, or a line of the file."""
         for length in range(len(path), 0, -1):
             variable = self._variables.get(tuple(map(str, path[:length])))
             if variable is not None:

@@ -24,7 +24,7 @@ from sluice.proxy.connection.waiting import what_it_waits_for
 from sluice.proxy.connection.worker import Worker
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn
-from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.causes import AT_BROKER, DisconnectCause
 from sluice.proxy.session.local_responses import QuotaQuestion
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import ANONYMOUS
@@ -37,7 +37,7 @@ class Connection(Relay):
 
     __slots__ = (
         "__weakref__", "_dialling", "_dials", "_footprint", "_guest", "_linger", "_on_close", "_opened_ms",
-        "peer",
+        "leads_to", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,8 @@ class Connection(Relay):
         self._dials = dials
         self._dialling: asyncio.Task[None] | None = None
         self.peer = peer
+        self.leads_to = ""
+        """the broker's address, once it is reached"""
         self._on_close = on_close
         self._opened_ms = monotonic() * 1000.0
         self._guest = guest
@@ -361,6 +363,9 @@ class Connection(Relay):
         client.read(False)
         self._broker.close()
         now_ms = monotonic() * 1000.0
+        pace = self.session.pace
+        if pace.close_cause in AT_BROKER and pace.close_detail and self.leads_to:
+            pace.close_detail = f"{self.leads_to}: {pace.close_detail}"
         self._worker.recorder.connections.append(self.session.record(self.peer, self._opened_ms, now_ms))
         self.session.closed(now_ms)
         self._footprint.closed()

@@ -23,6 +23,7 @@ MAX_BACK_OFF_MS: Final = 1_000.0
 """as long as clients wait at most between two attempts (Java: reconnect.backoff.max.ms)"""
 MAX_CIRCUITS: Final = 1_000
 _TOLD_EVERY_MS: Final = 60_000.0
+_OTHER_CAUSE_TOLD_EVERY_MS: Final = 10_000.0
 
 Address: TypeAlias = tuple[str, int]
 """host, port"""
@@ -35,11 +36,14 @@ class Circuit:
     __slots__ = (
         "_back_off_ms",
         "_slow_told_ms",
+        "_told_cause",
+        "_told_ms",
         "_under_way",
         "_until_ms",
         "failures",
         "is_slow",
         "openings",
+        "reason",
         "refused",
         "was_reached",
     )
@@ -49,6 +53,10 @@ class Circuit:
         self._back_off_ms = 0.0  # 0: closed
         self._under_way = 0
         self._slow_told_ms = -inf
+        self._told_ms = -inf
+        self._told_cause: object = None
+        self.reason = ""
+        """why the last dial brought nothing; empty: it did, or none has ended"""
         self.is_slow = False
         """the last dial that ended got no answer in time; others may go first"""
         self.was_reached = False
@@ -90,34 +98,32 @@ class Circuit:
         self._under_way += 1
         return True
 
-    def failed(self, now_ms: float, jitter: float) -> bool:
-        """A dial failed. True: it was closed until now, which is worth a line in the log.
+    def failed(self, now_ms: float, jitter: float, reason: str = "", cause: object = None) -> bool:
+        """A dial failed. True: worth a line in the log, for it was closed until now, or the cause is another
+        than was told last: a broker may be down at first and then be wrong.
 
+        `reason`: in words; `cause`: equal for what is the same, whatever the words.
         `jitter`, 0 ≤ jitter < 1, takes up to half off the back-off, so that proxies which lost the same
         broker do not come back together. Of dials that were begun before it opened, and now fail one after
         the other for the same reason, only the last makes the back-off longer.
         """
-        self._ended()
-        self.failures += 1
-        was_closed = self.is_closed
-        if was_closed:
-            self.openings += 1
-        elif self.would_refuse(now_ms):
-            return False
-        self._back_off_ms = min(max(self._back_off_ms * 2.0, FIRST_BACK_OFF_MS), MAX_BACK_OFF_MS)
-        self._until_ms = now_ms + self._back_off_ms * (1.0 - jitter / 2.0)
-        return was_closed
+        is_another = cause != self._told_cause and now_ms - self._told_ms >= _OTHER_CAUSE_TOLD_EVERY_MS
+        is_news = self.is_closed or is_another
+        if is_news:
+            self._told_cause, self._told_ms = cause, now_ms
+        self._failed(reason)
+        self._open(now_ms, jitter)
+        return is_news
 
-    def timed_out(self, now_ms: float, jitter: float) -> bool:
+    def timed_out(self, now_ms: float, jitter: float, reason: str = "") -> bool:
         """A dial got no answer in time. True: worth a line in the log, at most one a minute.
 
         It opens nothing; where the circuit is open already, the probe has failed.
         """
+        self._failed(reason)
         if not self.is_closed:
-            self.failed(now_ms, jitter)
+            self._open(now_ms, jitter)
             return False
-        self._ended()
-        self.failures += 1
         self.is_slow = True
         if now_ms - self._slow_told_ms < _TOLD_EVERY_MS:
             return False
@@ -128,14 +134,31 @@ class Circuit:
         """A dial succeeded. True: it was open until now, which is worth a line in the log."""
         self._ended()
         was_open = not self.is_closed
+        self.reason = ""
         self.is_slow = False
         self.was_reached = True
         self._back_off_ms = 0.0
         return was_open
 
-    def abandoned(self) -> None:
-        """A dial was given up with nothing learnt: its client left, or the proxy ends."""
+    def abandoned(self, reason: str = "") -> None:
+        """A dial was given up with nothing learnt: its client left, the proxy ends; or for `reason`, which is
+        no failure."""
         self._ended()
+        self.reason = reason or self.reason
+
+    def _failed(self, reason: str) -> None:
+        self._ended()
+        self.failures += 1
+        self.reason = reason
+
+    def _open(self, now_ms: float, jitter: float) -> None:
+        """For longer, if it is open and its time is over."""
+        if self.is_closed:
+            self.openings += 1
+        elif self.would_refuse(now_ms):
+            return
+        self._back_off_ms = min(max(self._back_off_ms * 2.0, FIRST_BACK_OFF_MS), MAX_BACK_OFF_MS)
+        self._until_ms = now_ms + self._back_off_ms * (1.0 - jitter / 2.0)
 
     def _ended(self) -> None:
         assert self._under_way > 0, "a dial that was not allowed, or ended twice"

@@ -18,7 +18,7 @@ from sluice.proxy.listener.handshake import Arrival
 from sluice.proxy.listener.login.relogin import Relogin
 from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import BrokerStream, Upstream
-from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.causes import ENDED_BY_BROKER, DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.quotas.entity import ANONYMOUS
 
@@ -60,10 +60,11 @@ class ClientUpstreams:
 
     def reached(self, connection: Connection, node_id: int | None, broker: BrokerStream) -> Stream:
         """`connection` leads there from now on."""
-        self.route.reached(broker.address)
         session = connection.session
-        if node_id is None:
-            session.name_broker(in_text(broker.address))
+        connection.leads_to = in_text(broker.address)
+        if node_id is None:  # of a broker's own clients nothing is learnt for those that any may serve
+            self.route.reached(broker.address)
+            session.name_broker(connection.leads_to)
         else:
             self._leads_to[connection] = (node_id, broker.address)
         if broker.session_lifetime_ms:
@@ -83,6 +84,12 @@ class ClientUpstreams:
     def ended(self, connection: Connection) -> None:
         """It leads nowhere any more."""
         self._leads_to.pop(connection, None)
+        session = connection.session
+        if session.pace.close_cause in ENDED_BY_BROKER and not session.bytes_to_client:
+            # Only for the broker that will be asked: another one's clients would have it asked for nothing.
+            asked = self.route.addresses(None, monotonic() * 1000.0)[0]
+            if connection.leads_to == in_text(asked):
+                self.upstream.cut_off.set()
         relogin = self._relogins.pop(connection, None)
         if relogin is not None:
             relogin.end()

@@ -13,7 +13,7 @@ from typing import Final
 from sluice.protocol.addresses.metadata_poll import brokers_of, metadata_request
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import SIZE_BYTES
-from sluice.proxy.connection.stream import receive_exactly, send_all
+from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import Upstream
@@ -50,6 +50,7 @@ class ClusterWatch:
         self.answered = asyncio.Event()
         """the brokers are known, as far as they are alive"""
         self._asked = 0
+        self._asking = ""
         self._said_out_of_range: tuple[int, ...] = ()
         self._failing = False
 
@@ -67,7 +68,12 @@ class ClusterWatch:
         except (NotConnected, ProtocolError, OSError, TimeoutError) as error:
             if not self._failing:  # once, until it goes again
                 why = str(error.cause) if isinstance(error, NotConnected) else "timed out"
-                _log.warning("brokers_not_asked", listener=self._name, reason=str(error) or why)
+                _log.warning(
+                    "brokers_not_asked",
+                    listener=self._name,
+                    upstream=self._asking,
+                    reason=str(error) or why,
+                )
             self._failing = True
             return False
         self._failing = False
@@ -91,10 +97,12 @@ class ClusterWatch:
 
     async def _ask(self) -> None:
         self._asked += 1
-        broker = await self._upstream.connect(self._route.addresses(None, monotonic() * 1000.0), None, None)
+        addresses = self._route.addresses(None, monotonic() * 1000.0)
+        self._asking = ", ".join(map(in_text, addresses))
+        broker = await self._upstream.connect(addresses, None, None)
+        self._asking = in_text(broker.address)
         try:
-            await send_all(self._loop, broker.stream, metadata_request(self._asked, "sluice"))
-            size = await receive_exactly(self._loop, broker.stream, SIZE_BYTES)
+            size = await self._first_bytes(broker.stream)
             length = int.from_bytes(size, "big", signed=True)
             if not 0 < length <= _MAX_ANSWER_BYTES:
                 raise MalformedFrame(f"answer of {length} bytes to our Metadata")
@@ -102,6 +110,18 @@ class ClusterWatch:
         finally:
             broker.stream.close()
         self._route.reached(broker.address)
+        self._learn(frame)
+
+    async def _first_bytes(self, broker: Stream) -> bytes:
+        """The size of the answer to a Metadata that is sent now."""
+        try:
+            await send_all(self._loop, broker, metadata_request(self._asked, "sluice"))
+            return await receive_exactly(self._loop, broker, SIZE_BYTES)
+        except OSError:
+            self._upstream.cut_off.set()
+            raise
+
+    def _learn(self, frame: bytes) -> None:
         for found in brokers_of(frame, self._asked):
             self._brokers.learn(found.node_id, found.host, found.port)
             self._brokers.advertised(found.node_id)  # notes an id that has no port

@@ -93,6 +93,9 @@ class Upstream:
         self._tls = tls
         self._credentials = credentials
         logs_in = credentials is not None and options.logs_in
+        self.cut_off = asyncio.Event()
+        """A new connection ended before the broker had answered anything on it: upstream_watch.py, which
+        clears this, is to look whether that happens to all."""
         self._is_plain = not (tls is not None or options.upstream_proxy_protocol or logs_in)
 
     @property
@@ -191,14 +194,15 @@ class Upstream:
             reason = str(error) or "timed out"
             if isinstance(error, TimeoutError):
                 if has_connected:
-                    circuit.abandoned()
-                    raise SaysNothing(f"{in_text(address)}: no answer to the TLS handshake in time") from None
+                    circuit.abandoned(reason := "no answer to the TLS handshake in time")
+                    raise SaysNothing(f"{in_text(address)}: {reason}") from None
                 self._took_no_connection(address)
                 raise SaysNothing(f"{in_text(address)}: took no connection in time") from None
             if error.errno in _OURS:
                 circuit.abandoned()
                 raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
-            if circuit.failed(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
+            cause = error.errno or reason  # a number whose words may name another of the host's addresses
+            if circuit.failed(monotonic() * 1000.0, random(), reason, cause):  # noqa: S311  jitter is no secret
                 # A sidecar starts before its broker.
                 is_early = error.errno == ECONNREFUSED and not circuit.was_reached
                 tell = _log.warning if is_early else _log.error
@@ -217,12 +221,13 @@ class Upstream:
         return stream
 
     def _took_no_connection(self, address: Address) -> None:
-        if self._circuits.of(address).timed_out(monotonic() * 1000.0, random()):  # noqa: S311  jitter is no secret
+        reason = f"no connection within {self.dial_timeout_s:g} s"
+        if self._circuits.of(address).timed_out(monotonic() * 1000.0, random(), reason):  # noqa: S311  the same
             _log.warning(
                 "upstream_accepts_slowly",
                 listener=self._options.name,
                 upstream=in_text(address),
-                reason=f"no connection within {self.dial_timeout_s:g} s; it is tried again, its clients wait",
+                reason=f"{reason}; it is tried again, its clients wait",
             )
 
     async def _secured(
@@ -303,9 +308,8 @@ class Upstream:
 
     async def _exchange(self, broker: Stream, login: UpstreamLogin) -> int:
         """Returns the session's lifetime in ms."""
-        await send_all(self._loop, broker, login.start())
+        data = await self._first_answer(broker, login.start())
         while True:
-            data = await receive(self._loop, broker, _READ_BYTES)
             if not data:
                 raise login.broker_closed()
             pos = 0
@@ -316,6 +320,19 @@ class Upstream:
                     await send_all(self._loop, broker, reply)
                 if login.done:
                     return login.session_lifetime_ms
+            data = await receive(self._loop, broker, _READ_BYTES)
+
+    async def _first_answer(self, broker: Stream, asked: bytes) -> bytes:
+        """Empty: the broker closed instead."""
+        try:
+            await send_all(self._loop, broker, asked)
+            data = await receive(self._loop, broker, _READ_BYTES)
+        except OSError:
+            self.cut_off.set()
+            raise
+        if not data:
+            self.cut_off.set()
+        return data
 
 
 def _opened(family: int) -> socket.socket:

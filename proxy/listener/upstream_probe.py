@@ -1,8 +1,9 @@
 """A question that every broker answers before a login, ApiVersions, on a connection of the proxy's own.
 
 The connection is kept for the next question: to dial for each costs more than all else that an idle proxy
-does. Not for ever (what stands before the broker may lead elsewhere by then), and not where it may be asked
-once only: on SASL listeners Kafka takes a second ApiVersions for an error (SaslServerAuthenticator).
+does. Not for ever (what stands before the broker may lead elsewhere by then), not where a new connection is
+what is asked about, and not where it may be asked once only: on SASL listeners Kafka takes a second
+ApiVersions for an error (SaslServerAuthenticator).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address
 from sluice.proxy.listener.upstream import SaysNothing, Upstream
+from sluice.proxy.session.gateway.broker_map import in_text
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
 _KEPT_FOR_S: Final = 60.0
@@ -59,36 +61,47 @@ class UpstreamProbe:
         self._answer_s = answer_s
         self._lines: dict[Address, _Line] = {}
         self._asked_once: set[Address] = set()
-        self.refusal = ""
-        """why the last one that was REFUSED was"""
+        self.why: dict[Heard, str] = {}
+        """in words, of the last question with this end"""
 
-    async def ask(self, address: Address) -> Heard:
-        """Ask the broker at `address`."""
+    async def ask(self, address: Address, afresh: bool = False) -> Heard:
+        """Ask the broker at `address`. `afresh`: on a new connection; one that is kept shows nothing of those
+        that clients open now."""
+        line = self._lines.pop(address, None)
         try:
             async with asyncio.timeout(self._answer_s):
-                line = self._lines.pop(address, None)
-                if line is not None and await self._is_answered(address, line):
+                if line is not None and not afresh and await self._is_answered(address, line):
                     return Heard.ANSWER
                 stream = await self._upstream.dial(address, None)
-                if stream is None:
-                    return Heard.NOT_ASKED
+                if stream is None:  # its circuit has the reason
+                    return self._ends(Heard.NOT_ASKED, "")
                 is_answered = await self._is_answered(address, _Line(stream, monotonic()))
                 return Heard.ANSWER if is_answered else Heard.CLOSED
-        except NotConnected:
-            return Heard.NOT_ASKED
-        except (TimeoutError, SaysNothing):
-            return Heard.NOTHING
+        except NotConnected as error:
+            return self._ends(Heard.NOT_ASKED, error.detail)
+        except SaysNothing as error:
+            return self._ends(Heard.NOTHING, str(error))
+        except TimeoutError:
+            reason = f"{in_text(address)}: no answer to ApiVersions within {self._answer_s:g} s"
+            return self._ends(Heard.NOTHING, reason)
         except SSLError as error:
-            self.refusal = str(error)
-            return Heard.REFUSED
+            return self._ends(Heard.REFUSED, str(error))
         except OSError:
             return Heard.CLOSED
+        finally:
+            # Only now: at a broker that limits connections its place would be what the new one gets.
+            if line is not None and self._lines.get(address) is not line:
+                line.stream.close()
 
     def close(self) -> None:
         """Close the connections that are kept."""
         for line in self._lines.values():
             line.stream.close()
         self._lines.clear()
+
+    def _ends(self, how: Heard, reason: str) -> Heard:
+        self.why[how] = reason
+        return how
 
     async def _is_answered(self, address: Address, line: _Line) -> bool:
         """False: the connection ends. It is kept, or closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class DisconnectCause(StrEnum):
@@ -46,3 +47,12 @@ class DisconnectCause(StrEnum):
     BROKER_CORRELATION = "broker_correlation"
     BROKER_MALFORMED = "broker_malformed"
     INTERNAL_ERROR = "internal_error"
+
+
+ENDED_BY_BROKER: Final = frozenset({DisconnectCause.BROKER_CLOSED, DisconnectCause.BROKER_RESET})
+AT_BROKER: Final = ENDED_BY_BROKER | {
+    DisconnectCause.BROKER_STALLED,
+    DisconnectCause.BROKER_CORRELATION,
+    DisconnectCause.BROKER_MALFORMED,
+}
+"""what the broker did, or did not do"""

@@ -11,6 +11,7 @@ from typing import Final
 from sluice.protocol.apis import API_VERSIONS, AUTHENTICATION_APIS, FETCHES, PRODUCE, PRODUCER_ID_APIS
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import MIN_REQUEST_SIZE, REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, check_size
+from sluice.protocol.primitives import java_text
 from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.errors import NotAuthenticated
@@ -271,7 +272,7 @@ class RequestSide(FetchSide):
     def _identify(self, raw: bytes, id_length: int, api_key: int, now_ms: float) -> None:
         """Whose sensors are charged from now on?"""
         identity = self._identity
-        identity.client_id = raw.decode(errors="replace")  # as Java has it: U+FFFD for what is not UTF-8
+        identity.client_id = java_text(raw)
         self._client_id_length = id_length
         self._client_id_raw = raw
         flows = self._flows

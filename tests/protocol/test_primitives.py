@@ -194,3 +194,59 @@ def test_tagged_fields_without_content_fill_their_section_to_its_last_byte() -> 
     assert skip_tags(b"\x03" + section, 0, 7) == 7
     with pytest.raises(MalformedFrame):
         skip_tags(b"\x04" + section, 0, 7)
+
+
+JAVA_17 = {
+    "61 ED A0 80 62": "a\ufffdb",
+    "61 ED A0 BD ED B8 80 62": "a\ufffd\ufffdb",
+    "ED A0": "\ufffd",
+    "ED BF": "\ufffd",
+    "61 ED A0": "a\ufffd",
+    "ED A0 41": "\ufffdA",
+    "ED BF 80": "\ufffd",
+    "ED 9F BF": "\ud7ff",
+    "ED 80": "\ufffd",
+    "ED": "\ufffd",
+    "ED EC A0 80": "\ufffd\uc800",
+    "E1 80 ED A0 80": "\ufffd\ufffd",
+    "F0 9F ED A0 80": "\ufffd\ufffd",
+    "F0 9F 98 ED A0 80": "\ufffd\ufffd",
+    "ED A0 ED A0 80": "\ufffd\ufffd",
+    "C0 AF": "\ufffd\ufffd",
+    "C1 BF 41": "\ufffd\ufffdA",
+    "C2": "\ufffd",
+    "C2 41": "\ufffdA",
+    "E0 80 80": "\ufffd\ufffd\ufffd",
+    "E0 9F 41": "\ufffd\ufffdA",
+    "E0 A0": "\ufffd",
+    "E1 80 41": "\ufffdA",
+    "E1 80": "\ufffd",
+    "EF BF BF": "\uffff",
+    "F0 80 80 80": "\ufffd\ufffd\ufffd\ufffd",
+    "F0 8F BF BF": "\ufffd\ufffd\ufffd\ufffd",
+    "F0 90 80 80": "\U00010000",
+    "F0 9F 98": "\ufffd",
+    "F0 9F 98 41": "\ufffdA",
+    "F0 9F 41": "\ufffdA",
+    "F4 90 80 80": "\ufffd\ufffd\ufffd\ufffd",
+    "F4 90": "\ufffd\ufffd",
+    "F4 8F BF BF": "\U0010ffff",
+    "F5 80 80 80": "\ufffd\ufffd\ufffd\ufffd",
+    "F7 BF BF BF": "\ufffd\ufffd\ufffd\ufffd",
+    "F8 88 80 80 80": "\ufffd\ufffd\ufffd\ufffd\ufffd",
+    "FC 84 80 80 80 80": "\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd",
+    "FE FF": "\ufffd\ufffd",
+    "80 BF 41": "\ufffd\ufffdA",
+}
+
+
+@pytest.mark.parametrize("octets", JAVA_17)
+def test_what_is_not_utf_8_is_read_as_javas_string_has_it(octets: str) -> None:
+    """What `new String(bytes, UTF_8)` gave: surrogates, overlong, truncated, above U+10FFFF."""
+    assert p.java_text(bytes.fromhex(octets)) == JAVA_17[octets]
+
+
+@untimed
+@given(st.text(st.characters(codec="utf-8")))
+def test_what_is_utf_8_is_read_as_it_is(value: str) -> None:
+    assert p.java_text(value.encode()) == value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sluice.protocol.primitives import java_text
 from sluice.proxy.listener.tls.certificate_fields import Attribute, subject
 from sluice.proxy.listener.tls.java_regex import JavaRegexError, compile_java
 from sluice.quotas.files.config_error import ConfigError, Problem, shown
@@ -31,7 +32,6 @@ _KEYWORDS: Final = {
 # own images run, takes them all for UTF-8. (Java 25 reads each by its type.)
 _STRING_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _TO_ESCAPE: Final = re.compile(r'[,=+<>#;"\\]')
-_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _OUTER_SPACE: Final = " \r"  # what Java takes for it
 
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
@@ -56,9 +56,7 @@ def _assertion(attribute: Attribute) -> str:
     keyword = _KEYWORDS.get(attribute.oid)
     if keyword is None or attribute.tag not in _STRING_TAGS:
         return f"{keyword or attribute.oid}=#{attribute.encoded.hex()}"
-    # What is not UTF-8 becomes U+FFFD: once for half a surrogate pair, where Python would write it thrice.
-    content = _SURROGATE.sub(b"\xff", attribute.content).decode("utf-8", "replace")
-    text = _TO_ESCAPE.sub(r"\\\g<0>", content).replace("\0", "\\00")
+    text = _TO_ESCAPE.sub(r"\\\g<0>", java_text(attribute.content)).replace("\0", "\\00")
     inner = text.strip(_OUTER_SPACE)
     if not inner:
         return f"{keyword}={_escaped(text)}"

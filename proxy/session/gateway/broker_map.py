@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 HostPort: TypeAlias = tuple[str, int]
@@ -168,6 +169,7 @@ class BrokerMap:
         return self._real
 
 
+@lru_cache(maxsize=1_024)
 def in_text(address: HostPort) -> str:
     """`host:port`, `[host]:port` for IPv6."""
     host, port = address

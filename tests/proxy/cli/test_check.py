@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from testkit.proxy.sluice_command import Sluice
 
 BAD_CONFIG = """\
@@ -159,3 +161,16 @@ def test_a_configuration_and_a_quota_file_in_the_place_of_one_another_are_told_a
 def test_a_fetch_without_anything_asks_for_a_configuration(sluice: Sluice) -> None:
     code, _, err = sluice("access-log", "fetch", "folder")
     assert (code, "give --config or SLUICE_CONFIG" in err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [["check", "sluice.yaml"], ["run", "--config", "sluice.yaml"]])
+def test_a_nul_in_the_quota_files_name_is_told_as_other_mistakes_are(
+    command: list[str], sluice: Sluice, folder: Path
+) -> None:
+    """Which file it is `check` tells also of a configuration that has mistakes."""
+    listener = "{name: a, bind_port: 39092, upstream_host: kafka, upstream_port: 9092}"
+    (folder / "sluice.yaml").write_text(f'listeners: [{listener}]\nquotas: {{file: "a\\0b"}}\n')
+    code, out, err = sluice(*command)
+    assert (code, out) == (2, "")
+    nul = "must not hold the character NUL (\\0), which no file, host or name can have"
+    assert err == f"sluice.yaml:2: quotas.file: {nul}\n"

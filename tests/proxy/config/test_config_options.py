@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sluice.proxy.config.config import Config
-from sluice.proxy.config.file import load_config
+from sluice.proxy.config.file import load_config, variable_names
 from sluice.proxy.config.messages import inner_section
 from sluice.proxy.config.options import Options
 from sluice.proxy.config.producer_ids import ProducerIdOptions, producer_ids_of, settings_of
 from sluice.quotas.producer_ids.buckets import BucketShape
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
 from sluice.quotas.producer_ids.store import StoreKind
-from testkit.proxy.configurations import GOOD, write
+from testkit.proxy.configurations import GOOD, errors_of, write
 
 
 def sections(model: type[Options]) -> list[type[Options]]:
@@ -110,3 +112,23 @@ producer_ids:
         max_principals=8,
     )
     assert settings.max_pairs == 500_000
+
+
+NUL = "must not hold the character NUL (\\0), which no file, host or name can have"
+
+
+@pytest.mark.parametrize("name", variable_names())
+def test_a_nul_in_any_option_is_an_error_with_its_place(name: str, tmp_path: Path) -> None:
+    """It passes every other check of a text, and would end the start in a traceback at a file's opening."""
+    told = errors_of(tmp_path, GOOD, {name: "a\0b"})
+    path = name.removeprefix("SLUICE_").lower().replace("__", ".")
+    assert f"{name}: {path}: {NUL}" in told
+
+
+def test_a_nul_in_a_list_or_a_listener_has_its_line(tmp_path: Path) -> None:
+    text = GOOD.replace("127.0.0.1", '"127.0\\0.0.1"') + 'admin:\n  status:\n    token_file: "a\\0b"\n'
+    assert errors_of(tmp_path, text + 'quotas_admins: ["x\\0"]\n')[:3] == [
+        f"sluice.yaml:4: listeners[0].upstream_host: {NUL}",
+        f"sluice.yaml:10: admin.status.token_file: {NUL}",
+        f"sluice.yaml:11: quotas_admins[0]: {NUL}",
+    ]

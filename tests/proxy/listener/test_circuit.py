@@ -308,3 +308,20 @@ def test_a_probe_that_times_out_has_failed() -> None:
     assert circuit.may_dial(FIRST_BACK_OFF_MS)
     assert not circuit.timed_out(FIRST_BACK_OFF_MS, 0.0)
     assert circuit.would_refuse(3.0 * FIRST_BACK_OFF_MS - 1.0)
+
+
+def test_another_cause_while_it_is_open_is_told_once_and_no_more_often_than_every_ten_seconds() -> None:
+    circuit = Circuit()
+    told = []
+    began = [(0.0, 111), (2_000.0, "tls"), (8_900.0, "tls"), (10_000.0, "tls"), (30_000.0, "tls")]
+    for now_ms, cause in [*began, (40_000.0, 111), (41_000.0, "tls"), (50_000.0, 111)]:
+        assert circuit.may_dial(now_ms)
+        told.append(circuit.failed(now_ms, 0.0, f"said {cause}", cause))
+        assert circuit.reason == f"said {cause}"
+    assert told == [True, False, False, True, False, True, False, False]
+    assert circuit.may_dial(60_000.0)
+    assert not circuit.timed_out(60_000.0, 0.0, "took no connection")
+    assert circuit.reason == "took no connection"
+    assert circuit.may_dial(70_000.0)
+    assert circuit.succeeded()
+    assert not circuit.reason

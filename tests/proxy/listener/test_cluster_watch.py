@@ -101,8 +101,8 @@ async def test_it_asks_the_next_one_when_the_first_is_dead_and_stays_there(lines
 
 
 async def test_nobody_to_ask_is_said_once_until_somebody_answers(lines: Lines) -> None:
-    port = free_port()
-    async with watching(port) as (brokers, watch):
+    port, other = free_port(), free_port()
+    async with watching(port, other) as (brokers, watch):
         await until(lambda: bool(said(lines, "brokers_not_asked")))
         await asyncio.sleep(0.3)
         assert not watch.answered.is_set()
@@ -112,6 +112,7 @@ async def test_nobody_to_ask_is_said_once_until_somebody_answers(lines: Lines) -
         assert brokers.upstreams == {1: ("b1", 1)}
     first = said(lines, "brokers_not_asked")[0]
     assert first["reason"] == "upstream_unreachable"
+    assert first["upstream"] == f"{LOOPBACK}:{port}, {LOOPBACK}:{other}"
 
 
 async def another_correlation_id(client: BrokerSide) -> None:
@@ -166,8 +167,11 @@ async def test_what_is_no_answer_teaches_nothing_and_is_asked_for_again(
         assert not brokers.upstreams
         await until(watch.answered.is_set)
         assert brokers.upstreams == {1: ("b1", 1)}
+        asked = f"{LOOPBACK}:{broker.port}"
     (line,) = said(lines, "brokers_not_asked")
     assert reason in line["reason"]
+    assert line["upstream"] == asked
+    assert watch._upstream.cut_off.is_set() is (behaviour is leaves)
 
 
 async def test_ids_without_a_port_are_said_once_for_each_new_one(lines: Lines) -> None:

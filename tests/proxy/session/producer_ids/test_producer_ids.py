@@ -112,15 +112,19 @@ def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it_and_goes_on_as_i
     """Java puts U+FFFD for what it cannot read; requests are else alike, so that they are compared."""
     batch = record_batch(b"records", producer_id=7, epoch=0)
     good = produce({"orders": [(0, batch)]})
-    odd = good.replace(b"app", b"a\xffp")
+    odd, half = (
+        good.replace(b"app", b"a\xffp"),
+        good.replace(b"app", b"\xed\xa0\x80"),
+    )  # half a surrogate pair
     for step in (1, 10_000):
         (shell,) = shells(1, producer_byte_rate=10**9)
-        for frame in (good, good, odd, odd, good):
+        for frame in (good, good, odd, odd, good, half):
             for at in range(0, len(frame), step):
                 shell.client_sends(frame[at : at + step])
             shell.broker_sends(produce_answer())
-        assert shell.to_broker == good * 2 + odd * 2 + good
-        assert [record.client_id for record in shell.records] == ["app", "app", "a\ufffdp", "a\ufffdp", "app"]
+        assert shell.to_broker == good * 2 + odd * 2 + good + half
+        read = [record.client_id for record in shell.records]
+        assert read == ["app", "app", "a\ufffdp", "a\ufffdp", "app", "\ufffd"]
         assert shell.cause is None
 
 
