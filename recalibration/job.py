@@ -19,7 +19,7 @@ from datetime import date
 from math import ceil
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.quotas.entity_key import is_of_any_client_id, limit_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
@@ -39,12 +39,13 @@ from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
+from sluice.recalibration.state.measures import CONNECTION_CLASS
 from sluice.recalibration.state.memory import grants_on, remembered, write_standings
 from sluice.recalibration.state.peaks import peaks_in, read_peaks, unusual, write_peaks
 from sluice.recalibration.state.scheduled import calendars
 from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
 from sluice.recalibration.state.windows import windows_of
-from sluice.usage.access_record import REQUESTS
+from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, REQUESTS
 
 PLAN_VERSION: Final = 2
 
@@ -134,7 +135,7 @@ def take_day(
             # What a file's end does not show: a page in its middle is damaged, a number beyond all reason.
             unreadable = unreadable_file(error) or {}
             if is_overflow(error):
-                unreadable = files_beyond_reason(spark, files)
+                unreadable = _beyond_reason(spark, files)
             if not unreadable.keys() & set(files.good):
                 raise
             rows, files = read_log(
@@ -142,15 +143,29 @@ def take_day(
             )
     windows = store.read(spark, WINDOWS, day, 1) if is_used else None
     if windows is None:
-        if not beats:
+        if not beats or (store.has_rows(day) and _has_clients(rows)):
             raise NothingToPlanError(
                 f"no client in the log of {day} has a limit: there is nothing to recalibrate"
             )
-        for table in (WINDOWS, STATE):
-            store.write_idle(table, day)
+        store.write_idle(day)
         return files
     store.write(STATE, daily_state(windows, found.names), day)
     return files
+
+
+def _beyond_reason(spark: SparkSession, files: LogFiles) -> dict[str, str]:
+    """As `files_beyond_reason`; it reads them all, and one may be damaged as well."""
+    try:
+        return files_beyond_reason(spark, files)
+    except Exception as error:
+        return unreadable_file(error) or {}
+
+
+def _has_clients(rows: DataFrame) -> bool:
+    """Whether the log of a date tells of more than that proxies were there. Where a quota file has nobody of
+    them it may be another cluster's, and what an earlier run has found stays."""
+    idle = ", ".join(f"'{name}'" for name in (HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, CONNECTION_CLASS))
+    return not rows.where(f"api_class NOT IN ({idle})").isEmpty()
 
 
 def make_plan(
@@ -183,7 +198,8 @@ def make_plan(
             )
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
             tops[place] = _top_rate(history, job.replay_days)
-    if not entries:  # nothing was used tonight, and nothing is known of nights before
+    if not entries:  # nothing was used tonight, and of nights before nobody is known who has a limit now
+        store.drop_idle(day)
         raise NothingToPlanError(f"no client with a limit did anything in the log up to {day}")
     fitted = fitted_plan(_ordered(entries), job.room)
     if store.tonight is None:

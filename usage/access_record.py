@@ -26,6 +26,8 @@ WINDOW_MS: Final = 10_000
 HEARTBEAT_CLASS: Final = "heartbeat"
 HEARTBEAT_END_CLASS: Final = "heartbeat_end"
 """of the last one of a proxy that ended in order: what comes after it is no hole in the log"""
+NAMELESS: Final = "?"
+"""the proxy of rows that tell none; not "", by which the job means all proxies together"""
 ROLLUP: Final = "rollup"
 REQUESTS: Final = "requests"
 
@@ -74,7 +76,7 @@ class Column:
 _T, _I, _L, _D = ColumnType.TEXT, ColumnType.INT, ColumnType.LONG, ColumnType.DOUBLE
 
 _WHO: Final = (
-    Column("proxy", _T, "which proxy wrote it: its instance name", ""),
+    Column("proxy", _T, "which proxy wrote it: its instance name", NAMELESS),
     Column("broker", _T, "the broker behind the connection: its node id where it is known, else host:port"),
     Column("user", _T, "the principal's name, without its type", ""),
     Column("client_id", _T, 'as the client sent it, its first 256 characters; "" for a null one', ""),

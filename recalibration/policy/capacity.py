@@ -9,14 +9,14 @@ what they ask for and the large ones are cut to one level L, the highest at whic
 Max-min fair: nobody can get more but from somebody who has as little or less. Found by going through the
 limits from the smallest: with m of them left and r remaining, the next either fits under r / m, or L = r / m.
 
-Whose need is below his limit keeps it all the same, as long as there is room for all such needs: else who
-holds a large limit and uses little of it, as a thousand client ids that somebody made up do, would take from
-who uses his. Who is throttled may need anything, so he is cut to the level like what nobody needs:
+What somebody asks for he keeps all the same, as long as there is room for all of that: else who holds a large
+limit and uses little of it, as a thousand client ids that somebody made up do, would take from who uses his.
+Who is throttled may need anything; of him nothing is kept, and he is cut to the level:
 
-    Σ max(min(limit_i, L), need_i) = capacity × oversubscription, need_i = 0 of whom is throttled
+    Σ max(min(limit_i, L), kept_i) = capacity × oversubscription
 
 Worked examples: limits 100, 300, 800, 800, and room for 1,500: 100 ≤ 1500/4 stays, 300 ≤ 1400/3 stays, 800 >
-1100/2: L = 550: 100, 300, 550, 550. Limits of 800 of whom 700, 100 and 100 are needed, and the same room: L =
+1100/2: L = 550: 100, 300, 550, 550. Limits of 800 of which 700, 100 and 100 are kept, and the same room: L =
 400: 700, 400, 400.
 """
 
@@ -29,24 +29,24 @@ _Entity = TypeVar("_Entity")
 
 
 def fitted(
-    limits: Mapping[_Entity, float], room: float, needs: Mapping[_Entity, float] | None = None
+    limits: Mapping[_Entity, float], room: float, kept: Mapping[_Entity, float] | None = None
 ) -> dict[_Entity, float]:
     """The limits, none above before; their sum is at most `room` > 0. The order stays.
 
-    `needs`: what each asks for; from its limit on, it may be anything. None: all of them may.
+    `kept`: what each keeps of its limit, if all of that fits; None: nothing.
     """
-    asked = limits if needs is None else needs
-    after = shares(list(limits.values()), [asked[each] for each in limits], room)
+    keeps = dict.fromkeys(limits, 0.0) if kept is None else kept
+    after = shares(list(limits.values()), [keeps[each] for each in limits], room)
     return dict(zip(limits, after, strict=True))
 
 
-def shares(limits: Sequence[float], needs: Sequence[float], room: float) -> list[float]:
+def shares(limits: Sequence[float], kept: Sequence[float], room: float) -> list[float]:
     """The same, by place."""
-    kept = [need if need < limit else 0.0 for limit, need in zip(limits, needs, strict=True)]
+    kept = [min(each, limit) for each, limit in zip(kept, limits, strict=True)]
     if sum(kept) > room:
         kept = [0.0] * len(kept)
     level = _level_above(limits, kept, room)
-    return [max(min(limit, level), need) for limit, need in zip(limits, kept, strict=True)]
+    return [max(min(limit, level), each) for limit, each in zip(limits, kept, strict=True)]
 
 
 def water_level(limits: Sequence[float], room: float) -> float:

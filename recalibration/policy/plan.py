@@ -19,7 +19,7 @@ from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
 from sluice.recalibration.policy.policy import Day, Reason, propose
 from sluice.recalibration.policy.settings import PolicySettings
-from sluice.recalibration.policy.standing import Standing, anchor_of
+from sluice.recalibration.policy.standing import SEEN_IN_FULL, Standing, anchor_of
 from sluice.recalibration.state.measures import MEASURES
 
 POOLED: Final = ""
@@ -240,12 +240,19 @@ def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list
     for key, bound in room.items():
         places = [place for place, entry in enumerate(entries) if entry.key == key]
         taken = [entries[place].room_taken for place in places]
-        needs = [entries[place].wanted for place in places]
-        for place, before, share in zip(places, taken, shares(taken, needs, bound), strict=True):
+        kept = [_kept(entries[place]) for place in places]
+        for place, before, share in zip(places, taken, shares(taken, kept, bound), strict=True):
             if share < before:
                 limit = _rounded_down(key, share)
                 after[place] = replace(entries[place], proposed=limit, reason=Reason.CAPACITY)
     return after
+
+
+def _kept(entry: PlanEntry) -> float:
+    """What an entity keeps of its limit, if there is room for that of all: what it asks for. Who is held back
+    may ask for anything, and keeps nothing."""
+    is_held_back = entry.throttled_share > SEEN_IN_FULL and entry.wanted >= entry.proposed
+    return 0.0 if is_held_back else entry.wanted
 
 
 def _rounded_down(key: str, limit: float) -> float:

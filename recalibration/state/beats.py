@@ -17,7 +17,7 @@ from sluice.quotas.files.config_error import shown
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.holes import WINDOWS_OF_A_DAY, Beats
 from sluice.recalibration.state.json_files import read_json, write_json
-from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, WINDOW_MS
+from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, NAMELESS, WINDOW_MS
 
 _FOLDER: Final = "beats"
 _EPOCH: Final = date(1970, 1, 1)
@@ -30,7 +30,7 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
     Those of a file without proxies' names tell of no proxy: its log is judged by its hours (coverage.py).
     """
     beats = (
-        rows.where(f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}') AND proxy <> ''")
+        rows.where(f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}') AND proxy <> '{NAMELESS}'")
         .selectExpr(
             "proxy",
             f"window_start_ms DIV {WINDOW_MS} AS window",

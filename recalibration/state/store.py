@@ -29,9 +29,11 @@ from sluice.recalibration.spark.parquet_paths import read_parquet
 from sluice.recalibration.state import daily_state, windows
 from sluice.recalibration.state.buckets import middle
 from sluice.recalibration.state.day_figures import quantile_sql, top_sql, totals_sql
+from sluice.usage.access_record import NAMELESS
 
 STATE: Final = "state"
 WINDOWS: Final = "windows"
+_IDLE: Final = "part-idle.parquet"
 _TEN_SECOND_WINDOWS: Final = 10_000_000
 """since 1973 their number is above it, that of hours until the year 3110 below"""
 _SCHEMAS: Final = {STATE: daily_state.SCHEMA, WINDOWS: windows.SCHEMA}
@@ -71,7 +73,7 @@ class StateStore:
 
     def _files(self, table: str, day: date) -> set[str]:
         place = LogFolder.of(self.tonight or self.root)
-        selector = fs.FileSelector(f"{place.root.rstrip('/')}/{table}/date={day}", allow_not_found=True)
+        selector = fs.FileSelector(_folder_of(place, table, day), allow_not_found=True)
         return {info.path for info in place.filesystem.get_file_info(selector)}
 
     def read(self, spark: SparkSession, table: str, latest: date, days: int) -> DataFrame | None:
@@ -83,17 +85,30 @@ class StateStore:
             return found if own is None else own
         return found.where(f.col("date") != f.lit(latest)).unionByName(own)
 
-    def write_idle(self, table: str, day: date) -> None:
-        """A date with a log in which nothing was used: its partition, without rows. Raises OSError.
+    def write_idle(self, day: date) -> None:
+        """A date with a log in which nothing was used: its partitions, without rows. Raises OSError.
 
         Spark makes no partition for no rows; and a date without one counts as lost.
         """
         place = LogFolder.of(self.tonight or self.root)
-        folder = f"{place.root.rstrip('/')}/{table}/date={day}"
-        place.filesystem.create_dir(folder, recursive=True)
-        place.filesystem.delete_dir_contents(folder)
-        with place.filesystem.open_output_stream(f"{folder}/part-idle.parquet") as file:
-            parquet.write_table(pa.table({"idle": pa.array([], pa.string())}), file)
+        for table in (WINDOWS, STATE):
+            folder = _folder_of(place, table, day)
+            place.filesystem.create_dir(folder, recursive=True)
+            place.filesystem.delete_dir_contents(folder)
+            with place.filesystem.open_output_stream(f"{folder}/{_IDLE}") as file:
+                parquet.write_table(pa.table({"idle": pa.array([], pa.string())}), file)
+
+    def drop_idle(self, day: date) -> None:
+        """Such partitions: there is nothing to plan by them. Raises OSError."""
+        if not self.has_rows(day):
+            place = LogFolder.of(self.tonight or self.root)
+            for table in (WINDOWS, STATE):
+                if self._files(table, day):
+                    place.filesystem.delete_dir(_folder_of(place, table, day))
+
+    def has_rows(self, day: date) -> bool:
+        """Whether an earlier run has found something that was used on the date."""
+        return any(not path.endswith(f"/{_IDLE}") for path in self._files(WINDOWS, day))
 
     def seen(self, spark: SparkSession, latest: date, days: int) -> dict[date, dict[str, set[int]]]:
         """Date → proxy → hours (UTC) in which anything with a limit was used, of the last `days` dates."""
@@ -104,7 +119,7 @@ class StateStore:
         # A number that is so large counts windows of 10 s; those of producer ids last an hour.
         span_s = f"IF(window > {_TEN_SECOND_WINDOWS}, 10, 3600)"
         hours = rows.selectExpr(
-            "date", "COALESCE(proxy, '') AS proxy", f"(window * {span_s} DIV 3600) % 24 AS hour"
+            "date", f"COALESCE(proxy, '{NAMELESS}') AS proxy", f"(window * {span_s} DIV 3600) % 24 AS hour"
         ).distinct()
         for day, proxy, hour in hours.collect():
             found.setdefault(day, {}).setdefault(proxy, set()).add(int(hour))
@@ -148,10 +163,14 @@ class StateStore:
             figures.unpersist()
 
 
-def partitions(place: LogFolder, table: str) -> dict[date, str]:
-    """Date → its folder, of those in which there are files; whatever else lies there is not ours."""
+def _folder_of(place: LogFolder, table: str, day: date) -> str:
+    return f"{place.root.rstrip('/')}/{table}/date={day}"
+
+
+def partitions(place: LogFolder, table: str) -> dict[date, list[str]]:
+    """Date → its files, of those that have some; whatever else lies there is not ours."""
     begin = f"{place.root.rstrip('/')}/{table}"
-    found: dict[date, str] = {}
+    found: dict[date, list[str]] = {}
     for info in place.filesystem.get_file_info(fs.FileSelector(begin, recursive=True, allow_not_found=True)):
         folder, _, name = info.path.rpartition("/")
         day = folder.rpartition("/date=")[2]
@@ -162,22 +181,23 @@ def partitions(place: LogFolder, table: str) -> dict[date, str]:
             and folder == f"{begin}/date={day}"
         ):
             with suppress(ValueError):
-                found[_date_of(day)] = folder
+                found.setdefault(_date_of(day), []).append(info.path)
     return found
 
 
 def _rows(spark: SparkSession, root: str, table: str, first: date, latest: date) -> DataFrame | None:
     """Those of the dates between, with their `date`; None: there are none."""
     place = LogFolder.of(root)
-    folders = [
-        f"{place.scheme}{folder}"
-        for day, folder in sorted(partitions(place, table).items())
+    paths = [
+        f"{place.scheme}{path}"
+        for day, its in sorted(partitions(place, table).items())
         if first <= day <= latest
+        for path in sorted(its)
     ]
-    if not folders:
+    if not paths:
         return None
     base = f"{place.scheme}{place.root.rstrip('/')}/{table}"
-    return read_parquet(spark, folders, f"{_SCHEMAS[table]}, date DATE", base)
+    return read_parquet(spark, paths, f"{_SCHEMAS[table]}, date DATE", base)
 
 
 def _figures(rows: DataFrame, quantile: float) -> DataFrame:

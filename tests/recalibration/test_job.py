@@ -122,9 +122,22 @@ def test_rows_without_a_proxys_name_stand_beside_those_with_one(spark: SparkSess
     plan = night(spark, logs, out, DAY)
     assert [entry.entity for entry in plan.entries] == ['{"user": "alice"}', '{"user": "bob"}']
     assert store.seen(spark, DAY, 2) == {
-        DAY - timedelta(days=1): {"": {23}},
-        DAY: {"": {0}, "p1": {0}},
+        DAY - timedelta(days=1): {"?": {23}},
+        DAY: {"?": {0}, "p1": {0}},
     }
+    assert [entry.proxies for entry in plan.entries] == [2, 1]
+
+
+def test_rows_without_a_proxys_name_are_evidence(spark: SparkSession, tmp_path: Path) -> None:
+    """As of a proxy of its own, not as what all proxies saw together."""
+    told = []
+    for name, proxy in (("a", "p1"), ("b", None), ("c", "")):
+        rows = [row(window, request_bytes=10_000, user="bob", proxy=proxy or "") for window in range(5)]
+        write(tmp_path / name, rows, without=("proxy",) if proxy is None else ())
+        (entry,) = night(spark, tmp_path / name, tmp_path / f"{name}-out", DAY).entries
+        told.append((entry.wanted, entry.proxies, entry.reason))
+    assert told[0] == told[1] == told[2]
+    assert told[0][1] == 1
 
 
 def test_rows_of_another_date_are_no_evidence_of_this_one(spark: SparkSession, tmp_path: Path) -> None:

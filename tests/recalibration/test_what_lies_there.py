@@ -156,6 +156,23 @@ def test_a_date_in_which_nobody_asked_for_anything_is_no_hole(spark: SparkSessio
     assert len(night(spark, logs, out, DAY).entries[0].days) == 2
 
 
+def test_another_cluster_s_quota_file_destroys_no_date(spark: SparkSession, tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    for day in (BEFORE, DAY):
+        write(logs, beats(day) + traffic(day), day=day)
+    whole = night(spark, logs, out, BEFORE)
+    others = QuotaLimits([(QuotaEntity("carol"), {"producer_byte_rate": 1_000})])
+    store = StateStore(str(out))
+    with pytest.raises(NothingToPlanError, match="has a limit"):
+        take_day(spark, str(logs), store, BEFORE, others, JOB)
+    files = take_day(spark, str(logs), store, DAY, others, JOB)
+    with pytest.raises(NothingToPlanError, match="did anything"):
+        make_plan(spark, store, DAY, others, JOB, files)
+    assert store.dates(DAY, 7) == [BEFORE], "it is no idle date, either"
+    assert night(spark, logs, out, BEFORE).entries == whole.entries
+    assert len(night(spark, logs, out, DAY).entries[0].days) == 2
+
+
 def test_of_an_idle_log_alone_nothing_can_be_planned(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "logs", beats(DAY))
     with pytest.raises(NothingToPlanError, match="no client with a limit did anything"):
@@ -190,6 +207,8 @@ def test_what_is_not_ours_is_left_alone(spark: SparkSession, tmp_path: Path) -> 
         ):
             shutil.copytree(whole, out / table / name)
         (out / table / "date=2026-11-10").write_text("a file")
+        shutil.copytree(whole, whole / "backup/x=1")
+        (whole / "notes.txt").write_text("of a person")
     plan = night(spark, logs, out, DAY)
     assert [len(entry.days) for entry in plan.entries] == [2]
     assert json.loads(json.dumps(plan.as_json()))["entities"] == 1
@@ -205,11 +224,17 @@ def test_a_file_with_numbers_beyond_all_reason_is_named_and_left_out(
     mad: dict[str, Any] = {"throttle_ms": 1e300, "holds": 1}
     if column == "holds":
         mad = {"holds": 2**31 - 1, "mutes": 2**31 - 1}
-    good = write(tmp_path / "logs", traffic(DAY))
+    good = write(tmp_path / "logs", traffic(DAY, producer_byte_rate=float(2**63 - 1)))
     bad = write(tmp_path / "logs", traffic(DAY, **mad), "mad one.parquet")
+    torn = write(tmp_path / "logs", traffic(DAY) * 200, "torn.parquet")
+    damage(torn)
     plan = night(spark, tmp_path / "logs", tmp_path / "out")
-    assert plan.files.damaged == {str(bad): f"a number in its column {column} is beyond all reason"}
+    assert plan.files.damaged == {
+        str(bad): f"a number in its column {column} is beyond all reason",
+        str(torn): "a part of it cannot be read",
+    }
     assert plan.files.good == [str(good)]
+    torn.unlink()
     with pytest.raises(LogError, match="beyond all reason"):
         take_day(
             spark, str(tmp_path / "logs"), StateStore(str(tmp_path / "out")), DAY, LIMITS,

@@ -64,9 +64,10 @@ def allowed_tonight(
                 left_out.append((limit, f"a later night: tonight it goes to {number(part.proposed)}"))
             cuts_left, fall_left = cuts_left - 1.0, fall_left - (limit.current - part.proposed)
             taken[id(limit)] = part
-        before = sum(limit.room_taken(limit.current) for limit in limits)
+        counted = {limit.whom: limit.room_taken(limit.current) for limit in limits}
+        before = sum(counted.values())
         after = before - sum(
-            part.room_taken(part.current) - part.room_taken(part.proposed)
+            counted[part.whom] - part.room_taken(part.proposed)
             for part in taken.values()
             if part.kind is kind
         )
@@ -75,10 +76,11 @@ def allowed_tonight(
             rise = limit.proposed - limit.current
             if rise <= 0.0:
                 continue
-            if after + rise > room:
+            more = limit.room_taken(limit.proposed) - counted[limit.whom]
+            if after + more > room:
                 left_out.append((limit, "a later night: there is no room until others are cut"))
             else:
-                after += rise
+                after += more
                 taken[id(limit)] = limit
     return [taken[id(limit)] for limit in chosen if id(limit) in taken], left_out
 

@@ -16,14 +16,16 @@ def test_the_worked_example_comes_out() -> None:
     assert fitted(limits, 1_500) == {"a": 550, "b": 100, "c": 300, "d": 550}
 
 
-def test_who_uses_less_than_his_limit_keeps_what_he_uses() -> None:
+def test_what_is_kept_is_kept_as_long_as_it_fits() -> None:
     limits, needs = dict.fromkeys("abc", 800.0), {"a": 700.0, "b": 100.0, "c": 100.0}
     assert fitted(limits, 1_500, needs) == {"a": 700, "b": 400, "c": 400}
     assert fitted(limits, 900, needs) == {"a": 700, "b": 100, "c": 100}
-    assert fitted(limits, 600, needs) == dict.fromkeys("abc", 200), "not all needs fit"
+    assert fitted(limits, 600, needs) == dict.fromkeys("abc", 200), "not all of it fits"
     assert fitted(limits, 2_400, needs) == limits
-    throttled = needs | {"a": 9_000.0}
-    assert fitted(limits, 1_500, throttled) == dict.fromkeys("abc", 500.0), "he may need anything"
+    assert fitted(limits, 1_500, needs | {"a": 0.0}) == dict.fromkeys("abc", 500.0)
+    assert fitted(limits, 1_500, needs | {"a": 9_000.0}) == {"a": 800, "b": 350, "c": 350}, (
+        "his limit, no more"
+    )
 
 
 def test_what_fits_stays() -> None:
@@ -43,14 +45,14 @@ def test_the_sum_fits_and_who_is_cut_keeps_as_much_as_anybody(limits: list[float
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 1e12), st.floats(0.0, 1e12)), min_size=1), st.floats(0.001, 1e13))
-def test_the_sum_fits_whatever_is_needed_and_needs_that_fit_are_kept(
+def test_the_sum_fits_and_what_is_kept_stays_where_all_of_it_fits(
     pairs: list[tuple[float, float]], room: float
 ) -> None:
-    limits, needs = [limit for limit, _ in pairs], [need for _, need in pairs]
-    after = shares(limits, needs, room)
+    limits, kept = [limit for limit, _ in pairs], [min(pair) for pair in pairs]
+    after = shares(limits, [keeps for _, keeps in pairs], room)
     assert sum(after) <= room * (1 + 1e-9)
     assert all(share <= limit for share, limit in zip(after, limits, strict=True))
     if sum(limits) > room:
         assert sum(after) == pytest.approx(room)
-    if sum(need for limit, need in pairs if need < limit) <= room:
-        assert all(share >= need for share, (limit, need) in zip(after, pairs, strict=True) if need < limit)
+    if sum(kept) <= room:
+        assert all(share >= keeps for share, keeps in zip(after, kept, strict=True))

@@ -64,7 +64,8 @@ def test_a_default_for_any_client_id_takes_of_the_room_what_is_asked_for() -> No
     """A thousand ids with a request each: nobody is cut for them; and none of them counts for nothing once it
     has a limit of its own."""
     entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(700), SETTINGS)
-    honest = [replace(entry, entity=str(number)) for number in range(30)]
+    assert (entry.proposed, entry.is_change) == (1_000, False)
+    honest = [replace(entry, entity=str(number), is_of_any_client_id=number % 2 == 0) for number in range(30)]
     made_up = replace(
         planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(1)[:1], SETTINGS), is_of_any_client_id=True
     )
@@ -78,8 +79,19 @@ def test_a_default_for_any_client_id_takes_of_the_room_what_is_asked_for() -> No
     after = fitted_plan(
         [*honest, *(replace(each, proposed=700.0) for each in minted)], {"producer_byte_rate": 50_000}
     )
-    assert sum(each.proposed for each in after) <= 50_000
+    assert sum(each.room_taken for each in after) <= 50_000
     assert all(each.proposed >= int(each.wanted) for each in after[:30]), "he keeps what he uses"
+
+
+def test_who_uses_nearly_all_of_his_limit_keeps_it_unless_he_is_held_back() -> None:
+    busy = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(900), SETTINGS)
+    calm = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(100)[:1], SETTINGS)
+    assert (busy.proposed, busy.throttled_share) == (1_000, 0.0)
+    assert busy.wanted > busy.proposed
+    room = {"producer_byte_rate": 1_500}
+    assert [each.proposed for each in fitted_plan([busy, calm], room)] == [1_000, 499]
+    held = replace(busy, throttled_share=0.5)
+    assert [each.proposed for each in fitted_plan([held, calm], room)] == [750, 750]
 
 
 def test_the_quantile_is_the_settings() -> None:

@@ -240,3 +240,27 @@ def test_a_limit_that_counts_whole_does_so_when_it_is_cut_a_part_of_the_way(tmp_
     assert outcomes[0] == outcomes[1]
     assert 19_000 <= sum(outcomes[0].values()) <= 20_000
     assert sum(limit not in (700, 1_000) for limit in outcomes[0].values()) >= 1, "one a part of the way"
+
+
+def test_what_a_person_grants_to_any_client_id_counts_whole(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {f"u{number}": 15 for number in range(10)})
+    file = tmp_path / "quotas.yaml"
+    file.write_text(file.read_text() + f"  - client-id: <default>\n    {KEY}: 50\n")
+    entries = [of(f"u{number}", 11, 15) for number in range(10)]
+    entries.append(
+        of(
+            "",
+            50,
+            50,
+            entity={"client-id": "x"},
+            room_taken=5.0,
+            needs_review=True,
+            up_to=100,
+            first_step=100,
+        )
+    )
+    for room, after in ((230, False), (260, True)):
+        path = plan(tmp_path, DAY, entries, room={KEY: room})
+        reviews = Reviews(named=frozenset({(("client-id", "x"),)}))
+        apply_unattended(read_plan(path), place, today=DAY + timedelta(days=1), reviews=reviews)
+        assert ("producer_byte_rate: 100\n" in file.read_text()) == after
