@@ -32,7 +32,7 @@ _RESIDENT_PAGES: Final = 21
 
 
 class ProcessMetrics:
-    """Of this process; none where there is no /proc. `refresh` before `collect`."""
+    """What this process uses; nothing where there is no /proc. `refresh` before `collect`."""
 
     def __init__(self) -> None:
         self._open_fds: int | None = None
@@ -41,7 +41,7 @@ class ProcessMetrics:
             _boot_unix_s()
 
     async def refresh(self) -> None:
-        """Count the descriptors."""
+        """Count the open descriptors, for the next `collect`."""
         self._open_fds = await open_descriptors()
 
     def collect(self) -> Iterator[Family]:

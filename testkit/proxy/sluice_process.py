@@ -31,6 +31,7 @@ from testkit.processes.ports import LOOPBACK, free_port_range
 SLUICE: Final = Path(sys.executable).with_name("sluice")
 READY_WITHIN_S: Final = 30.0
 _ON_ITS_WAY_S: Final = 0.1
+_LOOKS: Final = 3
 SHOWN_WITHIN_S: Final = 15.0
 """how long what has happened may take to be seen, on a busy machine"""
 Quota = Mapping[str, object]
@@ -266,16 +267,16 @@ class SluiceProcess:
         """How many client connections ended for this cause."""
         return int(self.metric("sluice_disconnects_total", cause=cause))
 
-    def log_lines(self, event: str, **fields: object) -> list[dict[str, Any]]:
-        """The log's lines of this event that have these fields, since the first start.
+    def log_lines(self, event: str, *, behind: int = 0, **fields: object) -> list[dict[str, Any]]:
+        """The log's lines of this event that have these fields, since its first start, but `behind` of them.
 
         A thread writes them: one that there is none of yet may be on its way, behind an answer or a metric.
         """
-        found = self._lines_there(event, fields)
-        if not found:
+        for _ in range(_LOOKS):
+            if found := self._lines_there(event, fields)[behind:]:
+                return found
             time.sleep(_ON_ITS_WAY_S)
-            found = self._lines_there(event, fields)
-        return found
+        return self._lines_there(event, fields)[behind:]
 
     def _lines_there(self, event: str, fields: Mapping[str, object]) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
