@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -267,16 +268,22 @@ class SluiceProcess:
         """How many client connections ended for this cause."""
         return int(self.metric("sluice_disconnects_total", cause=cause))
 
-    def log_lines(self, event: str, *, behind: int = 0, **fields: object) -> list[dict[str, Any]]:
-        """The log's lines of this event that have these fields, since its first start, but `behind` of them.
+    def log_lines(self, event: str, **fields: object) -> list[dict[str, Any]]:
+        """The log's lines of this event that have these fields, since the first start."""
+        return self.lines_behind(0, event, fields)
+
+    def lines_behind(
+        self, count: int, event: str, fields: Mapping[str, object] = MappingProxyType({})
+    ) -> list[dict[str, Any]]:
+        """Those of them behind the first `count`.
 
         A thread writes them: one that there is none of yet may be on its way, behind an answer or a metric.
         """
         for _ in range(_LOOKS):
-            if found := self._lines_there(event, fields)[behind:]:
+            if found := self._lines_there(event, fields)[count:]:
                 return found
             time.sleep(_ON_ITS_WAY_S)
-        return self._lines_there(event, fields)[behind:]
+        return self._lines_there(event, fields)[count:]
 
     def _lines_there(self, event: str, fields: Mapping[str, object]) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]

@@ -60,7 +60,7 @@ async def test_bad_input_ends_that_connection_with_one_line_and_touches_no_other
         await asyncio.to_thread(
             sluice.wait_until, lambda: sluice.disconnects(cause) == counted + 1, "counted"
         )
-    lines = sluice.log_lines("connection_closed", behind=logged)
+    lines = sluice.lines_behind(logged, "connection_closed")
     assert [(line["cause"], bool(line["detail"])) for line in lines] == [(cause, True)]
     assert bystander.is_unharmed
     # Both of ours are gone, however many the bystander has opened meanwhile.

@@ -347,7 +347,7 @@ def test_a_bad_certificate_is_told_and_counted_and_the_good_one_stays(rig: Rig, 
             invalid, said = reloads(rig, "invalid"), len(rig.sluice.log_lines("certificates_not_applied"))
             rig.secret.put(files)
             await_reloads(rig, "invalid", invalid + 3)
-            lines = rig.sluice.log_lines("certificates_not_applied", behind=said)
+            lines = rig.sluice.lines_behind(said, "certificates_not_applied")
             assert {line["listener"] for line in lines} == {TO_PLAIN, TO_TLS, AGAIN}
             assert all(problem in str(line["problems"]) for line in lines), lines
             assert "PRIVATE" not in str(lines)
