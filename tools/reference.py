@@ -127,7 +127,7 @@ the quota file, or `other`. Under a limit for `<default>`, `user` is the princip
 lately takes the place of another, whose series end). Labels are empty where the level of the limit does not
 look at them (a limit for a user alone has no `client_id`). With `metrics.max_series` reached, further
 entities are counted as `other` too. A series that was not used for an hour is dropped; it begins again at 0.
-prometheus_client's own `process_*` and `python_*` are there too.
+`process_*` and `python_*`, by the names of prometheus_client, are there too.
 
 | name | type | labels | unit | meaning |
 |---|---|---|---|---|

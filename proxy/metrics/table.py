@@ -397,4 +397,4 @@ _ROWS: Final = (
     MetricDefinition("sluice_pump_info", "info", ("data_path",), "", "The data path: pump or pure (Python)."),
 )  # fmt: skip
 METRICS: Final = {row.name: row for row in _ROWS}
-"""Besides these, /metrics has prometheus_client's own `process_*` and `python_*`."""
+"""Besides these, /metrics has `process_*` and `python_*`, by the names of prometheus_client."""
