@@ -34,7 +34,7 @@ from sluice.recalibration.log.local_files import files_below
 from sluice.recalibration.log.request_rows import as_rollup
 from sluice.recalibration.spark.parquet_paths import read_parquet
 from sluice.recalibration.spark.session import s3_endpoint
-from sluice.usage.access_record import LIMIT_KEYS, NAMELESS, REQUESTS, ROLLUP, TABLES, Column, ColumnType
+from sluice.usage.access_record import LIMIT_KEYS, REQUESTS, ROLLUP, TABLES, Column, ColumnType
 
 _AT_ONCE: Final = 8
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -262,6 +262,4 @@ def _schema(columns: Iterable[Column]) -> str:
 def _filled(column: Column) -> SparkColumn:
     if column.default is None:
         return f.col(column.name)
-    if column.default == NAMELESS:
-        return f.expr(f"COALESCE(NULLIF({column.name}, ''), '{NAMELESS}')").alias(column.name)
     return f.coalesce(f.col(column.name), f.lit(column.default)).alias(column.name)

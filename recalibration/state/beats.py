@@ -30,7 +30,9 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
     Those of a file without proxies' names tell of no proxy: its log is judged by its hours (coverage.py).
     """
     beats = (
-        rows.where(f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}') AND proxy <> '{NAMELESS}'")
+        rows.where(
+            f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}') AND proxy NOT IN ('', '{NAMELESS}')"
+        )
         .selectExpr(
             "proxy",
             f"window_start_ms DIV {WINDOW_MS} AS window",

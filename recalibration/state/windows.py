@@ -26,6 +26,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.spark.local_frame import DOUBLE, INT, LONG, TEXT, local_frame
 from sluice.recalibration.state.measures import CONNECTION_CLASS, MEASURES, Measure
 from sluice.recalibration.state.scheduled import left_out
+from sluice.usage.access_record import NAMELESS
 
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
@@ -100,7 +101,7 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
     ids = names.select("number", "entity_id", "span_ms")
     told = used.join(f.broadcast(ids), "number").selectExpr(
         "entity_id",
-        "proxy",
+        f"IF(proxy = '', '{NAMELESS}', proxy) AS proxy",  # "" is all of them together (plan.POOLED)
         "window",
         f"{_RATE} AS rate",
         f"IF(throttled, {_offered()}, NULL) AS offered",
