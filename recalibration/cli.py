@@ -262,7 +262,7 @@ def _os_words(error: Exception, out: str) -> str:
 def _spark_words(error: Exception) -> str:
     from sluice.recalibration.log.reader import unreadable_file
 
-    for path in unreadable_file(error) or ():
+    for path in unreadable_file(error):
         return (
             f"Spark cannot read {path}: it is damaged; put it back from a backup, or remove its folder and "
             "run that date again"

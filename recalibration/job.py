@@ -133,9 +133,7 @@ def take_day(
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
             # What a file's end does not show: a page in its middle is damaged, a number beyond all reason.
-            unreadable = unreadable_file(error) or {}
-            if is_overflow(error):
-                unreadable = _beyond_reason(spark, files)
+            unreadable = _beyond_reason(spark, files) if is_overflow(error) else unreadable_file(error)
             if not unreadable.keys() & set(files.good):
                 raise
             rows, files = read_log(
@@ -158,7 +156,7 @@ def _beyond_reason(spark: SparkSession, files: LogFiles) -> dict[str, str]:
     try:
         return files_beyond_reason(spark, files)
     except Exception as error:
-        return unreadable_file(error) or {}
+        return unreadable_file(error)
 
 
 def _has_clients(rows: DataFrame) -> bool:

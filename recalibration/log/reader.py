@@ -105,11 +105,7 @@ class LogFolder:
                 fs.FileSelector(folder, recursive=True, allow_not_found=True)
             )
             found = [info.path for info in there if info.type is fs.FileType.File]
-        return sorted(
-            path
-            for path in found
-            if path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
-        )
+        return sorted(filter(is_written, found))
 
     def footers(self, paths: Sequence[str]) -> dict[str, parquet.FileMetaData | str]:
         """Each file's table of contents, or what is wrong with it."""
@@ -128,6 +124,11 @@ class LogFolder:
     def copies(self, footers: Footers) -> set[str]:
         """Those of the files that are copies (copies.py). Raises OSError."""
         return copies_in(footers, cache(partial(contents_of, self.filesystem)))
+
+
+def is_written(path: str) -> bool:
+    """Whether it is a Parquet file, and a whole one: names of those being written begin otherwise."""
+    return path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
 
 
 def _s3(path: str) -> fs.S3FileSystem:
@@ -212,12 +213,10 @@ def read_log(
     return told.where(f.col("window_start_ms").between(begin_ms, begin_ms + _DAY_MS - 1)), files
 
 
-def unreadable_file(error: Exception) -> dict[str, str] | None:
-    """The file that Spark could not read, and why, by what it says; None: something else is wrong."""
+def unreadable_file(error: Exception) -> dict[str, str]:
+    """The file that Spark could not read, and why, by what it says; empty: something else is wrong."""
     found = _UNREADABLE.search(str(error))
-    if found is None:
-        return None
-    return {_path_of(found[1]): "a part of it cannot be read"}
+    return {} if found is None else {_path_of(found[1]): "a part of it cannot be read"}
 
 
 def is_overflow(error: Exception) -> bool:

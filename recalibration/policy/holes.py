@@ -48,7 +48,7 @@ def holes(beating: Beating, dates: Iterable[date], *, short: bool) -> dict[date,
     """Date of `dates` → its holes, in words: the short ones, or the others."""
     found: dict[date, list[str]] = {}
     wanted = set(dates)
-    known_until = max(map(_begin, wanted), default=0) + WINDOWS_OF_A_DAY - 1
+    known_until = max(map(first_window, wanted), default=0) + WINDOWS_OF_A_DAY - 1
     for proxy in sorted({proxy for of_date in beating.values() for proxy in of_date}):
         for first, last in _holes_of(beating, proxy, known_until):
             if last - first + 1 > _MISSED_WINDOWS and (last - first + 1 <= SHORT_WINDOWS) is short:
@@ -74,7 +74,8 @@ def _holes_of(beating: Beating, proxy: str, known_until: int) -> Iterator[tuple[
         yield before.last + 1, min(known_until, end_of_next_date)
 
 
-def _begin(day: date) -> int:
+def first_window(day: date) -> int:
+    """The number of a date's first window, as `Beats` counts them."""
     return (day - _EPOCH).days * WINDOWS_OF_A_DAY
 
 

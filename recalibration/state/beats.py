@@ -15,12 +15,11 @@ from pyspark.sql import functions as f
 
 from sluice.quotas.files.config_error import shown
 from sluice.recalibration.log.reader import LogFolder
-from sluice.recalibration.policy.holes import WINDOWS_OF_A_DAY, Beats
+from sluice.recalibration.policy.holes import WINDOWS_OF_A_DAY, Beats, first_window
 from sluice.recalibration.state.json_files import read_json, write_json
 from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, NAMELESS, WINDOW_MS
 
 _FOLDER: Final = "beats"
-_EPOCH: Final = date(1970, 1, 1)
 _LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy ORDER BY window)"
 
 
@@ -80,7 +79,7 @@ def read_beats(out: str, latest: date, days: int) -> dict[date, dict[str, Beats]
 
 def _beats(day: date, content: dict[str, Any]) -> dict[str, Beats] | None:
     """Raises what a file that no night wrote brings about."""
-    begin = (day - _EPOCH).days * WINDOWS_OF_A_DAY
+    begin = first_window(day)
 
     def window(value: Any) -> int:
         # One far off is a date that there is not, or a hole of a million dates.

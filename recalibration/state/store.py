@@ -22,7 +22,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sluice.recalibration.log.reader import LogFolder
+from sluice.recalibration.log.reader import LogFolder, is_written
 from sluice.recalibration.policy.demand import DayState, Demand
 from sluice.recalibration.policy.plan import DayTotals, EntityDay
 from sluice.recalibration.spark.parquet_paths import read_parquet
@@ -74,7 +74,7 @@ class StateStore:
     def _files(self, table: str, day: date) -> set[str]:
         place = LogFolder.of(self.tonight or self.root)
         selector = fs.FileSelector(_folder_of(place, table, day), allow_not_found=True)
-        return {info.path for info in place.filesystem.get_file_info(selector)}
+        return {info.path for info in place.filesystem.get_file_info(selector) if is_written(info.path)}
 
     def read(self, spark: SparkSession, table: str, latest: date, days: int) -> DataFrame | None:
         """The last `days` dates up to `latest`, with their `date`. None: there is nothing."""
@@ -172,14 +172,9 @@ def partitions(place: LogFolder, table: str) -> dict[date, list[str]]:
     begin = f"{place.root.rstrip('/')}/{table}"
     found: dict[date, list[str]] = {}
     for info in place.filesystem.get_file_info(fs.FileSelector(begin, recursive=True, allow_not_found=True)):
-        folder, _, name = info.path.rpartition("/")
+        folder = info.path.rpartition("/")[0]
         day = folder.rpartition("/date=")[2]
-        if (
-            info.type is fs.FileType.File
-            and name.endswith(".parquet")
-            and not name.startswith((".", "_"))
-            and folder == f"{begin}/date={day}"
-        ):
+        if info.type is fs.FileType.File and is_written(info.path) and folder == f"{begin}/date={day}":
             with suppress(ValueError):
                 found.setdefault(_date_of(day), []).append(info.path)
     return found
