@@ -1,4 +1,4 @@
-"""Every message of Kafka 4.3.1, for the cold path; the running proxy never imports this.
+"""Every message of Kafka 4.3.1, for the cold path, and for the layout of requests that are few.
 
 Generated: do not edit. `python -m tools.protocol_tables` wrote it from common/message/*.json in
 org.apache.kafka:kafka-clients:4.3.1 (Apache-2.0; see NOTICE).

@@ -1,4 +1,4 @@
-"""The shape of one Kafka message as the cold path sees it: fields, versions, tags, defaults.
+"""The shape of one Kafka message as its description tells it: fields, versions, tags, defaults.
 
 Built from the JSON in `_schemas.py` (see tools/protocol_tables/generate.py). Knows nothing of bytes; the
 codec turns it into readers and writers. Source: README.md of Kafka's common/message folder.
@@ -148,7 +148,7 @@ def _default(full_type: str) -> Scalar:
 @cache
 def load_message(direction: Direction, api_key: int) -> Message | None:
     """The message of this API, parsed on first use; None if Kafka 4.3.1 has no such API."""
-    from sluice.protocol.codec import _schemas  # 130 KB of text that the running proxy never needs
+    from sluice.protocol.codec import _schemas  # text that most commands never need
 
     text = (_schemas.REQUESTS if direction == "request" else _schemas.RESPONSES).get(api_key)
     return None if text is None else message_from_json(json.loads(text))

@@ -29,6 +29,7 @@ from sluice.protocol.apis import (
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.groups import member_timeout_ms, session_timeout_ms
 from sluice.protocol.headers import SIZE_BYTES, refuse_size, request_body
+from sluice.protocol.request_layout import MAX_BYTES, check_layout
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import LoginNotTaken, UnknownApi
 from sluice.proxy.session.gateway.address_rewrite import work_in_gateway
@@ -115,12 +116,11 @@ class OtherRequests:
             if api_key == METADATA:
                 work = NAMES
         timeout_ms = 0
-        if self._policy.broker_map is not None:
-            found = work_in_gateway(buf, pos, client_id_end, end, frame_end, api_key, version)
-            if found is None:
-                return False
-            if found is not NONE:
-                work = found
+        found = self._look_through(buf, pos, client_id_end, end, frame_end, api_key, version)
+        if found is None:
+            return False
+        if found is not NONE:
+            work = found
         if api_key == API_VERSIONS:
             work = CAP_VERSIONS
             if not self._note_software(buf, pos, client_id_end, end, frame_end, version):
@@ -160,6 +160,21 @@ class OtherRequests:
             now_ms, 0.0, timeout_ms, None, work,
         ))  # fmt: skip
         return True
+
+    def _look_through(
+        self, buf: bytearray, pos: int, client_id_end: int, end: int, frame_end: int, api_key: int, version:
+        int,
+    ) -> AnswerWork | None:  # fmt: skip
+        """A broker can read it, and no answer to it could pass a gateway unseen. Returns the gateway's work
+        on its answer; None: more of it must come first. Raises ProtocolError where that is not so."""
+        work: AnswerWork | None = NONE
+        if self._policy.broker_map is not None:
+            work = work_in_gateway(buf, pos, client_id_end, end, frame_end, api_key, version)
+        if frame_end - client_id_end <= MAX_BYTES and api_key not in AUTHENTICATION_APIS:
+            if frame_end > end:
+                return None
+            check_layout(buf, client_id_end, frame_end, api_key, version)
+        return work
 
     def _note_software(
         self, buf: bytearray, pos: int, client_id_end: int, end: int, frame_end: int, version: int

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
 
 from sluice.protocol.codec.spec_model import Direction, Field
 from sluice.protocol.codec.tags import UNKNOWN_TAGS
@@ -75,6 +78,17 @@ class JavaOracle:
         written = self._serialize(head, header_version(direction, api_key, version), message, version)
         shown = self._converter(direction, api_key).write(message, version, True).toString()
         return cast(bytes, written.array()), cast(Value, json.loads(shown))
+
+    def can_read(self, api_key: int, version: int, rest: bytes) -> bool:
+        """Whether a broker reads a request: `rest` is of its frame, from behind the client id."""
+        head = struct.pack(">hhih", api_key, version, 0, -1)
+        accessor = self._accessor(self._wrap(head + rest))
+        try:
+            self._messages.RequestHeaderData(accessor, self.header_version("request", api_key, version))
+            self._type_of(api_key).newRequest().read(accessor, version)
+        except Py4JJavaError:
+            return False
+        return True
 
     def _frame(self, direction: Direction, api_key: int, version: int, header: Struct, message: Any) -> bytes:
         head = self._header_class(direction)().setCorrelationId(header["correlationId"])

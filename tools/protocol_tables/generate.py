@@ -33,7 +33,7 @@ Jar's sha256: {sha256}
 """
 '''
 _SCHEMAS_DOC = '''\
-"""Every message of Kafka {version}, for the cold path; the running proxy never imports this.
+"""Every message of Kafka {version}, for the cold path, and for the layout of requests that are few.
 
 Generated: do not edit. `python -m tools.protocol_tables` wrote it from common/message/*.json in
 org.apache.kafka:kafka-clients:{version} (Apache-2.0; see NOTICE).

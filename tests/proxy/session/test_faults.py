@@ -14,6 +14,7 @@ from sluice.proxy.session.policy import SessionPolicy
 from testkit.frames.frames import (
     API_VERSIONS,
     FETCH,
+    HEARTBEAT,
     JOIN_GROUP,
     METADATA,
     PRODUCE,
@@ -91,10 +92,20 @@ BAD_REQUESTS = {
         MALFORMED,
         "111 bytes wanted, 31 left, api ShareFetch (78), version 1, offset 16",
     ),
+    "metadata of topics that cannot fit": (
+        head(METADATA, 1, b"\x7f\xff\xff\xff"),
+        MALFORMED,
+        "topics: array of 2147483647 in 0 bytes, api Metadata (3), version 1, offset 18",
+    ),
+    "heartbeat of no group": (
+        head(HEARTBEAT, 0, b"\xff\xff" + bytes(20)),
+        MALFORMED,
+        "groupId: null where none may be, api Heartbeat (12), version 0, offset 14",
+    ),
     "join group without a timeout": (
         head(JOIN_GROUP, 9, b"\0\x02g" + bytes(3)),
         MALFORMED,
-        "no timeout, api JoinGroup (11), version 9, offset 17",
+        "sessionTimeoutMs: 8 bytes wanted, 3 left, api JoinGroup (11), version 9, offset 17",
     ),
     "header tags that cannot fit": (
         head(PRODUCE, 12, b"\x05\x01\x7f" + bytes(20)),
@@ -220,7 +231,7 @@ def test_no_request_is_kept_that_could_fill_the_receive_buffer() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "limit"),
-    [(SASL, 512 * KIB), (SessionPolicy(), 100 * MIB), (SessionPolicy(max_frame_bytes=1_000), 1_000)],
+    [(SASL, 512 * KIB), (SessionPolicy(), 100 * MIB), (SessionPolicy(max_frame_bytes=5_000), 5_000)],
 )
 def test_a_frame_of_the_limit_passes_and_one_byte_more_ends_the_connection(
     policy: SessionPolicy, limit: int

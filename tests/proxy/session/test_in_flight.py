@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from sluice.proxy.session.connection_states import State
-from testkit.frames.frames import HEARTBEAT, SASL_HANDSHAKE, answer, fetch, fetch_answer_of, request, sized
+from testkit.frames.frames import LIST_GROUPS, SASL_HANDSHAKE, answer, fetch, fetch_answer_of, request, sized
 from testkit.proxy.playbook import (
     AwaitingBroker,
     Broker,
@@ -23,8 +23,8 @@ from testkit.proxy.playbook import (
 
 def test_no_more_is_begun_while_too_much_is_in_flight() -> None:
     """2,000 requests of 14 B, all in one read, then nothing until 1,000 of them are answered."""
-    one = sized(struct.pack(">hhih", HEARTBEAT, 0, 1, -1))
-    received = answer(HEARTBEAT, 0)
+    one = sized(struct.pack(">hhih", LIST_GROUPS, 0, 1, -1))
+    received = answer(LIST_GROUPS, 0)
     playbook = (
         Playbook(session_of())
         >> Client(one * 5_000)
@@ -48,11 +48,11 @@ def test_no_more_is_begun_while_too_much_is_in_flight() -> None:
 
 def test_too_much_in_flight_does_not_let_anything_pass_behind_a_frame_of_authentication() -> None:
     """The 2,000th is a SaslHandshake: its own answer is awaited, not half of all."""
-    one = sized(struct.pack(">hhih", HEARTBEAT, 0, 1, -1))
+    one = sized(struct.pack(">hhih", LIST_GROUPS, 0, 1, -1))
     handshake = request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
     shell = Shell(session_of())
     shell.client_sends(one * 1_999 + handshake + one)
-    shell.broker_sends(answer(HEARTBEAT, 0) * 1_999)
+    shell.broker_sends(answer(LIST_GROUPS, 0) * 1_999)
     assert (shell.state, shell.session.in_flight) == (State.AWAITING_BROKER, 1)
     shell.broker_sends(answer(SASL_HANDSHAKE, 1, {"errorCode": 34}))
     assert shell.to_broker == one * 1_999 + handshake + one

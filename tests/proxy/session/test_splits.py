@@ -23,7 +23,7 @@ from testkit.frames.frames import (
     API_VERSIONS,
     FETCH,
     JOIN_GROUP,
-    METADATA,
+    LIST_GROUPS,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -197,7 +197,7 @@ def test_a_stream_that_waits_is_the_same_however_what_waits_arrives() -> None:
 @pytest.mark.parametrize("stale", STALE)
 def test_the_shortest_request_goes_on_with_its_last_byte_and_not_before(stale: bytes) -> None:
     """14 bytes, no client id and no body: the length of the client id is the last that is read."""
-    shortest = struct.pack(">ihhih", 10, METADATA, 0, 7, -1)
+    shortest = struct.pack(">ihhih", 10, LIST_GROUPS, 0, 7, -1)
     shell = Shell(Session(shared_of(UNLIMITED), SessionPolicy(), "10.0.0.1"), stale=stale)
     for arrived in range(14):
         assert (bytes(shell.to_broker), shell.session.requests, shell.cause) == (b"", 0, None)
