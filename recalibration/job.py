@@ -199,7 +199,7 @@ def make_plan(
     if not entries:  # nothing was used tonight, and of nights before nobody is known who has a limit now
         store.drop_idle(day)
         raise NothingToPlanError(f"no client with a limit did anything in the log up to {day}")
-    fitted = fitted_plan(_ordered(entries), job.room)
+    fitted = fitted_plan(_ordered(entries), job.room, job.floors, is_week_whole=not missing)
     if store.tonight is None:
         write_standings(store.root, day, fitted, earlier)
     plan = Plan(

@@ -70,7 +70,7 @@ class Broker:
                 known = Known(self.standings.get(user), up_to if until >= when else 0.0, len(missing))
                 limit = self.limits[user]
                 entries.append(planned(QuotaKind.PRODUCE, entity(user), limit, days, policy, known))
-        self.plan = fitted_plan(entries, job.room)
+        self.plan = fitted_plan(entries, job.room, job.floors, is_week_whole=not missing)
         for entry in self.plan:
             self.standings[name_of(entry)] = Standing(entry.anchor, entry.current, entry.proposed)
         since = {name_of(entry): day for entry in self.plan if entry.needs_review}

@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil, floor
+from types import MappingProxyType
 from typing import Any, Final
 
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
-from sluice.recalibration.policy.capacity import shares
+from sluice.recalibration.policy.capacity import Claim, shares
 from sluice.recalibration.policy.confidence import DayUse, confidence
 from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
@@ -24,6 +25,11 @@ from sluice.recalibration.state.measures import MEASURES
 
 POOLED: Final = ""
 """in place of a proxy: all of them together"""
+_SHOWN_DAYS: Final = 8
+_SHOWN_S_A_DAY: Final = 3_600.0
+"""who has a limit by a default for any client id is one to reckon with after so much traffic, on average"""
+_NEARLY: Final = 0.9
+"""of a limit: nearer than a limit is changed for (settings.hysteresis)"""
 _WHOLE_FROM: Final = 100.0
 """limits above this are whole numbers; Kafka takes fractions for none of the byte rates"""
 
@@ -106,11 +112,21 @@ class PlanEntry:
     """it has its limit by a default, as each client id has that somebody makes up"""
 
     @property
+    def weight(self) -> float:
+        """How much it counts in its key's room, 0 to 1: of a default's limit for any client id its share of
+        an hour's traffic a day, of the last days. One connection that sends under a new id every 10 s could
+        make up thousands that ask for as much as any other; in this measure 24 times what it sends."""
+        if not self.is_of_any_client_id:
+            return 1.0
+        traffic_s = sum(day.traffic_s for day in self.days if day.age_days < _SHOWN_DAYS)
+        return min(1.0, traffic_s / (_SHOWN_DAYS * _SHOWN_S_A_DAY))
+
+    @property
     def room_taken(self) -> float:
         """What it takes of its key's room: of a default's limit for any client id, as long as that is left
-        alone, what is asked for. Else a stranger with a request of each of many ids took it from others."""
+        alone, what is asked for, by its weight."""
         is_counted_whole = not self.is_of_any_client_id or self.is_change
-        return self.proposed if is_counted_whole else min(self.proposed, self.wanted)
+        return self.proposed if is_counted_whole else self.weight * min(self.proposed, self.wanted)
 
     @property
     def is_change(self) -> bool:
@@ -230,8 +246,15 @@ def _by_age(
     return demands, pooled, len(by_proxy.keys() - {POOLED})
 
 
-def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list[PlanEntry]:
-    """`room`: key → what all its limits at one proxy may come to (capacity × oversubscription).
+def fitted_plan(
+    entries: Sequence[PlanEntry],
+    room: Mapping[str, float],
+    floors: Mapping[str, float] = MappingProxyType({}),
+    *,
+    is_week_whole: bool = True,
+) -> list[PlanEntry]:
+    """`room`: key → what all its limits at one proxy may come to (capacity × oversubscription). `floors`:
+    key → the lowest limit. `is_week_whole`: no row of the last week is missing; else nobody is cut.
 
     Who is cut to the water level is cut at once, whatever the policy's step: more than there is cannot be
     promised.
@@ -239,20 +262,43 @@ def fitted_plan(entries: Sequence[PlanEntry], room: Mapping[str, float]) -> list
     after = list(entries)
     for key, bound in room.items():
         places = [place for place, entry in enumerate(entries) if entry.key == key]
-        taken = [entries[place].room_taken for place in places]
-        kept = [_kept(entries[place]) for place in places]
-        for place, before, share in zip(places, taken, shares(taken, kept, bound), strict=True):
-            if share < before:
+        mine = [_left_alone(entries[place]) for place in places]
+        claims = [_claim(entry, floors.get(key, 0.0), is_week_whole) for entry in mine]
+        for place, entry, share in zip(places, mine, shares(claims, bound), strict=True):
+            after[place] = entry
+            if share < entry.room_taken and entry.weight == 1.0:
                 limit = _rounded_down(key, share)
-                after[place] = replace(entries[place], proposed=limit, reason=Reason.CAPACITY)
+                after[place] = replace(entry, proposed=limit, reason=Reason.CAPACITY)
     return after
 
 
-def _kept(entry: PlanEntry) -> float:
-    """What an entity keeps of its limit, if there is room for that of all: what it asks for. Who is held back
-    may ask for anything, and keeps nothing."""
-    is_held_back = entry.throttled_share > SEEN_IN_FULL and entry.wanted >= entry.proposed
-    return 0.0 if is_held_back else entry.wanted
+def _left_alone(entry: PlanEntry) -> PlanEntry:
+    """As it is, where anybody may have made it up, and it has shown too little for a limit of its own, which
+    would count whole from then on. A person may grant it what it asks for."""
+    if entry.weight == 1.0 or not entry.is_change:
+        return entry
+    is_more = entry.proposed > entry.current
+    needs_review = entry.needs_review or (is_more and entry.throttled_share > SEEN_IN_FULL)
+    return replace(entry, proposed=entry.current, reason=Reason.TOO_LITTLE, needs_review=needs_review)
+
+
+def _claim(entry: PlanEntry, floor_limit: float, is_week_whole: bool) -> Claim:
+    taken = entry.room_taken
+    not_cut = 0.0 if is_week_whole else min(entry.current, taken)
+    return Claim(
+        limit=taken,
+        kept=entry.weight * entry.wanted,
+        has=entry.weight * entry.current,
+        is_held_back=_is_held_back(entry),
+        firm=max(min(floor_limit, taken) if entry.weight == 1.0 else 0.0, not_cut),
+        is_of_anybody=entry.is_of_any_client_id,
+    )
+
+
+def _is_held_back(entry: PlanEntry) -> bool:
+    """It is throttled, and what it asks for is no less than it has, or would get."""
+    least = _NEARLY * min(entry.proposed, entry.current)
+    return entry.throttled_share > SEEN_IN_FULL and entry.wanted >= least
 
 
 def _rounded_down(key: str, limit: float) -> float:

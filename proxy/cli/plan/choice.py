@@ -10,7 +10,7 @@ half: refused; and were the bound at 70 %: the total falls by 12 × 300 = 3,600 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from ipaddress import ip_address
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
-from sluice.proxy.cli.plan.nightly import allowed_tonight
+from sluice.proxy.cli.plan.nightly import allowed_tonight, those_with_room, weight_of
 from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described, merged
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
@@ -120,20 +120,9 @@ def choose(
         )
     if choice.chosen:
         _check_age(plan, today, bounds)
-        if bounds.is_unattended:
-            choice.chosen, later = allowed_tonight(
-                _as_written(plan, before, written),
-                choice.chosen,
-                bounds.cuts_of_week,
-                bounds.cuts_of_night,
-                max_cut_share=bounds.max_cut_share,
-                max_total_fall=bounds.max_total_fall,
-                shares_from=SHARES_FROM,
-            )
-            choice.left_out += later
-        else:
+        if not bounds.is_unattended:
             _check_shares(plan, choice, bounds)
-        _leave_out_what_takes_others(plan, before, now, choice)
+        _leave_out_what_cannot_be(plan, before, now, bounds, choice)
     if bounds.max_changes is not None and len(choice.chosen) > bounds.max_changes:
         raise PlanRefused(
             f"{plan.source}: {_count(len(choice.chosen), 'change')}, and --max-changes is "
@@ -184,13 +173,12 @@ def _sorted(
     return changed
 
 
-def _as_written(plan: PlanFile, before: QuotaLimits, written: Mapping[tuple[Whom, str], float]) -> PlanFile:
-    """With what it has made of limits already as what they are."""
+def _as_it_is(plan: PlanFile, before: QuotaLimits) -> PlanFile:
+    """With the limits as they are by now, whoever has set them since it was made."""
     limits = []
     for limit in plan.limits:
         found = in_force(before, limit.kind, limit.entity)
-        is_written = found is not None and found[0] == written.get((limit.whom, limit.key))
-        limits.append(replace(limit, current=found[0]) if found is not None and is_written else limit)
+        limits.append(limit if found is None else replace(limit, current=found[0]))
     return replace(plan, limits=tuple(limits))
 
 
@@ -299,18 +287,18 @@ def _check_shares(plan: PlanFile, choice: Choice, bounds: Bounds) -> None:
     chosen = {(limit.kind, limit.whom) for limit in choice.chosen}
     for kind in KINDS:
         limits = [limit for limit in plan.limits if limit.kind is kind]
-        if len(limits) < SHARES_FROM:
+        number_whole, total = weight_of(limits)
+        if number_whole < SHARES_FROM:
             continue
         mine = [limit for limit in limits if (limit.kind, limit.whom) in chosen]
         key = KINDS[kind].config_key
         cuts = sum(limit.proposed < limit.current for limit in mine)
-        if cuts > bounds.max_cut_share * len(limits):
+        if cuts > bounds.max_cut_share * number_whole:
             raise PlanRefused(
-                f"{plan.source}: is suspicious: cuts {cuts} of {len(limits)} limits of {key}, more than "
+                f"{plan.source}: is suspicious: cuts {cuts} of {number_whole} limits of {key}, more than "
                 f"{bounds.max_cut_share:.0%}; see in its report whether the log is whole, then raise "
                 "--max-cut-share"
             )
-        total = sum(limit.current for limit in limits)
         fall = -sum(limit.proposed - limit.current for limit in mine) / total
         if fall > bounds.max_total_fall:
             raise PlanRefused(
@@ -320,36 +308,61 @@ def _check_shares(plan: PlanFile, choice: Choice, bounds: Bounds) -> None:
             )
 
 
-def _leave_out_what_takes_others(plan: PlanFile, before: QuotaLimits, now: Listing, choice: Choice) -> None:
-    """A limit of its own may take clients that had one by a default: alice's own comes before that of the
-    default user's client ids. Who would be so taken keeps his, and the other is left out.
-    """
+def _leave_out_what_cannot_be(
+    plan: PlanFile, before: QuotaLimits, now: Listing, bounds: Bounds, choice: Choice
+) -> None:
+    """What takes others, what the guards do not allow tonight, and rises for which there is no room then."""
+    as_it_is, candidates = _as_it_is(plan, before), choice.chosen
     while True:
-        proposed = {(limit.kind, limit.entity): limit.proposed for limit in choice.chosen}
-        after = limits_of(_wanted(now, before, choice.chosen))
-        takers: dict[tuple[str, str], str] = {}
-        for limit in plan.limits:
-            if KINDS[limit.kind].scope is Scope.IPS:
-                continue
-            was = in_force(before, limit.kind, limit.entity)
-            is_then = in_force(after, limit.kind, limit.entity)
-            wanted = proposed.get((limit.kind, limit.entity), None if was is None else was[0])
-            match = match_of(after, limit.kind, limit.entity)
-            if match is not None and wanted is not None and (is_then is None or is_then[0] != wanted):
-                takers[limit.key, key_of(match.bucket)] = described(limit.whom)
+        if bounds.is_unattended:
+            chosen, later = allowed_tonight(
+                as_it_is,
+                candidates,
+                bounds.cuts_of_week,
+                bounds.cuts_of_night,
+                max_cut_share=bounds.max_cut_share,
+                max_total_fall=bounds.max_total_fall,
+                shares_from=SHARES_FROM,
+            )
+        else:
+            chosen, later = those_with_room(as_it_is, candidates)
+        takers = _takers(plan, before, now, chosen)
         if not takers:
+            choice.chosen = chosen
+            choice.left_out += later
             return
-        kept = [limit for limit in choice.chosen if (limit.key, limit.entity) not in takers]
-        if len(kept) == len(choice.chosen):
+        # Anew without these: a cut that is none makes no room.
+        kept = [limit for limit in candidates if (limit.key, limit.entity) not in takers]
+        if len(kept) == len(candidates):
             raise PlanRefused(
                 f"{plan.source}: does not fit the limits of this place; make it again from them"
             )
         choice.left_out += [
             (limit, f"would take {takers[limit.key, limit.entity]} too; give that a limit of its own first")
-            for limit in choice.chosen
+            for limit in candidates
             if (limit.key, limit.entity) in takers
         ]
-        choice.chosen = kept
+        candidates = kept
+
+
+def _takers(
+    plan: PlanFile, before: QuotaLimits, now: Listing, chosen: Sequence[PlannedLimit]
+) -> dict[tuple[str, str], str]:
+    """(key, entity) of limits that would take clients which had one by a default → who would be taken:
+    alice's own comes before that of the default user's client ids."""
+    proposed = {(limit.kind, limit.entity): limit.proposed for limit in chosen}
+    after = limits_of(_wanted(now, before, chosen))
+    takers: dict[tuple[str, str], str] = {}
+    for limit in plan.limits:
+        if KINDS[limit.kind].scope is Scope.IPS:
+            continue
+        was = in_force(before, limit.kind, limit.entity)
+        is_then = in_force(after, limit.kind, limit.entity)
+        wanted = proposed.get((limit.kind, limit.entity), None if was is None else was[0])
+        match = match_of(after, limit.kind, limit.entity)
+        if match is not None and wanted is not None and (is_then is None or is_then[0] != wanted):
+            takers[limit.key, key_of(match.bucket)] = described(limit.whom)
+    return takers
 
 
 def _wanted(now: Listing, before: QuotaLimits, chosen: Iterable[PlannedLimit]) -> Listing:

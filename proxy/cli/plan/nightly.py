@@ -25,6 +25,10 @@ from sluice.quotas.numbers import number
 _NIGHTS: Final = 7
 
 
+_Chosen = tuple[list[PlannedLimit], list[tuple[PlannedLimit, str]]]
+"""(what may be written, in the plan's order; what is left out and why)"""
+
+
 def allowed_tonight(
     plan: PlanFile,
     chosen: Sequence[PlannedLimit],
@@ -34,22 +38,22 @@ def allowed_tonight(
     max_cut_share: float,
     max_total_fall: float,
     shares_from: int,
-) -> tuple[list[PlannedLimit], list[tuple[PlannedLimit, str]]]:
-    """(what may be written, in the plan's order; what is left out and why)."""
+) -> _Chosen:
+    """`plan`: its limits as they are now. Of totals and numbers each limit is a part by what it counts in its
+    key's room: names that somebody made up make no night's share larger."""
     left_out: list[tuple[PlannedLimit, str]] = []
-    taken: dict[int, PlannedLimit] = {}
+    cuts: list[PlannedLimit] = []
     for kind in KINDS:
         limits = [limit for limit in plan.limits if limit.kind is kind]
         key = KINDS[kind].config_key
-        total = sum(limit.current for limit in limits)
         cut_before = cuts_of_week.get(key, 0.0)
         cuts_left, fall_left = float("inf"), float("inf")
-        if len(limits) >= shares_from:
-            cuts_left = max_cut_share * len(limits)
+        number_whole, total = weight_of(limits)
+        if number_whole >= shares_from:
+            cuts_left = max_cut_share * number_whole
             week = max_total_fall * (total + cut_before)
             fall_left = min(week - cut_before, week / _NIGHTS - cuts_of_night.get(key, 0.0))
-        mine = sorted((limit for limit in chosen if limit.kind is kind), key=_certainty)
-        for limit in mine:
+        for limit in sorted((limit for limit in chosen if limit.kind is kind), key=_certainty):
             fall = limit.current - limit.proposed
             if fall <= 0.0:
                 continue
@@ -63,26 +67,45 @@ def allowed_tonight(
             if part is not limit:
                 left_out.append((limit, f"a later night: tonight it goes to {number(part.proposed)}"))
             cuts_left, fall_left = cuts_left - 1.0, fall_left - (limit.current - part.proposed)
-            taken[id(limit)] = part
+            cuts.append(part)
+    taken, without_room = those_with_room(plan, [*cuts, *(each for each in chosen if _is_rise(each))])
+    places = {(limit.kind, limit.whom): place for place, limit in enumerate(chosen)}
+    taken.sort(key=lambda limit: places[limit.kind, limit.whom])
+    return taken, left_out + without_room
+
+
+def those_with_room(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> _Chosen:
+    """All cuts; and the rises, the most certain first, as long as all limits of a key come to no more than
+    there is room for, or to no more than before. `plan`: its limits as they are now."""
+    left_out: list[tuple[PlannedLimit, str]] = []
+    without: set[int] = set()
+    for kind in KINDS:
+        limits = [limit for limit in plan.limits if limit.kind is kind]
         counted = {limit.whom: limit.room_taken(limit.current) for limit in limits}
-        before = sum(counted.values())
-        after = before - sum(
-            counted[part.whom] - part.room_taken(part.proposed)
-            for part in taken.values()
-            if part.kind is kind
+        before = after = sum(counted.values())
+        room = max(plan.room.get(KINDS[kind].config_key, float("inf")), before)
+        mine = [limit for limit in chosen if limit.kind is kind]
+        after -= sum(
+            counted[each.whom] - each.room_taken(each.proposed) for each in mine if not _is_rise(each)
         )
-        room = max(plan.room.get(key, float("inf")), before)
-        for limit in mine:
-            rise = limit.proposed - limit.current
-            if rise <= 0.0:
-                continue
+        for limit in sorted(filter(_is_rise, mine), key=_certainty):
             more = limit.room_taken(limit.proposed) - counted[limit.whom]
             if after + more > room:
+                without.add(id(limit))
                 left_out.append((limit, "a later night: there is no room until others are cut"))
             else:
                 after += more
-                taken[id(limit)] = limit
-    return [taken[id(limit)] for limit in chosen if id(limit) in taken], left_out
+    return [limit for limit in chosen if id(limit) not in without], left_out
+
+
+def weight_of(limits: Sequence[PlannedLimit]) -> tuple[int, float]:
+    """(how many limits count whole, what all of them come to in their key's room)."""
+    whole = sum(not limit.asked for limit in limits)
+    return whole, sum(limit.room_taken(limit.current) for limit in limits)
+
+
+def _is_rise(limit: PlannedLimit) -> bool:
+    return limit.proposed > limit.current
 
 
 def _partly(limit: PlannedLimit, fall: float) -> PlannedLimit:

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.policy.demand import DayState
-from sluice.recalibration.policy.plan import POOLED, EntityDay, PlanEntry, fitted_plan, planned
+from sluice.recalibration.policy.plan import POOLED, EntityDay, Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.policy import Reason
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.state.buckets import bucket_of
@@ -60,27 +60,93 @@ def test_the_largest_of_a_key_are_cut_to_the_room_and_other_keys_are_not() -> No
     ]
 
 
-def test_a_default_for_any_client_id_takes_of_the_room_what_is_asked_for() -> None:
-    """A thousand ids with a request each: nobody is cut for them; and none of them counts for nothing once it
-    has a limit of its own."""
+ROOM = {"producer_byte_rate": 50_000}
+
+
+def minted(number: int, rate: float, limit: float, windows: int = 1, ages: int = 1) -> list[PlanEntry]:
+    """Client ids that somebody made up, each of which sends in so many windows of a date."""
+    days = full_days(rate, days=ages, windows=windows)
+    made_up = planned(QuotaKind.PRODUCE, ALICE, limit, days, SETTINGS, Known(is_of_any_client_id=True))
+    return [replace(made_up, entity=f"m{each:05}") for each in range(number)]
+
+
+def honest(number: int = 30) -> list[PlanEntry]:
+    """Steady at 700 of a limit of 1,000, every other one by a default for any client id."""
     entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(700), SETTINGS)
     assert (entry.proposed, entry.is_change) == (1_000, False)
-    honest = [replace(entry, entity=str(number), is_of_any_client_id=number % 2 == 0) for number in range(30)]
-    made_up = replace(
-        planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(1)[:1], SETTINGS), is_of_any_client_id=True
-    )
-    assert (made_up.proposed, made_up.is_change) == (1_000, False)
-    minted = [replace(made_up, entity=f"m{number}") for number in range(1_000)]
-    entries = [*honest, *minted]
-    assert fitted_plan(entries, {"producer_byte_rate": 50_000}) == entries
-    assert made_up.as_json()["room_taken"] == made_up.wanted < 5
-    cut = replace(made_up, proposed=700.0)
-    assert cut.as_json()["room_taken"] == 700
-    after = fitted_plan(
-        [*honest, *(replace(each, proposed=700.0) for each in minted)], {"producer_byte_rate": 50_000}
-    )
+    return [replace(entry, entity=str(each), is_of_any_client_id=each % 2 == 0) for each in range(number)]
+
+
+def test_a_default_for_any_client_id_takes_of_the_room_what_is_asked_for() -> None:
+    """A thousand ids with a request each: nobody is cut for them."""
+    entries = [*honest(), *minted(1_000, 1.0, 1_000)]
+    assert fitted_plan(entries, ROOM) == entries
+    assert entries[-1].room_taken == pytest.approx(entries[-1].wanted * 10 / 28_800)
+    assert honest()[0].room_taken == honest()[0].wanted
+
+
+@pytest.mark.parametrize("ages", [1, 8])
+def test_a_client_id_every_ten_seconds_takes_nothing_from_others_however_much_each_asks_for(
+    ages: int,
+) -> None:
+    """One connection at 1,000 B/s under a new id in each window: a day of them, and each again on a week."""
+    entries = [*honest(), *minted(8_640 // ages, 1_000.0, 1_000, ages=ages)]
+    after = fitted_plan(entries, ROOM)
+    assert [each.proposed for each in after[:30]] == [1_000] * 30
+    assert not any(each.is_change for each in after), "nor has any of them a limit of its own"
+    assert sum(each.room_taken for each in after[30:]) < 24 * 1_150
+
+
+def test_ids_that_ask_for_much_for_a_week_count_as_others_do_and_come_behind_those_with_names() -> None:
+    entries = [*honest(), *minted(100, 700.0, 1_000, windows=8_640, ages=10)]
+    after = fitted_plan(entries, ROOM)
+    named = [each for each in after if not each.is_of_any_client_id]
+    assert [each.proposed >= int(each.wanted) for each in named] == [True] * 15
+    ids = {each.proposed for each in after if each.is_of_any_client_id}
+    assert len(ids) == 1, "alike, and cut alike"
+    assert max(ids) < 400
     assert sum(each.room_taken for each in after) <= 50_000
-    assert all(each.proposed >= int(each.wanted) for each in after[:30]), "he keeps what he uses"
+
+
+def test_what_an_id_asks_for_that_has_shown_little_is_for_a_person() -> None:
+    (throttled,) = minted(1, 3_000.0, 1_000)
+    throttled = replace(throttled, throttled_share=1.0)
+    assert throttled.proposed > 1_000
+    assert fitted_plan([throttled], {}) == [throttled], "where there is no room to be shared nobody loses"
+    (left,) = fitted_plan([throttled], ROOM)
+    assert (left.proposed, left.reason, left.needs_review) == (1_000, Reason.TOO_LITTLE, True)
+    assert left.up_to >= 3_000
+
+
+def test_a_wish_that_is_rounded_up_is_a_wish_all_the_same() -> None:
+    """Who floods 20 asks for 38.9, rounded to a limit: his claim is not what somebody asks for who is not held
+    back."""
+    big = planned(QuotaKind.PRODUCE, ALICE, 80_000_000, full_days(60_000_000), SETTINGS)
+    flood = planned(QuotaKind.PRODUCE, ALICE, 20_000_000, full_days(33_000_000, days=2), SETTINGS)
+    flood = replace(flood, entity="m", throttled_share=0.3)
+    assert flood.proposed > flood.wanted > flood.current
+    after = fitted_plan([big, flood], {"producer_byte_rate": 100_000_000})
+    assert after[0].proposed == pytest.approx(big.wanted, abs=2)
+    assert after[1].proposed == pytest.approx(100_000_000 - big.wanted, abs=2)
+
+
+def test_nobody_is_cut_for_the_room_while_rows_of_the_last_week_are_missing() -> None:
+    entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(100)[:1], SETTINGS)
+    rising = replace(entry, entity="r", current=1_000, proposed=1_400.0)
+    entries = [replace(entry, entity=name) for name in "ab"] + [rising]
+    whole = fitted_plan(entries, {"producer_byte_rate": 2_000})
+    assert sum(each.proposed for each in whole) <= 2_000
+    holes = fitted_plan(entries, {"producer_byte_rate": 2_000}, is_week_whole=False)
+    assert [each.proposed for each in holes] == [1_000, 1_000, 1_000], "and nobody rises"
+    some = fitted_plan(entries, {"producer_byte_rate": 3_200}, is_week_whole=False)
+    assert [each.proposed for each in some] == [1_000, 1_000, 1_200]
+
+
+def test_a_floor_is_kept_whatever_there_is_room_for() -> None:
+    entry = planned(QuotaKind.PRODUCE, ALICE, 80, full_days(75), SETTINGS)
+    entries = [replace(entry, entity=name) for name in "ab"]
+    after = fitted_plan(entries, {"producer_byte_rate": 100}, {"producer_byte_rate": 60.0})
+    assert [each.proposed for each in after] == [60, 60]
 
 
 def test_who_uses_nearly_all_of_his_limit_keeps_it_unless_he_is_held_back() -> None:

@@ -264,3 +264,62 @@ def test_what_a_person_grants_to_any_client_id_counts_whole(tmp_path: Path) -> N
         reviews = Reviews(named=frozenset({(("client-id", "x"),)}))
         apply_unattended(read_plan(path), place, today=DAY + timedelta(days=1), reviews=reviews)
         assert ("producer_byte_rate: 100\n" in file.read_text()) == after
+
+
+def test_client_ids_that_somebody_made_up_make_no_night_larger(tmp_path: Path) -> None:
+    """20 users are to be cut to a tenth for want of room; a thousand ids have 1,000 each by a default."""
+    users = {f"u{number:02}": 1_000 for number in range(20)}
+    place = quotas(tmp_path, users)
+    file = tmp_path / "quotas.yaml"
+    file.write_text(file.read_text() + f"  - client-id: <default>\n    {KEY}: 1000\n")
+    minted = [
+        of("", 1_000, 1_000, entity={"client-id": f"m{number}"}, room_taken=0.5) for number in range(1_000)
+    ]
+    entries = [*(of(user, 100, 1_000, reason="capacity", confidence=1.0) for user in users), *minted]
+    path = plan(tmp_path, DAY, entries)
+    today = DAY + timedelta(days=1)
+    with pytest.raises(PlanRefused, match="cuts 20 of 20 limits"):
+        apply_plan(read_plan(path), place, today=today)
+    with pytest.raises(PlanRefused, match="together fall by 88%"):
+        apply_plan(read_plan(path), place, today=today, bounds=Bounds(max_cut_share=1.0))
+    apply_unattended(read_plan(path), place, today=today)
+    lost = [1_000 - int(line.split(":")[1]) for line in file.read_text().splitlines() if KEY in line]
+    assert 0 < sum(lost) <= (20_000 + 500) * 0.25 / 7 + 1
+
+
+@pytest.mark.parametrize("is_unattended", [True, False])
+def test_a_cut_that_is_left_out_makes_no_room_for_a_rise(is_unattended: bool, tmp_path: Path) -> None:
+    """alice's own limit would take her client ids `etl-`, so she is not cut; and bob cannot have hers."""
+    file = tmp_path / "quotas.yaml"
+    text = f"""quotas:
+  - {{user: <default>, {KEY}: 66}}
+  - {{user: <default>, client-id-prefix: etl-, {KEY}: 1}}
+  - {{user: bob, {KEY}: 30}}
+"""
+    file.write_text(text)
+    entries = [
+        of("alice", 49, 66, reason="capacity"),
+        of("", 1, 1, entity={"user": "alice", "client-id-prefix": "etl-"}),
+        of("bob", 49, 30),
+    ]
+    found = read_plan(plan(tmp_path, DAY, entries, room={KEY: 100}))
+    apply = apply_unattended if is_unattended else apply_plan
+    applied = apply(found, QuotaFilePlace(file), today=DAY + timedelta(days=1))
+    assert file.read_text() == text
+    assert (
+        sorted(why.partition(" would take")[0].partition(":")[0] for _, why in applied.choice.left_out)
+        == [
+            "a later night",
+            "would take client-id-prefix 'etl-', user-principal 'alice' too; give that a limit of its own first",
+        ]
+        or len(applied.choice.left_out) == 2
+    )
+
+
+def test_what_somebody_has_set_since_counts_as_it_is(tmp_path: Path) -> None:
+    """a was to fall from 80 to 60 so that b may have 40; by now a has 81."""
+    place = quotas(tmp_path, {"a": 81, "b": 20})
+    entries = [of("a", 60, 80, reason="capacity"), of("b", 40, 20)]
+    found = read_plan(plan(tmp_path, DAY, entries, room={KEY: 100}))
+    apply_plan(found, place, today=DAY, bounds=Bounds(skip_changed=True))
+    assert limits_of(place) == {"a": 81, "b": 20}
