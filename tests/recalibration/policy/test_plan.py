@@ -119,8 +119,7 @@ def test_what_an_id_asks_for_that_has_shown_little_is_for_a_person() -> None:
 
 
 def test_a_wish_that_is_rounded_up_is_a_wish_all_the_same() -> None:
-    """Who floods 20 asks for 38.9, rounded to a limit: his claim is not what somebody asks for who is not held
-    back."""
+    """Who floods 20 asks for 38.9, which is rounded up to a limit: that is no claim to be kept."""
     big = planned(QuotaKind.PRODUCE, ALICE, 80_000_000, full_days(60_000_000), SETTINGS)
     flood = planned(QuotaKind.PRODUCE, ALICE, 20_000_000, full_days(33_000_000, days=2), SETTINGS)
     flood = replace(flood, entity="m", throttled_share=0.3)
