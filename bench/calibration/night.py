@@ -67,7 +67,7 @@ class Broker:
             if days:
                 policy = job.policy_of(QuotaKind.PRODUCE)
                 up_to, until = self.grants.get(user, (0.0, when))
-                known = Known(self.standings.get(user), up_to if until >= when else 0.0, len(missing))
+                known = Known(self.standings.get(user), up_to if until > when else 0.0, len(missing))
                 limit = self.limits[user]
                 entries.append(planned(QuotaKind.PRODUCE, entity(user), limit, days, policy, known))
         self.plan = fitted_plan(entries, job.room, job.floors, is_week_whole=not missing)

@@ -77,14 +77,14 @@ def write_standings(out: str, day: date, entries: Iterable[PlanEntry], known: Re
 
 
 def grants_on(out: str, day: date) -> dict[_Limit, float]:
-    """Those that have not ended by `day`. Raises OSError."""
+    """Those in force in the night over the log of `day`, which is the one behind it. Raises OSError."""
     place = LogFolder.of(out)
 
     def in_force(content: dict[str, Any]) -> dict[_Limit, float]:
         return {
             (text_from(item["key"]), text_from(item["entity"])): up_to
             for item in content.get("grants", ())
-            if (up_to := number_from(item["up_to"])) and date.fromisoformat(item["until"]) >= day
+            if (up_to := number_from(item["up_to"])) and date.fromisoformat(item["until"]) > day
         }
 
     return read_json(place, f"{place.root.rstrip('/')}/{_GRANTS}", in_force, {})

@@ -31,6 +31,7 @@ Entry: TypeAlias = dict[str, Any]
 """an item of `quotas:`"""
 _Edit: TypeAlias = tuple[int, int, str]
 """from, to, what stands there then"""
+_BOM: Final = "\ufeff"
 _NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """JSON may have them in a text as they are; YAML takes them for damage, or for the end of a line"""
 
@@ -65,6 +66,8 @@ def edited(
     `gone`: entries that go as a whole, `new`: entries that are added as they are, before those that `changes`
     makes necessary. Raises QuotaFileError if the layout does not allow it.
     """
+    if text.startswith(_BOM):  # which YAML's marks do not count
+        return _BOM + edited(text.removeprefix(_BOM), source, changes, gone=gone, new=new)
     entries = entries_of(text)
     kept, added = _outcome(entries, changes, set(gone), new)
     expected = [entry for entry in kept if entry is not None] + added
@@ -79,6 +82,8 @@ def edited(
 
 def with_section(text: str, section: str, items: Sequence[Entry] | Mapping[str, Any]) -> str:
     """The text with these items of `exempt:`, `tenants:`, `replication:`, on one line."""
+    if text.startswith(_BOM):
+        return _BOM + with_section(text.removeprefix(_BOM), section, items)
     root = yaml.compose(text, Loader=CSafeLoader)
     assert isinstance(root, yaml.MappingNode)
     shown = _shown(items)

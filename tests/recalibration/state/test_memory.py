@@ -123,7 +123,12 @@ def peaks(numbers: str) -> str:
 
 
 def grant(**values: object) -> str:
-    item = {"entity": ALICE, "key": PLACE[0], "up_to": 5_000.0, "until": DAY.isoformat()}
+    item = {
+        "entity": ALICE,
+        "key": PLACE[0],
+        "up_to": 5_000.0,
+        "until": (DAY + timedelta(days=9)).isoformat(),
+    }
     return json.dumps({"grants": [item | values]})
 
 
@@ -196,9 +201,10 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert remembered(str(tmp_path), DAY).again[PLACE].anchor == 1_000
 
 
-def test_a_grant_is_in_force_up_to_its_last_date(tmp_path: Path) -> None:
+def test_a_grant_is_in_force_in_the_nights_up_to_its_last_date(tmp_path: Path) -> None:
+    """A night is over the log of the day before."""
     assert grants_on(str(tmp_path), DAY) == {}
     item = {"entity": ALICE, "key": PLACE[0], "up_to": 5_000.0, "until": DAY.isoformat()}
     (tmp_path / "grants.json").write_text(json.dumps({"grants": [item]}))
-    assert grants_on(str(tmp_path), DAY) == {PLACE: 5_000.0}
-    assert grants_on(str(tmp_path), DAY + timedelta(days=1)) == {}
+    assert grants_on(str(tmp_path), DAY - timedelta(days=1)) == {PLACE: 5_000.0}
+    assert grants_on(str(tmp_path), DAY) == {}
