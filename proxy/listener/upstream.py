@@ -8,17 +8,14 @@ Closes what it opened if it fails.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from errno import EALREADY, ECONNREFUSED, EINPROGRESS, EINTR, EMFILE, ENFILE
-from functools import lru_cache
-from ipaddress import ip_address
+from errno import ECONNREFUSED, EMFILE, ENFILE
 from random import random
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
@@ -27,6 +24,7 @@ from sluice.proxy.connection.stream import Stream, receive, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
+from sluice.proxy.listener.host_addresses import HostAddresses, connects_at_once, is_here, literal, opened
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
@@ -40,8 +38,6 @@ _READ_BYTES: Final = 16 * 1024
 _CLIENT_ID: Final = "sluice"
 DIAL_TOTAL_S: Final = 20.0
 """below the 30 s after which most clients give a request up; who has less patience leaves, and its place"""
-_SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
-_UNDER_WAY: Final = frozenset({EINPROGRESS, EALREADY, EINTR})
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
@@ -90,6 +86,7 @@ class Upstream:
         self.dial_timeout_s = dial_timeout_s
         self._dial_total_s = max(dial_total_s, dial_timeout_s)
         self._queue = DialQueue()
+        self._hosts = HostAddresses(loop)
         self._tls = tls
         self._credentials = credentials
         logs_in = credentials is not None and options.logs_in
@@ -112,15 +109,15 @@ class Upstream:
             return None
         address = addresses[0]
         circuit = self._circuits.of(address)
-        if not _is_here(*address) or not circuit.is_closed or self._queue.is_full(address):
+        if not is_here(*address) or not circuit.is_closed or self._queue.is_full(address):
             return None
-        ((family, found),) = _literal(*address)
+        ((family, found),) = literal(*address)
         try:
-            broker = _opened(family)
+            broker = opened(family)
         except OSError:
             return None
         try:
-            if _connects_at_once(broker, found):
+            if connects_at_once(broker, found):
                 circuit.may_dial(monotonic() * 1000.0)
                 circuit.succeeded()
                 return BrokerStream(broker, address)
@@ -252,10 +249,10 @@ class Upstream:
 
     async def _connected(self, host: str, port: int) -> socket.socket:
         error: OSError | None = None
-        for family, address in _literal(host, port) or await self._resolved(host, port):
-            broker = _opened(family)
+        for family, address in literal(host, port) or await self._hosts.of(host, port):
+            broker = opened(family)
             try:
-                if not _connects_at_once(broker, address):
+                if not connects_at_once(broker, address):
                     await self._loop.sock_connect(broker, address)
             except OSError as failed:
                 broker.close()
@@ -266,13 +263,6 @@ class Upstream:
             else:
                 return broker
         raise error or OSError(f"no address for {host}")
-
-    async def _resolved(self, host: str, port: int) -> list[tuple[int, _SocketAddress]]:
-        try:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except UnicodeError:  # a broker may say anything of itself
-            raise OSError(f"{host!r} is no host's name") from None
-        return [(family, address) for family, _, _, _, address in found]
 
     async def _log_in(self, broker: Stream, address: Address, user: str | None) -> BrokerStream:
         """For a client that cannot do so itself, or for the proxy."""
@@ -333,43 +323,3 @@ class Upstream:
         if not data:
             self.cut_off.set()
         return data
-
-
-def _opened(family: int) -> socket.socket:
-    """Raises OSError: no file descriptor is left."""
-    broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    broker.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return broker
-
-
-@lru_cache(maxsize=256)
-def _is_here(host: str, port: int) -> bool:
-    """Whether this is an address of the loopback interface, written out."""
-    return len(_literal(host, port)) == 1 and ip_address(host).is_loopback
-
-
-@lru_cache(maxsize=256)
-def _literal(host: str, port: int) -> tuple[tuple[int, _SocketAddress], ...]:
-    """What an IP address stands for, without a question to the resolver's threads; of a name nothing."""
-    if "%" in host:
-        return ()  # an interface's number may change
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except (OSError, UnicodeError):
-        return ()
-    return tuple((family, address) for family, _, _, _, address in found)
-
-
-def _connects_at_once(broker: socket.socket, address: _SocketAddress) -> bool:
-    """Whether it is connected now. Within a machine it is when the first call returns; the second says so.
-
-    False: under way. Raises OSError.
-    """
-    for _ in range(2):
-        failed = broker.connect_ex(address)
-        if failed not in _UNDER_WAY:
-            if failed:
-                raise OSError(failed, os.strerror(failed))
-            return True
-    return False
