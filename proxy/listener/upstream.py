@@ -25,6 +25,7 @@ from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
 from sluice.proxy.listener.host_addresses import HostAddresses, connects_at_once, is_here, literal, opened
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
@@ -188,7 +189,7 @@ class Upstream:
                 has_connected = True
                 stream = await self._secured(broker, address, ends)
         except (OSError, TimeoutError) as error:
-            reason = str(error) or "timed out"
+            reason = words_of(error)
             if isinstance(error, TimeoutError):
                 if has_connected:
                     circuit.abandoned(reason := "no answer to the TLS handshake in time")
@@ -273,8 +274,7 @@ class Upstream:
                     lifetime_ms = await self._exchange(broker, self.new_login(user))
         except (ProtocolError, OSError, TimeoutError, ValueError) as error:
             broker.close()
-            reason = str(error) or "timed out"
-            reason = f"{in_text(address)}: {reason}"
+            reason = f"{in_text(address)}: {words_of(error)}"
             raise NotConnected(DisconnectCause.UPSTREAM_LOGIN_FAILED, reason) from None
         except BaseException:
             broker.close()

@@ -21,6 +21,7 @@ from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address
 from sluice.proxy.listener.upstream import SaysNothing, Upstream
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.session.gateway.broker_map import in_text
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
@@ -85,7 +86,7 @@ class UpstreamProbe:
             reason = f"{in_text(address)}: no answer to ApiVersions within {self._answer_s:g} s"
             return self._ends(Heard.NOTHING, reason)
         except SSLError as error:
-            return self._ends(Heard.REFUSED, str(error))
+            return self._ends(Heard.REFUSED, words_of(error))
         except OSError:
             return Heard.CLOSED
         finally:
