@@ -24,7 +24,14 @@ from sluice.proxy.connection.stream import Stream, receive, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
-from sluice.proxy.listener.host_addresses import HostAddresses, connects_at_once, is_here, literal, opened
+from sluice.proxy.listener.host_addresses import (
+    Found,
+    HostAddresses,
+    connects_at_once,
+    is_here,
+    literal,
+    opened,
+)
 from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.causes import DisconnectCause
@@ -60,6 +67,29 @@ class BrokerStream:
     address: Address
     session_lifetime_ms: int = 0
     """how long the broker lets the proxy's login count (KIP-368); 0: for ever, or it is the client's"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What a dial of one socket address came to, if not to a connection."""
+
+    error: OSError
+    """a TimeoutError: silence"""
+    at: str
+    """the address, if its host has several"""
+    has_connected: bool
+    """it was TLS that came to nothing, or the PROXY header"""
+    within_s: float
+    """how long it was waited for at most"""
+
+    @property
+    def is_silence(self) -> bool:
+        """Nothing came in time: it may only be slow."""
+        return isinstance(self.error, TimeoutError)
+
+    def told(self, words: str) -> str:
+        """`words`, and where that was."""
+        return f"at {self.at}: {words}" if self.at else words
 
 
 class Upstream:
@@ -176,94 +206,121 @@ class Upstream:
     async def dial(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | None:
         """A connection without a login, with its PROXY header and TLS; None: not tried again yet, or failed.
 
-        At once, also where others wait.
+        At once, also where others wait. All addresses of its host share `dial_timeout_s`.
         Raises SaysNothing, NotConnected (for want of file descriptors).
         """
         circuit = self._circuits.of(address)
         if not circuit.may_dial(monotonic() * 1000.0):
             return None
-        has_connected = False
         try:
-            async with asyncio.timeout(self.dial_timeout_s):
-                broker = await self._connected(*address)
-                has_connected = True
-                stream = await self._secured(broker, address, ends)
-        except (OSError, TimeoutError) as error:
-            reason = words_of(error)
-            if isinstance(error, TimeoutError):
-                if has_connected:
-                    circuit.abandoned(reason := "no answer to the TLS handshake in time")
-                    raise SaysNothing(f"{in_text(address)}: {reason}") from None
-                self._took_no_connection(address)
-                raise SaysNothing(f"{in_text(address)}: took no connection in time") from None
-            if error.errno in _OURS:
-                circuit.abandoned()
-                raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
-            cause = error.errno or reason  # a number whose words may name another of the host's addresses
-            if circuit.failed(monotonic() * 1000.0, random(), reason, cause):  # noqa: S311  jitter is no secret
-                # A sidecar starts before its broker.
-                is_early = error.errno == ECONNREFUSED and not circuit.was_reached
-                tell = _log.warning if is_early else _log.error
-                tell(
-                    "upstream_unreachable",
-                    listener=self._options.name,
-                    upstream=in_text(address),
-                    reason=reason,
-                )
-            return None
+            found = await self._reached(address, ends)
         except BaseException:
             circuit.abandoned()
             raise
+        if isinstance(found, _Fault):
+            if found.is_silence:
+                self._was_silent(address, found)
+            else:
+                self._failed(address, found)
+            return None
         if circuit.succeeded():
             _log.info("upstream_reachable_again", listener=self._options.name, upstream=in_text(address))
-        return stream
+        return found
 
-    def _took_no_connection(self, address: Address) -> None:
-        reason = f"no connection within {self.dial_timeout_s:g} s"
-        if self._circuits.of(address).timed_out(monotonic() * 1000.0, random(), reason):  # noqa: S311  the same
+    async def _reached(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | _Fault:
+        """The first of its host's addresses with which all goes well. Else what to hold against the host: a
+        silence, if there was one, for then it may only be slow; else the last error."""
+        end_s = self._loop.time() + self.dial_timeout_s
+        fault: _Fault | None = None
+        hosts: Sequence[Found] = literal(*address)
+        if not hosts:
+            try:
+                async with asyncio.timeout_at(end_s):
+                    hosts = await self._hosts.of(*address)
+            except OSError as error:
+                return _Fault(error, "", False, self.dial_timeout_s)
+        for number, (family, there) in enumerate(hosts):
+            within_s = (end_s - self._loop.time()) / (len(hosts) - number)
+            has_connected = False
+            try:
+                async with asyncio.timeout(within_s):
+                    broker = opened(family)
+                    try:
+                        if not connects_at_once(broker, there):
+                            await self._loop.sock_connect(broker, there)
+                        has_connected = True
+                        stream = await self._secured(broker, address, ends)
+                    except BaseException:
+                        broker.close()
+                        raise
+            except OSError as error:
+                is_one_of_several = len(hosts) > 1
+                at = str(there[0]) if is_one_of_several else ""
+                if fault is None or not fault.is_silence or error.errno in _OURS:
+                    fault = _Fault(error, at, has_connected, within_s)
+                if error.errno in _OURS:
+                    break
+                if is_one_of_several:
+                    self._hosts.failed(there)
+            else:
+                self._hosts.served(there)
+                return stream
+        assert fault is not None
+        return fault
+
+    def _failed(self, address: Address, fault: _Fault) -> None:
+        """It opens the circuit, or keeps it open. Raises NotConnected where it is our own fault."""
+        circuit, error = self._circuits.of(address), fault.error
+        words = words_of(error)
+        if error.errno in _OURS:
+            circuit.abandoned()
+            raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, words)
+        reason = fault.told(words)
+        cause = error.errno or words  # not where: it may be another of the host's addresses each time
+        if circuit.failed(monotonic() * 1000.0, random(), reason, cause):  # noqa: S311  jitter is no secret
+            # A sidecar starts before its broker.
+            is_early = error.errno == ECONNREFUSED and not circuit.was_reached
+            tell = _log.warning if is_early else _log.error
+            tell(
+                "upstream_unreachable",
+                listener=self._options.name,
+                upstream=in_text(address),
+                reason=reason,
+            )
+
+    def _was_silent(self, address: Address, fault: _Fault) -> None:
+        """No failure: raises SaysNothing."""
+        circuit = self._circuits.of(address)
+        shown = f"{in_text(address)} ({fault.at})" if fault.at else in_text(address)
+        if fault.has_connected:
+            words = "no answer to the TLS handshake in time"
+            circuit.abandoned(fault.told(words))
+            raise SaysNothing(f"{shown}: {words}")
+        reason = fault.told(f"no connection within {fault.within_s:.3g} s")
+        if circuit.timed_out(monotonic() * 1000.0, random(), reason):  # noqa: S311  the same
             _log.warning(
                 "upstream_accepts_slowly",
                 listener=self._options.name,
                 upstream=in_text(address),
                 reason=f"{reason}; it is tried again, its clients wait",
             )
+        raise SaysNothing(f"{shown}: took no connection in time")
 
     async def _secured(
         self, broker: socket.socket, address: Address, ends: tuple[Endpoint, Endpoint] | None
     ) -> Stream:
-        """Tell for whom, and secure."""
-        try:
-            if self._options.upstream_proxy_protocol:
-                header = LOCAL_HEADER if ends is None else build_v2(*ends)
-                await send_all(self._loop, broker, header)
-            if self._tls is None:
-                return broker
-            from sluice.proxy.listener.tls.stream import TlsStream
+        """Tell for whom, and secure. If this fails `broker` is still open."""
+        if self._options.upstream_proxy_protocol:
+            header = LOCAL_HEADER if ends is None else build_v2(*ends)
+            await send_all(self._loop, broker, header)
+        if self._tls is None:
+            return broker
+        from sluice.proxy.listener.tls.stream import TlsStream
 
-            name = self._tls.server_name or address[0]
-            return await TlsStream.handshake(
-                self._loop, broker, self._tls.context, server_side=False, server_hostname=name
-            )
-        except BaseException:
-            broker.close()
-            raise
-
-    async def _connected(self, host: str, port: int) -> socket.socket:
-        error: OSError | None = None
-        for family, address in literal(host, port) or await self._hosts.of(host, port):
-            broker = opened(family)
-            try:
-                if not connects_at_once(broker, address):
-                    await self._loop.sock_connect(broker, address)
-            except OSError as failed:
-                broker.close()
-                error = failed
-            except BaseException:
-                broker.close()
-                raise
-            else:
-                return broker
-        raise error or OSError(f"no address for {host}")
+        name = self._tls.server_name or address[0]
+        return await TlsStream.handshake(
+            self._loop, broker, self._tls.context, server_side=False, server_hostname=name
+        )
 
     async def _log_in(self, broker: Stream, address: Address, user: str | None) -> BrokerStream:
         """For a client that cannot do so itself, or for the proxy."""
