@@ -52,10 +52,10 @@ class Names:
 @pytest.fixture(autouse=True)
 def dialled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ports to which connections were begun, in order."""
-    from sluice.proxy.listener import upstream
+    from sluice.proxy.listener import host_addresses, upstream
 
     ports: list[int] = []
-    connects = upstream.connects_at_once
+    connects = host_addresses.connects_at_once
 
     def noted(broker: socket.socket, address: Any) -> bool:
         ports.append(address[1])
@@ -227,7 +227,7 @@ async def test_want_of_descriptors_is_no_address_s_fault(
 
 
 async def order(names: Names, addresses: HostAddresses) -> list[int]:
-    return [found[1][1] for found in await addresses.of(*NAME)]
+    return [int(found[1][1]) for found in await addresses.of(*NAME)]
 
 
 async def test_those_in_doubt_are_last_and_all_of_them_are_in_their_own_order() -> None:
