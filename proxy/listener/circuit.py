@@ -6,15 +6,16 @@
       │                  is over ▼ │
       └── a dial succeeded ── HALF OPEN: one dial is tried, the other clients are refused
 
-Only what is the address's own fault is a failure: a connection refused, a TLS handshake with the proxy's one
-identity that is refused. Never a login that the broker refused: one user's bad credentials would refuse
-others. Nor silence, before or behind the connection: the broker may be paused or starved, its queue full of
-those who came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readiness).
+Only what is the address's own fault is a failure: a connection refused, a TLS handshake with the proxy's
+identity that is refused. A listener may have an identity of its own, so circuits are shared only by those
+that have the same. Never a login that the broker refused: one user's bad credentials would refuse others. Nor
+silence, before or behind the connection: the broker may be paused or starved, its queue full of those who
+came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readiness).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from math import inf
 from typing import Final, TypeAlias
 
@@ -166,7 +167,7 @@ class Circuit:
 
 
 class Circuits:
-    """A circuit for each upstream address that was dialled: as many as there are brokers.
+    """A circuit for each upstream address that was dialled with one identity: as many as there are brokers.
 
     Brokers move, so addresses come and go: beyond `max_circuits` those that are closed and not being dialled
     are forgotten.
@@ -191,8 +192,30 @@ class Circuits:
         return len(self._circuits)
 
     def items(self) -> Iterable[tuple[Address, Circuit]]:
-        """All addresses with their circuits, for metrics."""
+        """All addresses with their circuits."""
         return self._circuits.items()
+
+
+class CircuitsByIdentity:
+    """The circuits of all listeners: shared by those that have the same identity towards their brokers, for
+    what a broker thinks of one identity says nothing of another."""
+
+    __slots__ = ("_circuits",)
+
+    def __init__(self) -> None:
+        self._circuits: dict[Hashable, Circuits] = {}
+
+    def of(self, identity: Hashable) -> Circuits:
+        """Those of all listeners with this identity (ListenerOptions.upstream_identity)."""
+        return self._circuits.setdefault(identity, Circuits())
+
+    def by_address(self) -> dict[Address, list[Circuit]]:
+        """The circuits of each address, of all identities, for metrics."""
+        found: dict[Address, list[Circuit]] = {}
+        for circuits in self._circuits.values():
+            for address, circuit in circuits.items():
+                found.setdefault(address, []).append(circuit)
+        return found
 
 
 class Rotation:

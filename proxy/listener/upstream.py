@@ -106,7 +106,8 @@ class Upstream:
         tls: ClientTls | None = None,
         credentials: CredentialsFile | None = None,
     ) -> None:
-        """`circuits`: of all listeners. `tls`: if the broker has it; `credentials`: if the proxy logs in.
+        """`circuits`: of all listeners with this one's identity. `tls`: if the broker has it; `credentials`:
+        if the proxy logs in.
 
         `dial_timeout_s`: for the connection with TLS, and again for the login. `dial_total_s`: for all tries
         of one client, its place in the queue included.

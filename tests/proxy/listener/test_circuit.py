@@ -14,6 +14,7 @@ from sluice.proxy.listener.circuit import (
     Address,
     Circuit,
     Circuits,
+    CircuitsByIdentity,
     Rotation,
 )
 
@@ -207,6 +208,17 @@ def test_each_address_has_its_own_circuit() -> None:
     assert circuits.of(A).would_refuse(0.0)
     assert not circuits.of(B).would_refuse(0.0)
     assert dict(circuits.items()) == {A: circuits.of(A), B: circuits.of(B)}
+
+
+def test_what_is_heard_of_an_address_counts_for_those_with_the_same_identity_alone() -> None:
+    circuits = CircuitsByIdentity()
+    assert circuits.of("one") is circuits.of("one")
+    dial(circuits.of("one").of(A), 0.0, succeeds=False)
+    dial(circuits.of("other").of(A), 0.0, succeeds=True)
+    circuits.of("other").of(B)
+    assert circuits.of("one").of(A).would_refuse(0.0)
+    assert not circuits.of("other").of(A).would_refuse(0.0)
+    assert {at: len(same) for at, same in circuits.by_address().items()} == {A: 2, B: 1}
 
 
 def test_of_addresses_that_brokers_had_once_nothing_is_kept_but_what_is_open_or_dialled() -> None:
