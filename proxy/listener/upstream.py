@@ -277,10 +277,10 @@ class Upstream:
             circuit.abandoned()
             raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, words)
         reason = fault.told(words)
-        cause = error.errno or words  # not where: it may be another of the host's addresses each time
+        # A sidecar starts before its broker.
+        is_early = error.errno == ECONNREFUSED and not circuit.was_reached
+        cause = (error.errno or words, is_early)  # not where: it may be another of the host's each time
         if circuit.failed(monotonic() * 1000.0, random(), reason, cause):  # noqa: S311  jitter is no secret
-            # A sidecar starts before its broker.
-            is_early = error.errno == ECONNREFUSED and not circuit.was_reached
             tell = _log.warning if is_early else _log.error
             tell(
                 "upstream_unreachable",

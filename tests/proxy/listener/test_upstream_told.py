@@ -189,7 +189,7 @@ async def test_a_refusal_that_comes_and_goes_is_not_told_at_every_turn(
 async def test_a_broker_that_comes_back_wrong_is_told_anew(
     lines: Lines, authority: CertificateAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluice.proxy.listener.circuit._OTHER_CAUSE_TOLD_EVERY_MS", 50.0)
+    monkeypatch.setattr("sluice.proxy.listener.circuit._CAUSE_TOLD_EVERY_MS", 50.0)
     port = free_port()
     async with watching(port, authority.write(tmp_path)) as watch:
         await becomes(watch, NOT_YET + "connection refused")
