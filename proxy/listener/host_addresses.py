@@ -36,7 +36,7 @@ class HostAddresses:
         self._doubted: dict[SocketAddress, None] = {}  # the oldest first
 
     def __len__(self) -> int:
-        """Addresses in doubt."""
+        """How many addresses are in doubt."""
         return len(self._doubted)
 
     async def of(self, host: str, port: int) -> Sequence[Found]:
