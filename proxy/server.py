@@ -31,7 +31,7 @@ from sluice.proxy.connection.budget import BufferBudget
 from sluice.proxy.connection.connection import Connection
 from sluice.proxy.connection.timeouts import SWEEP_INTERVAL_MS
 from sluice.proxy.connection.worker import Worker
-from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.circuit import CircuitsByIdentity
 from sluice.proxy.listener.listener import Listener
 from sluice.proxy.listener.security import ListenerSecurity, load_security
 from sluice.proxy.metrics.collector import SluiceCollector
@@ -144,7 +144,7 @@ class Server:
         )
         if self._access_log is not None:
             self._meter.access_log = self._access_log.take
-        self._circuits = Circuits()
+        self._circuits = CircuitsByIdentity()
         self._securities = securities
         self._listeners: list[Listener] = []
         self._signals = 0
@@ -295,7 +295,7 @@ class Server:
                 options,
                 self._shared,
                 policy,
-                self._circuits,
+                self._circuits.of(options.upstream_identity),
                 security,
                 limits=config.limits,
                 upstream=config.upstream,

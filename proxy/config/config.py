@@ -34,7 +34,7 @@ class UpstreamOptions(Options):
     dial_timeout_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
         default=5.0,
         description="Longest wait of one try for a connection to the broker, and for a login there; a "
-        "connection that is not taken in time is tried again.",
+        "connection that is not taken in time is tried again. All addresses of a broker's name share it.",
     )
     dial_total_s: Annotated[float, Field(gt=0, le=300), NO_BOOL] = Field(
         default=20.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -188,6 +188,12 @@ class ListenerOptions(Options):
     def upstream_has_tls(self) -> bool:
         """The broker speaks TLS."""
         return self.upstream_protocol in _TLS
+
+    @property
+    def upstream_identity(self) -> Hashable:
+        """Equal for listeners that a broker takes for the same, and that check it alike, before a login."""
+        tls = (self.upstream_tls or UpstreamTlsOptions()) if self.upstream_has_tls else None
+        return tls, self.upstream_proxy_protocol
 
     @property
     def authenticates(self) -> bool:

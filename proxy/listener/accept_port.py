@@ -15,6 +15,7 @@ from typing import Final
 from sluice.protocol.proxy_protocol import Endpoint
 from sluice.proxy.connection.limits import AcceptRate
 from sluice.proxy.listener.handshake import endpoint
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.log import get_logger
 
 BACKLOG: Final = 4096
@@ -91,7 +92,7 @@ class AcceptPort:
             except OSError as error:
                 if now_ms / 1000.0 - self._complained_s >= _NO_FILES_LOG_S:
                     self._complained_s = now_ms / 1000.0
-                    _log.error("accept_failed", port=self.port, reason=str(error))
+                    _log.error("accept_failed", port=self.port, reason=words_of(error))
                 self._pause(_NO_FILES_PAUSE_S)
                 return
             if rate is not None:

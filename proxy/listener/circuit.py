@@ -6,15 +6,16 @@
       │                  is over ▼ │
       └── a dial succeeded ── HALF OPEN: one dial is tried, the other clients are refused
 
-Only what is the address's own fault is a failure: a connection refused, a TLS handshake with the proxy's one
-identity that is refused. Never a login that the broker refused: one user's bad credentials would refuse
-others. Nor silence, before or behind the connection: the broker may be paused or starved, its queue full of
-those who came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readiness).
+Only what is the address's own fault is a failure: a connection refused, a TLS handshake with the proxy's
+identity that is refused. A listener may have an identity of its own, so circuits are shared only by those
+that have the same. Never a login that the broker refused: one user's bad credentials would refuse others. Nor
+silence, before or behind the connection: the broker may be paused or starved, its queue full of those who
+came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readiness).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from math import inf
 from typing import Final, TypeAlias
 
@@ -23,7 +24,7 @@ MAX_BACK_OFF_MS: Final = 1_000.0
 """as long as clients wait at most between two attempts (Java: reconnect.backoff.max.ms)"""
 MAX_CIRCUITS: Final = 1_000
 _TOLD_EVERY_MS: Final = 60_000.0
-_OTHER_CAUSE_TOLD_EVERY_MS: Final = 10_000.0
+_CAUSE_TOLD_EVERY_MS: Final = 10_000.0
 
 Address: TypeAlias = tuple[str, int]
 """host, port"""
@@ -35,9 +36,11 @@ class Circuit:
 
     __slots__ = (
         "_back_off_ms",
+        "_is_told",
         "_slow_told_ms",
         "_told_cause",
         "_told_ms",
+        "_told_ms_by_cause",
         "_under_way",
         "_until_ms",
         "failures",
@@ -55,6 +58,8 @@ class Circuit:
         self._slow_told_ms = -inf
         self._told_ms = -inf
         self._told_cause: object = None
+        self._told_ms_by_cause: dict[object, float] = {}  # of the last 10 s
+        self._is_told = False  # that it is open now
         self.reason = ""
         """why the last dial brought nothing; empty: it did, or none has ended"""
         self.is_slow = False
@@ -99,20 +104,30 @@ class Circuit:
         return True
 
     def failed(self, now_ms: float, jitter: float, reason: str = "", cause: object = None) -> bool:
-        """A dial failed. True: worth a line in the log, for it was closed until now, or the cause is another
-        than was told last: a broker may be down at first and then be wrong.
+        """A dial failed. True: worth a line in the log, for it is open and nobody was told, or the cause is
+        another than was told last: a broker may be down at first and then be wrong. One that comes and goes
+        for the same cause is told once in 10 s.
 
         `reason`: in words; `cause`: equal for what is the same, whatever the words.
         `jitter`, 0 ≤ jitter < 1, takes up to half off the back-off, so that proxies which lost the same
         broker do not come back together. Of dials that were begun before it opened, and now fail one after
         the other for the same reason, only the last makes the back-off longer.
         """
-        is_another = cause != self._told_cause and now_ms - self._told_ms >= _OTHER_CAUSE_TOLD_EVERY_MS
-        is_news = self.is_closed or is_another
-        if is_news:
-            self._told_cause, self._told_ms = cause, now_ms
         self._failed(reason)
         self._open(now_ms, jitter)
+        return self._is_news(now_ms, cause)
+
+    def _is_news(self, now_ms: float, cause: object) -> bool:
+        """It is open: whether to tell that, or its new cause. True: it counts as told."""
+        old_ms = now_ms - _CAUSE_TOLD_EVERY_MS
+        if self._is_told:
+            is_news = cause != self._told_cause and self._told_ms <= old_ms
+        else:
+            is_news = self._told_ms_by_cause.get(cause, -inf) <= old_ms
+        if is_news:
+            recent = {one: at_ms for one, at_ms in self._told_ms_by_cause.items() if at_ms > old_ms}
+            self._told_ms_by_cause = recent | {cause: now_ms}
+            self._is_told, self._told_cause, self._told_ms = True, cause, now_ms
         return is_news
 
     def timed_out(self, now_ms: float, jitter: float, reason: str = "") -> bool:
@@ -131,14 +146,14 @@ class Circuit:
         return True
 
     def succeeded(self) -> bool:
-        """A dial succeeded. True: it was open until now, which is worth a line in the log."""
+        """A dial succeeded. True: it was open until now, which was told, so its end is worth a line."""
         self._ended()
-        was_open = not self.is_closed
+        was_told, self._is_told = self._is_told, False
         self.reason = ""
         self.is_slow = False
         self.was_reached = True
         self._back_off_ms = 0.0
-        return was_open
+        return was_told
 
     def abandoned(self, reason: str = "") -> None:
         """A dial was given up with nothing learnt: its client left, the proxy ends; or for `reason`, which is
@@ -166,7 +181,7 @@ class Circuit:
 
 
 class Circuits:
-    """A circuit for each upstream address that was dialled: as many as there are brokers.
+    """A circuit for each upstream address that was dialled with one identity: as many as there are brokers.
 
     Brokers move, so addresses come and go: beyond `max_circuits` those that are closed and not being dialled
     are forgotten.
@@ -191,8 +206,30 @@ class Circuits:
         return len(self._circuits)
 
     def items(self) -> Iterable[tuple[Address, Circuit]]:
-        """All addresses with their circuits, for metrics."""
+        """All addresses with their circuits."""
         return self._circuits.items()
+
+
+class CircuitsByIdentity:
+    """The circuits of all listeners: shared by those that have the same identity towards their brokers, for
+    what a broker thinks of one identity says nothing of another."""
+
+    __slots__ = ("_circuits",)
+
+    def __init__(self) -> None:
+        self._circuits: dict[Hashable, Circuits] = {}
+
+    def of(self, identity: Hashable) -> Circuits:
+        """Those of all listeners with this identity (ListenerOptions.upstream_identity)."""
+        return self._circuits.setdefault(identity, Circuits())
+
+    def by_address(self) -> dict[Address, list[Circuit]]:
+        """The circuits of each address, of all identities, for metrics."""
+        found: dict[Address, list[Circuit]] = {}
+        for circuits in self._circuits.values():
+            for address, circuit in circuits.items():
+                found.setdefault(address, []).append(circuit)
+        return found
 
 
 class Rotation:

@@ -17,6 +17,7 @@ from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import Upstream
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.gateway.broker_map import BrokerMap, in_text
 
@@ -67,12 +68,11 @@ class ClusterWatch:
                 await self._ask()
         except (NotConnected, ProtocolError, OSError, TimeoutError) as error:
             if not self._failing:  # once, until it goes again
-                why = str(error.cause) if isinstance(error, NotConnected) else "timed out"
                 _log.warning(
                     "brokers_not_asked",
                     listener=self._name,
                     upstream=self._asking,
-                    reason=str(error) or why,
+                    reason=_why(error),
                 )
             self._failing = True
             return False
@@ -125,3 +125,10 @@ class ClusterWatch:
         for found in brokers_of(frame, self._asked):
             self._brokers.learn(found.node_id, found.host, found.port)
             self._brokers.advertised(found.node_id)  # notes an id that has no port
+
+
+def _why(error: Exception) -> str:
+    """In words. Of a broker that could not be had the log may have told the reason already."""
+    if isinstance(error, NotConnected):
+        return error.detail or str(error.cause)
+    return words_of(error)

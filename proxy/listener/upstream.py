@@ -8,17 +8,14 @@ Closes what it opened if it fails.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from errno import EALREADY, ECONNREFUSED, EINPROGRESS, EINTR, EMFILE, ENFILE
-from functools import lru_cache
-from ipaddress import ip_address
+from errno import ECONNREFUSED, EMFILE, ENFILE
 from random import random
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, Endpoint, build_v2
@@ -27,6 +24,15 @@ from sluice.proxy.connection.stream import Stream, receive, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address, Circuits
 from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
+from sluice.proxy.listener.host_addresses import (
+    Found,
+    HostAddresses,
+    connects_at_once,
+    is_here,
+    literal,
+    opened,
+)
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
@@ -40,8 +46,6 @@ _READ_BYTES: Final = 16 * 1024
 _CLIENT_ID: Final = "sluice"
 DIAL_TOTAL_S: Final = 20.0
 """below the 30 s after which most clients give a request up; who has less patience leaves, and its place"""
-_SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
-_UNDER_WAY: Final = frozenset({EINPROGRESS, EALREADY, EINTR})
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
@@ -65,6 +69,29 @@ class BrokerStream:
     """how long the broker lets the proxy's login count (KIP-368); 0: for ever, or it is the client's"""
 
 
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What a dial of one socket address came to, if not to a connection."""
+
+    error: OSError
+    """a TimeoutError: silence"""
+    at: str
+    """the address, if its host has several"""
+    has_connected: bool
+    """it was TLS that came to nothing, or the PROXY header"""
+    within_s: float
+    """how long it was waited for at most"""
+
+    @property
+    def is_silence(self) -> bool:
+        """Nothing came in time: it may only be slow."""
+        return isinstance(self.error, TimeoutError)
+
+    def told(self, words: str) -> str:
+        """`words`, and where that was."""
+        return f"at {self.at}: {words}" if self.at else words
+
+
 class Upstream:
     """Connects to the brokers of one listener."""
 
@@ -79,7 +106,8 @@ class Upstream:
         tls: ClientTls | None = None,
         credentials: CredentialsFile | None = None,
     ) -> None:
-        """`circuits`: of all listeners. `tls`: if the broker has it; `credentials`: if the proxy logs in.
+        """`circuits`: of all listeners with this one's identity. `tls`: if the broker has it; `credentials`:
+        if the proxy logs in.
 
         `dial_timeout_s`: for the connection with TLS, and again for the login. `dial_total_s`: for all tries
         of one client, its place in the queue included.
@@ -90,6 +118,7 @@ class Upstream:
         self.dial_timeout_s = dial_timeout_s
         self._dial_total_s = max(dial_total_s, dial_timeout_s)
         self._queue = DialQueue()
+        self._hosts = HostAddresses(loop)
         self._tls = tls
         self._credentials = credentials
         logs_in = credentials is not None and options.logs_in
@@ -112,15 +141,15 @@ class Upstream:
             return None
         address = addresses[0]
         circuit = self._circuits.of(address)
-        if not _is_here(*address) or not circuit.is_closed or self._queue.is_full(address):
+        if not is_here(*address) or not circuit.is_closed or self._queue.is_full(address):
             return None
-        ((family, found),) = _literal(*address)
+        ((family, found),) = literal(*address)
         try:
-            broker = _opened(family)
+            broker = opened(family)
         except OSError:
             return None
         try:
-            if _connects_at_once(broker, found):
+            if connects_at_once(broker, found):
                 circuit.may_dial(monotonic() * 1000.0)
                 circuit.succeeded()
                 return BrokerStream(broker, address)
@@ -178,101 +207,121 @@ class Upstream:
     async def dial(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | None:
         """A connection without a login, with its PROXY header and TLS; None: not tried again yet, or failed.
 
-        At once, also where others wait.
+        At once, also where others wait. All addresses of its host share `dial_timeout_s`.
         Raises SaysNothing, NotConnected (for want of file descriptors).
         """
         circuit = self._circuits.of(address)
         if not circuit.may_dial(monotonic() * 1000.0):
             return None
-        has_connected = False
         try:
-            async with asyncio.timeout(self.dial_timeout_s):
-                broker = await self._connected(*address)
-                has_connected = True
-                stream = await self._secured(broker, address, ends)
-        except (OSError, TimeoutError) as error:
-            reason = str(error) or "timed out"
-            if isinstance(error, TimeoutError):
-                if has_connected:
-                    circuit.abandoned(reason := "no answer to the TLS handshake in time")
-                    raise SaysNothing(f"{in_text(address)}: {reason}") from None
-                self._took_no_connection(address)
-                raise SaysNothing(f"{in_text(address)}: took no connection in time") from None
-            if error.errno in _OURS:
-                circuit.abandoned()
-                raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, reason) from None
-            cause = error.errno or reason  # a number whose words may name another of the host's addresses
-            if circuit.failed(monotonic() * 1000.0, random(), reason, cause):  # noqa: S311  jitter is no secret
-                # A sidecar starts before its broker.
-                is_early = error.errno == ECONNREFUSED and not circuit.was_reached
-                tell = _log.warning if is_early else _log.error
-                tell(
-                    "upstream_unreachable",
-                    listener=self._options.name,
-                    upstream=in_text(address),
-                    reason=reason,
-                )
-            return None
+            found = await self._reached(address, ends)
         except BaseException:
             circuit.abandoned()
             raise
+        if isinstance(found, _Fault):
+            if found.is_silence:
+                self._was_silent(address, found)
+            else:
+                self._failed(address, found)
+            return None
         if circuit.succeeded():
             _log.info("upstream_reachable_again", listener=self._options.name, upstream=in_text(address))
-        return stream
+        return found
 
-    def _took_no_connection(self, address: Address) -> None:
-        reason = f"no connection within {self.dial_timeout_s:g} s"
-        if self._circuits.of(address).timed_out(monotonic() * 1000.0, random(), reason):  # noqa: S311  the same
+    async def _reached(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | _Fault:
+        """The first of its host's addresses with which all goes well. Else what to hold against the host: a
+        silence, if there was one, for then it may only be slow; else the last error."""
+        end_s = self._loop.time() + self.dial_timeout_s
+        fault: _Fault | None = None
+        hosts: Sequence[Found] = literal(*address)
+        if not hosts:
+            try:
+                async with asyncio.timeout_at(end_s):
+                    hosts = await self._hosts.of(*address)
+            except OSError as error:
+                return _Fault(error, "", False, self.dial_timeout_s)
+        for number, (family, there) in enumerate(hosts):
+            within_s = (end_s - self._loop.time()) / (len(hosts) - number)
+            has_connected = False
+            try:
+                async with asyncio.timeout(within_s):
+                    broker = opened(family)
+                    try:
+                        if not connects_at_once(broker, there):
+                            await self._loop.sock_connect(broker, there)
+                        has_connected = True
+                        stream = await self._secured(broker, address, ends)
+                    except BaseException:
+                        broker.close()
+                        raise
+            except OSError as error:
+                is_one_of_several = len(hosts) > 1
+                at = str(there[0]) if is_one_of_several else ""
+                if fault is None or not fault.is_silence or error.errno in _OURS:
+                    fault = _Fault(error, at, has_connected, within_s)
+                if error.errno in _OURS:
+                    break
+                if is_one_of_several:
+                    self._hosts.failed(there)
+            else:
+                self._hosts.served(there)
+                return stream
+        assert fault is not None
+        return fault
+
+    def _failed(self, address: Address, fault: _Fault) -> None:
+        """It opens the circuit, or keeps it open. Raises NotConnected where it is our own fault."""
+        circuit, error = self._circuits.of(address), fault.error
+        words = words_of(error)
+        if error.errno in _OURS:
+            circuit.abandoned()
+            raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, words)
+        reason = fault.told(words)
+        # A sidecar starts before its broker.
+        is_early = error.errno == ECONNREFUSED and not circuit.was_reached
+        cause = (error.errno or words, is_early)  # not where: it may be another of the host's each time
+        if circuit.failed(monotonic() * 1000.0, random(), reason, cause):  # noqa: S311  jitter is no secret
+            tell = _log.warning if is_early else _log.error
+            tell(
+                "upstream_unreachable",
+                listener=self._options.name,
+                upstream=in_text(address),
+                reason=reason,
+            )
+
+    def _was_silent(self, address: Address, fault: _Fault) -> None:
+        """No failure: raises SaysNothing."""
+        circuit = self._circuits.of(address)
+        shown = f"{in_text(address)} ({fault.at})" if fault.at else in_text(address)
+        if fault.has_connected:
+            words = "no answer to the TLS handshake in time"
+            circuit.abandoned(fault.told(words))
+            raise SaysNothing(f"{shown}: {words}")
+        reason = fault.told(f"no connection within {fault.within_s:.3g} s")
+        if circuit.timed_out(monotonic() * 1000.0, random(), reason):  # noqa: S311  the same
             _log.warning(
                 "upstream_accepts_slowly",
                 listener=self._options.name,
                 upstream=in_text(address),
                 reason=f"{reason}; it is tried again, its clients wait",
             )
+        raise SaysNothing(f"{shown}: took no connection in time")
 
     async def _secured(
         self, broker: socket.socket, address: Address, ends: tuple[Endpoint, Endpoint] | None
     ) -> Stream:
-        """Tell for whom, and secure."""
-        try:
-            if self._options.upstream_proxy_protocol:
-                header = LOCAL_HEADER if ends is None else build_v2(*ends)
-                await send_all(self._loop, broker, header)
-            if self._tls is None:
-                return broker
-            from sluice.proxy.listener.tls.stream import TlsStream
+        """Tell for whom, and secure. If this fails `broker` is still open."""
+        if self._options.upstream_proxy_protocol:
+            header = LOCAL_HEADER if ends is None else build_v2(*ends)
+            await send_all(self._loop, broker, header)
+        if self._tls is None:
+            return broker
+        from sluice.proxy.listener.tls.stream import TlsStream
 
-            name = self._tls.server_name or address[0]
-            return await TlsStream.handshake(
-                self._loop, broker, self._tls.context, server_side=False, server_hostname=name
-            )
-        except BaseException:
-            broker.close()
-            raise
-
-    async def _connected(self, host: str, port: int) -> socket.socket:
-        error: OSError | None = None
-        for family, address in _literal(host, port) or await self._resolved(host, port):
-            broker = _opened(family)
-            try:
-                if not _connects_at_once(broker, address):
-                    await self._loop.sock_connect(broker, address)
-            except OSError as failed:
-                broker.close()
-                error = failed
-            except BaseException:
-                broker.close()
-                raise
-            else:
-                return broker
-        raise error or OSError(f"no address for {host}")
-
-    async def _resolved(self, host: str, port: int) -> list[tuple[int, _SocketAddress]]:
-        try:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except UnicodeError:  # a broker may say anything of itself
-            raise OSError(f"{host!r} is no host's name") from None
-        return [(family, address) for family, _, _, _, address in found]
+        name = self._tls.server_name or address[0]
+        return await TlsStream.handshake(
+            self._loop, broker, self._tls.context, server_side=False, server_hostname=name
+        )
 
     async def _log_in(self, broker: Stream, address: Address, user: str | None) -> BrokerStream:
         """For a client that cannot do so itself, or for the proxy."""
@@ -283,8 +332,7 @@ class Upstream:
                     lifetime_ms = await self._exchange(broker, self.new_login(user))
         except (ProtocolError, OSError, TimeoutError, ValueError) as error:
             broker.close()
-            reason = str(error) or "timed out"
-            reason = f"{in_text(address)}: {reason}"
+            reason = f"{in_text(address)}: {words_of(error)}"
             raise NotConnected(DisconnectCause.UPSTREAM_LOGIN_FAILED, reason) from None
         except BaseException:
             broker.close()
@@ -333,43 +381,3 @@ class Upstream:
         if not data:
             self.cut_off.set()
         return data
-
-
-def _opened(family: int) -> socket.socket:
-    """Raises OSError: no file descriptor is left."""
-    broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    broker.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return broker
-
-
-@lru_cache(maxsize=256)
-def _is_here(host: str, port: int) -> bool:
-    """Whether this is an address of the loopback interface, written out."""
-    return len(_literal(host, port)) == 1 and ip_address(host).is_loopback
-
-
-@lru_cache(maxsize=256)
-def _literal(host: str, port: int) -> tuple[tuple[int, _SocketAddress], ...]:
-    """What an IP address stands for, without a question to the resolver's threads; of a name nothing."""
-    if "%" in host:
-        return ()  # an interface's number may change
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except (OSError, UnicodeError):
-        return ()
-    return tuple((family, address) for family, _, _, _, address in found)
-
-
-def _connects_at_once(broker: socket.socket, address: _SocketAddress) -> bool:
-    """Whether it is connected now. Within a machine it is when the first call returns; the second says so.
-
-    False: under way. Raises OSError.
-    """
-    for _ in range(2):
-        failed = broker.connect_ex(address)
-        if failed not in _UNDER_WAY:
-            if failed:
-                raise OSError(failed, os.strerror(failed))
-            return True
-    return False

@@ -21,6 +21,7 @@ from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address
 from sluice.proxy.listener.upstream import SaysNothing, Upstream
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.session.gateway.broker_map import in_text
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
@@ -70,7 +71,7 @@ class UpstreamProbe:
         line = self._lines.pop(address, None)
         try:
             async with asyncio.timeout(self._answer_s):
-                if line is not None and not afresh and await self._is_answered(address, line):
+                if line is not None and not afresh and await self._kept_answers(address, line):
                     return Heard.ANSWER
                 stream = await self._upstream.dial(address, None)
                 if stream is None:  # its circuit has the reason
@@ -85,7 +86,7 @@ class UpstreamProbe:
             reason = f"{in_text(address)}: no answer to ApiVersions within {self._answer_s:g} s"
             return self._ends(Heard.NOTHING, reason)
         except SSLError as error:
-            return self._ends(Heard.REFUSED, str(error))
+            return self._ends(Heard.REFUSED, words_of(error))
         except OSError:
             return Heard.CLOSED
         finally:
@@ -102,6 +103,12 @@ class UpstreamProbe:
     def _ends(self, how: Heard, reason: str) -> Heard:
         self.why[how] = reason
         return how
+
+    async def _kept_answers(self, address: Address, line: _Line) -> bool:
+        """False: it ends, by whatever error. Only a new connection tells what becomes of those."""
+        with suppress(OSError):  # not this question's own timeout, which is raised further out
+            return await self._is_answered(address, line)
+        return False
 
     async def _is_answered(self, address: Address, line: _Line) -> bool:
         """False: the connection ends. It is kept, or closed."""

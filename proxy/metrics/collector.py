@@ -17,7 +17,7 @@ from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR
 
 from sluice.protocol.names import api_name
 from sluice.proxy.access_log.access_log import NOTHING_WRITTEN, AccessLog
-from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.circuit import CircuitsByIdentity
 from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.entity_series import OTHER, EntitySeries
@@ -74,7 +74,7 @@ class SluiceCollector:
         reloads: Mapping[str, Sequence[ReloadStatus]],
         kept_bytes: Callable[[], int] = lambda: 0,
         snapshots: ProducerIdFile | None = None,
-        circuits: Circuits | None = None,
+        circuits: CircuitsByIdentity | None = None,
         securities: Sequence[ListenerSecurity] = (),
         quota_source: QuotaSource | None = None,
         access_log: AccessLog | None = None,
@@ -83,7 +83,7 @@ class SluiceCollector:
         data_path: str = "pure",
     ) -> None:
         """`reloads`: by what the files hold. `kept_bytes`: of the worker's budget. `snapshots`: of producer
-        ids. `circuits`: of the brokers. `securities`: of the listeners. `quota_source`: where limits come
+        ids. `circuits`: of all listeners. `securities`: of the listeners. `quota_source`: where limits come
         from. `access_log`, `replication`: None if there is none. `upstreams`: of the listeners.
         `data_path`: the name of the one that runs."""
         self._meter = meter
@@ -92,7 +92,7 @@ class SluiceCollector:
         self._reloads = reloads
         self._kept_bytes = kept_bytes
         self._snapshots = snapshots
-        self._circuits = Circuits() if circuits is None else circuits
+        self._circuits = CircuitsByIdentity() if circuits is None else circuits
         self._securities = securities
         self._quota_source = quota_source
         self._access_log = access_log
@@ -176,11 +176,16 @@ class SluiceCollector:
         )
 
     def _of_brokers(self) -> Iterator[Family]:
-        circuits = [((in_text(address),), one) for address, one in self._circuits.items()]
+        circuits = [
+            ((in_text(address),), any(not one.is_closed for one in same), same)
+            for address, same in self._circuits.by_address().items()
+        ]
         name = "sluice_upstream_"
-        yield _family(f"{name}circuit_open", ((at, not one.is_closed) for at, one in circuits))
-        yield _family(f"{name}dial_failures_total", ((at, one.failures) for at, one in circuits))
-        yield _family(f"{name}refused_total", ((at, one.refused) for at, one in circuits))
+        failures = ((at, sum(one.failures for one in same)) for at, _, same in circuits)
+        refused = ((at, sum(one.refused for one in same)) for at, _, same in circuits)
+        yield _family(f"{name}circuit_open", ((at, is_open) for at, is_open, _ in circuits))
+        yield _family(f"{name}dial_failures_total", failures)
+        yield _family(f"{name}refused_total", refused)
         yield _family(f"{name}silent", (((watch.name,), watch.answers_nobody) for watch in self._upstreams))
         yield _family(
             "sluice_certificate_not_after_timestamp_seconds",

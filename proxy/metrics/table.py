@@ -254,7 +254,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_upstream_circuit_open", "gauge", ("upstream",), "",
-        "1: the last dial of this broker's address failed, and clients are refused until a probe succeeds.",
+        "1: a listener's last dial of this address failed; its clients are refused until a probe succeeds.",
     ),
     MetricDefinition(
         "sluice_upstream_dial_failures_total", "counter", ("upstream",), "dials",

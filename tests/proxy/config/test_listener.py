@@ -240,3 +240,26 @@ def test_what_is_not_said_of_the_broker_follows_from_the_clients(tmp_path: Path)
     assert sasl.upstream_protocol == "SASL_PLAINTEXT"
     assert sasl.upstream_has_sasl
     assert not sasl.logs_in
+
+
+# Who the broker takes for the same --------------------------------------------------------------------------
+
+
+def identity(folder: Path, **upstream_tls: Any) -> object:
+    options: dict[str, Any] = {"upstream_security_protocol": "SSL", "accept_shared_upstream_identity": True}
+    (listener,) = load(folder, **BROKER, **options, upstream_tls=upstream_tls).listeners
+    return listener.upstream_identity
+
+
+def test_listeners_have_one_identity_where_all_that_a_broker_sees_before_a_login_is_the_same(
+    tmp_path: Path,
+) -> None:
+    files = {"certificate_file": "tls.crt", "key_file": "tls.key"}
+    assert identity(tmp_path, **files) == identity(tmp_path, **files)
+    different: list[dict[str, Any]] = [{}, files, {"ca_file": "ca.crt"}, {"server_name": "kafka.test"}]
+    assert len({identity(tmp_path, **one) for one in different}) == len(different)
+    (plain,) = load(tmp_path, **BROKER).listeners
+    (named,) = load(tmp_path, **BROKER, upstream_proxy_protocol=True).listeners
+    (tls,) = load(tmp_path, **BROKER, upstream_security_protocol="SSL").listeners
+    assert len({one.upstream_identity for one in (plain, named, tls)}) == 3
+    assert tls.upstream_identity == identity(tmp_path), "its options are as by default"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 
 import pytest
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from sluice.proxy.listener.circuit import (
     Address,
     Circuit,
     Circuits,
+    CircuitsByIdentity,
     Rotation,
 )
 
@@ -138,6 +140,8 @@ class Dialling(RuleBasedStateMachine):
         self.under_way: list[bool] = []  # whether the circuit was open as it began
         self.allowed = self.asked = self.failures = 0
         self.last_failed_ms = 0.0
+        self.told_ms = -inf
+        self.is_told = False
 
     @rule(ms=st.floats(0.0, 8_000.0))
     def time_passes(self, ms: float) -> None:
@@ -161,8 +165,11 @@ class Dialling(RuleBasedStateMachine):
     @rule(jitter=st.floats(0.0, 1.0, exclude_max=True))
     def one_fails(self, jitter: float) -> None:
         self.under_way.pop(0)
-        was_closed = self.circuit.is_closed
-        assert self.circuit.failed(self.now_ms, jitter) is was_closed
+        self.is_told = self.is_told and not self.circuit.is_closed
+        is_news = not self.is_told and self.told_ms <= self.now_ms - 10_000.0
+        assert self.circuit.failed(self.now_ms, jitter) is is_news
+        if is_news:
+            self.is_told, self.told_ms = True, self.now_ms
         self.failures += 1
         self.last_failed_ms = self.now_ms
 
@@ -170,8 +177,8 @@ class Dialling(RuleBasedStateMachine):
     @rule()
     def one_succeeds(self) -> None:
         self.under_way.pop()
-        was_closed = self.circuit.is_closed
-        assert self.circuit.succeeded() is not was_closed
+        was_told = self.is_told and not self.circuit.is_closed
+        assert self.circuit.succeeded() is was_told
         assert self.circuit.is_closed
 
     @precondition(lambda self: self.under_way)
@@ -207,6 +214,17 @@ def test_each_address_has_its_own_circuit() -> None:
     assert circuits.of(A).would_refuse(0.0)
     assert not circuits.of(B).would_refuse(0.0)
     assert dict(circuits.items()) == {A: circuits.of(A), B: circuits.of(B)}
+
+
+def test_what_is_heard_of_an_address_counts_for_those_with_the_same_identity_alone() -> None:
+    circuits = CircuitsByIdentity()
+    assert circuits.of("one") is circuits.of("one")
+    dial(circuits.of("one").of(A), 0.0, succeeds=False)
+    dial(circuits.of("other").of(A), 0.0, succeeds=True)
+    circuits.of("other").of(B)
+    assert circuits.of("one").of(A).would_refuse(0.0)
+    assert not circuits.of("other").of(A).would_refuse(0.0)
+    assert {at: len(same) for at, same in circuits.by_address().items()} == {A: 2, B: 1}
 
 
 def test_of_addresses_that_brokers_had_once_nothing_is_kept_but_what_is_open_or_dialled() -> None:
@@ -325,3 +343,33 @@ def test_another_cause_while_it_is_open_is_told_once_and_no_more_often_than_ever
     assert circuit.may_dial(70_000.0)
     assert circuit.succeeded()
     assert not circuit.reason
+
+
+def flaps(circuit: Circuit, from_ms: float, *causes: object) -> tuple[int, int]:
+    """A second up and a second down for each cause: the lines of its ends, and of its returns."""
+    ends = returns = 0
+    for number, cause in enumerate(causes):
+        at_ms = from_ms + number * 2_000.0
+        assert circuit.may_dial(at_ms)
+        ends += circuit.failed(at_ms, 0.0, "", cause)
+        assert circuit.may_dial(at_ms + 1_000.0)
+        returns += circuit.succeeded()
+    return ends, returns
+
+
+def test_what_comes_and_goes_is_told_once_in_ten_seconds_with_its_return() -> None:
+    assert flaps(Circuit(), 0.0, *[111] * 20) == (4, 4)
+    assert flaps(Circuit(), 0.0, *[111, "tls"] * 10) == (8, 8), "each of two causes"
+    assert flaps(Circuit(), 0.0, 111, "tls", 104) == (3, 3), "what is new is told at once"
+
+
+def test_what_was_too_soon_to_be_told_is_told_if_it_lasts() -> None:
+    circuit = Circuit()
+    assert flaps(circuit, 0.0, 111) == (1, 1)
+    told = []
+    for at_ms in (2_000.0, 5_000.0, 9_000.0, 10_000.0, 20_000.0, 60_000.0):
+        assert circuit.may_dial(at_ms)
+        told.append(circuit.failed(at_ms, 0.0, "", 111))
+    assert told == [False, False, False, True, False, False]
+    assert circuit.may_dial(70_000.0)
+    assert circuit.succeeded()

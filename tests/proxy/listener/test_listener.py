@@ -45,7 +45,7 @@ async def test_clients_of_an_unreachable_broker_are_closed_in_order_counted_and_
                     assert await client.end() == "closed"
         assert [record.cause for record in proxy.ended] == [DisconnectCause.UPSTREAM_UNREACHABLE] * 5
         assert [line["event"] for line in lines] == ["upstream_unreachable"]
-        assert "Errno 111" in lines[0]["reason"]  # connection refused
+        assert lines[0]["reason"] == "connection refused"
 
 
 async def test_a_client_that_has_already_sent_is_not_reset_when_the_broker_cannot_be_reached() -> None:

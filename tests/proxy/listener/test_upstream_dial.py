@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from errno import ECONNREFUSED
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -73,7 +72,7 @@ async def test_who_refuses_at_once_is_a_failed_dial_with_its_reason() -> None:
     with capture_logs() as logs:
         assert await an_upstream(asyncio.get_running_loop()).dial((LOOPBACK, free_port()), None) is None
     assert [(line["event"], line["reason"]) for line in logs] == [
-        ("upstream_unreachable", f"[Errno {ECONNREFUSED}] Connection refused")
+        ("upstream_unreachable", "connection refused")
     ]
 
 

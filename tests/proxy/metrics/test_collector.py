@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from prometheus_client.samples import Sample
 
 from sluice.proxy.config.listener import ListenerOptions
-from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.circuit import Circuits, CircuitsByIdentity
 from sluice.proxy.listener.route import BrokerRoute
 from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.listener.tls.context import ServerTls
@@ -94,7 +94,7 @@ class Proxy:
         self.reloads = ReloadStatus(hash="0123456789ab", last_success_unix_s=1_700_000_000.5)
         self.ids = ProducerIds()
         self.meter = UsageMeter(self.recorder, self.quotas, self.ids)
-        self.circuits = Circuits()
+        self.circuits = CircuitsByIdentity()
         self.security = ListenerSecurity("clients-tls", server_tls())
         self.replication = Replication(1)
         self.collector = SluiceCollector(
@@ -105,7 +105,7 @@ class Proxy:
             circuits=self.circuits,
             securities=[ListenerSecurity("plain"), self.security],
             replication=self.replication,
-            upstreams=[upstream_watch(self.circuits)],
+            upstreams=[upstream_watch(self.circuits.of("plain"))],
         )
 
     def use(self) -> None:
@@ -150,12 +150,13 @@ class Proxy:
                 reason="over_budget",
             )
         )  # fmt: skip
-        down, up = self.circuits.of(("10.0.0.1", 9092)), self.circuits.of(("::1", 9092))
-        assert down.may_dial(now_ms)
-        down.failed(now_ms, 0.0)
-        assert not down.may_dial(now_ms)
-        assert up.may_dial(now_ms)
-        up.succeeded()
+        for circuits in map(self.circuits.of, ("plain", "tls")):
+            down, up = circuits.of(("10.0.0.1", 9092)), circuits.of(("::1", 9092))
+            assert down.may_dial(now_ms)
+            down.failed(now_ms, 0.0)
+            assert not down.may_dial(now_ms)
+            assert up.may_dial(now_ms)
+            up.succeeded()
         self.recorder.exempt_request_ms["rule"] = 2500.0
         throttled = {"orders": ThrottledReplicas(all=True)}
         limits = ReplicationLimits({1: 5e6}, {2: 4e6}, throttled, throttled)
@@ -259,8 +260,8 @@ def test_brokers_that_cannot_be_reached_are_shown_by_address(proxy: Proxy) -> No
         return {one.labels["upstream"]: one.value for one in proxy.families()[name].samples}
 
     assert values("sluice_upstream_circuit_open") == {"10.0.0.1:9092": 1, "[::1]:9092": 0}
-    assert values("sluice_upstream_dial_failures") == {"10.0.0.1:9092": 1, "[::1]:9092": 0}
-    assert values("sluice_upstream_refused") == {"10.0.0.1:9092": 1, "[::1]:9092": 0}
+    assert values("sluice_upstream_dial_failures") == {"10.0.0.1:9092": 2, "[::1]:9092": 0}
+    assert values("sluice_upstream_refused") == {"10.0.0.1:9092": 2, "[::1]:9092": 0}
 
 
 def test_the_end_of_each_certificate_in_force_is_shown(proxy: Proxy) -> None:
