@@ -398,11 +398,3 @@ def test_the_first_entries_of_a_file_are_written_an_entry_a_line() -> None:
 
 def whom_named(user: str, client_id: str | None) -> Whom:
     return (("user", user), *((("client-id", client_id),) if client_id is not None else ()))
-
-
-def test_a_file_with_a_byte_order_mark_is_edited_as_any_other(tmp_path: Path) -> None:
-    file = tmp_path / "quotas.yaml"
-    file.write_text("\ufeffquotas:\n  - user: alice  # she\n    producer_byte_rate: 1000\n", encoding="utf-8")
-    QuotaFilePlace(file).alter({(("user", "alice"),): {"producer_byte_rate": 2_000.0}})
-    after = "\ufeffquotas:\n  - user: alice  # she\n    producer_byte_rate: 2000\n"
-    assert file.read_text(encoding="utf-8") == after
