@@ -64,6 +64,18 @@ def test_polls_of_those_who_wait_are_two_hundred_a_second_and_none_pauses_beyond
         assert max(consumer.longest_ms for consumer in waiting) < 2_200
 
 
+def test_answers_without_records_that_nobody_asked_for_are_not_charged_but_for_the_first_of_each() -> None:
+    crowd = FetchCrowd(RATE, busy_ms=0.7)
+    waiting, (reader,) = read_beside(crowd, 200, ms=1_000)
+    (sensor,) = crowd.shared.quotas.sensors()
+    crowd.forget()
+    charged_before = sensor.charged
+    crowd.run(5_000)
+    empty_bytes = sum(consumer.bytes_brought for consumer in waiting)
+    assert empty_bytes > 50_000
+    assert sensor.charged - charged_before - reader.bytes_brought < empty_bytes / 10
+
+
 def test_readers_share_evenly_whether_hundreds_wait_beside_them_or_none() -> None:
     for quiet in (0, 800):
         crowd = FetchCrowd(RATE, busy_ms=0.7)
