@@ -78,15 +78,20 @@ def mixed(seed: int) -> Iterator[int]:
 class Consumer:
     """One that fetches again as soon as it has its answer."""
 
-    def __init__(self, crowd: FetchCrowd, source: Source, max_wait_ms: int) -> None:
-        self.crowd, self.source, self.max_wait_ms = crowd, source, max_wait_ms
-        self.shell: Shell = shell_of(crowd.shared)
-        self.shell.session.wake_by(self._wake)
+    def __init__(self, crowd: FetchCrowd, source: Source, max_wait_ms: int, *, reconnects: bool) -> None:
+        """`reconnects`: it has a connection for each Fetch."""
+        self.crowd, self.source, self.max_wait_ms, self._reconnects = crowd, source, max_wait_ms, reconnects
+        self.shell: Shell
+        self._connect()
         self.bytes_brought = 0
         self.answers = self.replaced = 0
         self.longest_ms = 0.0
         self._asked_ms = 0.0
         self._wakes_at_ms = -1.0
+
+    def _connect(self) -> None:
+        self.shell = shell_of(self.crowd.shared)
+        self.shell.session.wake_by(self._wake)
 
     def ask(self) -> None:
         self._asked_ms = self.crowd.now_ms
@@ -130,6 +135,9 @@ class Consumer:
         self.answers += 1
         self.longest_ms = max(self.longest_ms, self.crowd.now_ms - self._asked_ms)
         self._look()
+        if self._reconnects:
+            shell.session.closed(self.crowd.now_ms)
+            self._connect()
         self.crowd.at(self.crowd.now_ms + 0.1, self.ask)
 
 
@@ -145,9 +153,11 @@ class FetchCrowd:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
 
-    def add(self, source: Source, *, max_wait_ms: int = 500, first_ms: float = 0.0) -> Consumer:
+    def add(
+        self, source: Source, *, max_wait_ms: int = 500, first_ms: float = 0.0, reconnects: bool = False
+    ) -> Consumer:
         """One more, whose first Fetch comes `first_ms` from now."""
-        consumer = Consumer(self, source, max_wait_ms)
+        consumer = Consumer(self, source, max_wait_ms, reconnects=reconnects)
         self.consumers.append(consumer)
         self.at(self.now_ms + first_ms, consumer.ask)
         return consumer

@@ -139,3 +139,18 @@ def test_hundreds_that_bring_a_small_record_now_and_then_leave_the_rest_to_the_o
     crowd.forget()
     crowd.run(6_000)
     assert rates([reader], 6_000)[0] > 0.6 * RATE
+
+
+@pytest.mark.parametrize("quiet", [0, 300])
+def test_a_connection_for_each_fetch_passes_no_more_than_the_rate_and_a_burst_and_a_batch(quiet: int) -> None:
+    """By all bytes that go to those who read so, or poll so with a long wait."""
+    crowd = FetchCrowd(RATE, busy_ms=0.7)
+    for number in range(quiet):
+        crowd.add(nothing, first_ms=float(number))
+    many = [
+        crowd.add(source, max_wait_ms=30_000, first_ms=number, reconnects=True)
+        for source in (backlog(mixed(1)), nothing)
+        for number in range(30)
+    ]
+    crowd.run(10_000)
+    assert sum(consumer.bytes_brought for consumer in many) < RATE * 11 + 10_100
