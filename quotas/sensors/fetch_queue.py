@@ -242,7 +242,7 @@ class FetchQueue(HoldQueue):
     def _next(self) -> tuple[HoldTicket | None, float]:
         """Once half of the burst is unused, who reads goes before who is quiet, whatever their tags."""
         first, at_ms = super()._next()
-        if not self._readers_in or first is None or first.deadline_ms < inf:
+        if not 0 < self._readers_in < self._count or first is None or first.deadline_ms < inf:
             return first, at_ms
         assert isinstance(first, FetchTicket)
         if first.is_quiet and self._bucket.is_half_full(self._seen_ms):
