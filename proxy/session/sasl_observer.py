@@ -12,6 +12,7 @@ import re
 from enum import Enum
 from typing import Final, assert_never
 
+from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.primitives import Buffer
 from sluice.protocol.sasl import (
@@ -51,6 +52,7 @@ class _State(Enum):
     CLIENT_TURN = "client's turn"
     BROKER_TURN = "broker's turn"
     OPAQUE = "opaque"
+    REFUSAL_DUE = "refusal due"
     DEAD = "dead"
 
 
@@ -73,6 +75,11 @@ class SaslWatch:
                                                              no, or e= ──► DEAD ◄────┘ │
         OPAQUE ◄── error 0, the mechanism is opaque: `user` is UNKNOWN_USER ───────────┘
           └── SaslAuthenticate ──► BROKER_TURN     └── SaslHandshake ──► HANDSHAKE
+
+        IDLE, with a user ── SaslAuthenticate ──► REFUSAL_DUE ── error 34 ──► IDLE; any other answer ──► DEAD
+
+    The last line: a broker refuses a re-authentication within a second of the last one, handshake and token
+    alike, and goes on. Nobody is believed by it.
 
     Any other event in any state, and any frame that cannot be read, raises ProtocolError and leaves DEAD:
     nothing is believed after a surprise. The broker closes a connection whose authentication failed; the
@@ -172,17 +179,28 @@ class SaslWatch:
 
     def on_authenticate_request(self, buf: Buffer, pos: int, end: int, version: int) -> None:
         """The client's next message; body of a SaslAuthenticate request v0–2."""
-        self._take("SaslAuthenticate", _State.CLIENT_TURN, _State.OPAQUE)
+        is_stray = self._state is _State.IDLE and self.user is not None
+        self._take("SaslAuthenticate", _State.IDLE if is_stray else _State.CLIENT_TURN, _State.OPAQUE)
         start, stop = locate_auth_bytes(buf, pos, end, version)
-        self._client_spoke(bytes(buf[start:stop]))
+        if is_stray:
+            self._enter(_State.REFUSAL_DUE)
+        else:
+            self._client_spoke(bytes(buf[start:stop]))
 
     def on_authenticate_response(self, buf: Buffer, pos: int, end: int, version: int) -> bool:
         """The broker's answer to it; `version` is the request's. True: `user` was established (again).
 
         Raises PrincipalChanged if the broker accepted another principal than `user`.
         """
-        self._take("a SaslAuthenticate answer", _State.BROKER_TURN)
+        is_refusal_due = self._state is _State.REFUSAL_DUE
+        self._take("a SaslAuthenticate answer", _State.BROKER_TURN, _State.REFUSAL_DUE)
         answer = read_authenticate_response(buf, pos, end, version)
+        if is_refusal_due:
+            if answer.error_code == 0:
+                raise AuthenticationFailed("the broker accepted a message that no handshake was before")
+            if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+                self._enter(_State.IDLE)
+            return False
         if answer.error_code != 0:
             return False  # and dead, as `_take` left it
         return self._broker_spoke(bytes(buf[answer.token_start : answer.token_end]))
@@ -287,7 +305,7 @@ class SaslWatch:
 
     def _enter(self, state: _State) -> None:
         self._state = state
-        self.awaiting_broker = state in {_State.HANDSHAKE, _State.BROKER_TURN}
+        self.awaiting_broker = state in {_State.HANDSHAKE, _State.BROKER_TURN, _State.REFUSAL_DUE}
         self.in_exchange = state not in {_State.IDLE, _State.OPAQUE}
         self.failed = state is _State.DEAD
 

@@ -19,6 +19,18 @@ fetches from others).
 Worked example, 10,000 B/s, batches of 16 KiB, fifty consumers: the first is granted one batch; 10,000 −
 16,384 < 0, so the others wait. Its answer of 16,500 B leaves a debt of 6,500 B: 650 ms later the next goes.
 
+**Quiet connections** are those whose last poll that was cut short for others brought nothing. Hundreds of
+them shall not keep a bucket from one that reads, nor a reader keep them from their first record:
+
+    a pause     from one poll to the next, the longer the more of them there are: 200 polls a second in all,
+                or as many as have a tenth of the rate for their empty answers
+    a credit    of one turn: a poll stands before those who read all the time, for it costs nothing
+    half full   once the bucket has half of its burst unused, who reads goes first: turns that cost nothing,
+                each with its reservation, are then what keeps the rate from being used
+    grants      are shares among those that are not quiet
+
+Who alternates between the two brings no more by it than any other: its place counts its bytes.
+
 Turns go by bytes, as those of held requests (hold_queue.py), but by where a request begins, not by where it
 would end (start-time fair queueing, Goyal et al. 1996), for that is known only from its answer. Knows no
 clock, no frames. Source: wire-semantics 1.3.
@@ -27,6 +39,7 @@ clock, no frames. Source: wire-semantics 1.3.
 from __future__ import annotations
 
 from abc import abstractmethod
+from heapq import heappop
 from math import inf
 from typing import Any, ClassVar, Final, Protocol
 
@@ -41,6 +54,13 @@ minutes: a burst and the answer budget, by which Produce may pass ahead of its r
 _GRACE_MS: Final = 1_000.0
 """so much later than it was told a client may come and still have its place"""
 
+_POLL_MS: Final = 5.0
+"""so far from each other are the polls of all quiet connections at least: 200 a second"""
+_EMPTY_BYTES: Final = 80
+"""of an answer without records, of one topic or of a fetch session"""
+_POLLS_SHARE: Final = 0.1
+"""of the rate: more of it these answers shall not take"""
+
 
 class FetchBucket(Protocol):
     """What is fetched is charged to it."""
@@ -48,6 +68,10 @@ class FetchBucket(Protocol):
     @abstractmethod
     def free_ms(self, reserved: float, now_ms: float) -> float:
         """When it has more than `reserved` units; inf: not by time alone."""
+
+    @abstractmethod
+    def is_half_full(self, now_ms: float) -> bool:
+        """At least half of what it can save up is there."""
 
     @abstractmethod
     def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
@@ -58,11 +82,13 @@ class FetchBucket(Protocol):
 class FetchPlace(Place):
     """One connection's among those that fetch from one bucket."""
 
-    __slots__ = ("batches", "reserved_bytes")
+    __slots__ = ("batches", "is_quiet", "reserved_bytes")
 
     def __init__(self) -> None:
         super().__init__()
         self.reserved_bytes = 0.0
+        self.is_quiet = False
+        """its last poll that was cut short for others brought nothing"""
         self.batches = BatchSizes()
         """that it has brought"""
 
@@ -71,17 +97,22 @@ class FetchTicket(HoldTicket):
     """Its place is where it begins, for what it will bring is a guess, and may be a bad one: of the first
     that wait nothing is known. What it has brought counts for the next one of its connection (`settle`)."""
 
-    __slots__ = ()
+    __slots__ = ("is_quiet",)
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.tag = self.begin_tag
+        place = self.place
+        self.is_quiet = isinstance(place, FetchPlace) and place.is_quiet
 
 
 class FetchQueue(HoldQueue):
     """The fetches of one bucket that wait for their turn."""
 
-    __slots__ = ("_bucket", "_overdue_ms", "_parked", "_reserved", "batches", "connections")
+    __slots__ = (
+        "_bucket", "_overdue_ms", "_parked", "_readers", "_readers_in", "_reserved", "batches", "connections",
+        "quiet",
+    )  # fmt: skip
 
     _ticket_type: ClassVar[type[HoldTicket]] = FetchTicket
 
@@ -91,8 +122,13 @@ class FetchQueue(HoldQueue):
         self._reserved = 0.0
         self._parked: dict[FetchPlace, float] = {}  # who has reserved, and when its answer is overdue
         self._overdue_ms = inf  # of these, the earliest, or earlier
+        # Of those who wait, a heap of those that are not quiet, with some that are out; and how many are in.
+        self._readers: list[HoldTicket] = []
+        self._readers_in = 0
         self.connections = 0
         """that have fetched and are open"""
+        self.quiet = 0
+        """of these, that are quiet"""
         self.batches = BatchSizes()
 
     @property
@@ -115,11 +151,29 @@ class FetchQueue(HoldQueue):
         self.batches.saw(sizes, now_ms)
         place.batches.saw(sizes, now_ms)
 
+    def was_empty(self, place: FetchPlace) -> None:
+        """A poll that was cut short for others brought nothing: its connection is quiet."""
+        if not place.is_quiet:
+            place.is_quiet = True
+            self.quiet += 1
+
+    def was_not_empty(self, place: FetchPlace) -> None:
+        """A connection's poll brought records, as far as is known, or it parts."""
+        if place.is_quiet:
+            place.is_quiet = False
+            self.quiet -= 1
+
+    @property
+    def pause_ms(self) -> float:
+        """From one poll of a quiet connection to its next, so that all of them are not too many a second."""
+        return self.quiet * max(_POLL_MS, _EMPTY_BYTES * self._ms_per_byte / _POLLS_SHARE)
+
     def grant(self, asked_bytes: int, now_ms: float, place: FetchPlace | None = None) -> tuple[int, float]:
         """For a Fetch that goes now: its max_bytes, 1 … `asked_bytes`, and what is to be reserved for it. By
         the batches that its connection has seen; a new one's by those of all."""
         batches = self.batches if place is None or not place.batches.typical_bytes else place.batches
-        share, most = self._bucket.fetch_share(self._reserved, self.connections or 1, now_ms)
+        readers = self.connections - self.quiet
+        share, most = self._bucket.fetch_share(self._reserved, readers if readers > 0 else 1, now_ms)
         whole = batches.whole(share, most)
         max_bytes = asked_bytes
         if whole < asked_bytes:
@@ -142,11 +196,13 @@ class FetchQueue(HoldQueue):
         self.take_back(place, reserved)
         if self._count:
             # A turn at most: who took a whole burst before others came is not put behind many rounds.
-            turn_bytes = self.batches.recent_bytes if self.batches.typical_bytes else 0
-            most = max(place.tag, self.virtual_time) + turn_bytes
+            most = max(place.tag, self.virtual_time) + self._turn_bytes()
             place.tag = min(place.tag + charged, most)
-            self.virtual_time += charged / (self._count + 1)
+            self.virtual_time += charged / (self._readers_in + 1)
             self.changed(now_ms)
+
+    def _turn_bytes(self) -> int:
+        return self.batches.recent_bytes if self.batches.typical_bytes else 0
 
     def keep_place(self, place: FetchPlace, begin_tag: float, told_ms: float) -> None:
         """A client was told to come again at `told_ms`: it loses nothing to those who wait here."""
@@ -163,6 +219,43 @@ class FetchQueue(HoldQueue):
             self._parked.pop(place, None)
             if not self._parked:
                 self._reserved, self._overdue_ms = 0.0, inf
+
+    # Who waits --------------------------------------------------------------------------------------------
+
+    def _push(self, ticket: HoldTicket, by_tag: list[HoldTicket]) -> None:
+        super()._push(ticket, by_tag)
+        assert isinstance(ticket, FetchTicket)
+        if not ticket.is_quiet:
+            super()._push(ticket, self._readers)
+            self._readers_in += 1
+
+    def _begin_tag(self, place: Place | None, now_ms: float) -> float:
+        """A quiet connection has a turn to its credit, so it stands before those who read all the time;
+        unless it has just brought as much as they."""
+        if isinstance(place, FetchPlace) and place.is_quiet and now_ms > place.kept_until_ms:
+            return max(self.virtual_time - self._turn_bytes(), place.tag)
+        return super()._begin_tag(place, now_ms)
+
+    def _take_out(self, ticket: HoldTicket) -> None:
+        super()._take_out(ticket)
+        assert isinstance(ticket, FetchTicket)
+        if not ticket.is_quiet:
+            self._readers_in -= 1
+            if not self._readers_in:
+                self._readers.clear()
+
+    def _next(self) -> tuple[HoldTicket | None, float]:
+        """Once half of the burst is unused, who reads goes before who is quiet, whatever their tags."""
+        first, at_ms = super()._next()
+        if not 0 < self._readers_in < self._count or first is None or first.deadline_ms < inf:
+            return first, at_ms
+        assert isinstance(first, FetchTicket)
+        if first.is_quiet and self._bucket.is_half_full(self._seen_ms):
+            readers = self._readers
+            while not readers[0].is_in:
+                heappop(readers)
+            return readers[0], at_ms
+        return first, at_ms
 
     # The plan, as HoldQueue has it ------------------------------------------------------------------------
 

@@ -99,11 +99,7 @@ class HoldQueue:
         self._number += 1
         ticket = self._ticket_type(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
         ticket.ahead = self._ahead
-        by_tag = self._by_tag
-        if len(by_tag) > _DEAD_KEPT + 2 * self._count:
-            by_tag[:] = [held for held in by_tag if held.is_in]
-            heapify(by_tag)
-        heappush(by_tag, ticket)
+        self._push(ticket, self._by_tag)
         self._count += 1
         self.held_bytes += request_bytes
         if deadline_ms < inf:
@@ -227,6 +223,12 @@ class HoldQueue:
         """What the queue waits for may have come."""
         self._advance(now_ms)
         self._tell_next()
+
+    def _push(self, ticket: HoldTicket, by_tag: list[HoldTicket]) -> None:
+        if len(by_tag) > _DEAD_KEPT + 2 * self._count:
+            by_tag[:] = [held for held in by_tag if held.is_in]
+            heapify(by_tag)
+        heappush(by_tag, ticket)
 
     def _begin_tag(self, place: Place | None, now_ms: float) -> float:
         if place is None:

@@ -195,6 +195,10 @@ class Sensor(ABC):
         """When it has more than `reserved` units; inf: not by time alone."""
         return now_ms if self.tokens(now_ms) > reserved else inf
 
+    def is_half_full(self, now_ms: float) -> bool:
+        """At least half of a second's usage is left."""
+        return self.tokens(now_ms) * 2.0 >= self.rate_per_s
+
     def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
         """In bytes: what one Fetch may ask for now, and the most that may be granted beyond it to one whose
         batches are small."""

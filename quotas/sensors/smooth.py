@@ -190,6 +190,10 @@ class SmoothSensor(Sensor):
         reserved_ms = reserved * self._ms_per_unit
         return self.tat_ms + reserved_ms if reserved_ms < self._burst_ms else inf
 
+    def is_half_full(self, now_ms: float) -> bool:
+        """At least half of the burst is there."""
+        return (now_ms - self.tat_ms) * 2.0 >= self._burst_ms
+
     def fetch_share(self, reserved: float, connections: int, now_ms: float) -> tuple[float, float]:
         """What is left of the tokens, 0.1 s of the rate at least, ÷ connections that fetch; and 0.1 s of the
         rate. Source: wire-semantics 2."""

@@ -25,16 +25,18 @@ def charge_fetch(
     """Charge a Fetch's answer by its size, and write what is owed into it. Returns the throttle in ms."""
     _, api_key, version, _, _, _, _, reserved, _, _ = entry
     size = frame_end - pos
+    limit = min(end, frame_end)
+    fetches = throttling.fetches
+    sizes = None
+    is_read = reserved and api_key == FETCH and fetches.wants_sizes
+    if is_read:
+        sizes = batch_sizes(buf, response_body(buf, pos, limit, FETCH, version), limit, version)
     throttle_ms = throttling.charge_fetch(
         sensor, api_key, size, now_ms, reserved=reserved, at_boundary=at_boundary
     )
-    limit = min(end, frame_end)
-    fetches = throttling.fetches
-    if (
-        reserved
-        and api_key == FETCH
-        and (throttle_ms > 0.0 or size > reserved + _AROUND_RECORDS_BYTES or fetches.wants_sizes)
-    ):
+    if is_read:
+        fetches.brought(sensor, sizes, now_ms)
+    elif reserved and api_key == FETCH and (throttle_ms > 0.0 or size > reserved + _AROUND_RECORDS_BYTES):
         body = response_body(buf, pos, limit, FETCH, version)
         fetches.brought(sensor, batch_sizes(buf, body, limit, version), now_ms)
     if throttle_ms > 0.0:

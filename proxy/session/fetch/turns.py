@@ -37,7 +37,10 @@ _LONGEST_POLL_MS: Final = 5_000
 """of any poll: what it has reserved, the others cannot have, and they may need it later. The longest default
 of a client (kafkajs, franz-go) is as long"""
 _POLL_EVERY_MS: Final = 500.0
-"""a poll that is cut short for others comes again after its own max_wait, but in this time"""
+"""a poll that is cut short for others comes again after its own max_wait, but in this time; with many that
+bring nothing, later"""
+_PAUSE_SHARE: Final = 2.0 / 3.0
+"""of the longest that its next Fetch may wait: the rest is for its turn"""
 _SHARE_FETCH_MS: Final = 2_000.0
 _OVERDUE_MS: Final = 5_000.0
 """an answer that comes so much later than max_wait is not waited for by others"""
@@ -179,12 +182,19 @@ class FetchTurns:
         queue.reserve(self._place, need, now_ms + wait_ms + _OVERDUE_MS)
         if len(queue):
             wait_ms = 0
-            self._poll_ms = now_ms + min(max_wait_ms, _POLL_EVERY_MS)
+            self._poll_ms = now_ms + self._pause_ms(queue, max_wait_ms)
         elif wait_ms > _SHARED_POLL_MS and not queue.is_free(now_ms):
             wait_ms = _SHARED_POLL_MS if queue.connections > 1 else min(wait_ms, _LONE_POLL_MS)
         if wait_ms < max_wait_ms:
             write_max_wait(buf, offset, wait_ms)
         self.reserved_bytes = need
+
+    def _pause_ms(self, queue: FetchQueue, max_wait_ms: int) -> float:
+        """From a poll that is cut short for others to the next, if it brings nothing."""
+        pause_ms = min(max_wait_ms, _POLL_EVERY_MS)
+        if self._place.is_quiet:
+            pause_ms = max(pause_ms, queue.pause_ms)
+        return min(pause_ms, self._limit_ms(FETCH) * _PAUSE_SHARE)
 
     def is_turn(self, now_ms: float) -> bool:
         """May the held Fetch be given again? If not, `pace.wake_at_ms` says when to ask."""
@@ -210,12 +220,20 @@ class FetchTurns:
             self._queue.saw(self._place, sizes, now_ms)
         if sizes != []:
             self._poll_ms = -inf
+            if self._place.is_quiet and self._queue is not None:
+                self._queue.was_not_empty(self._place)
+        elif self._poll_ms > -inf and self._queue is not None:
+            self._queue.was_empty(self._place)
 
     @property
     def wants_sizes(self) -> bool:
         """Nobody has seen a batch yet, or the poll was cut short: did it bring anything?"""
         queue = self._queue
-        return self._poll_ms > -inf or (queue is not None and not queue.batches.typical_bytes)
+        return (
+            self._poll_ms > -inf
+            or self._place.is_quiet
+            or (queue is not None and not queue.batches.typical_bytes)
+        )
 
     def settle(self, sensor: Sensor, reserved: float, charged: float, now_ms: float) -> None:
         """The answer to a Fetch came, and was charged to `sensor`."""
@@ -272,6 +290,7 @@ class FetchTurns:
     def _part(queue: FetchQueue, place: FetchPlace, now_ms: float) -> None:
         """It does not fetch from this bucket any more."""
         queue.connections -= 1
+        queue.was_not_empty(place)
         queue.came(place)
         queue.take_back(place, place.reserved_bytes)
         queue.changed(now_ms)

@@ -42,6 +42,7 @@ untimed = settings(deadline=None)  # the machine may be busy
 STATES: dict[str, list[Event]] = {
     "idle": [],
     "idle, known": exchange("PLAIN", "alice"),
+    "refusal due": [*exchange("PLAIN", "alice"), message(plain("alice"))],
     "handshake v0": [handshake("PLAIN", 0)],
     "handshake v1": [handshake("PLAIN")],
     "client's turn v0": exchange("SCRAM-SHA-256", "alice", 0)[:2],
@@ -62,6 +63,7 @@ EVENTS: dict[str, Event] = {
 LEGAL = {
     ("idle", "handshake"),
     ("idle, known", "handshake"),
+    ("idle, known", "authenticate"),
     ("opaque", "handshake"),
     ("handshake v0", "handshake answer"),
     ("handshake v1", "handshake answer"),

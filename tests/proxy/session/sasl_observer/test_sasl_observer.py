@@ -179,6 +179,38 @@ def test_after_a_refused_handshake_no_token_is_taken() -> None:
                 feed(watch, say)
 
 
+@pytest.mark.parametrize("name", ["alice", "bob"])
+@pytest.mark.parametrize("begin", [[], [handshake("SCRAM-SHA-256"), handshake_answer(34)]])
+def test_a_token_behind_a_login_that_no_handshake_began_goes_to_the_broker_and_its_refusal_passes(
+    begin: list[Event], name: str
+) -> None:
+    """Kafka takes no re-authentication within a second of the last one, and goes on."""
+    watch = play(*exchange("PLAIN", "alice"), *begin, message(plain(name)))
+    assert (watch.awaiting_broker, watch.in_exchange) == (True, True)
+    assert feed(watch, answer(error=34)) is False
+    assert (watch.user, watch.failed, watch.awaiting_broker, watch.in_exchange) == (
+        "alice", False, False, False,
+    )  # fmt: skip
+    play(*exchange("PLAIN", "alice"), watch=watch)
+
+
+@pytest.mark.parametrize("reply", [answer(), answer(b"v=x"), answer(error=58)])
+@pytest.mark.parametrize("name", ["alice", "bob"])
+def test_any_other_answer_to_such_a_token_makes_nobody(name: str, reply: Event) -> None:
+    watch = play(*exchange("PLAIN", "alice"), message(plain(name)))
+    if reply.says == "no":
+        assert feed(watch, reply) is False
+    else:
+        with pytest.raises(AuthenticationFailed, match="no handshake"):
+            feed(watch, reply)
+    assert (watch.user, watch.failed) == ("alice", True)
+
+
+def test_before_a_login_no_such_token_is_taken() -> None:
+    with pytest.raises(ProtocolError, match="out of turn"):
+        feed(play(), message(plain("alice")))
+
+
 @pytest.mark.parametrize(
     ("mechanism", "frames"),
     [("PLAIN", 3), ("SCRAM-SHA-256", 3), ("SCRAM-SHA-256", 5), ("OAUTHBEARER", 3), ("GSSAPI", 3)],
