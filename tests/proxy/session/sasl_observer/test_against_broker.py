@@ -262,6 +262,8 @@ class Connection:
             else:
                 self.watch.on_authenticate_request(body, 0, len(body), 1)
             assert self.watch.awaiting_broker
+            if self.broker.complete and not bare and self.broker.mechanism != "GSSAPI":
+                return self.stray()
             assert bare is not self.broker.headers or self.broker.mechanism is None
             token = self.broker.evaluate(message)
         except ProtocolError:
@@ -280,6 +282,13 @@ class Connection:
                 self.watch.on_authenticate_response(reply, 0, len(reply), 1)
         except ProtocolError:
             raise Ended from None
+        return None
+
+    def stray(self) -> None:
+        """Behind a login, and no handshake began it: KafkaApis answers ILLEGAL_SASL_STATE, and serves on."""
+        refusal = struct.pack(">hhi", 34, -1, 0) + bytes(8)
+        assert self.watch.on_authenticate_response(refusal, 0, len(refusal), 1) is False
+        assert not self.watch.in_exchange
 
     def request(self) -> None:
         """Any other request: the broker serves it if it knows who asks; the watch's user is charged."""
