@@ -29,6 +29,8 @@ _NEGATIVE: Final = 0x80
 _CONTINUED: Final = 0x80
 """bytes from here on are the first of a varint of several"""
 _NULL: Final = "null where none may be"
+_NO_VERSIONS: Final = (0, -1)
+_READ_ELSEWHERE: Final = frozenset({PRODUCE, FETCH})
 
 _Walk: TypeAlias = Callable[[bytearray, int, int], int]
 """(buf, pos, end) → where the field that begins at `pos` ends. Raises MalformedFrame if that is beyond `end`,
@@ -40,6 +42,9 @@ def check_layout(buf: bytearray, client_id_end: int, frame_end: int, api_key: in
 
     The error names the field, in what it stands. Says nothing of APIs and versions that it does not know.
     """
+    first, last = OFFERED.get(api_key, _NO_VERSIONS)
+    if not first <= version <= last or api_key in _READ_ELSEWHERE:
+        return
     walk = _walk_of(api_key, version)
     if walk is not None:
         walk(buf, request_body(buf, client_id_end, frame_end, api_key, version), frame_end)
@@ -47,11 +52,9 @@ def check_layout(buf: bytearray, client_id_end: int, frame_end: int, api_key: in
 
 @cache
 def _walk_of(api_key: int, version: int) -> _Walk | None:
-    """None for what is not looked through: an API or version that clients are not offered, and requests that
-    are read elsewhere."""
-    first, last = OFFERED.get(api_key, (0, -1))
+    """Kept for ever, so only versions that clients are offered are looked for. None: no such API is known."""
     message = load_message("request", api_key)
-    if message is None or not first <= version <= last or api_key in (PRODUCE, FETCH):
+    if message is None:
         return None
     return _struct(message.fields, version, version in message.flexible)
 

@@ -40,16 +40,22 @@ class HostAddresses:
         return len(self._doubted)
 
     async def of(self, host: str, port: int) -> Sequence[Found]:
-        """All addresses in the resolver's order, those in doubt last. Raises OSError if there is none."""
+        """All addresses in the resolver's order; those in doubt last, of them the one first that failed
+        first. Raises OSError if there is none."""
         try:
             answer = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError:  # a broker may say anything of itself
             raise OSError(f"{host!r} is no host's name") from None
-        found = [(family, address) for family, _, _, _, address in answer]
+        found = list(dict.fromkeys((family, address) for family, _, _, _, address in answer))
         if not found:
             raise OSError(f"no address for {host}")
-        found.sort(key=lambda one: one[1] in self._doubted)
+        places = {address: place for place, address in enumerate(self._doubted)}
+        found.sort(key=lambda one: places.get(one[1], -1))
         return found
+
+    def is_doubted(self, address: SocketAddress) -> bool:
+        """It failed when it was last tried."""
+        return address in self._doubted
 
     def failed(self, address: SocketAddress) -> None:
         """It brought no connection, or no TLS; only worth telling where its host has others."""

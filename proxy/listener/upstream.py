@@ -46,6 +46,8 @@ _READ_BYTES: Final = 16 * 1024
 _CLIENT_ID: Final = "sluice"
 DIAL_TOTAL_S: Final = 20.0
 """below the 30 s after which most clients give a request up; who has less patience leaves, and its place"""
+_LEAST_SHARE: Final = 0.2
+"""of a dial's time for one of many addresses of a name; the sixth comes in the next dial"""
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
@@ -241,7 +243,12 @@ class Upstream:
             except OSError as error:
                 return _Fault(error, "", False, self.dial_timeout_s)
         for number, (family, there) in enumerate(hosts):
-            within_s = (end_s - self._loop.time()) / (len(hosts) - number)
+            left_s = end_s - self._loop.time()
+            if fault is not None and left_s <= 0.0:
+                break
+            # Those in doubt come last, and have what is left.
+            sharing = sum(not self._hosts.is_doubted(one) for _, one in hosts[number:])
+            within_s = max(left_s / max(sharing, 1), min(_LEAST_SHARE * self.dial_timeout_s, left_s))
             has_connected = False
             try:
                 async with asyncio.timeout(within_s):

@@ -25,8 +25,8 @@ them shall not keep a bucket from one that reads, nor a reader keep them from th
     a pause     from one poll to the next, the longer the more of them there are: 200 polls a second in all,
                 or as many as have a tenth of the rate for their empty answers
     a credit    of one turn: a poll stands before those who read all the time, for it costs nothing
-    half full   once the bucket has half of its burst unused, who reads goes first: turns that cost nothing,
-                each with its reservation, are then what keeps the rate from being used
+    half full   once the bucket has half of its burst unused, every second turn is of one who reads: turns
+                that cost nothing, each with its reservation, are then what keeps the rate from being used
     grants      are shares among those that are not quiet
 
 Who alternates between the two brings no more by it than any other: its place counts its bytes.
@@ -110,8 +110,8 @@ class FetchQueue(HoldQueue):
     """The fetches of one bucket that wait for their turn."""
 
     __slots__ = (
-        "_bucket", "_overdue_ms", "_parked", "_readers", "_readers_in", "_reserved", "batches", "connections",
-        "quiet",
+        "_bucket", "_overdue_ms", "_parked", "_readers", "_readers_in", "_reserved", "_was_reader", "batches",
+        "connections", "quiet",
     )  # fmt: skip
 
     _ticket_type: ClassVar[type[HoldTicket]] = FetchTicket
@@ -125,6 +125,7 @@ class FetchQueue(HoldQueue):
         # Of those who wait, a heap of those that are not quiet, with some that are out; and how many are in.
         self._readers: list[HoldTicket] = []
         self._readers_in = 0
+        self._was_reader = False  # the last that had a turn
         self.connections = 0
         """that have fetched and are open"""
         self.quiet = 0
@@ -158,7 +159,7 @@ class FetchQueue(HoldQueue):
             self.quiet += 1
 
     def was_not_empty(self, place: FetchPlace) -> None:
-        """A connection's poll brought records, as far as is known, or it parts."""
+        """A connection's poll brought records, as far as is known, or was not cut short; or it parts."""
         if place.is_quiet:
             place.is_quiet = False
             self.quiet -= 1
@@ -173,7 +174,8 @@ class FetchQueue(HoldQueue):
         the batches that its connection has seen; a new one's by those of all."""
         batches = self.batches if place is None or not place.batches.typical_bytes else place.batches
         readers = self.connections - self.quiet
-        share, most = self._bucket.fetch_share(self._reserved, readers if readers > 0 else 1, now_ms)
+        sharing = readers if readers > 0 else self.connections or 1
+        share, most = self._bucket.fetch_share(self._reserved, sharing, now_ms)
         whole = batches.whole(share, most)
         max_bytes = asked_bytes
         if whole < asked_bytes:
@@ -245,12 +247,13 @@ class FetchQueue(HoldQueue):
                 self._readers.clear()
 
     def _next(self) -> tuple[HoldTicket | None, float]:
-        """Once half of the burst is unused, who reads goes before who is quiet, whatever their tags."""
+        """Once half of the burst is unused, who reads goes before who is quiet, whatever their tags, by
+        turns."""
         first, at_ms = super()._next()
         if not 0 < self._readers_in < self._count or first is None or first.deadline_ms < inf:
             return first, at_ms
         assert isinstance(first, FetchTicket)
-        if first.is_quiet and self._bucket.is_half_full(self._seen_ms):
+        if first.is_quiet and not self._was_reader and self._bucket.is_half_full(self._seen_ms):
             readers = self._readers
             while not readers[0].is_in:
                 heappop(readers)
@@ -286,7 +289,9 @@ class FetchQueue(HoldQueue):
 
     def _pay(self, ticket: HoldTicket, at_ms: float) -> None:
         ticket.eligible_at_ms = ticket.clears_at_ms = at_ms
+        assert isinstance(ticket, FetchTicket)
         assert isinstance(ticket.place, FetchPlace)
+        self._was_reader = not ticket.is_quiet
         self.reserve(ticket.place, ticket.request_bytes, self._seen_ms + _GRACE_MS)
 
     def _give_back(self, ticket: HoldTicket, now_ms: float) -> None:

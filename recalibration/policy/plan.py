@@ -220,7 +220,7 @@ def planned(
         first_step=proposal.first_step * spec.limit_span_s,
         anchor=anchor,
         days=tuple(uses),
-        is_of_any_client_id=known.is_of_any_client_id,
+        is_of_any_client_id=known.is_of_any_client_id and not known.grant,  # a person has looked at it
     )
 
 

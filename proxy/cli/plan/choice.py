@@ -202,7 +202,7 @@ def _first_step(plan: PlanFile, limit: PlannedLimit, rooms: dict[str, float]) ->
         return limit
     if limit.key in rooms:
         rooms[limit.key] -= more
-    return replace(limit, proposed=proposed, asked=0.0)
+    return replace(limit, proposed=proposed, asked=None)
 
 
 def limits_of(listing: Listing) -> QuotaLimits:

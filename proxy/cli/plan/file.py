@@ -44,13 +44,13 @@ class PlannedLimit:
     """the most that a person may grant"""
     first_step: float = 0.0
     """to what it goes tonight, if a person grants that; 0: an older plan does not say"""
-    asked: float = 0.0
+    asked: float | None = None
     """what a default's limit for any client id is counted as in its key's room, where that is less than the
-    limit; 0: it counts whole"""
+    limit; None: it counts whole"""
 
     def room_taken(self, limit: float) -> float:
         """What it takes of its key's room if it is this."""
-        return min(limit, self.asked) if self.asked else limit
+        return limit if self.asked is None else min(limit, self.asked)
 
     @property
     def key(self) -> str:
@@ -200,10 +200,15 @@ def _limit(item: Any) -> PlannedLimit:
     whom = whom_of_key(entity)
     # As key_of writes it, whoever wrote the plan.
     entity = json.dumps(dict(whom), ensure_ascii=False, sort_keys=True)
-    others = [_or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step")]
-    taken = _or_zero(item.get("room_taken"))
-    others.append(taken if taken < proposed else 0.0)
-    return PlannedLimit(kind, entity, whom, current, proposed, reason, review, *others)
+    confidence, up_to, first_step = (
+        _or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step")
+    )
+    taken: Any = item.get("room_taken")
+    is_number = _is_positive(taken) or (taken == 0 and not isinstance(taken, bool))
+    asked = float(taken) if is_number and taken < proposed else None
+    return PlannedLimit(
+        kind, entity, whom, current, proposed, reason, review, confidence, up_to, first_step, asked
+    )
 
 
 def whom_of_key(key: str) -> Whom:

@@ -23,6 +23,8 @@ from sluice.quotas.kinds import KINDS
 from sluice.quotas.numbers import number
 
 _NIGHTS: Final = 7
+_ROUNDING: Final = 1.0 + 1e-9
+"""sums of fractions, in whatever order"""
 
 
 _Chosen = tuple[list[PlannedLimit], list[tuple[PlannedLimit, str]]]
@@ -90,7 +92,7 @@ def those_with_room(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> _Chosen:
         )
         for limit in sorted(filter(_is_rise, mine), key=_certainty):
             more = limit.room_taken(limit.proposed) - counted[limit.whom]
-            if after + more > room:
+            if after + more > room * _ROUNDING:
                 without.add(id(limit))
                 left_out.append((limit, "a later night: there is no room until others are cut"))
             else:
@@ -100,7 +102,7 @@ def those_with_room(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> _Chosen:
 
 def weight_of(limits: Sequence[PlannedLimit]) -> tuple[int, float]:
     """(how many limits count whole, what all of them come to in their key's room)."""
-    whole = sum(not limit.asked for limit in limits)
+    whole = sum(limit.asked is None for limit in limits)
     return whole, sum(limit.room_taken(limit.current) for limit in limits)
 
 

@@ -222,8 +222,11 @@ class FetchTurns:
             self._poll_ms = -inf
             if self._place.is_quiet and self._queue is not None:
                 self._queue.was_not_empty(self._place)
-        elif self._poll_ms > -inf and self._queue is not None:
-            self._queue.was_empty(self._place)
+        elif self._queue is not None:
+            if self._poll_ms > -inf:
+                self._queue.was_empty(self._place)
+            else:  # nobody stood behind it
+                self._queue.was_not_empty(self._place)
 
     @property
     def wants_sizes(self) -> bool:

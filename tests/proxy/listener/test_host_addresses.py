@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,39 @@ async def test_behind_an_address_that_is_silent_the_next_is_dialled_and_from_the
         for _ in range(3):
             await served(upstream)
         assert dialled == [broker.port] * 3
+
+
+async def test_who_needs_more_than_his_part_of_the_time_has_all_of_it_the_next_time(
+    silent: int, dialled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where TLS takes 3 of 5 s, and another address of the name is dead."""
+    secured = Upstream._secured
+
+    async def slowly(self: Upstream, broker: socket.socket, *others: Any) -> Any:
+        await asyncio.sleep(0.7 * SHORT_S)
+        return await secured(self, broker, *others)
+
+    monkeypatch.setattr(Upstream, "_secured", slowly)
+    async with FaultBroker(answers) as broker:
+        upstream, _ = an_upstream(Names(broker.port, silent, broker.port))
+        with pytest.raises(SaysNothing):
+            await upstream.dial(NAME, None)
+        assert dialled == [broker.port, silent], "what the resolver tells twice is one address"
+        for _ in range(3):
+            await served(upstream)
+        assert dialled[2:] == [broker.port] * 3
+
+
+async def test_each_of_many_has_some_time_and_the_others_come_in_the_next_dial(dialled: list[int]) -> None:
+    with ExitStack() as stack:
+        dead = [int(stack.enter_context(full_port()).getsockname()[1]) for _ in range(7)]
+        async with FaultBroker(answers) as broker:
+            upstream, _ = an_upstream(Names(*dead, broker.port))
+            with pytest.raises(SaysNothing):
+                await upstream.dial(NAME, None)
+            assert dialled == dead[:5]
+            await served(upstream)
+            assert dialled[5:] == [*dead[5:], broker.port]
 
 
 async def test_one_that_is_whole_again_is_taken_back_once_the_other_brings_nothing(

@@ -318,3 +318,27 @@ def test_what_somebody_has_set_since_counts_as_it_is(tmp_path: Path) -> None:
     found = read_plan(plan(tmp_path, DAY, entries, room={KEY: 100}))
     apply_plan(found, place, today=DAY, bounds=Bounds(skip_changed=True))
     assert limits_of(place) == {"a": 81, "b": 20}
+
+
+def test_client_ids_that_have_gone_count_nothing(tmp_path: Path) -> None:
+    """Of the last eight days there is nothing of them; it is no plan of before, which does not tell."""
+    place = quotas(tmp_path, {"alice": 1_000})
+    file = tmp_path / "quotas.yaml"
+    file.write_text(file.read_text() + f"  - client-id: <default>\n    {KEY}: 1000\n")
+    for number, (told, after) in enumerate((({}, 1_000), ({"room_taken": 0.0}, 1_500))):
+        gone = [of("", 1_000, 1_000, entity={"client-id": f"m{each}"}, **told) for each in range(100)]
+        entries = [of("alice", 1_500, 1_000), *gone]
+        found = read_plan(plan(tmp_path, DAY + timedelta(days=number), entries, room={KEY: 2_000}))
+        apply_unattended(found, place, today=DAY + timedelta(days=number + 1))
+        assert f"user: alice\n    {KEY}: {after}" in file.read_text()
+
+
+def test_a_rise_that_fits_but_for_a_rounding_fits(tmp_path: Path) -> None:
+    limits = {"a": 0.1, "b": 0.2, "c": 0.3}
+    place = quotas(tmp_path, limits)  # type: ignore[arg-type]
+    file = tmp_path / "quotas.yaml"
+    file.write_text(file.read_text().replace(KEY, "request_percentage"))
+    entries = [of(user, limit + 0.1, limit, key="request_percentage") for user, limit in limits.items()]
+    room = {"request_percentage": 0.2 + 0.3 + 0.4}
+    apply_unattended(read_plan(plan(tmp_path, DAY, entries, room=room)), place, today=DAY)
+    assert file.read_text().count("request_percentage: 0.1\n") == 0

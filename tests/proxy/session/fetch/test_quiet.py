@@ -1,4 +1,4 @@
-"""A connection whose polls are cut short for others and bring nothing: its pauses, what it is not charged.
+"""A connection whose polls are cut short for others and bring nothing: its pauses and its place.
 
 1,000 B/s, a burst of one second; batches are of 100 B.
 """
