@@ -235,13 +235,15 @@ class CircuitsByIdentity:
 class Rotation:
     """Several addresses of which any will do, as bootstrap servers: in what order to try them."""
 
-    __slots__ = ("_addresses", "_circuits", "_first")
+    __slots__ = ("_addresses", "_circuits", "_first", "turns")
 
     def __init__(self, addresses: Iterable[Address], circuits: Circuits) -> None:
         """In order of preference; at least one. An address named twice counts once."""
         self._addresses = tuple(dict.fromkeys(addresses))
         self._circuits = circuits
         self._first = 0
+        self.turns = 0
+        """how often another one has become the first"""
 
     def order(self, now_ms: float) -> list[Address]:
         """The last good one first, then those behind it in turn; behind them those that are slow, and
@@ -263,4 +265,7 @@ class Rotation:
 
     def good(self, address: Address) -> None:
         """A dial of it succeeded; from now on it is the first."""
-        self._first = self._addresses.index(address)
+        place = self._addresses.index(address)
+        if place != self._first:
+            self._first = place
+            self.turns += 1

@@ -58,12 +58,12 @@ class ClientUpstreams:
         if self.route.upstream(node_id) is None:
             raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")
 
-    def reached(self, connection: Connection, node_id: int | None, broker: BrokerStream) -> Stream:
-        """`connection` leads there from now on."""
+    def reached(self, connection: Connection, node_id: int | None, broker: BrokerStream, turn: int) -> Stream:
+        """`connection` leads there from now on. `turn`: of the route, when the dial began."""
         session = connection.session
         connection.leads_to = in_text(broker.address)
         if node_id is None:  # of a broker's own clients nothing is learnt for those that any may serve
-            self.route.reached(broker.address)
+            self.route.reached(broker.address, turn)
             session.name_broker(connection.leads_to)
         else:
             self._leads_to[connection] = (node_id, broker.address)
@@ -112,15 +112,15 @@ class ClientDial:
             return None
         upstreams = self._upstreams
         broker = upstreams.upstream.at_once(upstreams.route.addresses(None, monotonic() * 1000.0))
-        return None if broker is None else upstreams.reached(connection, None, broker)
+        return None if broker is None else upstreams.reached(connection, None, broker, upstreams.route.turn())
 
     async def connect(self, connection: Connection) -> Stream:
         """Once it is known where that broker is, and with the proxy's login. Raises NotConnected."""
         upstreams, arrival, node_id = self._upstreams, self._arrival, self._node_id
         if node_id is not None:
             await upstreams.find(node_id)
-        addresses = upstreams.route.addresses(node_id, monotonic() * 1000.0)
+        addresses, turn = upstreams.route.addresses(node_id, monotonic() * 1000.0), upstreams.route.turn()
         user = ANONYMOUS if arrival.user is None else arrival.user
         ends = (arrival.source, arrival.destination)
         broker = await upstreams.upstream.connect(addresses, user, ends, connection.is_given_up)
-        return upstreams.reached(connection, node_id, broker)
+        return upstreams.reached(connection, node_id, broker, turn)

@@ -25,8 +25,11 @@ class Route(Protocol):
     def brokers(self) -> Sequence[Address]:
         """All brokers that are known besides."""
 
-    def reached(self, address: Address) -> None:
-        """A dial of it succeeded."""
+    def turn(self) -> int:
+        """Another one when another address comes first."""
+
+    def reached(self, address: Address, turn: int | None = None) -> None:
+        """A dial of it succeeded, which began at this `turn`; None: it answers, too."""
 
 
 class BrokerRoute:
@@ -51,7 +54,11 @@ class BrokerRoute:
         """There is but one."""
         return ()
 
-    def reached(self, address: Address) -> None:
+    def turn(self) -> int:
+        """Always the same: there is but one address."""
+        return 0
+
+    def reached(self, address: Address, turn: int | None = None) -> None:
         """Does nothing: there is nothing to learn."""
 
 
@@ -85,7 +92,12 @@ class GatewayRoute:
         """Where the brokers were last seen."""
         return tuple(self._brokers.upstreams.values())
 
-    def reached(self, address: Address) -> None:
-        """The next client that any broker serves begins with it, if it is a bootstrap upstream."""
-        if address in self._bootstrap:
+    def turn(self) -> int:
+        """How often another bootstrap upstream has become the first."""
+        return self._bootstrap.turns
+
+    def reached(self, address: Address, turn: int | None = None) -> None:
+        """The next client that any broker serves begins with it, if it is a bootstrap upstream. A connection
+        says less than an answer: one that began before it was known whom to prefer changes nothing."""
+        if address in self._bootstrap and turn in (None, self._bootstrap.turns):
             self._bootstrap.good(address)
