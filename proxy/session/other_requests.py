@@ -57,7 +57,7 @@ _JOIN_GROUP_MAX: Final = OFFERED[JOIN_GROUP][1]
 _SOFTWARE_TOLD: Final = 64
 """characters of a client's software that are kept"""
 _SOFTWARE_MAX_BYTES: Final = 1024
-"""of an ApiVersions request that names its client; what is longer is not waited for"""
+"""of an ApiVersions request that names its client; what is longer is not remembered"""
 
 
 class OtherRequests:
@@ -123,8 +123,7 @@ class OtherRequests:
             work = found
         if api_key == API_VERSIONS:
             work = CAP_VERSIONS
-            if not self._note_software(buf, pos, client_id_end, end, frame_end, version):
-                return False
+            self._note_software(buf, client_id_end, min(end, frame_end), version)
         elif api_key in AUTHENTICATION_APIS:
             if not self._policy.takes_logins:
                 raise LoginNotTaken("a login on a listener without SASL (is the client's protocol SASL_SSL?)")
@@ -176,21 +175,17 @@ class OtherRequests:
             check_layout(buf, client_id_end, frame_end, api_key, version)
         return work
 
-    def _note_software(
-        self, buf: bytearray, pos: int, client_id_end: int, end: int, frame_end: int, version: int
-    ) -> bool:
-        """How patient is the client? What cannot be read names nobody, and goes on. False: more must come."""
+    def _note_software(self, buf: bytearray, client_id_end: int, end: int, version: int) -> None:
+        """How patient is the client? What cannot be read, of a newer version or longer than is waited for,
+        names nobody, and goes on."""
         if version < FIRST_WITH_SOFTWARE:
-            return True
-        if end < frame_end <= pos + _SOFTWARE_MAX_BYTES:
-            return False
-        rest = bytes(buf[client_id_end : min(end, frame_end)])
+            return
+        rest = bytes(buf[client_id_end:end])
         read = _known_software if len(rest) <= _SOFTWARE_MAX_BYTES else _software
         name, told = read(rest, version)
         if told:
             self._throttling.use_software(name)
             self._identity.software = told
-        return True
 
     def _note_member(
         self, buf: bytearray, client_id_end: int, end: int, api_key: int, version: int, now_ms: float

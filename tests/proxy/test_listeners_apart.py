@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from testkit.frames.frames import API_VERSIONS, request
-from testkit.frames.wire import Wire, dial
+from testkit.frames.questions import is_served
+from testkit.frames.wire import dial
 from testkit.peers.certificates import CertificateAuthority
 from testkit.peers.tls_broker import TlsBroker
 from testkit.processes.ports import LOOPBACK, free_ports
@@ -32,15 +32,6 @@ def doors_of(broker_port: int, ca_file: Path) -> tuple[Door, Door]:
 
     right, wrong = free_ports(2)
     return door("right", right), door("wrong", wrong, server_name="other.test")
-
-
-async def is_served(client: Wire) -> bool:
-    """False: it is closed instead."""
-    await client.send(request(API_VERSIONS, 0, correlation_id=4))
-    try:
-        return (await client.frame())[4:8] == (4).to_bytes(4, "big")
-    except (EOFError, ConnectionError):
-        return False
 
 
 async def test_a_wrong_identity_of_one_listener_refuses_no_client_of_another(tmp_path: Path) -> None:

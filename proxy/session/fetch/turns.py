@@ -212,21 +212,20 @@ class FetchTurns:
         without a pause."""
         if sensor is not self._sensor:
             if sizes and sensor in self._former:
-                queue, place = self._former[sensor]
-                queue.saw(place, sizes, now_ms)
+                former, place = self._former[sensor]
+                former.saw(place, sizes, now_ms)
                 self._polls.pop(sensor, None)
             return
-        if sizes and self._queue is not None:
-            self._queue.saw(self._place, sizes, now_ms)
+        queue = self._queue
         if sizes != []:
             self._poll_ms = -inf
-            if self._place.is_quiet and self._queue is not None:
-                self._queue.was_not_empty(self._place)
-        elif self._queue is not None:
-            if self._poll_ms > -inf:
-                self._queue.was_empty(self._place)
-            else:  # nobody stood behind it
-                self._queue.was_not_empty(self._place)
+        if queue is not None:
+            if sizes:
+                queue.saw(self._place, sizes, now_ms)
+            if self._poll_ms > -inf:  # cut short, and nothing came
+                queue.was_empty(self._place)
+            else:
+                queue.was_not_empty(self._place)
 
     @property
     def wants_sizes(self) -> bool:

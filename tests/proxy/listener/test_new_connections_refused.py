@@ -17,7 +17,8 @@ import pytest
 
 from sluice.proxy.assembly import Assembled
 from testkit.frames.frames import API_VERSIONS, METADATA, answer, request
-from testkit.frames.wire import Wire, dial
+from testkit.frames.questions import is_served
+from testkit.frames.wire import dial
 from testkit.peers.certificates import CertificateAuthority
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
 from testkit.peers.tls_broker import TlsBroker
@@ -61,15 +62,6 @@ def gateway_of(*ports: int) -> dict[str, Any]:
         "max_brokers": 3,
     }
     return {"bind_port": first, "gateway": options}
-
-
-async def is_served(client: Wire) -> bool:
-    """False: it is closed instead."""
-    await client.send(request(API_VERSIONS, 0, correlation_id=4))
-    try:
-        return (await client.frame())[4:8] == (4).to_bytes(4, "big")
-    except (EOFError, ConnectionError):
-        return False
 
 
 async def a_new_one_is_served(port: int) -> bool:
