@@ -7,7 +7,8 @@ A *peak* is a stretch of hours that asked for more than `PEAK_FACTOR` × the med
 if each of its last three had a peak, at local times at most an hour apart; a day of the month (counted from
 its begin, or from its end) if the last three months had. Peaks on other days speak against it: with more than
 one of these in the same weeks there is no season. Local times are those of `zone`, so that a change of the
-clock moves nothing; where they are more than an hour apart there, those of UTC are tried.
+clock moves nothing; where they are more than an hour apart there, those of UTC are tried. A local date counts
+once the log has all of it.
 
 Worked example: peaks on Saturdays 7, 14 and 21 November 2026, from 01:00 to 03:00 UTC: a season on `sat`,
 from 01:00 to 03:00. With one on Tuesday the 10th as well it is still one, with another on the 12th none.
@@ -92,9 +93,14 @@ def peaks_of(day: date, hours: Iterable[tuple[int, float]], base: float) -> list
 
 def season_of(peaks: Sequence[Peak], latest: date, zone: str = "UTC") -> Season | None:
     """The season of one limit. `latest`: the log's last date."""
+    after = latest + timedelta(days=1)
+    log_end = datetime(after.year, after.month, after.day, tzinfo=UTC)
     for name in dict.fromkeys((zone, "UTC")):
+        # UTC a day later than the zone: else it would tell first of what is one of the zone's.
+        log_end_there = (log_end - timedelta(days=name != zone)).astimezone(ZoneInfo(name))
+        latest_whole = log_end_there.date() - timedelta(days=1)
         by_date = _by_local_date(peaks, ZoneInfo(name))
-        found = _weekly(by_date, latest, name) or _monthly(by_date, latest, name)
+        found = _weekly(by_date, latest_whole, name, after) or _monthly(by_date, latest_whole, name, after)
         if found is not None:
             return found
     return None
@@ -124,7 +130,8 @@ def _by_local_date(peaks: Iterable[Peak], zone: ZoneInfo) -> _ByDate:
     return found
 
 
-def _weekly(by_date: _ByDate, latest: date, zone: str) -> Season | None:
+def _weekly(by_date: _ByDate, latest: date, zone: str, after: date) -> Season | None:
+    """`latest`: the last local date of which the log has all; `after`: the first that is to come."""
     since = latest - timedelta(days=OCCURRENCES * _WEEK - 1)
     recent = {day for day in by_date if since <= day <= latest}
     weekdays = tuple(
@@ -133,24 +140,23 @@ def _weekly(by_date: _ByDate, latest: date, zone: str) -> Season | None:
     if not weekdays or sum(day.weekday() not in weekdays for day in recent) > _STRAY:
         return None
     days = sorted(day for day in by_date if day.weekday() in weekdays and day in recent)
-    after = latest + timedelta(days=1)
     next_date = min(after + timedelta(days=(weekday - after.weekday()) % _WEEK) for weekday in weekdays)
     return _season(by_date, days, weekdays, next_date, zone)
 
 
-def _monthly(by_date: _ByDate, latest: date, zone: str) -> Season | None:
+def _monthly(by_date: _ByDate, latest: date, zone: str, after: date) -> Season | None:
     for place in (_from_begin, _from_end):
-        # The last UTC date's evening may be a local day that the log has only begun.
+        # Dates behind `latest` are there, too: days that the log has only begun.
         for of_day in {place(day) for day in by_date if 0 <= (latest - day).days < _MONTH_DAYS} - {None}:
             assert of_day is not None
-            found = _on(by_date, latest, zone, place, of_day)
+            found = _on(by_date, latest, zone, place, of_day, after)
             if found is not None:
                 return found
     return None
 
 
 def _on(
-    by_date: _ByDate, latest: date, zone: str, place: Callable[[date], int | None], of_day: int
+    by_date: _ByDate, latest: date, zone: str, place: Callable[[date], int | None], of_day: int, after: date
 ) -> Season | None:
     on_it = sorted((day for day in by_date if day <= latest and place(day) == of_day), reverse=True)
     days = on_it[:OCCURRENCES]
@@ -160,8 +166,8 @@ def _on(
     stray = sum(days[-1] <= day <= latest and day not in days for day in by_date)
     if stray > _STRAY or (latest - days[0]).days >= _MONTH_DAYS:
         return None
-    next_date = days[0] + timedelta(days=1)
-    while place(next_date) != of_day or next_date <= latest:
+    next_date = max(days[0] + timedelta(days=1), after)
+    while place(next_date) != of_day:
         next_date += timedelta(days=1)
     return _season(by_date, days[::-1], (), next_date, zone)
 

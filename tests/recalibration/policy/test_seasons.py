@@ -132,3 +132,48 @@ def test_a_weekly_peak_at_midnight_where_the_zone_is_is_a_season(zone: str) -> N
     mondays = weekly(date(2026, 11, 16), 3, begin_h=0, zone=zone)
     found = [season_of(mondays, date(2026, 11, day), zone) for day in (15, 16, 17, 22)]
     assert [season is not None and season.weekdays == (0,) for season in found] == [False, True, True, True]
+
+
+def known_at(peaks: list[Peak], latest: date) -> list[Peak]:
+    """What the log says of them at the end of a date: a UTC date at a time, as nights find them."""
+    found = []
+    for each in peaks:
+        begin_s = each.begin_s
+        while begin_s < each.end_s:
+            midnight_s = begin_s - begin_s % 86_400 + 86_400
+            found.append(Peak(begin_s, min(each.end_s, midnight_s), each.rate))
+            begin_s = midnight_s
+    end_s = int(datetime(latest.year, latest.month, latest.day, tzinfo=UTC).timestamp()) + 86_400
+    return [each for each in found if each.end_s <= end_s]
+
+
+ZONES = [
+    "UTC",
+    "America/Los_Angeles",
+    "America/Sao_Paulo",
+    "Pacific/Honolulu",
+    "Asia/Tokyo",
+    "Pacific/Kiritimati",
+]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("begin_h", [0, 9, 14, 18, 22, 23])
+def test_a_season_once_found_stays_found_each_night(zone: str, begin_h: int) -> None:
+    """West of Greenwich the log's last date is a local one of which the evening is yet to come: a peak then
+    made it one of UTC on one night a week."""
+    fridays = weekly(date(2026, 11, 27), 8, begin_h=begin_h, zone=zone)
+    month_ends = [date(2026, month + 1, 1) - timedelta(days=1) for month in range(2, 12)]
+    monthly = [peak(day, begin_h, zone=zone) for day in month_ends]
+    for peaks, first, nights in ((fridays, date(2026, 10, 9), 45), (monthly, date(2026, 4, 28), 200)):
+        found = [
+            season_of(known_at(peaks, latest), latest, zone)
+            for latest in (first + timedelta(days=night) for night in range(nights))
+        ]
+        told = [
+            None if season is None else (season.weekdays, season.begin_s, season.zone) for season in found
+        ]
+        assert told[0] is None
+        weekdays = (4,) if peaks is fridays else ()
+        assert set(filter(None, told)) == {(weekdays, begin_h * 3_600, zone)}
+        assert None not in told[told.index((weekdays, begin_h * 3_600, zone)) :]
