@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -14,14 +15,17 @@ from sluice.proxy.connection.connection import Connection
 from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address
+from sluice.proxy.listener.dial_outcome import BrokerStream
 from sluice.proxy.listener.handshake import Arrival
 from sluice.proxy.listener.login.relogin import Relogin
 from sluice.proxy.listener.route import Route
-from sluice.proxy.listener.upstream import BrokerStream, Upstream
+from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.session.causes import ENDED_BY_BROKER, DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
 from sluice.quotas.entity import ANONYMOUS
 
+_UNANSWERED_S: Final = 5.0
+"""a client that left has waited so long at least for the first answer, if that is worth a question"""
 _BROKERS_KNOWN_S: Final = 5.0
 """How long a client of a broker's port waits for the gateway's first question to be answered."""
 
@@ -29,7 +33,7 @@ _BROKERS_KNOWN_S: Final = 5.0
 class ClientUpstreams:
     """The brokers of one listener's connections."""
 
-    __slots__ = ("_leads_to", "_loop", "_relogins", "brokers_known", "route", "upstream")
+    __slots__ = ("_leads_to", "_loop", "_one_of_several", "_relogins", "brokers_known", "route", "upstream")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, upstream: Upstream, route: Route) -> None:
         self._loop = loop
@@ -39,6 +43,8 @@ class ClientUpstreams:
         """of a gateway that asks for its brokers: it has an answer"""
         self._leads_to: dict[Connection, tuple[int, Address]] = {}  # of a gateway: which broker, and where
         self._relogins: dict[Connection, Relogin] = {}
+        self._one_of_several: dict[Connection, float] = {}
+        """those that lead to one of several addresses of a name: since when"""
 
     def name_of(self, node_id: int | None) -> str:
         """As the access log calls the broker that a client will come to: the first that is tried."""
@@ -62,6 +68,8 @@ class ClientUpstreams:
         """`connection` leads there from now on. `turn`: of the route, when the dial began."""
         session = connection.session
         connection.leads_to = in_text(broker.address)
+        if broker.there is not None:
+            self._one_of_several[connection] = monotonic()
         if node_id is None:  # of a broker's own clients nothing is learnt for those that any may serve
             self.route.reached(broker.address, turn)
             session.name_broker(connection.leads_to)
@@ -85,14 +93,23 @@ class ClientUpstreams:
         """It leads nowhere any more."""
         self._leads_to.pop(connection, None)
         session = connection.session
-        if session.pace.close_cause in ENDED_BY_BROKER and not session.bytes_to_client:
+        if not session.bytes_to_client and self._was_left_alone(connection):
             # Only for the broker that will be asked: another one's clients would have it asked for nothing.
             asked = self.route.addresses(None, monotonic() * 1000.0)[0]
             if connection.leads_to == in_text(asked):
                 self.upstream.cut_off.set()
+        self._one_of_several.pop(connection, None)
         relogin = self._relogins.pop(connection, None)
         if relogin is not None:
             relogin.end()
+
+    def _was_left_alone(self, connection: Connection) -> bool:
+        """Its broker ended it; or, where its name has other addresses, said nothing for long."""
+        session = connection.session
+        if session.pace.close_cause in ENDED_BY_BROKER:
+            return True
+        since_s = self._one_of_several.get(connection, inf)
+        return session.in_flight > 0 and monotonic() - since_s >= _UNANSWERED_S
 
 
 class ClientDial:

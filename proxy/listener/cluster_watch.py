@@ -15,6 +15,7 @@ from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
+from sluice.proxy.listener.host_addresses import SocketAddress
 from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.runtime.error_words import words_of
@@ -52,6 +53,7 @@ class ClusterWatch:
         """the brokers are known, as far as they are alive"""
         self._asked = 0
         self._asking = ""
+        self._there: SocketAddress | None = None
         self._said_out_of_range: tuple[int, ...] = ()
         self._failing = False
 
@@ -74,6 +76,8 @@ class ClusterWatch:
                     upstream=self._asking,
                     reason=_why(error),
                 )
+            if isinstance(error, OSError):
+                self._upstream.gave_no_answer(self._there)
             self._failing = True
             return False
         self._failing = False
@@ -99,8 +103,9 @@ class ClusterWatch:
         self._asked += 1
         addresses = self._route.addresses(None, monotonic() * 1000.0)
         self._asking = ", ".join(map(in_text, addresses))
+        self._there = None
         broker = await self._upstream.connect(addresses, None, None)
-        self._asking = in_text(broker.address)
+        self._asking, self._there = in_text(broker.address), broker.there
         try:
             size = await self._first_bytes(broker.stream)
             length = int.from_bytes(size, "big", signed=True)

@@ -11,7 +11,6 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from errno import ECONNREFUSED, EMFILE, ENFILE
 from random import random
 from time import monotonic
@@ -23,10 +22,12 @@ from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.stream import Stream, receive, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address, Circuits
+from sluice.proxy.listener.dial_outcome import BrokerStream, Dialled, Fault, SaysNothing
 from sluice.proxy.listener.dial_queue import ClientPatience, DialQueue
 from sluice.proxy.listener.host_addresses import (
     Found,
     HostAddresses,
+    SocketAddress,
     connects_at_once,
     is_here,
     literal,
@@ -52,46 +53,6 @@ _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
 _log = get_logger()
-
-
-class SaysNothing(Exception):
-    """A broker did not take the connection in time, or took it and then said nothing.
-
-    That is no failure of a dial: a broker that is paused for a while must not have its clients refused.
-    """
-
-
-@dataclass(slots=True)
-class BrokerStream:
-    """A connection to a broker on which requests may be sent."""
-
-    stream: Stream
-    address: Address
-    session_lifetime_ms: int = 0
-    """how long the broker lets the proxy's login count (KIP-368); 0: for ever, or it is the client's"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """What a dial of one socket address came to, if not to a connection."""
-
-    error: OSError
-    """a TimeoutError: silence"""
-    at: str
-    """the address, if its host has several"""
-    has_connected: bool
-    """it was TLS that came to nothing, or the PROXY header"""
-    within_s: float
-    """how long it was waited for at most"""
-
-    @property
-    def is_silence(self) -> bool:
-        """Nothing came in time: it may only be slow."""
-        return isinstance(self.error, TimeoutError)
-
-    def told(self, words: str) -> str:
-        """`words`, and where that was."""
-        return f"at {self.at}: {words}" if self.at else words
 
 
 class Upstream:
@@ -175,21 +136,21 @@ class Upstream:
         patience = ClientPatience(self._loop, is_given_up, self._dial_total_s)
         try:
             async with patience:
-                stream, address = await self._dial_in_turn(addresses, ends, patience)
+                dialled, address = await self._dial_in_turn(addresses, ends, patience)
         except TimeoutError:
             if patience.client_left:
                 raise NotConnected(DisconnectCause.CLIENT_CLOSED, "before a broker was reached") from None
             waits_for = patience.waits_for or f"{', '.join(map(in_text, addresses))}: too many wait before it"
             detail = f"{waits_for}; given up after {self._dial_total_s:g} s"
             raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, detail) from None
-        return await self._log_in(stream, address, user)
+        return await self._log_in(dialled, address, user)
 
     async def _dial_in_turn(
         self,
         addresses: Sequence[Address],
         ends: tuple[Endpoint, Endpoint] | None,
         patience: ClientPatience,
-    ) -> tuple[Stream, Address]:
+    ) -> tuple[Dialled, Address]:
         """Again and again while any of them is slow. Raises NotConnected when all have failed."""
         is_slow = True
         while is_slow:
@@ -197,16 +158,16 @@ class Upstream:
             for address in addresses:
                 try:
                     async with self._queue.place(address):
-                        stream = await self.dial(address, ends)
+                        dialled = await self.dial(address, ends)
                 except SaysNothing as error:
                     is_slow = True
                     patience.waits_for = str(error)
                     continue
-                if stream is not None:
-                    return stream, address
+                if dialled is not None:
+                    return dialled, address
         raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, "")  # told when its circuit opened
 
-    async def dial(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | None:
+    async def dial(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Dialled | None:
         """A connection without a login, with its PROXY header and TLS; None: not tried again yet, or failed.
 
         At once, also where others wait. All addresses of its host share `dial_timeout_s`.
@@ -220,7 +181,7 @@ class Upstream:
         except BaseException:
             circuit.abandoned()
             raise
-        if isinstance(found, _Fault):
+        if isinstance(found, Fault):
             if found.is_silence:
                 self._was_silent(address, found)
             else:
@@ -230,25 +191,30 @@ class Upstream:
             _log.info("upstream_reachable_again", listener=self._options.name, upstream=in_text(address))
         return found
 
-    async def _reached(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Stream | _Fault:
+    def gave_no_answer(self, there: SocketAddress | None) -> None:
+        """A connection of the proxy's own that led `there` brought no answer: its host's others go before it.
+        Never by a client's: who sends what no broker answers would choose for all others."""
+        if there is not None:
+            self._hosts.failed(there)
+
+    async def _reached(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Dialled | Fault:
         """The first of its host's addresses with which all goes well. Else what to hold against the host: a
-        silence, if there was one, for then it may only be slow; else the last error."""
+        silence, if there was one, for then it may only be slow; else the last error. What is wrong besides is
+        told with it."""
         end_s = self._loop.time() + self.dial_timeout_s
-        fault: _Fault | None = None
+        fault: Fault | None = None
         hosts: Sequence[Found] = literal(*address)
         if not hosts:
             try:
                 async with asyncio.timeout_at(end_s):
                     hosts = await self._hosts.of(*address)
             except OSError as error:
-                return _Fault(error, "", False, self.dial_timeout_s)
+                return Fault(error, "", False, self.dial_timeout_s)
         for number, (family, there) in enumerate(hosts):
             left_s = end_s - self._loop.time()
             if fault is not None and left_s <= 0.0:
                 break
-            # Those in doubt come last, and have what is left.
-            sharing = sum(not self._hosts.is_doubted(one) for _, one in hosts[number:])
-            within_s = max(left_s / max(sharing, 1), min(_LEAST_SHARE * self.dial_timeout_s, left_s))
+            within_s = self._share_s(left_s, [one for _, one in hosts[number:]])
             has_connected = False
             try:
                 async with asyncio.timeout(within_s):
@@ -264,19 +230,27 @@ class Upstream:
             except OSError as error:
                 is_one_of_several = len(hosts) > 1
                 at = str(there[0]) if is_one_of_several else ""
-                if fault is None or not fault.is_silence or error.errno in _OURS:
-                    fault = _Fault(error, at, has_connected, within_s)
+                found = Fault(error, at, has_connected, within_s)
+                fault = found if fault is None or error.errno in _OURS else fault.and_then(found)
                 if error.errno in _OURS:
                     break
                 if is_one_of_several:
                     self._hosts.failed(there)
             else:
                 self._hosts.served(there)
-                return stream
+                return Dialled(stream, there if len(hosts) > 1 else None)
         assert fault is not None
         return fault
 
-    def _failed(self, address: Address, fault: _Fault) -> None:
+    def _share_s(self, left_s: float, still: Sequence[SocketAddress]) -> float:
+        """Of what is left of a dial's time, for the first of `still`. Those in doubt come last, and have what
+        is left by then: the first of them nearly all, for it may only be slow."""
+        least_s = min(_LEAST_SHARE * self.dial_timeout_s, left_s)
+        sharing = sum(not self._hosts.is_doubted(one) for one in still)
+        share_s = left_s / sharing if sharing else left_s - least_s * (len(still) - 1)
+        return max(share_s, least_s)
+
+    def _failed(self, address: Address, fault: Fault) -> None:
         """It opens the circuit, or keeps it open. Raises NotConnected where it is our own fault."""
         circuit, error = self._circuits.of(address), fault.error
         words = words_of(error)
@@ -296,14 +270,14 @@ class Upstream:
                 reason=reason,
             )
 
-    def _was_silent(self, address: Address, fault: _Fault) -> None:
+    def _was_silent(self, address: Address, fault: Fault) -> None:
         """No failure: raises SaysNothing."""
         circuit = self._circuits.of(address)
         shown = f"{in_text(address)} ({fault.at})" if fault.at else in_text(address)
         if fault.has_connected:
             words = "no answer to the TLS handshake in time"
             circuit.abandoned(fault.told(words))
-            raise SaysNothing(f"{shown}: {words}")
+            raise SaysNothing(fault.with_the_other(f"{shown}: {words}"))
         reason = fault.told(f"no connection within {fault.within_s:.3g} s")
         if circuit.timed_out(monotonic() * 1000.0, random(), reason):  # noqa: S311  the same
             _log.warning(
@@ -312,7 +286,7 @@ class Upstream:
                 upstream=in_text(address),
                 reason=f"{reason}; it is tried again, its clients wait",
             )
-        raise SaysNothing(f"{shown}: took no connection in time")
+        raise SaysNothing(fault.with_the_other(f"{shown}: took no connection in time"))
 
     async def _secured(
         self, broker: socket.socket, address: Address, ends: tuple[Endpoint, Endpoint] | None
@@ -330,21 +304,24 @@ class Upstream:
             self._loop, broker, self._tls.context, server_side=False, server_hostname=name
         )
 
-    async def _log_in(self, broker: Stream, address: Address, user: str | None) -> BrokerStream:
+    async def _log_in(self, dialled: Dialled, address: Address, user: str | None) -> BrokerStream:
         """For a client that cannot do so itself, or for the proxy."""
+        broker, there = dialled
         lifetime_ms = 0
         try:
             if self._credentials is not None and (user is None or self._options.logs_in):
                 async with asyncio.timeout(self.dial_timeout_s):
-                    lifetime_ms = await self._exchange(broker, self.new_login(user))
+                    lifetime_ms = await self._exchange(dialled, self.new_login(user))
         except (ProtocolError, OSError, TimeoutError, ValueError) as error:
             broker.close()
+            if isinstance(error, OSError):
+                self.gave_no_answer(there)
             reason = f"{in_text(address)}: {words_of(error)}"
             raise NotConnected(DisconnectCause.UPSTREAM_LOGIN_FAILED, reason) from None
         except BaseException:
             broker.close()
             raise
-        return BrokerStream(broker, address, lifetime_ms)
+        return BrokerStream(broker, address, lifetime_ms, there)
 
     def new_login(self, user: str | None) -> UpstreamLogin:
         """One that has not begun, for `user` (None: for the proxy itself).
@@ -361,9 +338,10 @@ class Upstream:
         mechanism = self._options.upstream_sasl.mechanism
         return UpstreamLogin(mechanism, credentials, client_id=_CLIENT_ID, nonce=secrets.token_urlsafe(24))
 
-    async def _exchange(self, broker: Stream, login: UpstreamLogin) -> int:
+    async def _exchange(self, dialled: Dialled, login: UpstreamLogin) -> int:
         """Returns the session's lifetime in ms."""
-        data = await self._first_answer(broker, login.start())
+        broker = dialled.stream
+        data = await self._first_answer(dialled, login.start())
         while True:
             if not data:
                 raise login.broker_closed()
@@ -377,14 +355,15 @@ class Upstream:
                     return login.session_lifetime_ms
             data = await receive(self._loop, broker, _READ_BYTES)
 
-    async def _first_answer(self, broker: Stream, asked: bytes) -> bytes:
+    async def _first_answer(self, dialled: Dialled, asked: bytes) -> bytes:
         """Empty: the broker closed instead."""
         try:
-            await send_all(self._loop, broker, asked)
-            data = await receive(self._loop, broker, _READ_BYTES)
+            await send_all(self._loop, dialled.stream, asked)
+            data = await receive(self._loop, dialled.stream, _READ_BYTES)
         except OSError:
             self.cut_off.set()
             raise
         if not data:
+            self.gave_no_answer(dialled.there)
             self.cut_off.set()
         return data

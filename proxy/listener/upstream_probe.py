@@ -20,7 +20,9 @@ from sluice.protocol.api_versions import api_versions_request
 from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Address
-from sluice.proxy.listener.upstream import SaysNothing, Upstream
+from sluice.proxy.listener.dial_outcome import SaysNothing
+from sluice.proxy.listener.host_addresses import SocketAddress
+from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.session.gateway.broker_map import in_text
 
@@ -48,6 +50,8 @@ class _Line:
     """A connection that may be asked."""
 
     stream: Stream
+    there: SocketAddress | None
+    """as Dialled.there"""
     dialled_s: float
     answers: int = 0
 
@@ -67,16 +71,28 @@ class UpstreamProbe:
 
     async def ask(self, address: Address, afresh: bool = False) -> Heard:
         """Ask the broker at `address`. `afresh`: on a new connection; one that is kept shows nothing of those
-        that clients open now."""
+        that clients open now. Where that brings no answer the host's other addresses go first."""
+        asked: list[_Line] = []
+        found = await self._ask(address, afresh, asked)
+        if asked and found is not Heard.ANSWER:
+            self._upstream.gave_no_answer(asked[-1].there)
+        return found
+
+    async def _ask(self, address: Address, afresh: bool, asked: list[_Line]) -> Heard:
+        """The connection that is asked is put into `asked`."""
         line = self._lines.pop(address, None)
         try:
             async with asyncio.timeout(self._answer_s):
-                if line is not None and not afresh and await self._kept_answers(address, line):
-                    return Heard.ANSWER
-                stream = await self._upstream.dial(address, None)
-                if stream is None:  # its circuit has the reason
+                if line is not None and not afresh:
+                    asked.append(line)
+                    if await self._kept_answers(address, line):
+                        return Heard.ANSWER
+                    asked.clear()
+                dialled = await self._upstream.dial(address, None)
+                if dialled is None:  # its circuit has the reason
                     return self._ends(Heard.NOT_ASKED, "")
-                is_answered = await self._is_answered(address, _Line(stream, monotonic()))
+                asked.append(_Line(*dialled, monotonic()))
+                is_answered = await self._is_answered(address, asked[0])
                 return Heard.ANSWER if is_answered else Heard.CLOSED
         except NotConnected as error:
             return self._ends(Heard.NOT_ASKED, error.detail)

@@ -198,7 +198,11 @@ class FetchQueue(HoldQueue):
         self.take_back(place, reserved)
         if self._count:
             # A turn at most: who took a whole burst before others came is not put behind many rounds.
-            most = max(place.tag, self.virtual_time) + self._turn_bytes()
+            # Its own batches count: of the bucket's last ones they are none once others have brought as many.
+            turn_bytes = max(
+                self._turn_bytes(), place.batches.recent_bytes if place.batches.typical_bytes else 0
+            )
+            most = max(place.tag, self.virtual_time) + turn_bytes
             place.tag = min(place.tag + charged, most)
             self.virtual_time += charged / (self._readers_in + 1)
             self.changed(now_ms)

@@ -27,16 +27,15 @@ def charge_fetch(
     size = frame_end - pos
     limit = min(end, frame_end)
     fetches = throttling.fetches
-    sizes = None
-    is_read = reserved and api_key == FETCH and fetches.wants_sizes
-    if is_read:
-        sizes = batch_sizes(buf, response_body(buf, pos, limit, FETCH, version), limit, version)
+    is_of_turns = reserved and api_key == FETCH
+    is_read = is_of_turns and (fetches.wants_sizes or size > reserved + _AROUND_RECORDS_BYTES)
+    if is_read:  # first: what a turn of this connection is, is told by the batches that it brings
+        body = response_body(buf, pos, limit, FETCH, version)
+        fetches.brought(sensor, batch_sizes(buf, body, limit, version), now_ms)
     throttle_ms = throttling.charge_fetch(
         sensor, api_key, size, now_ms, reserved=reserved, at_boundary=at_boundary
     )
-    if is_read:
-        fetches.brought(sensor, sizes, now_ms)
-    elif reserved and api_key == FETCH and (throttle_ms > 0.0 or size > reserved + _AROUND_RECORDS_BYTES):
+    if is_of_turns and not is_read and throttle_ms > 0.0:
         body = response_body(buf, pos, limit, FETCH, version)
         fetches.brought(sensor, batch_sizes(buf, body, limit, version), now_ms)
     if throttle_ms > 0.0:

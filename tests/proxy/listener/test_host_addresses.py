@@ -18,36 +18,21 @@ from structlog.testing import capture_logs
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.undialled import NotConnected
 from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.dial_outcome import SaysNothing
 from sluice.proxy.listener.host_addresses import MAX_DOUBTED, HostAddresses
 from sluice.proxy.listener.tls.context import ClientTls
-from sluice.proxy.listener.upstream import SaysNothing, Upstream
+from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.session.causes import DisconnectCause
 from testkit.peers.certificates import CertificateAuthority
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answers
+from testkit.peers.names import NAME, Names
 from testkit.peers.tls_broker import TlsBroker
 from testkit.processes.ports import LOOPBACK, free_port, full_port
 from testkit.proxy.local_proxy import until
 
 pytestmark = pytest.mark.asyncio
-NAME = ("kafka.test", 9092)
 SHORT_S = 0.6
 """two addresses have half of it each"""
-
-
-class Names:
-    """The loop of a test, for which NAME leads to some ports of this machine in the place of addresses."""
-
-    def __init__(self, *ports: int) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.ports = list(ports)
-        self.dialled: list[int] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    async def getaddrinfo(self, host: str, *_: Any, **__: Any) -> Any:
-        assert host == NAME[0]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (LOOPBACK, port)) for port in self.ports]
 
 
 @pytest.fixture(autouse=True)
@@ -81,9 +66,9 @@ def an_upstream(
 
 
 async def served(upstream: Upstream) -> None:
-    stream = await upstream.dial(NAME, None)
-    assert stream is not None
-    stream.close()
+    dialled = await upstream.dial(NAME, None)
+    assert dialled is not None
+    dialled.stream.close()
 
 
 # One of them serves -----------------------------------------------------------------------------------------
@@ -196,12 +181,16 @@ async def test_where_one_was_silent_no_circuit_opens_and_its_address_is_named(
         for _ in range(2):
             with pytest.raises(SaysNothing) as told:
                 await upstream.dial(NAME, None)
-            assert str(told.value) == "kafka.test:9092 (127.0.0.1): took no connection in time"
+            assert str(told.value) == (
+                "kafka.test:9092 (127.0.0.1): took no connection in time; at 127.0.0.1: connection refused"
+            )
     assert circuits.of(NAME).is_closed
     assert circuits.of(NAME).is_slow
     (line,) = lines
     assert line["event"] == "upstream_accepts_slowly"
     assert line["reason"].startswith("at 127.0.0.1: no connection within ")
+    assert "; at 127.0.0.1: connection refused" in line["reason"]
+    assert circuits.of(NAME).reason.endswith("; at 127.0.0.1: connection refused")
 
 
 async def test_where_all_refuse_the_circuit_opens_and_the_last_one_is_named() -> None:

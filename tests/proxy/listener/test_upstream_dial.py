@@ -58,13 +58,13 @@ def an_upstream(loop: Any) -> Upstream:
 async def test_an_address_is_no_question_to_the_resolver_and_a_broker_here_is_connected_to_at_once() -> None:
     asks = Asks()
     async with FaultBroker(answers) as broker:
-        stream = await an_upstream(asks).dial((LOOPBACK, broker.port), None)
-        assert stream is not None
-        stream.close()
+        dialled = await an_upstream(asks).dial((LOOPBACK, broker.port), None)
+        assert dialled is not None
+        dialled.stream.close()
         assert (asks.resolved, asks.waited) == ([], 0)
-        stream = await an_upstream(asks).dial(("localhost", broker.port), None)
-        assert stream is not None
-        stream.close()
+        dialled = await an_upstream(asks).dial(("localhost", broker.port), None)
+        assert dialled is not None
+        dialled.stream.close()
         assert asks.resolved == ["localhost"], "a name is asked for each time"
 
 

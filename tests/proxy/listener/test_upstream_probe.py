@@ -11,6 +11,7 @@ import pytest
 
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.listener.circuit import Circuits
+from sluice.proxy.listener.dial_outcome import Dialled
 from sluice.proxy.listener.tls.error import TlsError, TlsFailure
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.listener.upstream_probe import Heard, UpstreamProbe
@@ -79,7 +80,7 @@ async def test_however_the_kept_connection_ends_the_question_is_asked_on_a_new_o
 
 async def test_on_a_new_connection_an_alert_is_what_all_clients_get(monkeypatch: pytest.MonkeyPatch) -> None:
     async def dials(_self: Upstream, *_: Any) -> Any:
-        return Ends(ALERT)
+        return Dialled(Ends(ALERT), None)
 
     monkeypatch.setattr(Upstream, "dial", dials)
     probe = a_probe()

@@ -195,3 +195,25 @@ def test_when_the_last_one_that_reads_is_done_those_who_wait_poll_as_before(rate
     crowd.run(7_000)
     assert max(late_ms) < 150
     assert sum(consumer.answers for consumer in waiting) < 7 * 20 * 5
+
+
+@pytest.mark.parametrize(
+    ("rate", "size", "least_share"), [(RATE, 256_000, 0.85), (10_000, 16_000, 0.4), (RATE, 16_000, 0.85)]
+)
+def test_readers_of_large_batches_share_evenly_beside_those_who_bring_a_small_one_now_and_then(
+    rate: int, size: int, least_share: float
+) -> None:
+    """Where 32 small batches had come between two large ones, a large one was taken for a turn of the bytes
+    of a small one: one of three readers had nearly all, the others nothing for a minute. The small ones are 6
+    kB/s."""
+    crowd = FetchCrowd(rate, busy_ms=0.7)
+    late_ms: list[float] = []
+    for number in range(50):
+        crowd.add(records_each(2_000.0, 170, 40.0 * number, late_ms), first_ms=10.0 * number)
+    reading = [crowd.add(backlog(repeat(size)), first_ms=1_000.0 + number) for number in range(3)]
+    crowd.run(20_000)
+    crowd.forget()
+    crowd.run(100_000)
+    got = rates(reading, 100_000)
+    assert max(got) - min(got) <= 2.1 * size / 100
+    assert sum(got) > least_share * rate
